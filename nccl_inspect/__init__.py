@@ -1,0 +1,1 @@
+"""Reads what NCCL prints with ``NCCL_DEBUG=INFO``."""

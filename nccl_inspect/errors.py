@@ -1,0 +1,34 @@
+"""Errors that a user can act on; every one is shown as a single line, never as a traceback."""
+
+
+class NcclInspectError(Exception):
+    """Something the user can mend: what happened, and what to do about it.
+
+    Args:
+        message: what happened and where, in the user's words.
+        hint: the option, command or setting that mends it; may be empty.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class NoInputError(NcclInspectError):
+    """No input could be read, or it holds no NCCL line."""
+
+    exit_code = 3
+
+
+class GrammarError(NcclInspectError):
+    """A grammar file breaks the notation; only a developer of the grammar meets it."""
+
+
+class TopologyError(NcclInspectError):
+    """A topology file cannot be understood."""

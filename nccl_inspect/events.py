@@ -1,0 +1,424 @@
+"""Typed events: what a line of the log states, one frozen dataclass for each kind of statement.
+
+Field names mean the same in every class. Ranks are those of the communicator that printed the line; the model
+translates them. Pointers and bus ids are text as printed; sizes are bytes, times seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nccl_inspect.grammar.production import Production
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What every event has: where it stood and who printed it."""
+
+    kept: ClassVar[bool] = True
+    """Whether the model wants it; what is only recognised and counted says False."""
+
+    source: str = ""
+    line: int = 0
+    """Number of the line in its source, from 1."""
+    time: str | None = None
+    """The time stamp as printed, by NCCL or by what collected the log."""
+    host: str | None = None
+    pid: int | None = None
+    tid: int | None = None
+    device: int | None = None
+    """The current CUDA device of the calling thread; not always that of the rank."""
+    level: str = "INFO"
+    location: str | None = None
+    """``file:line`` (or whatever a plugin gave) of a WARN."""
+    dialect: str = ""
+    production: str = ""
+    message: str = ""
+
+    @classmethod
+    def build(cls, production: Production, values: Mapping[str, Any], message: str) -> Event:
+        """The event of a parsed message: its values, and the constants that the production states."""
+        constants = {name: _FLAGS.get(text, text) for name, text in production.constants.items()}
+        return cls(
+            dialect=production.dialect,
+            production=production.name,
+            message=message,
+            **cls.arrange(values),
+            **constants,
+        )
+
+    @classmethod
+    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The fields of the class made of the values that were read; names that begin with ``_`` are left out."""
+        return {name: value for name, value in values.items() if name[0] != "_"}
+
+
+_FLAGS: dict[str, object] = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Event):
+    """Recognised, and nothing that the model needs."""
+
+    kept: ClassVar[bool] = False
+
+    values: tuple[tuple[str, Any], ...] = ()
+    """Field names and values, as the production names them."""
+
+    @classmethod
+    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"values": tuple(values.items())}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice(Message):
+    """A statement that rules look for by the name of its production."""
+
+    kept: ClassVar[bool] = True
+
+    tone: str = "info"
+    """``info``, ``error`` (something failed here) or ``echo`` (something failed elsewhere and is passed on)."""
+
+    def value(self, name: str) -> Any:
+        """The value of one field, None when the message left it out.
+
+        Raises:
+            KeyError: the production has no such field.
+        """
+        return dict(self.values)[name]
+
+
+# --- process and software ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclVersion(Event):
+    """The library version of a process (debug.cc, init.cc)."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaDriver(Event):
+    """The CUDA level of the driver: 13000 is 13.0."""
+
+    cuda_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvSetting(Event):
+    """A variable that was read from the environment, or that a plugin put there."""
+
+    name: str
+    value: str
+    origin: str = "environment"
+    """``environment``, ``config`` or ``plugin``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginStatus(Event):
+    """A plugin was found, loaded, missed, broken or chosen."""
+
+    kind: str
+    """NET, COLLNET, TUNER, PROFILER, ENV, GIN or RMA."""
+    status: str
+    """``requested``, ``not-found``, ``load-failed``, ``probe`` (an older interface was tried), ``loaded``, ``failed`` (its
+    initialisation), ``initialised`` or ``assigned``."""
+    plugin: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkInUse(Event):
+    """``Using network X``: the network of the communicator whose start follows on the same thread."""
+
+    net: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetDevices(Event):
+    """The devices that a built-in network can use, in the order of their index."""
+
+    net: str
+    devices: tuple[Any, ...] = ()
+    """One tuple for each device: (index, name, …)."""
+    oob: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootstrapInterface(Event):
+    """The interface used for set-up traffic."""
+
+    interface: str
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfiProvider(Event):
+    """aws-ofi-nccl: the libfabric provider that was selected."""
+
+    provider: str
+    fabric: str | None = None
+    nics: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfiPlatform(Event):
+    """aws-ofi-nccl: the instance type it runs on."""
+
+    platform: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GdrDecision(Event):
+    """Why a NIC and a GPU use GPUDirect RDMA or not (subsystems NET and GRAPH)."""
+
+    enabled: bool
+    nic: str | None = None
+    gpu: str | None = None
+    reason: str | None = None
+
+
+# --- communicators ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommInit(Event):
+    """One rank starts to build a communicator, or has finished (init.cc)."""
+
+    phase: str = "COMPLETE"
+    """START or COMPLETE."""
+    comm: str
+    """The pointer; unique only within a process and a time."""
+    rank: int
+    nranks: int
+    api: str | None = None
+    cuda_dev: int | None = None
+    nvml_dev: int | None = None
+    bus_id: str | None = None
+    comm_id: str | None = None
+    parent: str | None = None
+    ordinal: int | None = None
+    """The how-manieth child of its parent this is, from 1 (2.24 and later)."""
+    color: int | None = None
+    key: int | None = None
+    world_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommSplit(Event):
+    """``bootstrapSplit``: the next start on this thread is a split (2.18 to 2.22)."""
+
+    comm: str | None = None
+    parent: str | None = None
+    rank: int
+    nranks: int
+    color: int
+    key: int
+    prev_rank: int
+    next_rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommNoColor(Event):
+    """This rank takes part in a split without becoming a member of a child."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommShape(Event):
+    """How the ranks of a communicator lie on nodes, as NCCL sees them (2.20 and later)."""
+
+    comm: str
+    rank: int
+    nranks: int
+    nnodes: int
+    local_ranks: int
+    local_rank: int
+    mnnvl: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommEnd(Event):
+    """A communicator was destroyed or aborted in this process."""
+
+    comm: str
+    rank: int | None = None
+    nranks: int | None = None
+    cuda_dev: int | None = None
+    bus_id: str | None = None
+    how: str = "Destroy"
+    """Destroy, Abort or Revoke."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitTimings(Event):
+    """Where the time of an initialisation went, in seconds (2.22 and later)."""
+
+    api: str | None = None
+    rank: int
+    nranks: int
+    total: float
+    kernels: float | None = None
+    alloc: float | None = None
+    bootstrap: float | None = None
+    allgathers: float | None = None
+    topo: float | None = None
+    graphs: float | None = None
+    connections: float | None = None
+    rest: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelCounts(Event):
+    """How many channels the communicator has for each kind of traffic."""
+
+    coll: int
+    collnet: int | None = None
+    nvls: int | None = None
+    p2p: int
+    p2p_per_peer: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingOrder(Event):
+    """The order of the ranks in the ring of one channel; printed by rank 0."""
+
+    channel: int
+    nchannels: int | None = None
+    ranks: tuple[int, ...] = ()
+    cut: bool = False
+    """The list was cut by NCCL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeLinks(Event):
+    """The tree neighbours of the printing rank: (channel, down, down, down, rank, up), -1 for none."""
+
+    trees: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connected(Event):
+    """An algorithm's connections are all there."""
+
+    what: str
+    """``rings``, ``trees``, ``binomial trees``, ``NVLS tree``, ``collnet``."""
+    pxn: int | None = None
+    ring_gdr: int | None = None
+    """1 when all ring NET edges of all ranks use GDR, and also when there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelConnect(Event):
+    """One connection of one channel, by the path it takes (transport/*.cc)."""
+
+    channel: int
+    conn: int | None = None
+    """Connection set: 0 rings and trees, 1 send/recv; None where it is not printed."""
+    src: int
+    dst: int | None = None
+    """None for CollNet, which has one end only."""
+    src_dev: str | None = None
+    dst_dev: str | None = None
+    """nvmlDev (2.18.3 and later) or PCI bus id, as printed."""
+    direction: str | None = None
+    """``send`` or ``receive``: which end printed the line; None is the sender."""
+    transport: str
+    """P2P, SHM, NET or COLLNET."""
+    mechanism: str | None = None
+    read: bool = False
+    copy_engine: bool = False
+    via_rank: int | None = None
+    net: str | None = None
+    nic_index: int | None = None
+    pxn_rank: int | None = None
+    gdr: bool = False
+    gdr_pci: bool = False
+    shared: bool = False
+
+    @property
+    def detail(self) -> str:
+        """The transport with its mechanism, without NIC index and flags, as the version prints it."""
+        if self.transport in ("NET", "COLLNET"):
+            return f"{self.transport}/{self.net}"
+        if self.mechanism == "direct shared memory":
+            return self.mechanism
+        flags = ("/read" if self.read else "") + ("/CE" if self.copy_engine else "")
+        return f"{self.transport}/{self.mechanism}{flags}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class P2pCheck(Event):
+    """Whether all GPU pairs of the node can talk P2P (``isAllDirectP2p``), and whether ranks share a process."""
+
+    all_direct: int
+    direct_mode: int
+    all_cuda: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class P2pRefused(Event):
+    """The driver or the hardware refuses peer access between two GPUs."""
+
+    reason: str
+
+
+# --- traffic ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective(Event):
+    """One call of a collective or of send/recv (subsystem COLL)."""
+
+    kept: ClassVar[bool] = False
+
+    func: str
+    op_count: int
+    sendbuff: str
+    recvbuff: str
+    count: int
+    datatype: int
+    op: int
+    root: int
+    comm: str
+    nranks: int
+    stream: str
+    task: int | None = None
+    global_rank: int | None = None
+
+
+# --- failures ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorCascade(Event):
+    """``file:line -> code``: an error passed up the call stack; the cause is the WARN before the first frame."""
+
+    file: str
+    at: int
+    func: str | None = None
+    code: int
+    thread: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaFailure(Event):
+    """A CUDA call failed."""
+
+    file: str | None = None
+    at: int | None = None
+    func: str | None = None
+    code: int | None = None
+    error: str
+
+
+KINDS: dict[str, type[Event]] = {
+    kind.__name__: kind for kind in globals().copy().values() if isinstance(kind, type) and issubclass(kind, Event)
+}
+"""Every event class by its name, as grammar files name it."""

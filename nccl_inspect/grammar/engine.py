@@ -1,0 +1,117 @@
+"""Finds the production of a message and makes its event.
+
+Messages repeat: the same text comes from every rank and every communicator. Each distinct text is therefore parsed
+once and remembered; a message not yet known is dispatched on its first bytes to the few productions that can fit.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from nccl_inspect import events
+from nccl_inspect.grammar import files, notation
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.text import decode
+
+_REMEMBERED = 200_000
+"""Distinct messages kept in memory; some (collective calls, pointers) never repeat, so there is a limit."""
+_LEAD_SIZES = (16, 8, 4)
+
+
+@dataclass(slots=True)
+class Parsed:
+    """A recognised message: its production and, made when first asked for, its event (without source and line)."""
+
+    production: Production
+    message: bytes
+    kind: type[events.Event]
+    _event: events.Event | None = None
+
+    @property
+    def event(self) -> events.Event:
+        """The event, with everything but where it stood."""
+        if self._event is None:
+            values = self.production.read(self.message)
+            assert values is not None
+            self._event = self.kind.build(self.production, values, decode(self.message))
+        return self._event
+
+
+class Grammar:
+    """All productions of all dialects, ready to parse messages.
+
+    Args:
+        productions: in order of preference, should two fit the same message.
+    """
+
+    def __init__(self, productions: Iterable[Production]) -> None:
+        self.productions = list(productions)
+        self._by_lead: dict[bytes, list[tuple[bytes, Production]]] = {}
+        self._loose: list[tuple[bytes, Production]] = []
+        self._known: dict[bytes, Parsed | None] = {}
+        for production in self.productions:
+            self._index(production)
+
+    def _index(self, production: Production) -> None:
+        fast = _fast_lead(production.line)
+        for lead in {fast} if fast else _leads(production.line):
+            for size in _LEAD_SIZES:
+                if len(lead) >= size:
+                    self._by_lead.setdefault(lead[:size], []).append((lead, production))
+                    break
+            else:
+                needle = notation.needle(notation.parse(production.line)).encode()
+                self._loose.append((needle, production))
+
+    def parse(self, message: bytes) -> Parsed | None:
+        """The parsed message, or None when no production has this shape."""
+        try:
+            return self._known[message]
+        except KeyError:
+            pass
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        parsed = self._parse(message)
+        self._known[message] = parsed
+        return parsed
+
+    def _parse(self, message: bytes) -> Parsed | None:
+        for production in self.candidates(message):
+            if production.match(message):
+                return Parsed(production, message, events.KINDS[production.event])
+        return None
+
+    def candidates(self, message: bytes) -> Iterable[Production]:
+        """The productions whose literals fit: longest lead first."""
+        for size in _LEAD_SIZES:
+            for lead, production in self._by_lead.get(message[:size], ()):
+                if message.startswith(lead):
+                    yield production
+        for needle, production in self._loose:
+            if needle in message:
+                yield production
+
+    def is_cut(self, message: bytes) -> bool:
+        """Whether the message is the beginning of something that the grammar knows."""
+        return any(production.is_cut(message) for production in self.candidates(message))
+
+
+def _fast_lead(line: str) -> bytes:
+    """The literal before the first field: right for most productions, and found without reading the notation."""
+    for index, char in enumerate(line):
+        if char in "{«␣":
+            return line[:index].encode() if index >= _LEAD_SIZES[-1] else b""
+    return line.encode()
+
+
+def _leads(line: str) -> set[bytes]:
+    return {lead.encode() for lead in notation.leads(notation.parse(line))}
+
+
+@cache
+def shipped() -> Grammar:
+    """The grammar of the package."""
+    productions: list[Production] = []
+    for file in files.shipped():
+        productions.extend(files.read(file.read_text(encoding="utf-8"), file.name))
+    return Grammar(productions)

@@ -1,0 +1,161 @@
+"""The notation in which a message is written down: NCCL's printf format with names.
+
+``Channel {channel:02}«/{conn}»? : {src}[{src_dev:id}] -> {dst}[{dst_dev:id}] via P2P/{mechanism:=CUMEM¦IPC}{read:?/read}``
+
+==================  ========================================================================================
+``{x}``             integer, canonical decimal; ``{x:02}`` padded with zeros, ``{x:3}`` with blanks (``%3d``)
+``{x:h}``           integer in hex without ``0x``
+``{x:p}``           pointer or 0x number, kept as text: ``0x7f01`` or ``(nil)``
+``{x:id}``          hex digits kept as text (a bracket that holds a bus id or a device index)
+``{_x}``            read and written back, but no part of the event
+``{x:.2f}``         decimal with two digits; ``{x:5.1f}`` blank padded; ``{x:num}`` any decimal, kept as text
+``{x:i}``           integer kept as text (a setting's value); ``{x:v}`` a name: letters, digits, underscores
+``{x:w}``           one or more characters without a blank
+``{x:n}``           one or more characters without a slash (a network's name may hold a blank)
+``{x:t}``           any text, may be empty
+``{x:=a¦b}``        one of the words
+``{x:?word}``       true when the word stands there
+``{x:*frag}``       any number of the fragment ``frag``, as a tuple
+``«a¦b»``           one of the alternatives; ``«a»?`` optional
+``␣``               a blank that an editor might lose;  ``{{`` and ``}}`` are braces
+==================  ========================================================================================
+
+The guillemets were chosen because NCCL prints brackets, bars, parentheses and question marks, but never these.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from nccl_inspect.errors import GrammarError
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Text that stands in the message as it is."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named, typed part of the message."""
+
+    name: str
+    spec: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several sequences; ``optional`` when nothing is a choice too."""
+
+    options: tuple["Sequence", ...]
+    optional: bool
+
+
+Node: TypeAlias = Literal | Field | Choice
+Sequence: TypeAlias = tuple[Node, ...]
+
+_TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[a-z_][a-z0-9_]*)(?::(?P<spec>[^{}]*))?\}|«|¦|»\??|␣|[^{}«»¦␣]+|[{}]")
+
+
+def parse(source: str) -> Sequence:
+    """Read one line of the notation.
+
+    Raises:
+        GrammarError: the line is not well formed.
+    """
+    tokens = list(_TOKEN.finditer(source))
+    nodes, used = _sequence(tokens, 0, source, depth=0)
+    if used != len(tokens):
+        raise GrammarError(f"'{tokens[used][0]}' has no partner in: {source}")
+    return nodes
+
+
+def _sequence(tokens: list[re.Match[str]], at: int, source: str, depth: int) -> tuple[Sequence, int]:
+    nodes: list[Node] = []
+    while at < len(tokens):
+        token = tokens[at]
+        text = token[0]
+        if text == "¦" or text.startswith("»"):
+            break
+        if text == "«":
+            choice, at = _choice(tokens, at + 1, source, depth + 1)
+            nodes.append(choice)
+            continue
+        if token["name"]:
+            nodes.append(Field(token["name"], token["spec"] or ""))
+        elif text in "{}":
+            raise GrammarError(f"a single '{text}' in: {source}")
+        else:
+            literal = {"{{": "{", "}}": "}", "␣": " "}.get(text, text)
+            if nodes and isinstance(nodes[-1], Literal):
+                nodes[-1] = Literal(nodes[-1].text + literal)
+            else:
+                nodes.append(Literal(literal))
+        at += 1
+    return tuple(nodes), at
+
+
+def _choice(tokens: list[re.Match[str]], at: int, source: str, depth: int) -> tuple[Choice, int]:
+    options: list[Sequence] = []
+    while True:
+        option, at = _sequence(tokens, at, source, depth)
+        options.append(option)
+        if at >= len(tokens):
+            raise GrammarError(f"'«' is not closed in: {source}")
+        end = tokens[at][0]
+        at += 1
+        if end.startswith("»"):
+            return Choice(tuple(options), optional=end == "»?"), at
+
+
+def fields(nodes: Sequence) -> Iterator[Field]:
+    """Every field of a sequence, in the order in which it stands."""
+    for node in nodes:
+        if isinstance(node, Field):
+            yield node
+        elif isinstance(node, Choice):
+            for option in node.options:
+                yield from fields(option)
+
+
+def leads(nodes: Sequence, limit: int = 32) -> list[str]:
+    """The literal texts with which a message of this shape can begin; an empty one means 'with anything'."""
+    starts = [""]
+    for node in nodes:
+        if isinstance(node, Literal):
+            starts = [start + node.text for start in starts]
+        elif isinstance(node, Field):
+            words = _words(node.spec)
+            if words is None or len(starts) * len(words) > limit:
+                break
+            starts = [start + word for start in starts for word in words]
+        else:
+            inner = [leads(option, limit) for option in node.options]
+            complete = all(_is_literal(option) for option in node.options)
+            texts = [text for group in inner for text in group] + ([""] if node.optional else [])
+            if len(starts) * len(texts) > limit:
+                break
+            starts = [start + text for start in starts for text in texts]
+            if not complete:
+                break
+    return starts
+
+
+def _words(spec: str) -> list[str] | None:
+    if spec.startswith("="):
+        return spec[1:].split("¦")
+    if spec.startswith("?"):
+        return [spec[1:], ""]
+    return None
+
+
+def _is_literal(nodes: Sequence) -> bool:
+    return all(isinstance(node, Literal) for node in nodes)
+
+
+def needle(nodes: Sequence) -> str:
+    """The longest literal that every message of this shape holds; empty when there is none."""
+    return max((node.text for node in nodes if isinstance(node, Literal)), key=len, default="")

@@ -1,0 +1,27 @@
+"""The one decoding policy of the package: bytes that are not UTF-8 survive and are shown as ``\\xNN``.
+
+NCCL logs are bytes: some versions print raw memory in an error message (2.23 prints a stale peer address).
+"""
+
+import re
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def decode(data: bytes) -> str:
+    """Bytes of a log as text that :func:`encode` turns back into the same bytes."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def encode(text: str) -> bytes:
+    """The inverse of :func:`decode`."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def printable(text: str) -> str:
+    """Text that is safe to show: undecodable bytes and control characters become ``\\xNN``.
+
+    A log is not trusted, so an escape sequence in it must not reach the reader's terminal.
+    """
+    shown = encode(text).decode("utf-8", "backslashreplace")
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", shown)

@@ -1,0 +1,62 @@
+"""The grammar files: every production reads and writes its samples, and nobody else's."""
+
+import pytest
+
+from nccl_inspect import events
+from nccl_inspect.grammar import engine, notation
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.grammar.types import FieldType, field_type
+
+GRAMMAR = engine.shipped()
+PRODUCTIONS = [pytest.param(p, id=f"{p.dialect}-{p.name}") for p in GRAMMAR.productions]
+
+
+@pytest.mark.parametrize("production", PRODUCTIONS)
+def test_samples_are_read_and_written_back_byte_for_byte(production: Production) -> None:
+    assert production.samples, "a production needs a sample"
+    for sample in production.samples:
+        message = sample.encode()
+        match = production.match(message)
+        if match is None:
+            end = production.matched_up_to(message)
+            pytest.fail(f"\n{sample}\n{'-' * end}^ matched up to here")
+        assert production.render(match) == message
+
+
+@pytest.mark.parametrize("production", PRODUCTIONS)
+def test_a_sample_is_claimed_by_one_production_only(production: Production) -> None:
+    for sample in production.samples:
+        claims = {f"{p.dialect}/{p.name}" for p in GRAMMAR.candidates(sample.encode()) if p.match(sample.encode())}
+        assert claims == {f"{production.dialect}/{production.name}"}
+
+
+@pytest.mark.parametrize("production", PRODUCTIONS)
+def test_a_production_makes_its_event(production: Production) -> None:
+    kind = events.KINDS[production.event]
+    for sample in production.samples:
+        parsed = GRAMMAR.parse(sample.encode())
+        assert parsed is not None
+        assert isinstance(parsed.event, kind)
+
+
+@pytest.mark.parametrize("production", PRODUCTIONS)
+def test_a_pattern_is_linear_and_has_a_fixed_literal(production: Production) -> None:
+    nodes = notation.parse(production.line)
+    assert len(notation.needle(nodes).strip()) >= 2 or min(map(len, notation.leads(nodes))) >= 4, "no fixed literal"
+    assert _free_texts_before_a_literal(nodes) <= 2, "several free texts make matching slow"
+
+
+def _free_texts_before_a_literal(nodes: notation.Sequence) -> int:
+    kinds = [field_type(f.spec) for f in notation.fields(nodes) if not f.spec.startswith("*")]
+    return sum(isinstance(kind, FieldType) and kind.free for kind in kinds[:-1])
+
+
+@pytest.mark.parametrize("production", PRODUCTIONS)
+def test_a_production_says_what_it_means(production: Production) -> None:
+    assert production.says.endswith((".", ")")), "a sentence for people"
+    assert production.subsys
+
+
+def test_names_are_unique_within_a_dialect() -> None:
+    names = [(p.dialect, p.name) for p in GRAMMAR.productions]
+    assert len(names) == len(set(names))
