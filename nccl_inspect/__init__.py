@@ -1,1 +1,65 @@
-"""Reads what NCCL prints with ``NCCL_DEBUG=INFO``."""
+"""Reads what NCCL prints with ``NCCL_DEBUG=INFO`` and tells which path every pair of ranks takes, and why.
+
+>>> import nccl_inspect
+>>> job = nccl_inspect.read(b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")
+>>> job.paths.between(0, 1).detail
+'P2P/CUMEM'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from nccl_inspect._version import __version__
+
+if TYPE_CHECKING:
+    from nccl_inspect.event_types import Event
+    from nccl_inspect.ingest.sources import Input
+    from nccl_inspect.model.job import Job
+
+__all__ = ["__version__", "events", "read"]
+
+
+def read(
+    inputs: Input | Sequence[Input],
+    *,
+    platform: str | None = None,
+    topology: str | Sequence[str] = (),
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> Job:
+    """Read and judge a log.
+
+    Args:
+        inputs: a path, ``-`` for standard input, bytes, a binary file object, or a list of these (one job).
+        platform: machine type such as ``p5.48xlarge``, where the log does not name it.
+        topology: file or files with ``nvidia-smi topo -m`` output.
+        select: rules to run, by name, glob or category; all when empty.
+        ignore: rules to leave out.
+
+    Returns:
+        The job: ``verdict``, ``findings``, ``paths``, ``communicators``, …
+
+    Raises:
+        nccl_inspect.errors.NoInputError: nothing could be read, or no line is NCCL's.
+    """
+    from nccl_inspect import reading
+
+    files = (topology,) if isinstance(topology, str) else tuple(topology)
+    options = reading.Options(platform, files, tuple(select), tuple(ignore))
+    return reading.judged(reading.fold(inputs), options)
+
+
+def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
+    """The typed events of a log in the order of their lines, one for each recognised line.
+
+    Args:
+        inputs: as for :func:`read`.
+
+    Returns:
+        Frozen dataclasses of :mod:`nccl_inspect.event_types`.
+    """
+    from nccl_inspect import reading
+
+    return reading.events(inputs)

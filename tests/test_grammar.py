@@ -2,7 +2,7 @@
 
 import pytest
 
-from nccl_inspect import events
+from nccl_inspect import event_types as events
 from nccl_inspect.grammar import engine, notation
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.types import FieldType, field_type

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from nccl_inspect import events
+from nccl_inspect import event_types as events
 from nccl_inspect.grammar import files, notation
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.text import decode

@@ -29,7 +29,7 @@ class FieldType:
 
 
 _INT = r"0|-?[1-9]\d{0,17}"
-_PADDED_INT = re.compile(r"(0?)([1-9])$")
+_PADDED_INT = re.compile(r"(0?)([1-9]\d?)$")
 _FIXED = re.compile(r"(\d*)\.(\d)f$")
 
 
@@ -91,5 +91,10 @@ _PLAIN = {
     "v": FieldType(r"[A-Za-z_][A-Za-z0-9_]*", decode, _text, str),
     "w": FieldType(r"[^ ]+", decode, _text, str),
     "n": FieldType(r"[^/]+", decode, _text, str),
+    "c": FieldType(r"[^ :]+", decode, _text, str),
+    "g": FieldType(r"[^{}]+", decode, _text, str),
+    "e": FieldType(r"(?:(?!No such file).)+", decode, _text, str, free=True),
+    "hx": FieldType(r"[0-9A-F]{1,16}", _pointer, _text, str),
+    "b": FieldType(r" *", decode, _text, str),
     "t": FieldType(r".*", decode, _text, str, free=True),
 }

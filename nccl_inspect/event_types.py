@@ -171,6 +171,8 @@ class OfiPlatform(Event):
     """aws-ofi-nccl: the instance type it runs on."""
 
     platform: str
+    topology: str | None = None
+    """The topology file that NCCL shall use for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +183,10 @@ class GdrDecision(Event):
     nic: str | None = None
     gpu: str | None = None
     reason: str | None = None
+    distance: int | None = None
+    """Index of the path class between them; what it means depends on the version."""
+    limit: int | None = None
+    """The farthest class (up to 2.5: the nearest) with which it is (not) allowed."""
 
 
 # --- communicators ----------------------------------------------------------------------------------------------
@@ -301,6 +307,8 @@ class TreeLinks(Event):
     """The tree neighbours of the printing rank: (channel, down, down, down, rank, up), -1 for none."""
 
     trees: tuple[tuple[int, ...], ...] = ()
+    cut: bool = False
+    """The list was cut by NCCL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,6 +375,8 @@ class P2pRefused(Event):
     """The driver or the hardware refuses peer access between two GPUs."""
 
     reason: str
+    gpu: str | None = None
+    peer_gpu: str | None = None
 
 
 # --- traffic ----------------------------------------------------------------------------------------------------

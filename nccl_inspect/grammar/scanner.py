@@ -1,0 +1,116 @@
+"""Lines of a log to recognised messages: the meeting point of ingest and grammar.
+
+``vm:5599:5599 [4] NCCL INFO cudaDriverVersion 13000`` becomes its origin (host, pid, tid, device) and its parsed message.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from nccl_inspect.grammar.engine import Grammar, Parsed
+from nccl_inspect.ingest import prefix
+from nccl_inspect.ingest.prefix import Origin
+
+_GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
+"""The prefix of another line inside a message: two lines were run together."""
+_REMEMBERED = 100_000
+_TAIL = 100
+_TAIL_WIDTH = 400
+_VERSION_LINE = b"NCCL version "
+
+
+@dataclass(slots=True)
+class Text:
+    """The part of a line after ``NCCL``: its level, and what the grammar makes of it."""
+
+    level: str
+    message: bytes
+    parsed: Parsed | None
+    damaged: bool = False
+
+
+@dataclass(slots=True)
+class Counts:
+    """How sound a source was."""
+
+    lines: int = 0
+    nccl_lines: int = 0
+    typed_lines: int = 0
+    unrecognised_lines: int = 0
+    repaired_lines: int = 0
+    damaged_lines: int = 0
+    tail: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=_TAIL))
+    """The last lines that are not NCCL's, with their numbers: how a job ended often stands there."""
+
+
+class Scanner:
+    """Reads lines one after the other and calls ``sink(line number, origin, text)`` for each sound NCCL line.
+
+    Args:
+        grammar: what to recognise messages with.
+    """
+
+    def __init__(self, grammar: Grammar) -> None:
+        self._grammar = grammar
+        self._origins: dict[bytes, Origin | None] = {}
+        self._texts: dict[bytes, Text] = {}
+
+    def scan(self, lines: Iterable[bytes], counts: Counts, sink: Callable[[int, Origin, Text], None]) -> None:
+        """Read lines; their numbers go on where ``counts`` stands."""
+        number = counts.lines
+        for line in lines:
+            number += 1
+            found = prefix.split(line)
+            if found is None:
+                at = line.find(_VERSION_LINE)
+                if at >= 0 and (at == 0 or prefix.is_bare(line[:at])):
+                    self._bare(number, line[at:], counts, sink)
+                else:
+                    counts.tail.append((number, line[:_TAIL_WIDTH]))
+                continue
+            head, rest = found
+            try:
+                origin = self._origins[head]
+            except KeyError:
+                origin = self._origin(head)
+            try:
+                text = self._texts[rest]
+            except KeyError:
+                text = self._text(rest)
+            counts.nccl_lines += 1
+            if origin is None or text.damaged:
+                counts.damaged_lines += 1
+                continue
+            if text.parsed is None:
+                counts.unrecognised_lines += 1
+            else:
+                counts.typed_lines += 1
+            sink(number, origin, text)
+        counts.lines = number
+
+    def _bare(self, number: int, line: bytes, counts: Counts, sink: Callable[[int, Origin, Text], None]) -> None:
+        text = Text("VERSION", line, self._grammar.parse(line))
+        counts.nccl_lines += 1
+        if text.parsed is None:
+            counts.unrecognised_lines += 1
+            return
+        counts.typed_lines += 1
+        sink(number, prefix.NOBODY, text)
+
+    def _origin(self, head: bytes) -> Origin | None:
+        origin = prefix.parse(head)
+        if len(self._origins) >= _REMEMBERED:
+            self._origins.clear()
+        self._origins[head] = origin
+        return origin
+
+    def _text(self, rest: bytes) -> Text:
+        level, _, message = rest.partition(b" ")
+        glued = _GLUED.search(message) is not None
+        parsed = None if glued else self._grammar.parse(message)
+        text = Text(level.decode("ascii"), message, parsed, glued)
+        if len(self._texts) >= _REMEMBERED:
+            self._texts.clear()
+        self._texts[rest] = text
+        return text

@@ -1,0 +1,241 @@
+"""Decides to which communicator the connection lines belong that name none (2.22 and later connect lazily).
+
+Each burst of lines gets the communicators of its process in which all its lines fit: own rank, GPUs in brackets, hosts,
+number of channels. Where several fit, what is certain elsewhere excludes some: a connection prints once in a communicator, ring
+and tree edges are known, a NET edge has a twin at its other end. What is left is decided by the order in which other
+processes used the communicators, and marked as a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from nccl_inspect.event_types import ChannelConnect
+from nccl_inspect.model.communicators import Communicator
+from nccl_inspect.model.fold import Burst, Edge, ProcessLog
+from nccl_inspect.model.members import Member, ProcessMembers
+
+
+@dataclass(slots=True, eq=False)
+class Unit:
+    """Bursts that belong together, with the members they may belong to."""
+
+    log: ProcessLog
+    bursts: list[Burst]
+    candidates: list[Member]
+
+    @property
+    def place(self) -> int:
+        """Where the first of them stands."""
+        return self.bursts[0].place
+
+    def edges(self) -> Iterator[tuple[Burst, Edge]]:
+        """All edges with their bursts."""
+        for burst in self.bursts:
+            for edge in burst.edges.values():
+                yield burst, edge
+
+
+@dataclass(slots=True)
+class Attribution:
+    """What became of the loose bursts."""
+
+    homeless: list[tuple[ProcessLog, Burst]] = field(default_factory=list)
+    """Bursts that fit no communicator that the log shows."""
+    guessed: int = 0
+    """Bursts decided by the order of use only."""
+
+
+def attribute(processes: Iterable[ProcessMembers]) -> Attribution:
+    """Add every loose burst to the member it belongs to."""
+    processes = list(processes)
+    work = _Work(processes)
+    for process in processes:
+        for unit in _units(process):
+            work.add(unit)
+    work.run()
+    return work.result
+
+
+def fits(member: Member, edge: Edge, rank: int) -> bool:
+    """Whether a connection line of ``rank`` can be one of this member."""
+    event = edge.event
+    receives = event.direction == "receive"
+    own_device, other_device = (event.dst_dev, event.src_dev) if receives else (event.src_dev, event.dst_dev)
+    other = event.src if receives else event.dst
+    comm = member.communicator
+    if comm is None or member.rank != rank or not _is_device(member, own_device):
+        return False
+    if member.counts and edge.channels.bit_length() > max(member.counts.coll, member.counts.p2p):
+        return False
+    if other is None:
+        return True
+    if other >= comm.nranks:
+        return False
+    mate = comm.members.get(other)
+    if mate is None:
+        return True
+    return _is_device(mate, other_device) and (mate.log.process[0] == member.log.process[0] or not _is_local(event))
+
+
+def _is_device(member: Member, name: str | None) -> bool:
+    return name is None or not member.device_names or name in member.device_names
+
+
+def _is_local(event: ChannelConnect) -> bool:
+    return event.transport == "SHM" or (event.transport == "P2P" and event.mechanism != "MNNVL")
+
+
+def _candidates(process: ProcessMembers, burst: Burst) -> list[Member]:
+    return [
+        member
+        for member in process.members
+        if member.lives_at(burst.place) and all(fits(member, edge, burst.key.rank) for edge in burst.edges.values())
+    ]
+
+
+def _units(process: ProcessMembers) -> Iterator[Unit]:
+    """The bursts of a helper thread belong together when one communicator can have them all; others stand alone."""
+    by_thread: dict[tuple[int, int], list[Burst]] = {}
+    for burst in process.loose:
+        own = burst.key.tid != process.log.process[1]
+        by_thread.setdefault((burst.key.tid, 0 if own else burst.place), []).append(burst)
+    for bursts in by_thread.values():
+        groups = [_candidates(process, burst) for burst in bursts]
+        shared = [member for member in groups[0] if all(member in group for group in groups[1:])]
+        if shared:
+            yield Unit(process.log, bursts, shared)
+            continue
+        for burst, group in zip(bursts, groups, strict=True):
+            if group or len(burst.edges) == 1:
+                yield Unit(process.log, [burst], group)
+            else:
+                yield from _split(process, burst)
+
+
+def _split(process: ProcessMembers, burst: Burst) -> Iterator[Unit]:
+    for key, edge in burst.edges.items():
+        part = Burst(burst.key, edge.place, edge.origin, {key: edge})
+        yield Unit(process.log, [part], _candidates(process, part))
+
+
+class _Work:
+    def __init__(self, processes: list[ProcessMembers]) -> None:
+        self.result = Attribution()
+        self._open: list[Unit] = []
+        self._used: dict[tuple[object, ...], int] = {}
+        self._first_use: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+        self._uses: dict[tuple[str, int], int] = {}
+        self._ends: dict[tuple[str, int], set[tuple[object, ...]]] = {}
+        self._ring_edges: dict[int, set[tuple[int, int]]] = {}
+        for process in processes:
+            bursts = [burst for member in process.members for burst in member.bursts] + process.loose
+            self._ends[process.log.process] = {_end(edge.event) for burst in bursts for edge in burst.edges.values()}
+
+    def add(self, unit: Unit) -> None:
+        if unit.candidates:
+            self._open.append(unit)
+        else:
+            self.result.homeless.extend((unit.log, burst) for burst in unit.bursts)
+
+    def run(self) -> None:
+        self._open.sort(key=lambda unit: unit.place)
+        while self._open:
+            if any([self._decide(unit, self._free) for unit in list(self._open)]):
+                continue
+            if any(self._decide(unit, self._with_twin) for unit in list(self._open)):
+                continue
+            if any(self._decide(unit, self._on_ring_or_tree) for unit in list(self._open)):
+                continue
+            unit = self._open[0]
+            self.result.guessed += len(unit.bursts)
+            self._assign(unit, min(unit.candidates, key=self._order_of_use))
+
+    def _decide(self, unit: Unit, rule: Callable[[Unit, Member], bool]) -> bool:
+        left = [member for member in unit.candidates if rule(unit, member)]
+        if left:
+            unit.candidates = left
+        if len(unit.candidates) != 1:
+            return False
+        self._assign(unit, unit.candidates[0])
+        return True
+
+    def _free(self, unit: Unit, member: Member) -> bool:
+        """A connection prints once in a communicator."""
+        return not any(self._used.get(_use(member, edge.event), 0) & edge.channels for _, edge in unit.edges())
+
+    def _with_twin(self, unit: Unit, member: Member) -> bool:
+        """Both ends of a NET edge print it."""
+        comm = member.communicator
+        assert comm is not None
+        for _, edge in unit.edges():
+            event = edge.event
+            if event.direction is None or event.dst is None:
+                continue
+            mate = comm.members.get(event.src if event.direction == "receive" else event.dst)
+            if mate is not None and _end(event, twin=True) not in self._ends[mate.log.process]:
+                return False
+        return True
+
+    def _on_ring_or_tree(self, unit: Unit, member: Member) -> bool:
+        """Connections of set 0 join neighbours in rings and trees."""
+        comm = member.communicator
+        assert comm is not None
+        known = self._ring_edges.get(id(comm))
+        if known is None:
+            known = self._ring_edges[id(comm)] = _neighbours(comm)
+        edges = [(burst, edge) for burst, edge in unit.edges() if burst.key.conn != 1]
+        return not known or all((edge.event.src, edge.event.dst) in known for _, edge in edges)
+
+    def _order_of_use(self, member: Member) -> tuple[object, ...]:
+        kind = _kind(member.communicator)
+        uses = sorted(rank for _, rank in self._first_use.get(kind, []))
+        mine = any(process == id(member.log) for process, _ in self._first_use.get(kind, []))
+        usual = uses[len(uses) // 2] if uses else len(self._first_use)
+        return mine, usual, member.first.place
+
+    def _assign(self, unit: Unit, member: Member) -> None:
+        self._open.remove(unit)
+        member.bursts.extend(unit.bursts)
+        for _, edge in unit.edges():
+            use = _use(member, edge.event)
+            self._used[use] = self._used.get(use, 0) | edge.channels
+        kind, process = _kind(member.communicator), id(member.log)
+        order = self._uses[unit.log.process] = self._uses.get(unit.log.process, 0) + 1
+        seen = self._first_use.setdefault(kind, [])
+        if all(known != process for known, _ in seen):
+            seen.append((process, order))
+
+
+def _use(member: Member, event: ChannelConnect) -> tuple[object, ...]:
+    return id(member), event.conn, event.src, event.dst, event.direction
+
+
+def _end(event: ChannelConnect, twin: bool = False) -> tuple[object, ...]:
+    direction = event.direction
+    if twin:
+        direction = "send" if direction == "receive" else "receive"
+    return direction, event.conn, event.src, event.dst
+
+
+def _kind(comm: Communicator | None) -> tuple[object, ...]:
+    """What the same communicator is called in every process: SPMD programs use them in the same order."""
+    if comm is None:
+        return ()
+    if comm.parent is None:
+        return ("root", comm.first)
+    return (*_kind(comm.parent), comm.ordinal)
+
+
+def _neighbours(comm: Communicator) -> set[tuple[int, int]]:
+    edges: set[tuple[int, int]] = set()
+    for member in comm.members.values():
+        for ring in member.rings.values():
+            if not ring.cut:
+                edges.update(zip(ring.ranks, (*ring.ranks[1:], ring.ranks[0]), strict=True) if ring.ranks else ())
+        for _, *down, rank, up in member.trees:
+            for other in (*down, up):
+                if other >= 0:
+                    edges |= {(rank, other), (other, rank)}
+    return edges

@@ -1,0 +1,266 @@
+"""Resolves a fold into a :class:`~nccl_inspect.model.job.Job`."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from nccl_inspect import event_types as events
+from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.model import attribution, communicators, members, paths
+from nccl_inspect.model.communicators import Communicator
+from nccl_inspect.model.environment import settings
+from nccl_inspect.model.fold import Fold, Note, ProcessLog, SourceCounts, source_and_line
+from nccl_inspect.model.job import CommunicatorInfo, Evidence, Host, Job, Network, Notice, Paths, SourceInfo
+from nccl_inspect.model.members import Member, ProcessMembers
+from nccl_inspect.text import decode
+
+_ENDED = re.compile(
+    rb"(?i)\bkill(?:ed|ing)\b|\bSIG(?:TERM|KILL|ABRT|INT)\b|\bterminated\b|timed?[ -]?out|\bCANCELLED\b|\bexit(?:ed)? (?:with )?(?:code|status) "
+)
+"""What launchers print when they end a job: proof that a log which stops did not just get cut."""
+
+
+_INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
+"""Files whose frames in a cascade mean that the error reached the caller of NCCL."""
+_IN_PROGRESS = 7
+
+
+def resolve(fold: Fold) -> Job:
+    """The job that a log shows, without findings."""
+    return _Builder(fold).job()
+
+
+class _Builder:
+    def __init__(self, fold: Fold) -> None:
+        self._fold = fold
+        logs = [log for process, log in fold.processes.items() if process[0]]
+        self._processes = [members.of_process(log) for log in logs]
+        self._communicators = communicators.join(self._processes)
+        self._world = communicators.find_world(self._communicators)
+        communicators.number(self._communicators, self._world)
+        self._attribution = attribution.attribute(self._processes)
+        self._lines = paths.place(self._communicators, self._world, self._attribution.homeless)
+        self._nics: dict[tuple[int, str], dict[int, str]] = {}
+        self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
+
+    def job(self) -> Job:
+        notices = self._notices()
+        environment = settings(self._processes, self._ranks, self.evidence)
+        shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
+        built = paths.build(self._lines, self._communicators, self.evidence, self._nic_name, not shm_off)
+        return Job(
+            sources=[_source(source) for source in self._fold.sources],
+            world_size=self._world.nranks if self._world else None,
+            ranks_seen=sorted({rank for ranks in self._ranks.values() for rank in ranks}),
+            rank_space="global" if self._world else "communicator",
+            dialects=sorted(self._fold.dialects),
+            nccl_versions=_values(notices, events.NcclVersion, "version"),
+            cuda_versions=[_cuda(text) for text in _values(notices, events.CudaDriver, "cuda_version")],
+            hosts=self._hosts(),
+            network=self._network(notices),
+            environment=environment,
+            communicators=[self._info(comm) for comm in self._communicators],
+            paths=Paths(built),
+            notices=notices,
+            unplaced_lines=self._lines.unplaced,
+            processes=len(self._processes),
+            failed=any(map(_is_failed_call, notices)),
+            ended_by=self._ended_by(),
+        )
+
+    def evidence(self, place: int, origin: Origin, level: str, message: str) -> Evidence:
+        """The line at a place, as it stood."""
+        source, line = source_and_line(place)
+        text = f"{decode(origin.head)} NCCL {level} {message}" if origin.head else message
+        return Evidence(self._fold.sources[source].name, line, text)
+
+    def _global_rank(self, member: Member) -> int | None:
+        comm = member.communicator
+        return comm.global_ranks[member.rank] if comm and member.rank < len(comm.global_ranks) else None
+
+    def _ranks_of(self, process: ProcessMembers) -> list[int]:
+        known = paths.ranks_of(process.members, self._global_rank)
+        if known:
+            return known
+        mine = {
+            rank
+            for fragment in self._lines.fragments
+            for rank, owner in fragment.hosts.items()
+            if owner == process.log.process
+        }
+        return sorted(mine)
+
+    def _hosts(self) -> list[Host]:
+        hosts: dict[str, Host] = {}
+        for process in self._processes:
+            host = hosts.setdefault(process.log.process[0], Host(process.log.process[0]))
+            host.ranks = sorted({*host.ranks, *self._ranks[process.log.process]})
+        for host in hosts.values():
+            gpus = {m.gpu[2] for p in self._processes if p.log.process[0] == host.name for m in p.members}
+            host.gpus = len(gpus)
+        for (_, rank), name in self._lines.hosts.items():
+            if name in hosts and rank not in hosts[name].ranks:
+                hosts[name].ranks = sorted({*hosts[name].ranks, rank})
+        return sorted(hosts.values(), key=lambda host: (host.ranks or [1 << 30], host.name))
+
+    def _notices(self) -> list[Notice]:
+        found: dict[tuple[str, bytes], Notice] = {}
+        for process, log in self._fold.processes.items():
+            ranks = self._ranks.get(process, [])
+            for note in log.notes.values():
+                self._add_notice(found, note, ranks)
+        return sorted(found.values(), key=lambda notice: notice.place)
+
+    def _add_notice(self, found: dict[tuple[str, bytes], Notice], note: Note, ranks: list[int]) -> None:
+        key = (note.level, note.message)
+        evidence = self.evidence(note.place, note.origin, note.level, decode(note.message))
+        known = found.get(key)
+        if known is None:
+            known = found[key] = Notice(
+                event=note.event,
+                production=note.event.production if note.event else "",
+                level=note.level,
+                message=decode(note.message),
+                count=0,
+                place=note.place,
+                ranks=[],
+                hosts=[],
+                processes=[],
+                evidence=[],
+            )
+        known.count += note.count
+        if note.place <= known.place:
+            known.place = note.place
+            known.evidence.insert(0, evidence)
+        else:
+            known.evidence.append(evidence)
+        known.ranks = sorted({*known.ranks, *ranks})
+        known.processes.append(note.origin.process)
+        if note.origin.host and note.origin.host not in known.hosts:
+            known.hosts.append(note.origin.host)
+
+    def _network(self, notices: list[Notice]) -> Network:
+        used = Counter(line.event.net for line in self._lines.lines if line.event.net)
+        named = Counter(m.network for comm in self._communicators for m in comm.members.values() if m.network)
+        name = (used or named).most_common(1)[0][0] if used or named else None
+        network = Network(name=name)
+        for notice in notices:
+            match notice.event:
+                case events.OfiProvider(provider=provider):
+                    network.provider = provider
+                case events.PluginStatus(kind="NET", status="loading", plugin=plugin, detail=version):
+                    network.plugin, network.plugin_version = plugin, version
+                case events.PluginStatus(kind="NET", status="loaded", plugin=plugin):
+                    network.plugin = network.plugin or plugin
+                case events.NetDevices(net=net, devices=devices) if net == name:
+                    network.devices = list(dict.fromkeys([*network.devices, *(device[1] for device in devices)]))
+        return network
+
+    def _nic_name(self, log: ProcessLog, net: str, index: int) -> str | None:
+        key = (id(log), net)
+        if key not in self._nics:
+            self._nics[key] = {
+                int(device[0]): str(device[1])
+                for note in log.notes.values()
+                if isinstance(note.event, events.NetDevices) and note.event.net == net
+                for device in note.event.devices
+            }
+        return self._nics[key].get(index)
+
+    def _info(self, comm: Communicator) -> CommunicatorInfo:
+        present = list(comm.members.values())
+        by_place = sorted(present, key=lambda member: member.first.place)
+        counts = [member.counts.coll for member in present if member.counts]
+        return CommunicatorInfo(
+            id=comm.name,
+            parent=comm.parent.name if comm.parent else None,
+            nranks=comm.nranks,
+            ranks=comm.global_ranks,
+            hosts=list(dict.fromkeys(comm.members[rank].log.process[0] for rank in sorted(comm.members))),
+            channels=max(counts) if counts else None,
+            rings=_rings(comm),
+            trees=_trees(comm),
+            state=_state(comm),
+            started=sorted(comm.members),
+            completed=sorted(rank for rank, member in comm.members.items() if member.completed),
+            nnodes=comm.nnodes,
+            local_ranks=comm.local_ranks,
+            network=next((member.network for member in present if member.network), None),
+            evidence=[self._member_evidence(member) for member in by_place],
+        )
+
+    def _member_evidence(self, member: Member) -> Evidence:
+        step = member.first
+        return self.evidence(step.place, step.origin, "INFO", step.event.message)
+
+    def _ended_by(self) -> list[Evidence]:
+        return [
+            Evidence(source.name, number, decode(text))
+            for source in self._fold.sources
+            for number, text in source.counts.tail
+            if _ENDED.search(text)
+        ]
+
+
+def _source(source: SourceCounts) -> SourceInfo:
+    counts = source.counts
+    return SourceInfo(
+        name=source.name,
+        bytes=source.bytes,
+        lines=counts.lines,
+        nccl_lines=counts.nccl_lines,
+        typed_lines=counts.typed_lines,
+        unrecognised_lines=counts.unrecognised_lines,
+        repaired_lines=counts.repaired_lines,
+        damaged_lines=counts.damaged_lines,
+    )
+
+
+def _is_failed_call(notice: Notice) -> bool:
+    event = notice.event
+    return (
+        isinstance(event, events.ErrorCascade)
+        and event.code not in (0, _IN_PROGRESS)
+        and event.file.rpartition("/")[2] in _INTERFACE
+    )
+
+
+def _values(notices: Iterable[Notice], kind: type[events.Event], name: str) -> list[str]:
+    return sorted({str(getattr(notice.event, name)) for notice in notices if isinstance(notice.event, kind)})
+
+
+def _cuda(text: str) -> str:
+    """13000 is how CUDA writes 13.0."""
+    return f"{int(text) // 1000}.{int(text) % 1000 // 10}"
+
+
+def _rings(comm: Communicator) -> list[list[int | None]]:
+    rings = {channel: ring.ranks for member in comm.members.values() for channel, ring in member.rings.items()}
+    known = comm.global_ranks
+    return [[known[rank] if rank < len(known) else None for rank in rings[channel]] for channel in sorted(rings)]
+
+
+def _trees(comm: Communicator) -> list[list[list[int | None]]]:
+    known = comm.global_ranks
+    links: dict[int, list[list[int | None]]] = {}
+    for member in comm.members.values():
+        for channel, *down, rank, _up in member.trees:
+            channel_links = links.setdefault(channel, [])
+            channel_links.extend(
+                [known[rank], known[child]] for child in down if 0 <= child < len(known) and rank < len(known)
+            )
+    return [sorted(links[channel], key=str) for channel in sorted(links)]
+
+
+def _state(comm: Communicator) -> str:
+    present = comm.members.values()
+    ends = {member.ended.event.how for member in present if member.ended and isinstance(member.ended.event, events.CommEnd)}
+    if "Abort" in ends:
+        return "aborted"
+    if ends and all(member.ended for member in present):
+        return "destroyed"
+    if any(member.bursts or member.connected for member in present):
+        return "connected"
+    return "complete" if all(member.completed for member in present) else "started"

@@ -1,0 +1,100 @@
+"""The job as the JSON document ``nccl-inspect/1``; its JSON Schema is ``nccl_inspect/schema/nccl-inspect-1.json``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Job, Path
+from nccl_inspect.text import printable
+
+SCHEMA = "nccl-inspect/1"
+
+
+def to_dict(job: Job) -> dict[str, Any]:
+    """The document: plain lists, dictionaries, text and numbers."""
+    return {
+        "schema": SCHEMA,
+        "verdict": job.verdict,
+        "sources": [asdict(source) for source in job.sources],
+        "job": {
+            "world_size": job.world_size,
+            "ranks_seen": job.ranks_seen,
+            "rank_space": job.rank_space,
+            "dialects": job.dialects,
+            "nccl_versions": job.nccl_versions,
+            "cuda_versions": job.cuda_versions,
+            "platform": job.platform,
+            "hosts": [asdict(host) for host in job.hosts],
+            "network": asdict(job.network),
+            "environment": [
+                {"name": s.name, "value": printable(s.value), "source": s.source, "ranks": s.ranks}
+                for s in job.environment
+            ],
+            "unplaced_lines": job.unplaced_lines,
+        },
+        "communicators": [_communicator(comm) for comm in job.communicators],
+        "paths": [path_to_dict(path) for path in job.paths],
+        "findings": [finding_to_dict(finding) for finding in job.findings],
+        "not_judged": [asdict(entry) for entry in job.not_judged],
+    }
+
+
+def _communicator(comm: CommunicatorInfo) -> dict[str, Any]:
+    return {
+        "id": comm.id,
+        "parent": comm.parent,
+        "nranks": comm.nranks,
+        "ranks": comm.ranks,
+        "hosts": comm.hosts,
+        "channels": comm.channels,
+        "rings": comm.rings,
+        "trees": comm.trees,
+        "state": comm.state,
+    }
+
+
+def path_to_dict(path: Path) -> dict[str, Any]:
+    """One entry of ``paths``."""
+    return {
+        "src": path.src,
+        "dst": path.dst,
+        "src_host": path.src_host,
+        "dst_host": path.dst_host,
+        "scope": path.scope,
+        "transport": path.transport,
+        "detail": path.detail,
+        "gdr": path.gdr,
+        "nic": path.nic,
+        "nic_index": path.nic_index,
+        "pxn_rank": path.pxn_rank,
+        "shared": path.shared,
+        "channels": path.channels,
+        "communicators": path.communicators,
+        "verdict": path.verdict,
+        "rules": path.rules,
+        "also": [asdict(also) for also in path.also],
+    }
+
+
+def finding_to_dict(finding: Finding) -> dict[str, Any]:
+    """One entry of ``findings``."""
+    return {
+        "rule": finding.rule,
+        "category": finding.category,
+        "severity": finding.severity,
+        "confidence": finding.confidence,
+        "root": finding.root,
+        "because": finding.because,
+        "summary": finding.summary,
+        "cause": finding.cause,
+        "impact": finding.impact,
+        "fix": finding.fix,
+        "ranks": finding.ranks,
+        "hosts": finding.hosts,
+        "evidence": [_evidence(evidence) for evidence in finding.evidence],
+    }
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    return {"source": evidence.source, "line": evidence.line, "text": printable(evidence.text)}

@@ -1,0 +1,75 @@
+"""Settings by rank: which variable has which value where, and who put it there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from nccl_inspect.event_types import EnvSetting
+from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.model.fold import Note
+from nccl_inspect.model.job import Evidence, Setting
+from nccl_inspect.model.members import ProcessMembers
+from nccl_inspect.text import decode
+
+
+@dataclass(slots=True)
+class _Value:
+    source: str
+    processes: list[tuple[str, int]] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+
+def settings(
+    processes: Iterable[ProcessMembers],
+    ranks: dict[tuple[str, int], list[int]],
+    evidence: Callable[[int, Origin, str, str], Evidence],
+) -> list[Setting]:
+    """The settings of a job, ordered by name and value.
+
+    Args:
+        processes: with the statements that they made.
+        ranks: the global ranks of each process.
+        evidence: makes evidence of (place, origin, level, message).
+    """
+    found: dict[tuple[str, str], _Value] = {}
+    total = 0
+    for process in processes:
+        total += 1
+        for (name, value), (source, note) in _of_process(process).items():
+            entry = found.setdefault((name, value), _Value(source))
+            entry.processes.append(process.log.process)
+            entry.notes.append(note)
+    return [_setting(name, value, entry, total, ranks, evidence) for (name, value), entry in sorted(found.items())]
+
+
+def _of_process(process: ProcessMembers) -> dict[tuple[str, str], tuple[str, Note]]:
+    values: dict[tuple[str, str], tuple[str, Note]] = {}
+    notes = [note for note in process.log.notes.values() if isinstance(note.event, EnvSetting)]
+    for note in sorted(notes, key=lambda note: note.place):
+        assert isinstance(note.event, EnvSetting)
+        # What a plugin put into the environment is echoed later as if the user had set it: the first line tells who did.
+        values.setdefault((note.event.name, note.event.value), (note.event.origin, note))
+    return values
+
+
+def _setting(
+    name: str,
+    value: str,
+    entry: _Value,
+    total: int,
+    ranks: dict[tuple[str, int], list[int]],
+    evidence: Callable[[int, Origin, str, str], Evidence],
+) -> Setting:
+    everywhere = len(entry.processes) == total
+    own = sorted({rank for process in entry.processes for rank in ranks[process]})
+    notes = sorted(entry.notes, key=lambda note: note.place)
+    return Setting(
+        name=name,
+        value=value,
+        source=entry.source,
+        ranks=None if everywhere else own,
+        hosts=list(dict.fromkeys(process[0] for process in entry.processes)),
+        processes=list(entry.processes),
+        evidence=[evidence(note.place, note.origin, note.level, decode(note.message)) for note in notes],
+    )

@@ -1,0 +1,260 @@
+"""The job: what the log says about one run of NCCL, in the field's words. Plain data; rules and reports read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas
+
+    from nccl_inspect.event_types import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One line of the log that supports a statement."""
+
+    source: str
+    line: int
+    text: str
+
+
+@dataclass(slots=True)
+class SourceInfo:
+    """One input and how sound it was."""
+
+    name: str
+    bytes: int
+    lines: int
+    nccl_lines: int
+    typed_lines: int
+    unrecognised_lines: int
+    repaired_lines: int
+    damaged_lines: int
+
+
+@dataclass(slots=True)
+class Host:
+    """A host as the log names it: under Kubernetes the pod."""
+
+    name: str
+    ranks: list[int] = field(default_factory=list)
+    gpus: int = 0
+    """Different GPUs that the log shows there."""
+
+
+@dataclass(slots=True)
+class Network:
+    """The network that carries traffic between hosts."""
+
+    name: str | None = None
+    plugin: str | None = None
+    plugin_version: str | None = None
+    provider: str | None = None
+    devices: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Setting:
+    """A variable and its value, with the ranks that show it."""
+
+    name: str
+    value: str
+    source: str
+    """``environment``, ``config``, ``plugin`` or ``unknown``."""
+    ranks: list[int] | None
+    """None when every process shows it."""
+    hosts: list[str] = field(default_factory=list)
+    processes: list[tuple[str, int]] = field(default_factory=list)
+    """Host and pid of those that show it."""
+    evidence: list[Evidence] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CommunicatorInfo:
+    """A communicator: its ranks in global numbers, rings and trees of each channel."""
+
+    id: str
+    parent: str | None
+    nranks: int
+    ranks: list[int | None]
+    """Global ranks in communicator order; None where the log does not tell."""
+    hosts: list[str]
+    channels: int | None
+    rings: list[list[int | None]]
+    trees: list[list[list[int | None]]]
+    """For each channel the links (parent, child)."""
+    state: str
+    """``started``, ``complete``, ``connected``, ``destroyed`` or ``aborted``."""
+    started: list[int] = field(default_factory=list)
+    """Communicator ranks that began."""
+    completed: list[int] = field(default_factory=list)
+    nnodes: int | None = None
+    local_ranks: int | None = None
+    network: str | None = None
+    evidence: list[Evidence] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlsoPath:
+    """A second way between the same ranks, in another communicator or on another channel."""
+
+    transport: str
+    detail: str
+    gdr: bool | str | None
+    communicators: list[str]
+
+
+@dataclass(slots=True)
+class Path:
+    """How data goes from one rank to another."""
+
+    src: int
+    dst: int
+    src_host: str | None
+    dst_host: str | None
+    scope: str
+    """``intra`` (within a host), ``inter`` or ``unknown``."""
+    transport: str
+    detail: str
+    gdr: bool | str | None
+    """True, False, ``partial`` (some lines only), None where it does not apply."""
+    nic: str | None
+    nic_index: int | None
+    pxn_rank: int | None
+    shared: bool
+    channels: list[int]
+    communicators: list[str]
+    verdict: str = "unknown"
+    """``ok``, ``fallback`` or ``unknown``."""
+    rules: list[str] = field(default_factory=list)
+    also: list[AlsoPath] = field(default_factory=list)
+    evidence: list[Evidence] = field(default_factory=list)
+    net: str | None = None
+    src_gpu: str | None = None
+    """The bracket of the line: nvmlDev or PCI bus id of the sender."""
+    dst_gpu: str | None = None
+
+
+class Paths(Sequence[Path]):
+    """The paths of a job, ordered by source and destination rank."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = list(paths)
+        self._by_pair = {(path.src, path.dst): path for path in reversed(self._paths)}
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, index: int) -> Path:  # type: ignore[override]
+        return self._paths[index]
+
+    def __iter__(self) -> Iterator[Path]:
+        return iter(self._paths)
+
+    def between(self, src: int, dst: int) -> Path:
+        """The path from one rank to another.
+
+        Raises:
+            KeyError: no connection line names this pair in this direction.
+        """
+        try:
+            return self._by_pair[src, dst]
+        except KeyError:
+            raise KeyError(f"no connection line from rank {src} to rank {dst}") from None
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A table with one row for each path and the columns of the JSON."""
+        import pandas as pd  # takes 0.3 s to import: only where it is used
+
+        from nccl_inspect.model.document import path_to_dict
+
+        return pd.DataFrame([path_to_dict(path) for path in self._paths])
+
+
+@dataclass(slots=True)
+class Notice:
+    """What several processes said in the same words: one statement with its ranks."""
+
+    event: Event | None
+    """None for a WARN that the grammar does not know."""
+    production: str
+    level: str
+    message: str
+    count: int
+    place: int
+    ranks: list[int]
+    hosts: list[str]
+    processes: list[tuple[str, int]]
+    evidence: list[Evidence]
+
+
+@dataclass(slots=True)
+class Finding:
+    """One thing that a rule found."""
+
+    rule: str
+    category: str
+    severity: str
+    """``error``, ``warning`` or ``info``."""
+    confidence: str
+    """``certain``, ``likely`` or ``possible``."""
+    summary: str
+    cause: str
+    impact: str
+    fix: list[str]
+    ranks: list[int] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)
+    evidence: list[Evidence] = field(default_factory=list)
+    root: bool = True
+    because: list[str] = field(default_factory=list)
+    fatal: bool = False
+    """The job is dead or stuck."""
+
+
+@dataclass(slots=True)
+class NotJudged:
+    """What a rule could not decide, and what would tell."""
+
+    rule: str
+    reason: str
+    needs: str
+
+
+@dataclass(slots=True)
+class Job:
+    """One run of NCCL."""
+
+    sources: list[SourceInfo]
+    world_size: int | None
+    ranks_seen: list[int]
+    rank_space: str
+    """``global``, or ``communicator`` where the log does not show the world."""
+    dialects: list[str]
+    nccl_versions: list[str]
+    cuda_versions: list[str]
+    hosts: list[Host]
+    network: Network
+    environment: list[Setting]
+    communicators: list[CommunicatorInfo]
+    paths: Paths
+    notices: list[Notice]
+    verdict: str = "unknown"
+    findings: list[Finding] = field(default_factory=list)
+    not_judged: list[NotJudged] = field(default_factory=list)
+    unplaced_lines: int = 0
+    """Connection lines whose communicator or global ranks the log does not tell."""
+    platform: str | None = None
+    processes: int = 0
+    failed: bool = False
+    """A call of NCCL's interface returned an error."""
+    ended_by: list[Evidence] = field(default_factory=list)
+    """Lines at the end of a source that say that the job was ended from outside."""
+
+    def to_dict(self) -> dict[str, object]:
+        """The job as the JSON document ``nccl-inspect/1``."""
+        from nccl_inspect.model.document import to_dict
+
+        return to_dict(self)

@@ -1,0 +1,197 @@
+"""Which communicators each process has, and which lines belong to them.
+
+Lines between START and COMPLETE of a thread belong to that communicator (so all connections until 2.21); later ones
+name no communicator and are left as loose bursts for :mod:`nccl_inspect.model.attribution`. Until 2.18.2 there is no
+START: what a thread printed before COMPLETE belongs to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nccl_inspect import event_types as events
+from nccl_inspect.model.fold import Burst, ProcessLog, Step
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.communicators import Communicator
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One rank of one communicator, as its process shows it."""
+
+    log: ProcessLog
+    init: events.CommInit
+    first: Step
+    """The line that showed it first: START, or COMPLETE where there is no START."""
+    started: Step | None = None
+    completed: Step | None = None
+    ended: Step | None = None
+    split: events.CommSplit | None = None
+    parent: Member | None = None
+    ordinal: int | None = None
+    """The how-manieth child of its parent, from 1; as printed, or counted."""
+    shape: events.CommShape | None = None
+    network: str | None = None
+    counts: events.ChannelCounts | None = None
+    rings: dict[int, events.RingOrder] = field(default_factory=dict)
+    trees: tuple[tuple[int, ...], ...] = ()
+    connected: list[events.Connected] = field(default_factory=list)
+    bursts: list[Burst] = field(default_factory=list)
+    communicator: Communicator | None = None
+
+    @property
+    def rank(self) -> int:
+        """The rank within the communicator."""
+        return self.init.rank
+
+    @property
+    def device_names(self) -> set[str]:
+        """How brackets of connection lines may name the GPU of this rank: nvmlDev, PCI bus id or cudaDev."""
+        known = (self.init.nvml_dev, self.init.bus_id, self.init.cuda_dev if self.init.nvml_dev is None else None)
+        return {str(name) for name in known if name is not None}
+
+    @property
+    def gpu(self) -> tuple[str, int, str]:
+        """What stays the same for this rank in all communicators: host, pid and GPU."""
+        device = self.init.bus_id or f"cuda{self.init.cuda_dev}"
+        return (*self.log.process, device)
+
+    def lives_at(self, place: int) -> bool:
+        """Whether the communicator existed in this process when the line at ``place`` was printed."""
+        return self.first.place <= place and (self.ended is None or place <= self.ended.place)
+
+
+@dataclass(slots=True)
+class ProcessMembers:
+    """The communicators of one process and the bursts that name none."""
+
+    log: ProcessLog
+    members: list[Member] = field(default_factory=list)
+    loose: list[Burst] = field(default_factory=list)
+
+
+def of_process(log: ProcessLog) -> ProcessMembers:
+    """Walk through the steps of a process in their order."""
+    walk = _Walk(log)
+    for step in log.steps:
+        walk.take(step)
+    return walk.finish()
+
+
+class _Walk:
+    def __init__(self, log: ProcessLog) -> None:
+        self._found = ProcessMembers(log)
+        self._log = log
+        self._building: dict[int, Member] = {}
+        """The communicator that each thread is between START and COMPLETE of."""
+        self._live: dict[str, Member] = {}
+        self._waiting: dict[int, list[Step | Burst]] = {}
+        """What each thread printed outside of START and COMPLETE."""
+        self._splits: dict[int, events.CommSplit] = {}
+        self._networks: dict[int, str] = {}
+        self._children: Counter[int] = Counter()
+
+    def take(self, step: Step | Burst) -> None:
+        tid = step.origin.tid
+        event = step.event if isinstance(step, Step) else None
+        match event:
+            case events.CommInit():
+                assert isinstance(step, Step)
+                self._init(tid, step, event)
+            case events.CommSplit():
+                self._splits[tid] = event
+            case events.CommNoColor():
+                self._no_color()
+            case events.NetworkInUse(net=net):
+                self._networks[tid] = net
+            case events.CommShape(comm=comm):
+                if member := self._live.get(comm) or self._building.get(tid):
+                    member.shape = event
+            case events.CommEnd(comm=comm):
+                assert isinstance(step, Step)
+                if member := self._live.pop(comm, None):
+                    member.ended = step
+            case _:
+                if member := self._building.get(tid):
+                    _give(member, step)
+                else:
+                    self._waiting.setdefault(tid, []).append(step)
+
+    def _init(self, tid: int, step: Step, event: events.CommInit) -> None:
+        member = self._building.get(tid)
+        if member is None or member.init.comm != event.comm:
+            member = self._live.get(event.comm)
+            if member is not None and (member.completed or member.rank != event.rank):
+                member = None
+        if event.phase == "START":
+            self._building[tid] = self._begin(tid, step, event)
+            self._building[tid].started = step
+            return
+        if member is None:
+            member = self._begin(tid, step, event)
+            for waiting in self._waiting.pop(tid, []):
+                _give(member, waiting)
+        member.completed = step
+        self._building = {thread: other for thread, other in self._building.items() if other is not member}
+
+    def _begin(self, tid: int, step: Step, event: events.CommInit) -> Member:
+        member = Member(self._log, event, step, split=self._splits.pop(tid, None))
+        member.network = self._networks.pop(tid, None)
+        member.parent = self._parent(member)
+        if member.parent is not None:
+            self._children[id(member.parent)] += 1
+            member.ordinal = event.ordinal or self._children[id(member.parent)]
+        self._live[event.comm] = member
+        self._found.members.append(member)
+        return member
+
+    def _parent(self, member: Member) -> Member | None:
+        pointer = member.init.parent or (member.split.parent if member.split else None)
+        if pointer is not None:
+            return self._live.get(pointer)
+        if member.split is None:
+            return None
+        # 2.18 to 2.20.2 do not name the parent: it is known only where there is one root.
+        roots = [other for other in self._live.values() if other.parent is None and other.gpu == member.gpu]
+        return roots[0] if len(roots) == 1 else None
+
+    def _no_color(self) -> None:
+        roots = [member for member in self._live.values() if member.parent is None]
+        if len(roots) == 1:
+            self._children[id(roots[0])] += 1
+
+    def finish(self) -> ProcessMembers:
+        for waiting in self._waiting.values():
+            for step in waiting:
+                if isinstance(step, Burst):
+                    self._found.loose.append(step)
+                elif isinstance(step.event, events.Connected):
+                    continue
+                else:
+                    self._late(step)
+        self._found.loose.sort(key=lambda burst: burst.place)
+        return self._found
+
+    def _late(self, step: Step) -> None:
+        """A line of a communicator whose START is missing (torn, or before the log begins): only one can have it."""
+        members = [member for member in self._found.members if member.lives_at(step.place)]
+        if len(members) == 1:
+            _give(members[0], step)
+
+
+def _give(member: Member, step: Step | Burst) -> None:
+    event: Any = step if isinstance(step, Burst) else step.event
+    match event:
+        case Burst():
+            member.bursts.append(event)
+        case events.ChannelCounts():
+            member.counts = event
+        case events.RingOrder(channel=channel):
+            member.rings.setdefault(channel, event)
+        case events.TreeLinks(trees=trees):
+            member.trees = member.trees or trees
+        case events.Connected():
+            member.connected.append(event)

@@ -1,0 +1,299 @@
+"""Connection lines to paths: one for each directed pair of global ranks, both ends and all channels joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nccl_inspect.event_types import ChannelConnect
+from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.model.communicators import Communicator
+from nccl_inspect.model.fold import Burst, Edge, ProcessLog
+from nccl_inspect.model.job import AlsoPath, Evidence, Path
+from nccl_inspect.model.members import Member
+
+_SPEED = {"P2P": 0, "SHM": 1, "NET": 2}
+_MAX_CHANNELS = 4096
+
+
+class Line(NamedTuple):
+    """One edge of one burst, in the numbers of the space in which paths are reported."""
+
+    space: str
+    """The name of the communicator whose ranks count, ``global`` for the world's."""
+    src: int
+    dst: int
+    event: ChannelConnect
+    edge: Edge
+    communicator: str
+    log: ProcessLog
+
+
+@dataclass(slots=True)
+class Fragment:
+    """A communicator known by its connection lines only: a few lines cut out of a log."""
+
+    name: str
+    hosts: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """The process of each rank that printed."""
+
+    def admits(self, log: ProcessLog, rank: int) -> bool:
+        """Whether this rank can be that process."""
+        known = self.hosts.get(rank)
+        return known == log.process or (known is None and log.process not in self.hosts.values())
+
+
+@dataclass(slots=True)
+class Lines:
+    """All connection lines that could be placed, with what they and the communicators say of hosts."""
+
+    lines: list[Line] = field(default_factory=list)
+    hosts: dict[tuple[str, int], str] = field(default_factory=dict)
+    unplaced: int = 0
+    fragments: list[Fragment] = field(default_factory=list)
+
+
+def place(
+    communicators: Sequence[Communicator],
+    world: Communicator | None,
+    homeless: Iterable[tuple[ProcessLog, Burst]],
+) -> Lines:
+    """Translate the ranks of all connection lines.
+
+    Args:
+        communicators: with their members and bursts.
+        world: whose ranks are the global ones; None when the log does not show it.
+        homeless: bursts of no known communicator.
+    """
+    found = Lines()
+    for comm in communicators:
+        space = "global" if world else comm.name
+        for rank, member in comm.members.items():
+            own = comm.global_ranks[rank]
+            if own is not None:
+                found.hosts[space, own] = member.log.process[0]
+            for burst in member.bursts:
+                _translate(found, space, comm.global_ranks, burst, comm.name, member.log)
+    for log, burst in homeless:
+        _adopt(found, communicators, world, log, burst)
+    _spread_hosts(found)
+    return found
+
+
+def _translate(
+    found: Lines, space: str, ranks: Sequence[int | None], burst: Burst, name: str, log: ProcessLog
+) -> None:
+    for edge in burst.edges.values():
+        event = edge.event
+        if event.dst is None:
+            continue
+        src, dst = ranks[event.src], ranks[event.dst]
+        if src is None or dst is None:
+            found.unplaced += edge.lines
+            continue
+        found.lines.append(Line(space, src, dst, event, edge, name, log))
+
+
+def _adopt(
+    found: Lines,
+    communicators: Sequence[Communicator],
+    world: Communicator | None,
+    log: ProcessLog,
+    burst: Burst,
+) -> None:
+    """Place a burst whose START is missing: in the only communicator that has room for it, or in a fragment."""
+    rank = burst.key.rank
+    highest = max(max(edge.event.src, edge.event.dst or 0) for edge in burst.edges.values())
+    if not communicators:
+        fragment = next((one for one in found.fragments if one.admits(log, rank)), None)
+        if fragment is None:
+            fragment = Fragment(f"fragment {len(found.fragments) + 1}")
+            found.fragments.append(fragment)
+        fragment.hosts[rank] = log.process
+        found.hosts[fragment.name, rank] = log.process[0]
+        _translate(found, fragment.name, range(highest + 1), burst, fragment.name, log)
+        return
+    with_room = [comm for comm in communicators if rank not in comm.members and highest < comm.nranks]
+    if len(with_room) != 1:
+        found.unplaced += sum(edge.lines for edge in burst.edges.values())
+        return
+    comm = with_room[0]
+    space, own = ("global" if world else comm.name), comm.global_ranks[rank]
+    if own is not None:
+        found.hosts.setdefault((space, own), log.process[0])
+    _translate(found, space, comm.global_ranks, burst, comm.name, log)
+
+
+def _spread_hosts(found: Lines) -> None:
+    """Ranks joined by SHM or P2P are on one host, even where only one of them printed."""
+    local = [line for line in found.lines if is_local(line.event)]
+    changed = True
+    while changed:
+        changed = False
+        for line in local:
+            ends = (line.space, line.src), (line.space, line.dst)
+            for here, there in (ends, ends[::-1]):
+                if here in found.hosts and there not in found.hosts:
+                    found.hosts[there] = found.hosts[here]
+                    changed = True
+
+
+def is_local(event: ChannelConnect) -> bool:
+    """Whether this transport proves that both ranks are on one host."""
+    return event.transport == "SHM" or (event.transport == "P2P" and event.mechanism != "MNNVL")
+
+
+class _Scope:
+    """Decides whether two ranks are on one host, from what the log proves and nothing else."""
+
+    def __init__(self, found: Lines, communicators: Sequence[Communicator], nodes_are_hosts: bool) -> None:
+        self._nodes_are_hosts = nodes_are_hosts
+        self._hosts = found.hosts
+        self._by_name = {comm.name: comm for comm in communicators}
+        self._devices: dict[tuple[str, str, str], set[int]] = {}
+        for line in found.lines:
+            for rank, device in ((line.src, line.event.src_dev), (line.dst, line.event.dst_dev)):
+                host = found.hosts.get((line.space, rank))
+                if host is not None and device is not None:
+                    self._devices.setdefault((line.space, host, device), set()).add(rank)
+
+    def of(self, line: Line) -> str:
+        if is_local(line.event):
+            return "intra"
+        hosts = [self._hosts.get((line.space, rank)) for rank in (line.src, line.dst)]
+        comm = self._by_name.get(line.communicator)
+        if None not in hosts:
+            if hosts[0] != hosts[1]:
+                return "inter"
+            return "unknown" if comm and self._nodes_are_hosts and _names_are_ambiguous(comm) else "intra"
+        if comm and self._nodes_are_hosts and comm.nnodes == comm.nranks:
+            return "inter"
+        seen = hosts[0] if hosts[0] is not None else hosts[1]
+        if seen is None:
+            return "unknown"
+        unseen, device = (line.dst, line.event.dst_dev) if hosts[1] is None else (line.src, line.event.src_dev)
+        if comm and _node_is_full(comm, seen):
+            return "inter"
+        # NCCL refuses two ranks on one GPU, so a device that a rank of that host has is another host's.
+        others = self._devices.get((line.space, seen, device or ""), set()) - {unseen}
+        return "inter" if others else "unknown"
+
+
+def _names_are_ambiguous(comm: Communicator) -> bool:
+    """NCCL counts more nodes than there are host names: names like ``localhost`` do not tell hosts apart."""
+    names = {member.log.process[0] for member in comm.members.values()}
+    return comm.nnodes is not None and len(comm.members) == comm.nranks and comm.nnodes > len(names)
+
+
+def _node_is_full(comm: Communicator, host: str) -> bool:
+    here = [member for member in comm.members.values() if member.log.process[0] == host]
+    sizes = {member.shape.local_ranks for member in here if member.shape}
+    return len(sizes) == 1 and sizes.pop() == len(here)
+
+
+def build(
+    found: Lines,
+    communicators: Sequence[Communicator],
+    evidence: Callable[[int, Origin, str, str], Evidence],
+    nic_name: Callable[[ProcessLog, str, int], str | None],
+    nodes_are_hosts: bool,
+) -> list[Path]:
+    """The paths, ordered by rank.
+
+    Args:
+        found: the placed lines.
+        communicators: for what NCCL says of nodes.
+        evidence: makes evidence of (place, origin, level, message).
+        nic_name: the name of a NIC by process, network and index, where the log lists it.
+        nodes_are_hosts: False when shared memory is switched off: then NCCL counts ranks of one host as several nodes.
+    """
+    scope = _Scope(found, communicators, nodes_are_hosts)
+    pairs: dict[tuple[str, int, int], list[Line]] = {}
+    for line in found.lines:
+        pairs.setdefault((line.space, line.src, line.dst), []).append(line)
+    paths = []
+    for (space, src, dst), lines in sorted(pairs.items(), key=lambda pair: (pair[0][1:], pair[0][0])):
+        ways = sorted(_ways(lines), key=_slowness, reverse=True)
+        path = _path(src, dst, ways[0], scope, evidence, nic_name)
+        path.src_host, path.dst_host = found.hosts.get((space, src)), found.hosts.get((space, dst))
+        path.also = [_also(way) for way in ways[1:]]
+        paths.append(path)
+    return paths
+
+
+def _ways(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    by_detail: dict[str, list[Line]] = {}
+    for line in lines:
+        by_detail.setdefault(line.event.detail, []).append(line)
+    return iter(by_detail.values())
+
+
+def _slowness(way: list[Line]) -> tuple[int, bool, bool]:
+    event = way[0].event
+    return _SPEED.get(event.transport, 3), event.net == "Socket", not all(line.event.gdr for line in way)
+
+
+def _path(
+    src: int,
+    dst: int,
+    way: list[Line],
+    scope: _Scope,
+    evidence: Callable[[int, Origin, str, str], Evidence],
+    nic_name: Callable[[ProcessLog, str, int], str | None],
+) -> Path:
+    first = min(way, key=lambda line: line.edge.place)
+    event = first.event
+    # The NIC and the proxy of a path are those of its sending end; the other end's are its own.
+    sender = next((line for line in way if line.event.direction != "receive"), way[0])
+    index = sender.event.nic_index
+    net = sender.event.net
+    return Path(
+        src=src,
+        dst=dst,
+        src_host=None,
+        dst_host=None,
+        scope=scope.of(first),
+        transport=event.transport,
+        detail=event.detail,
+        gdr=_gdr(way),
+        nic=nic_name(sender.log, net, index) if net is not None and index is not None else None,
+        nic_index=index,
+        pxn_rank=sender.event.pxn_rank,
+        shared=any(line.event.shared for line in way),
+        channels=_channels(way),
+        communicators=list(dict.fromkeys(line.communicator for line in way)),
+        evidence=[evidence(first.edge.place, first.edge.origin, first.edge.level, event.message)],
+        net=net,
+        src_gpu=event.src_dev,
+        dst_gpu=event.dst_dev,
+    )
+
+
+def _gdr(way: list[Line]) -> bool | str | None:
+    if way[0].event.transport != "NET":
+        return None
+    said = {line.event.gdr for line in way}
+    return said.pop() if len(said) == 1 else "partial"
+
+
+def _channels(way: list[Line]) -> list[int]:
+    bits = 0
+    for line in way:
+        bits |= line.edge.channels
+    return [channel for channel in range(min(bits.bit_length(), _MAX_CHANNELS)) if bits >> channel & 1]
+
+
+def _also(way: list[Line]) -> AlsoPath:
+    event = way[0].event
+    return AlsoPath(
+        transport=event.transport,
+        detail=event.detail,
+        gdr=_gdr(way),
+        communicators=list(dict.fromkeys(line.communicator for line in way)),
+    )
+
+
+def ranks_of(members: Iterable[Member], global_rank: Callable[[Member], int | None]) -> list[int]:
+    """The global ranks of some members, each once, in order."""
+    return sorted({rank for member in members if (rank := global_rank(member)) is not None})

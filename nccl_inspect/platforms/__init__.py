@@ -1,0 +1,69 @@
+"""What is known of machine types, one TOML file each: what their GPUs and NICs can do, with its source.
+
+A missing entry means that it is not known; rules then say so instead of guessing. Keys:
+
+* ``name``, ``aliases``: as users and plugins write it; ``vendor``; ``gpu``, ``gpus``: model and number on one machine
+* ``nvlink``: its generation, 0 for none; ``p2p``: whether NCCL uses P2P between its GPUs by default
+* ``nics``, ``nic_gbps``: number and rate in Gb/s of the NICs meant for NCCL; ``network``: efa, ib, roce, tcpx, tcpxo, tcp
+* ``gdr``: whether GPUDirect RDMA works there; ``source``: where all this is stated
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+
+from nccl_inspect.errors import NcclInspectError
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """One machine type."""
+
+    name: str
+    source: str
+    vendor: str = ""
+    aliases: tuple[str, ...] = ()
+    gpu: str | None = None
+    gpus: int | None = None
+    nvlink: int | None = None
+    p2p: bool | None = None
+    nics: int | None = None
+    nic_gbps: int | None = None
+    network: str | None = None
+    gdr: bool | None = None
+
+
+@cache
+def shipped() -> dict[str, Platform]:
+    """All platforms by name and alias, in small letters."""
+    import tomllib  # a log without a platform does not need it
+
+    found: dict[str, Platform] = {}
+    for file in sorted(files(__name__).iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".toml"):
+            table = tomllib.loads(file.read_text(encoding="utf-8"))
+            platform = Platform(**{**table, "aliases": tuple(table.get("aliases", ()))})
+            for name in (platform.name, *platform.aliases):
+                found[name.lower()] = platform
+    return found
+
+
+def find(name: str) -> Platform | None:
+    """The platform of that name or alias, None when it is not known."""
+    return shipped().get(name.lower())
+
+
+def named(name: str) -> Platform:
+    """The platform that a user names.
+
+    Raises:
+        NcclInspectError: there is none; the message names similar ones.
+    """
+    if platform := find(name):
+        return platform
+    similar = get_close_matches(name.lower(), shipped(), n=3, cutoff=0.4)
+    hint = f"did you mean {', '.join(similar)}?" if similar else "known are " + ", ".join(sorted(shipped()))
+    raise NcclInspectError(f"no platform '{name}'", hint)

@@ -1,0 +1,104 @@
+"""From inputs to a judged job, and to a stream of events: what the command line and the Python API share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from nccl_inspect.errors import NoInputError
+from nccl_inspect.event_types import Event
+from nccl_inspect.grammar import engine
+from nccl_inspect.grammar.scanner import Counts, Scanner, Text
+from nccl_inspect.ingest import sources
+from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.ingest.sources import Input
+from nccl_inspect.model import build
+from nccl_inspect.model.fold import Fold
+from nccl_inspect.model.job import Job
+from nccl_inspect.text import decode
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a job is judged."""
+
+    platform: str | None = None
+    """Machine type, when the log does not name it."""
+    topologies: tuple[str, ...] = ()
+    """Files that tell what joins the GPUs of a machine."""
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+
+
+def fold(inputs: Input | Sequence[Input], progress: Callable[[int], None] | None = None) -> Fold:
+    """Read all inputs.
+
+    Args:
+        inputs: paths, ``-``, bytes or binary file objects.
+        progress: told the number of bytes after each block.
+
+    Raises:
+        NoInputError: nothing could be read, or no line is NCCL's.
+    """
+    state = Fold(engine.shipped())
+    for source in sources.find(inputs):
+        state.start(source.name)
+        for lines in sources.blocks(source):
+            before = state.sources[-1].bytes
+            state.feed(lines)
+            if progress:
+                progress(state.sources[-1].bytes - before)
+    if not any(source.counts.nccl_lines for source in state.sources):
+        raise NoInputError(_nothing_found(state), "run the job with NCCL_DEBUG=INFO and give what it prints")
+    return state
+
+
+def _nothing_found(state: Fold) -> str:
+    names = [source.name for source in state.sources]
+    where = names[0] if len(names) == 1 else f"{len(names)} inputs ({names[0]}, …)"
+    lines = sum(source.counts.lines for source in state.sources)
+    return f"{where}: empty" if lines == 0 else f"{where}: no NCCL line among {lines} lines"
+
+
+def judged(state: Fold, options: Options) -> Job:
+    """The job of a fold, with findings and verdict."""
+    from nccl_inspect import platforms, topology
+    from nccl_inspect.rules import engine as rules
+    from nccl_inspect.rules.facts import Facts
+
+    job = build.resolve(state)
+    platform = platforms.named(options.platform) if options.platform else None
+    facts = Facts(job, platform, [topology.read(path) for path in options.topologies])
+    rules.judge(facts, rules.selected(options.select, options.ignore))
+    return job
+
+
+def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
+    """The events of all inputs in the order of their lines, one for each recognised line."""
+    scanner = Scanner(engine.shipped())
+    for source in sources.find(inputs):
+        counts = Counts()
+        for lines in sources.blocks(source):
+            found: list[tuple[int, Origin, Text]] = []
+            scanner.scan(lines, counts, lambda number, origin, text, into=found: into.append((number, origin, text)))  # type: ignore[misc]
+            yield from _placed(source.name, found)
+
+
+def _placed(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[Event]:
+    for number, origin, text in found:
+        if text.parsed is None:
+            continue
+        bare = not origin.head
+        yield replace(
+            text.parsed.event,
+            source=source,
+            line=number,
+            time=origin.time,
+            host=None if bare else origin.host,
+            pid=None if bare else origin.process[1],
+            tid=None if bare else origin.tid,
+            device=origin.device,
+            level=text.level,
+            location=origin.location,
+            message=decode(text.message),
+        )

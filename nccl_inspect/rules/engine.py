@@ -1,0 +1,200 @@
+"""Runs the rules over a job, joins causes with their effects and gives the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib import import_module, resources
+from pkgutil import iter_modules
+
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.model.job import Evidence, Finding, Job, NotJudged
+from nccl_inspect.rules.facts import Facts
+
+SEVERITIES = ("info", "warning", "error")
+CATEGORIES = (
+    "intra-node path",
+    "network",
+    "gpudirect",
+    "plugins",
+    "bootstrap",
+    "environment",
+    "topology",
+    "failures",
+    "log quality",
+)
+_MAX_EVIDENCE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a rule is; what it found is a :class:`~nccl_inspect.model.job.Finding`."""
+
+    name: str
+    category: str
+    severity: str
+    """The usual severity; a finding may have another one, by its effect."""
+    title: str
+    """What is wrong, in one line."""
+    because: tuple[str, ...] = ()
+    """Rules whose finding, when present, is the cause of this one."""
+    echo_of: tuple[str, ...] = ()
+    """Of these rules the finding is but the effect: when one is present, it leads and this one folds under it."""
+    specific: tuple[str, ...] = ()
+    """More specific rules: when one of them found something, this one keeps silent."""
+
+    def finding(
+        self,
+        summary: str,
+        *,
+        cause: str,
+        impact: str,
+        fix: Iterable[str],
+        severity: str | None = None,
+        confidence: str = "certain",
+        ranks: Iterable[int] = (),
+        hosts: Iterable[str | None] = (),
+        evidence: Iterable[Evidence] = (),
+        fatal: bool = False,
+    ) -> Finding:
+        """A finding of this rule: one for each cause, with its evidence cut to the first lines."""
+        return Finding(
+            rule=self.name,
+            category=self.category,
+            severity=severity or self.severity,
+            confidence=confidence,
+            summary=summary,
+            cause=cause,
+            impact=impact,
+            fix=list(fix),
+            ranks=sorted(set(ranks)),
+            hosts=sorted({host for host in hosts if host}),
+            evidence=sorted(evidence, key=lambda line: (line.source, line.line))[:_MAX_EVIDENCE],
+            fatal=fatal,
+        )
+
+    def undecided(self, reason: str, needs: str) -> NotJudged:
+        """A question that the log leaves open, with what would answer it."""
+        return NotJudged(self.name, reason, needs)
+
+    @property
+    def page(self) -> str:
+        """The Markdown page of the rule."""
+        file = resources.files("nccl_inspect.rules").joinpath(f"{self.name.replace('-', '_')}.md")
+        return file.read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A rule with its judgement."""
+
+    rule: Rule
+    judge: Callable[[Facts], Iterable[Finding | NotJudged]]
+
+
+@cache
+def registered() -> tuple[Registered, ...]:
+    """All rules, ordered by category and name."""
+    found = []
+    package = import_module("nccl_inspect.rules")
+    for module in iter_modules(package.__path__):
+        if module.name not in ("engine", "facts"):
+            loaded = import_module(f"nccl_inspect.rules.{module.name}")
+            found.append(Registered(loaded.RULE, loaded.judge))
+    return tuple(sorted(found, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
+
+
+def selected(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Registered]:
+    """The rules that are to run.
+
+    Args:
+        select: names, globs or categories; nothing selects all.
+        ignore: likewise, taken away from the selected.
+
+    Raises:
+        NcclInspectError: a pattern fits no rule.
+    """
+    wanted, unwanted = _expand(select), _expand(ignore)
+    return [
+        entry
+        for entry in registered()
+        if (not wanted or entry.rule.name in wanted) and entry.rule.name not in unwanted
+    ]
+
+
+def _expand(patterns: Iterable[str]) -> set[str]:
+    names: set[str] = set()
+    for pattern in patterns:
+        fits = {
+            entry.rule.name
+            for entry in registered()
+            if fnmatchcase(entry.rule.name, pattern) or entry.rule.category == pattern.lower()
+        }
+        if not fits:
+            raise NcclInspectError(f"no rule '{pattern}'", "see 'nccl-inspect rules' for the names and categories")
+        names |= fits
+    return names
+
+
+def judge(facts: Facts, rules: Iterable[Registered]) -> None:
+    """Run the rules and put findings, what was not judged, path verdicts and the verdict into the job."""
+    rules = list(rules)
+    found: list[Finding] = []
+    open_questions: list[NotJudged] = []
+    for entry in rules:
+        for result in entry.judge(facts):
+            (open_questions if isinstance(result, NotJudged) else found).append(result)  # type: ignore[arg-type]
+    by_name = {entry.rule.name: entry.rule for entry in rules}
+    present = {finding.rule for finding in found}
+    kept = [finding for finding in found if not present & set(by_name[finding.rule].specific)]
+    present = {finding.rule for finding in kept}
+    facts.job.findings = sorted((_joined(f, by_name[f.rule], present) for f in kept), key=_order)
+    facts.job.not_judged = open_questions
+    _judge_paths(facts)
+    facts.job.verdict = verdict(facts.job)
+
+
+def _joined(finding: Finding, rule: Rule, present: set[str]) -> Finding:
+    causes = [name for name in (*rule.echo_of, *rule.because) if name in present and name != finding.rule]
+    is_echo = any(name in present for name in rule.echo_of)
+    return replace(finding, because=list(dict.fromkeys(causes)), root=not is_echo)
+
+
+def _order(finding: Finding) -> tuple[object, ...]:
+    """Roots before echoes, the dead before the slow, the sure before the possible."""
+    confidence = ("certain", "likely", "possible").index(finding.confidence)
+    is_cause_only = finding.rule in _CAUSES_THAT_FOLD
+    severity = -SEVERITIES.index(finding.severity)
+    return not finding.root, not finding.fatal, severity, is_cause_only, confidence, finding.rule
+
+
+_CAUSES_THAT_FOLD = ("plugin-not-found", "plugin-load-failed", "efa-provider-missing")
+"""Causes that are told under the slow path they lead to, when there is one: the effect makes the headline."""
+
+
+def _judge_paths(facts: Facts) -> None:
+    by_rule = {finding.rule: finding for finding in facts.job.findings}
+    for path in facts.job.paths:
+        marks = [by_rule[name] for name in facts.marks(path) if name in by_rule]
+        path.rules = [finding.rule for finding in marks]
+        worst = [f for f in marks if f.severity != "info"]
+        if any(f.confidence != "possible" for f in worst):
+            path.verdict = "fallback"
+        elif worst or facts.is_open(path):
+            path.verdict = "unknown"
+        else:
+            path.verdict = "ok"
+
+
+def verdict(job: Job) -> str:
+    """``failed`` when the job is dead or stuck, ``degraded`` with a sound finding that costs time, else ``ok``.
+
+    ``unknown`` when no path could be judged: nothing was connected, or all that was found is only possible.
+    """
+    if any(f.fatal and f.confidence != "possible" for f in job.findings) or job.failed:
+        return "failed"
+    if any(f.severity != "info" and f.confidence != "possible" for f in job.findings):
+        return "degraded"
+    return "ok" if any(path.verdict == "ok" for path in job.paths) else "unknown"

@@ -1,0 +1,111 @@
+"""A variable that must agree differs between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import BootstrapInterface
+from nccl_inspect.model.job import Finding, NotJudged, Setting
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, ranges
+
+RULE = Rule(
+    name="env-mismatch-across-ranks",
+    category="environment",
+    severity="error",
+    title="A variable that must be the same on all ranks differs",
+)
+
+MUST_AGREE = (
+    "NCCL_ALGO",
+    "NCCL_PROTO",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_MAX_CTAS",
+    "NCCL_MIN_CTAS",
+    "NCCL_BUFFSIZE",
+    "NCCL_NTHREADS",
+    "NCCL_CUMEM_ENABLE",
+    "NCCL_CUMEM_HOST_ENABLE",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_NET",
+    "NCCL_NET_PLUGIN",
+    "NCCL_IB_DISABLE",
+    "NCCL_PXN_DISABLE",
+    "NCCL_CROSS_NIC",
+    "NCCL_COLLNET_ENABLE",
+    "NCCL_NET_GDR_LEVEL",
+)
+"""Different values on any two ranks break or slow down a communicator."""
+AGREE_ON_A_HOST = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA")
+"""May differ from host to host, but not between ranks of one."""
+READ_BY_EVERY_RANK = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_CUMEM_ENABLE")
+"""Read and echoed by every rank before its initialisation is complete: a rank without the line does not have it."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge values that differ, and variables that some ranks show and others, which came as far, do not."""
+    for name in (*MUST_AGREE, *AGREE_ON_A_HOST):
+        values = facts.settings(name)
+        if not values:
+            continue
+        if outliers := _differing(facts, name, values) or _lonely(facts, name, values):
+            yield _finding(name, values, outliers)
+
+
+def _differing(facts: Facts, name: str, values: list[Setting]) -> list[Setting]:
+    """Settings that less than the usual number of ranks have."""
+    if len(values) < 2:
+        return []
+    if name in AGREE_ON_A_HOST:
+        shared = [a for a in values for b in values if a is not b and set(a.hosts) & set(b.hosts)]
+        if not shared:
+            return []
+    ranked = sorted(values, key=lambda setting: len(setting.evidence), reverse=True)
+    return ranked[1:]
+
+
+def _lonely(facts: Facts, name: str, values: list[Setting]) -> list[Setting]:
+    setting = values[0]
+    if len(values) > 1 or setting.ranks is None or any(source.damaged_lines for source in facts.job.sources):
+        return []
+    if name == "NCCL_SOCKET_IFNAME":
+        return [setting] if _peers_came_up_without(facts, setting) else []
+    if name not in READ_BY_EVERY_RANK or not setting.ranks:
+        return []
+    done = {rank for comm in facts.job.communicators for rank in _global(comm.ranks, comm.completed)}
+    return [setting] if done - set(setting.ranks) else []
+
+
+def _global(ranks: list[int | None], members: list[int]) -> set[int]:
+    return {known for rank in members if rank < len(ranks) and (known := ranks[rank]) is not None}
+
+
+def _peers_came_up_without(facts: Facts, setting: Setting) -> bool:
+    """Whether another process of the same host chose its interface without being told."""
+    chose = {process for notice in facts.said(BootstrapInterface) for process in notice.processes}
+    return any(host in setting.hosts for host, _ in chose - set(setting.processes))
+
+
+def _finding(name: str, values: list[Setting], outliers: list[Setting]) -> Finding:
+    told = "; ".join(f"{setting.value} on {_who(setting)}" for setting in values)
+    alone = len(values) == 1
+    return RULE.finding(
+        f"{name} differs between ranks: {told}" + ("; the other ranks show no such line" if alone else ""),
+        cause="the variable reaches some ranks only: set in one role, one host or one launcher shell",
+        impact="ranks that disagree wait for each other (ALGO, PROTO), fail to connect (P2P, SHM, interfaces) or share the slowest setting",
+        fix=[
+            f"give {name} the same value everywhere: trainer 'env:' for all roles, mpirun -x {name}, srun --export=ALL,{name}",
+            "look for it in images and in /etc/nccl.conf of single hosts",
+        ],
+        confidence="likely" if alone else "certain",
+        ranks={rank for setting in outliers for rank in setting.ranks or ()},
+        hosts={host for setting in outliers for host in setting.hosts},
+        evidence=[line for setting in values for line in setting.evidence[:2]],
+    )
+
+
+def _who(setting: Setting) -> str:
+    if setting.ranks is None:
+        return "all ranks"
+    return f"ranks {ranges(setting.ranks)}" if setting.ranks else f"host {', '.join(setting.hosts)}"

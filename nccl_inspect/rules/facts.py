@@ -1,0 +1,152 @@
+"""What rules ask: the job together with what is known of its platform and topology, and words for telling it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from nccl_inspect import event_types as events
+from nccl_inspect import platforms
+from nccl_inspect.model.job import Evidence, Job, Notice, Path, Setting
+from nccl_inspect.platforms import Platform
+from nccl_inspect.topology import P2P_CLASSES, Topology
+
+
+class Facts:
+    """A job, its platform and its topology.
+
+    Args:
+        job: without findings.
+        platform: the machine type, if the user named it; else it is taken from the log where a plugin names it.
+        topologies: from ``--topology``.
+    """
+
+    def __init__(self, job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> None:
+        self.job = job
+        self.platform = platform or _platform_of(job)
+        self.topologies = list(topologies)
+        self._marks: dict[int, list[str]] = {}
+        self._open: set[int] = set()
+        job.platform = self.platform.name if self.platform else None
+
+    def paths(self, scope: str | None = None, transport: str | None = None, net: str | None = None) -> list[Path]:
+        """The paths of that kind, also where it is only one of several ways between the ranks."""
+        return [
+            path
+            for path in self.job.paths
+            if (scope is None or path.scope == scope)
+            and (transport is None or path.transport == transport)
+            and (net is None or path.net == net)
+        ]
+
+    def leaving(self) -> list[Path]:
+        """Network paths that leave the host or, in a fragment, may do so."""
+        return [path for path in self.paths(transport="NET") if path.scope != "intra"]
+
+    def mark(self, paths: Iterable[Path], rule: str) -> None:
+        """Say that a rule's finding is about these paths."""
+        for path in paths:
+            self._marks.setdefault(id(path), []).append(rule)
+
+    def marks(self, path: Path) -> list[str]:
+        """The rules whose findings are about this path."""
+        return self._marks.get(id(path), [])
+
+    def leave_open(self, paths: Iterable[Path]) -> None:
+        """Say that these paths could not be judged."""
+        self._open.update(id(path) for path in paths)
+
+    def is_open(self, path: Path) -> bool:
+        """Whether a rule could not judge this path."""
+        return id(path) in self._open
+
+    def notices(self, *productions: str) -> list[Notice]:
+        """What processes said by one of these productions, in the order of the log."""
+        return [notice for notice in self.job.notices if notice.production in productions]
+
+    def said(self, kind: type[events.Event], where: Callable[[events.Event], bool] = lambda _: True) -> list[Notice]:
+        """What processes said by events of that class."""
+        return [notice for notice in self.job.notices if isinstance(notice.event, kind) and where(notice.event)]
+
+    def plugin(self, kind: str, *statuses: str) -> list[Notice]:
+        """Statements about plugins of that kind with one of these statuses."""
+
+        def fits(event: events.Event) -> bool:
+            return isinstance(event, events.PluginStatus) and event.kind == kind and event.status in statuses
+
+        return self.said(events.PluginStatus, fits)
+
+    def settings(self, *names: str) -> list[Setting]:
+        """The values that these variables have."""
+        return [setting for setting in self.job.environment if setting.name in names]
+
+    def hosts(self) -> list[str]:
+        """The hosts that the log shows."""
+        return [host.name for host in self.job.hosts]
+
+    def several_hosts(self) -> bool:
+        """Whether the job is known to span hosts."""
+        nodes = [comm.nnodes for comm in self.job.communicators if comm.nnodes]
+        return len(self.job.hosts) > 1 or any(count > 1 for count in nodes) or bool(self.paths("inter"))
+
+    def pair_class(self, path: Path) -> str | None:
+        """The class of a pair within a host (``NV12``, ``NODE``, …) by the topology given, None when unknown."""
+        ends = [gpu for gpu in (path.src_gpu, path.dst_gpu) if gpu is not None and gpu.isdigit()]
+        if len(ends) < 2:
+            return None
+        for topology in self.topologies:
+            if found := topology.between(int(ends[0]), int(ends[1])):
+                return found
+        return None
+
+    def allows_p2p(self, path: Path) -> bool | None:
+        """Whether the hardware lets NCCL use P2P between these ranks; None when nothing tells."""
+        if found := self.pair_class(path):
+            return found.startswith(P2P_CLASSES)
+        return self.platform.p2p if self.platform else None
+
+
+def _platform_of(job: Job) -> Platform | None:
+    for notice in job.notices:
+        if isinstance(notice.event, events.OfiPlatform) and (found := platforms.find(notice.event.platform)):
+            return found
+    return None
+
+
+def ranges(ranks: Iterable[int]) -> str:
+    """Ranks in words: ``0-3,7``."""
+    return ",".join(_runs(sorted(set(ranks))))
+
+
+def _runs(ranks: list[int]) -> Iterator[str]:
+    start = 0
+    for index, rank in enumerate(ranks):
+        if index + 1 == len(ranks) or ranks[index + 1] != rank + 1:
+            yield str(rank) if start == index else f"{ranks[start]}-{rank}"
+            start = index + 1
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun in the right form: ``1 pair``, ``2 pairs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def listed(words: Iterable[str], limit: int = 4) -> str:
+    """Some words in a row, with the number of those left out."""
+    words = list(dict.fromkeys(words))
+    more = len(words) - limit
+    return ", ".join(words[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def ends(paths: Iterable[Path]) -> set[int]:
+    """The ranks at both ends of some paths."""
+    return {rank for path in paths for rank in (path.src, path.dst)}
+
+
+def hosts_of(paths: Iterable[Path]) -> set[str | None]:
+    """The hosts at both ends of some paths."""
+    return {host for path in paths for host in (path.src_host, path.dst_host)}
+
+
+def first_lines(paths: Iterable[Path]) -> list[Evidence]:
+    """The first line of each path."""
+    return [path.evidence[0] for path in paths if path.evidence]

@@ -1,0 +1,69 @@
+"""Network paths without GPUDirect RDMA where it would be possible."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import GdrDecision
+from nccl_inspect.model.job import Finding, NotJudged, Notice, Path
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
+
+RULE = Rule(
+    name="gdr-disabled",
+    category="gpudirect",
+    severity="warning",
+    title="Network traffic is staged through host memory: no GPUDirect RDMA",
+    specific=("gdr-not-possible",),
+)
+WITHOUT_RDMA = ("Socket", "FastSocket")
+_CAPTURE = "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH for the reason, --platform NAME for whether it is possible at all"
+
+
+def staged(facts: Facts) -> list[Path]:
+    """Paths between hosts over an RDMA network that do not use GPUDirect on all their lines."""
+    return [path for path in facts.leaving() if path.net not in WITHOUT_RDMA and path.gdr is not True]
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge by the platform, else by what the plugin or NCCL says; else say that it is open."""
+    pairs = staged(facts)
+    if not pairs or (facts.platform and facts.platform.gdr is False):
+        return
+    able = facts.platform.gdr if facts.platform else None
+    reasons = _reasons(facts)
+    if not able and not reasons:
+        facts.leave_open(pairs)
+        yield RULE.undecided(
+            f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} stage data in host memory (no GDRDMA); "
+            "whether this machine could do better is not in the log",
+            _CAPTURE,
+        )
+    facts.mark(pairs, RULE.name)
+    yield RULE.finding(
+        f"{count(len(pairs), 'path')} between hosts over {listed(path.detail for path in pairs)} without GPUDirect RDMA",
+        cause=_cause(reasons, able),
+        impact="two extra copies through host memory and PCIe for every byte; on A100/H100 instances a NIC gives about half "
+        "of its rate that way",
+        fix=[
+            "on every node: modprobe nvidia-peermem, or an open driver with DMA-BUF (2.23 and later also look in /sys/module)",
+            "EFA: fi_info -p efa -c FI_HMEM must list the NICs; install libfabric and the plugin of one EFA installer",
+            "NIC too far from the GPU: kubelet topologyManagerPolicy: single-numa-node, a whole node for each pod; test NCCL_NET_GDR_LEVEL=SYS",
+        ],
+        severity="error" if able else "warning" if reasons else "info",
+        confidence="certain" if able and reasons else "likely" if able or reasons else "possible",
+        ranks=ends(pairs),
+        hosts=hosts_of(pairs),
+        evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in reasons[:2])],
+    )
+
+
+def _reasons(facts: Facts) -> list[Notice]:
+    refused = facts.said(GdrDecision, lambda event: isinstance(event, GdrDecision) and not event.enabled)
+    return [*facts.notices("ofi-gdr-not-supported"), *(n for n in refused if "NET/Socket" not in n.message)]
+
+
+def _cause(reasons: list[Notice], able: bool | None) -> str:
+    if reasons:
+        return f"NCCL or its plugin says: {reasons[0].message}"
+    if able:
+        return "not in the log: nvidia-peermem or DMA-BUF missing, a NIC too far from the GPU, or libfabric without FI_HMEM"
+    return "not proved: the machine may not support it (g5, g6, g6e and p3dn do not), or its kernel module is missing"

@@ -1,0 +1,32 @@
+"""Network paths without GPUDirect RDMA on a machine that has none."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.gdr_disabled import staged
+
+RULE = Rule(
+    name="gdr-not-possible",
+    category="gpudirect",
+    severity="info",
+    title="This machine type has no GPUDirect RDMA: data is staged through host memory",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge by the platform only."""
+    pairs = staged(facts)
+    if not pairs or facts.platform is None or facts.platform.gdr is not False:
+        return
+    facts.mark(pairs, RULE.name)
+    yield RULE.finding(
+        f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} stage data in host memory, as expected here",
+        cause=f"{facts.platform.name} has no GPUDirect RDMA ({facts.platform.source})",
+        impact="compare throughput with other machines without GPUDirect, not with p4d or p5",
+        fix=["nothing to fix"],
+        ranks=ends(pairs),
+        hosts=hosts_of(pairs),
+        evidence=first_lines(pairs),
+    )

@@ -1,0 +1,57 @@
+"""Ranks that began to build a communicator and never finished, without an error."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import CommunicatorInfo, Finding, Job, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, ranges
+
+RULE = Rule(
+    name="hang-in-init",
+    category="failures",
+    severity="error",
+    title="Ranks began to build a communicator and never finished",
+    because=("env-mismatch-across-ranks",),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """START without COMPLETE and without an error; only a line that ends the job proves that the log was not just cut."""
+    if _has_errors(facts):
+        return
+    for comm in facts.job.communicators:
+        waiting = sorted(set(comm.started) - set(comm.completed))
+        if waiting:
+            yield _finding(facts.job, comm, waiting)
+            return  # what follows the first stuck communicator waits for it
+
+
+def _has_errors(facts: Facts) -> bool:
+    return facts.job.failed or any(getattr(notice.event, "tone", "info") == "error" for notice in facts.job.notices)
+
+
+def _finding(job: Job, comm: CommunicatorInfo, waiting: list[int]) -> Finding:
+    absent = sorted(set(range(comm.nranks)) - set(comm.started))
+    numbers = [comm.ranks[rank] if rank < len(comm.ranks) else None for rank in waiting]
+    versions = len(job.nccl_versions) > 1
+    cause = "not in the log"
+    if absent:
+        cause = f"rank {ranges(absent)} of {comm.nranks} never began: not started, dead before NCCL, or its log is not here"
+    if versions:
+        cause += f"; the ranks run different versions ({', '.join(job.nccl_versions)})"
+    return RULE.finding(
+        f"{count(len(waiting), 'rank')} of communicator {comm.id} ({comm.nranks} ranks) began and did not finish the initialisation",
+        cause=cause,
+        impact="the job does not start; NCCL itself waits without a time limit",
+        fix=[
+            f"look for the missing ranks: {ranges(absent)} (pod list, scheduler, their own logs)" if absent else
+            "py-spy dump --pid <pid> (or gdb) on a waiting rank shows where it stands",
+            "let all hosts reach each other on all TCP ports of the bootstrap interface (NetworkPolicy, firewall)",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET on all ranks shows the last step of each",
+        ],
+        confidence="likely" if job.ended_by else "possible",
+        ranks=[rank for rank in numbers if rank is not None],
+        hosts=comm.hosts,
+        evidence=[*comm.evidence[:3], *job.ended_by[-2:]],
+        fatal=True,
+    )

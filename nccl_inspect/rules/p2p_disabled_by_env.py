@@ -1,0 +1,56 @@
+"""NCCL_P2P_DISABLE or NCCL_P2P_LEVEL keeps GPUs of one host from talking directly."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged, Setting
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, hosts_of, listed
+
+RULE = Rule(
+    name="p2p-disabled-by-env",
+    category="intra-node path",
+    severity="warning",
+    title="P2P between the GPUs of a host is switched off by a setting",
+)
+_LEVELS_WITHOUT_P2P = {"LOC", "0"}
+
+
+def switched_off(facts: Facts) -> list[Setting]:
+    """The settings that switch P2P off altogether."""
+    return [setting for setting in facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL") if _is_off(setting)]
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge by effect: the setting counts when no local pair uses P2P (numbers and names of levels: src/graph/paths.cc)."""
+    settings = switched_off(facts)
+    local = facts.paths("intra")
+    slow = [path for path in local if path.transport != "P2P"]
+    if not settings or (local and not slow):
+        return
+    if not local and all(len(host.ranks) < 2 for host in facts.job.hosts):
+        return
+    wanted = facts.platform.nvlink if facts.platform else None
+    words = listed(f"{setting.name}={setting.value}" for setting in settings)
+    facts.mark(slow, RULE.name)
+    yield RULE.finding(
+        f"{words} keeps GPUs of one host from talking directly",
+        cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a work-around left over from a hang",
+        impact=f"{count(len(slow), 'pair')} of one host use {listed(path.detail for path in slow)} instead of P2P"
+        if slow
+        else "no local connection is in the log yet; it would use SHM or the network instead of P2P",
+        fix=[
+            *(f"unset {setting.name} (pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf)" for setting in settings),
+            "if it was set against a hang: check 'nvidia-smi topo -p2p r' and IOMMU/ACS before removing it for good",
+        ],
+        severity="error" if wanted and slow else "warning",
+        confidence="certain" if slow else "likely",
+        ranks={rank for setting in settings for rank in (setting.ranks or facts.job.ranks_seen)},
+        hosts=hosts_of(slow) or {host for setting in settings for host in setting.hosts},
+        evidence=[line for setting in settings for line in setting.evidence[:2]],
+    )
+
+
+def _is_off(setting: Setting) -> bool:
+    if setting.name == "NCCL_P2P_DISABLE":
+        return setting.value not in ("0", "")
+    return setting.value.upper() in _LEVELS_WITHOUT_P2P

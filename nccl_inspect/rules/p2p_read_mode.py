@@ -1,0 +1,35 @@
+"""P2P connections in which the receiver pulls."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of
+
+RULE = Rule(
+    name="p2p-read-mode",
+    category="intra-node path",
+    severity="info",
+    title="P2P connections are in read mode: the receiver pulls",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Read mode is NCCL's own choice for A100 pairs over NVLink (src/graph/paths.cc, 2.7 and later)."""
+    pairs = [path for path in facts.paths(transport="P2P") if "/read" in path.detail]
+    if not pairs:
+        return
+    facts.mark(pairs, RULE.name)
+    forced = [setting for setting in facts.settings("NCCL_P2P_READ_ENABLE") if setting.value not in ("0", "-2")]
+    yield RULE.finding(
+        f"{count(len(pairs), 'P2P pair')} in read mode" + (", forced by NCCL_P2P_READ_ENABLE" if forced else ""),
+        cause=f"NCCL_P2P_READ_ENABLE={forced[0].value} is set"
+        if forced
+        else "NCCL's own choice for two A100 (compute capability 8.0) joined by NVLink; the path is direct and good",
+        impact="190 instead of 249 GB/s bus bandwidth measured on H200 (16 MiB all-reduce)" if forced else "none known",
+        fix=["unset NCCL_P2P_READ_ENABLE"] if forced else ["nothing to fix; compare with NCCL_P2P_READ_ENABLE=0 before blaming it"],
+        severity="warning" if forced else "info",
+        ranks=ends(pairs),
+        hosts=hosts_of(pairs),
+        evidence=[*first_lines(pairs)[:3], *(line for setting in forced for line in setting.evidence[:1])],
+    )

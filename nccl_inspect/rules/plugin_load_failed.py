@@ -1,0 +1,37 @@
+"""A network plugin is there and cannot be loaded."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
+
+RULE = Rule(
+    name="plugin-load-failed",
+    category="plugins",
+    severity="error",
+    title="A network plugin is there and cannot be loaded",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge errors of the dynamic linker for network plugins; symbols of older interfaces are probes, not errors."""
+    broken = facts.plugin("NET", "load-failed")
+    if not broken or facts.plugin("NET", "loaded"):
+        return
+    slow = tcp_paths(facts)
+    yield RULE.finding(
+        f"the network plugin cannot be loaded: {getattr(broken[0].event, 'detail', None) or broken[0].message}",
+        cause="the plugin does not fit the image: a library it needs is missing or too old (GLIBC, libfabric, CUDA)",
+        impact="hosts talk over TCP" if slow else "NCCL goes on without the plugin, or stops where NCCL_NET asks for it",
+        fix=[
+            "ldd <path>/libnccl-net.so inside the container shows the missing library",
+            "take NCCL, libfabric and the plugin from one installer or base image",
+        ],
+        severity="error" if slow or facts.job.failed else "warning",
+        ranks={rank for notice in broken for rank in notice.ranks},
+        hosts={host for notice in broken for host in notice.hosts},
+        evidence=[notice.evidence[0] for notice in broken],
+        fatal=facts.job.failed and not facts.job.paths,
+    )

@@ -1,0 +1,47 @@
+"""A network plugin that is needed is not there."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, listed
+from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
+
+RULE = Rule(
+    name="plugin-not-found",
+    category="plugins",
+    severity="warning",
+    title="A network plugin that was asked for, or that this platform needs, was not found",
+)
+_NEED_A_PLUGIN = ("efa", "tcpx", "tcpxo")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """A missing plugin is normal; it counts when it was asked for by name or when the platform's network needs it."""
+    missing = facts.plugin("NET", "not-found")
+    asked = [
+        *facts.settings("NCCL_NET_PLUGIN"),
+        *(s for s in facts.settings("NCCL_NET") if s.value not in ("IB", "Socket")),
+    ]
+    named = bool(facts.plugin("NET", "requested")) or bool(asked)
+    needed = facts.platform is not None and facts.platform.network in _NEED_A_PLUGIN
+    came_up = facts.plugin("NET", "loaded")
+    if not missing or came_up or not (named or needed):
+        return
+    slow = tcp_paths(facts)
+    names = listed(str(getattr(notice.event, "plugin", None) or notice.message) for notice in missing)
+    yield RULE.finding(
+        f"the network plugin was not found: {names}",
+        cause="the plugin is asked for by name and not in the image, or its folder is not on LD_LIBRARY_PATH"
+        if named
+        else f"{facts.platform.name if facts.platform else ''} needs a plugin for its network, and none is in the image",
+        impact="hosts talk over TCP" if slow else "no path between hosts is in the log yet; NCCL falls back to InfiniBand or TCP",
+        fix=[
+            "ldconfig -p | grep libnccl-net; ls the folder that LD_LIBRARY_PATH names, inside the container",
+            "NCCL_NET_PLUGIN=<suffix or file> must fit libnccl-net-<suffix>.so; unset it when no plugin is wanted",
+        ],
+        severity="error" if slow else "warning" if facts.several_hosts() else "info",
+        ranks={rank for notice in missing for rank in notice.ranks},
+        hosts={host for notice in missing for host in notice.hosts},
+        evidence=[notice.evidence[0] for notice in (*facts.plugin("NET", "requested")[:1], *missing[:3])],
+    )

@@ -1,0 +1,94 @@
+"""GPUs of one host talk through host memory."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import Message, P2pRefused
+from nccl_inspect.model.job import Finding, NotJudged, Path
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.p2p_disabled_by_env import switched_off
+
+RULE = Rule(
+    name="shm-instead-of-p2p",
+    category="intra-node path",
+    severity="warning",
+    title="GPUs of one host talk through host memory (SHM) instead of directly (P2P)",
+    echo_of=("p2p-disabled-by-env",),
+)
+_DECIDE = "nvidia-smi topo -m > topo.txt, then --topology topo.txt; or --platform NAME; 'nvidia-smi topo -p2p r' shows peer access"
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge each local SHM pair by what the hardware allows, as far as that is known."""
+    pairs = facts.paths("intra", "SHM")
+    known = {id(path): facts.allows_p2p(path) for path in pairs}
+    poor = [path for path in pairs if known[id(path)] is False and not switched_off(facts)]
+    rest = [path for path in pairs if path not in poor]
+    if rest:
+        yield _fault(facts, rest, all(known[id(path)] for path in rest))
+        if not all(known[id(path)] for path in rest) and not switched_off(facts):
+            yield RULE.undecided("the log does not say what joins the GPUs of a host, so P2P may not be possible at all", _DECIDE)
+    if poor and not rest:
+        yield _expected(facts, poor)
+
+
+def _fault(facts: Facts, pairs: list[Path], possible: bool) -> Finding:
+    facts.mark(pairs, RULE.name)
+    refused = facts.said(P2pRefused)
+    overridden = bool(switched_off(facts))
+    fabric = _has_nvlink_fabric(facts)
+    confidence = "certain" if possible or overridden else "likely" if fabric else "possible"
+    cause = "see p2p-disabled-by-env" if overridden else _cause(facts, pairs, bool(refused), possible, fabric)
+    return RULE.finding(
+        f"{count(len(pairs), 'pair')} of ranks on one host use {listed(path.detail for path in pairs)} instead of P2P",
+        cause=cause,
+        impact="every byte goes GPU -> host memory -> GPU: 13-18 GB/s bus bandwidth measured, against 347 GB/s over NVSwitch "
+        "(8 x H200, all-reduce) or 16-45 GB/s for PCIe P2P",
+        fix=[
+            "nvidia-smi topo -m; nvidia-smi topo -p2p r   # which pairs have NVLink, and whether the driver allows peer access",
+            "where peer access is OK but the pair is NODE or SYS: try NCCL_P2P_LEVEL=SYS and measure",
+            "bare metal: switch IOMMU and PCIe ACS off (lspci -vvv | grep ACSCtl); virtual machines: need ATS, else accept SHM",
+            "containers: give one pod all GPUs of the node (nvidia.com/gpu: \"8\") so that NCCL can test the pair",
+        ],
+        confidence=confidence,
+        ranks=ends(pairs),
+        hosts=hosts_of(pairs),
+        evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in refused[:2])],
+    )
+
+
+def _cause(facts: Facts, pairs: list[Path], refused: bool, possible: bool, fabric: bool) -> str:
+    if refused:
+        return "the driver refuses peer access between the GPUs (see the evidence): virtualisation, IOMMU or ACS"
+    if possible:
+        kinds = listed(facts.pair_class(path) or "" for path in pairs if facts.pair_class(path))
+        where = f"the topology shows {kinds}" if kinds else f"a {facts.platform.name if facts.platform else ''} has P2P"
+        return f"unknown: {where}, so P2P should work; IOMMU, ACS, a virtual machine, or containers that hide GPUs from each other"
+    if fabric:
+        return "unknown: the GPUs report an NVLink fabric, so P2P should work; the log does not say why it is not used"
+    return "not proved: either the hardware offers nothing better (PCIe pairs across host bridges, many virtual machines), or P2P is blocked"
+
+
+def _expected(facts: Facts, pairs: list[Path]) -> Finding:
+    facts.mark(pairs, RULE.name)
+    kinds = sorted({found for path in pairs if (found := facts.pair_class(path))})
+    why = (
+        f"the pairs are {listed(kinds)} (through the CPU's PCIe host bridges)"
+        if kinds
+        else f"{facts.platform.name if facts.platform else 'this machine'} has no NVLink and no P2P between its GPUs"
+    )
+    return RULE.finding(
+        f"{count(len(pairs), 'pair')} of ranks on one host use SHM, the best that this hardware offers",
+        cause=f"{why}; NCCL does not use P2P there by default",
+        impact="none to mend: 13-18 GB/s is what host memory gives; keep tensor parallelism small on such machines",
+        fix=["nothing to fix; where 'nvidia-smi topo -p2p r' says OK, NCCL_P2P_LEVEL=SYS may be tried and measured"],
+        severity="info",
+        ranks=ends(pairs),
+        hosts=hosts_of(pairs),
+        evidence=first_lines(pairs),
+    )
+
+
+def _has_nvlink_fabric(facts: Facts) -> bool:
+    """Hopper and later behind an NVSwitch report a fabric; PCIe cards do not (src/graph/topo.cc, 2.20 and later)."""
+    return any(isinstance(notice.event, Message) for notice in facts.notices("mnnvl-fabric", "nvls-available"))

@@ -1,0 +1,44 @@
+"""Traffic between hosts over TCP although EFA was meant."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.socket_instead_of_rdma import IMPACT, efa_hints, tcp_paths, wording
+
+RULE = Rule(
+    name="socket-instead-of-efa",
+    category="network",
+    severity="error",
+    title="Hosts talk over TCP sockets although EFA is there or was asked for",
+    because=("efa-provider-missing", "plugin-load-failed", "plugin-not-found"),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge TCP paths where aws-ofi-nccl, a setting or the platform says that EFA should carry them."""
+    paths = tcp_paths(facts)
+    expected = facts.platform is not None and facts.platform.network == "efa"
+    hints = efa_hints(facts)
+    if not paths or not (expected or hints):
+        return
+    facts.mark(paths, RULE.name)
+    tried = [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
+    yield RULE.finding(
+        f"{wording(paths)} over {listed(path.detail for path in paths)} instead of EFA",
+        cause="aws-ofi-nccl was tried and did not come up; NCCL fell back to TCP"
+        if tried
+        else "aws-ofi-nccl was not loaded: the pod asked for no vpc.amazonaws.com/efa, or the plugin is not in the image",
+        impact=IMPACT,
+        fix=[
+            "pod 'resources.limits: {vpc.amazonaws.com/efa: \"<NICs of the node>\", hugepages-2Mi: 5120Mi}' and 'capabilities.add: [IPC_LOCK]'",
+            "EFA installer's libfabric and aws-ofi-nccl in the image and on LD_LIBRARY_PATH; docker: --device=/dev/infiniband --ulimit memlock=-1",
+            "verify inside the container: fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband",
+            "make it fail early instead of falling back: NCCL_NET=\"AWS Libfabric\"",
+        ],
+        confidence="certain" if expected and tried else "likely",
+        ranks=ends(paths),
+        hosts=hosts_of(paths),
+        evidence=[*first_lines(paths)[:2], *hints[:3]],
+    )

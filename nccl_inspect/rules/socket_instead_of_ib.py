@@ -1,0 +1,46 @@
+"""Traffic between hosts over TCP although there are InfiniBand or RoCE cards."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.socket_instead_of_rdma import IMPACT, efa_hints, ib_hints, tcp_paths, wording
+
+RULE = Rule(
+    name="socket-instead-of-ib",
+    category="network",
+    severity="error",
+    title="Hosts talk over TCP sockets although InfiniBand or RoCE cards are there",
+    because=("plugin-load-failed", "plugin-not-found"),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge TCP paths where some rank lists a card, or the platform has them."""
+    paths = tcp_paths(facts)
+    expected = facts.platform is not None and facts.platform.network in ("ib", "roce")
+    hints = ib_hints(facts)
+    if not paths or not (expected or hints) or efa_hints(facts):
+        return
+    facts.mark(paths, RULE.name)
+    off = [setting for setting in facts.settings("NCCL_IB_DISABLE") if setting.value != "0"]
+    yield RULE.finding(
+        f"{wording(paths)} over {listed(path.detail for path in paths)} instead of InfiniBand or RoCE",
+        cause="NCCL_IB_DISABLE switches InfiniBand and RoCE off"
+        if off
+        else "the log shows cards, and these paths do not use them; device nodes or verbs libraries are missing in the container, "
+        "or NCCL_IB_HCA leaves the card out"
+        if hints
+        else "this machine type has cards, and NCCL found none: device nodes or verbs libraries are missing in the container",
+        impact=IMPACT,
+        fix=[
+            *(["unset NCCL_IB_DISABLE; to force TCP say NCCL_NET=Socket instead"] if off else []),
+            "docker: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1; Kubernetes: rdma/<resource>: 1 from the device plugin",
+            "apt install libibverbs1 ibverbs-providers; verify inside the container: ibv_devinfo; ibstat",
+        ],
+        confidence="certain" if expected and off else "likely",
+        ranks=ends(paths),
+        hosts=hosts_of(paths),
+        evidence=[*first_lines(paths)[:2], *hints[:3], *(line for setting in off for line in setting.evidence[:1])],
+    )

@@ -1,0 +1,88 @@
+"""Traffic between hosts over TCP where nothing tells which RDMA network should be there."""
+
+from collections.abc import Iterator
+
+from nccl_inspect import event_types as events
+from nccl_inspect.model.job import Evidence, Finding, NotJudged, Path
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
+
+RULE = Rule(
+    name="socket-instead-of-rdma",
+    category="network",
+    severity="warning",
+    title="Hosts talk over TCP sockets; no sign of an RDMA network",
+    because=("plugin-not-found", "plugin-load-failed", "efa-provider-missing"),
+    specific=("socket-instead-of-efa", "socket-instead-of-ib"),
+)
+IMPACT = (
+    "TCP gives 1-4 GB/s between hosts (5 Gb/s for one flow in AWS); EFA or InfiniBand of 100 Gb/s gives 11-12 GB/s for each NIC. "
+    "A job measured with 16 L40S took 90 minutes over Socket and 41 over EFA"
+)
+_KINDS_WITHOUT_RDMA = ("tcp",)
+
+
+def tcp_paths(facts: Facts) -> list[Path]:
+    """Paths over NCCL's own TCP network that leave a host, or may."""
+    return [path for path in facts.leaving() if path.net == "Socket"]
+
+
+def wording(paths: list[Path]) -> str:
+    """How the paths are told: only a fragment of a log leaves open whether they leave the host."""
+    sure = all(path.scope == "inter" for path in paths)
+    return f"{count(len(paths), 'path')} between hosts" if sure else f"{count(len(paths), 'network path')}"
+
+
+def efa_hints(facts: Facts) -> list[Evidence]:
+    """Lines that show that EFA was meant: aws-ofi-nccl, its provider, or a setting that asks for it."""
+    plugin = [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
+    asked = [
+        line
+        for setting in facts.settings("FI_PROVIDER", "NCCL_NET", "NCCL_NET_PLUGIN")
+        if any(word in setting.value.lower() for word in ("efa", "ofi", "aws"))
+        for line in setting.evidence[:1]
+    ]
+    return [*(notice.evidence[0] for notice in plugin[:3]), *asked]
+
+
+def ib_hints(facts: Facts) -> list[Evidence]:
+    """Lines that show InfiniBand or RoCE hardware: a list of devices, an IPoIB interface, a chosen HCA."""
+    cards = facts.said(events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices))
+    ipoib = facts.said(
+        events.NetDevices,
+        lambda e: isinstance(e, events.NetDevices)
+        and e.net == "Socket"
+        and any(str(device[1]).startswith("ib") for device in e.devices),
+    )
+    chosen = [line for setting in facts.settings("NCCL_IB_HCA") for line in setting.evidence[:1]]
+    return [*(notice.evidence[0] for notice in (*cards[:2], *ipoib[:2])), *chosen]
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge TCP paths between hosts of an unknown kind of machine."""
+    paths = tcp_paths(facts)
+    if not paths:
+        return
+    facts.mark(paths, RULE.name)
+    without = facts.platform is not None and facts.platform.network in _KINDS_WITHOUT_RDMA
+    sure = all(path.scope == "inter" for path in paths)
+    none_found = facts.notices("ib-no-device")
+    yield RULE.finding(
+        f"{wording(paths)} over {listed(path.detail for path in paths)}",
+        cause=f"{facts.platform.name if facts.platform else ''} has no RDMA network"
+        if without
+        else "NCCL found no RDMA device and no network plugin; the log does not show whether the machines have EFA or InfiniBand cards",
+        impact="none to mend: TCP is the network of this machine" if without else IMPACT,
+        fix=["nothing to fix"]
+        if without
+        else [
+            "AWS: does the type have EFA? pod 'resources.limits: vpc.amazonaws.com/efa', aws-ofi-nccl in the image; fi_info -p efa -t FI_EP_RDM",
+            "InfiniBand or RoCE: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 or rdma/<resource>: 1; ibv_devinfo",
+            "then make it fail early: NCCL_NET=IB or NCCL_NET=\"AWS Libfabric\"; --platform NAME tells this tool what to expect",
+        ],
+        severity="info" if without else "warning",
+        confidence="certain" if without else "likely" if sure else "possible",
+        ranks=ends(paths),
+        hosts=hosts_of(paths),
+        evidence=[*first_lines(paths)[:3], *(notice.evidence[0] for notice in none_found[:1])],
+    )
