@@ -1,1 +1,79 @@
-""""""
+"""The command line: parses options, calls the library, prints. One module for each command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from pkgutil import iter_modules
+
+import click
+
+from nccl_inspect._version import __version__
+from nccl_inspect.errors import NcclInspectError
+
+_PARTS = ("shared",)
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect summarize job.log                  verdict, paths, findings
+  kubectl logs job/llama | nccl-inspect summarize
+  nccl-inspect summarize job.log --format json --fail-on error
+  nccl-inspect paths job.log --matrix             which rank talks to which, and how
+  nccl-inspect rules                              what is looked for
+"""
+
+
+class _Commands(click.Group):
+    """Commands found by their files and loaded when they are used, so that a short run stays short."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(module.name for module in iter_modules(__path__) if module.name not in _PARTS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = import_module(f"{__name__}.{cmd_name}").command
+        return command
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_EXAMPLES,
+)
+@click.version_option(__version__, prog_name="nccl-inspect")
+def cli() -> None:
+    """Read NCCL_DEBUG=INFO logs: which path every pair of ranks takes, whether it is the best, and if not, why.
+
+    Not to be confused with NVIDIA's "NCCL Inspector", which is a profiler plugin.
+
+    \b
+    Exit status: 0 done; 1 findings at or above --fail-on; 2 usage error;
+    3 no input could be read, or no NCCL line found in it.
+    """
+
+
+def main() -> None:
+    """Entry point: errors become one line on stderr, a closed pipe ends in silence."""
+    try:
+        status = cli.main(prog_name="nccl-inspect", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        click.echo("nccl-inspect: interrupted", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        _say(error.format_message())
+        sys.exit(2)
+    except NcclInspectError as error:
+        _say(str(error))
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader has enough (| head): leave stdout pointing nowhere, so that the interpreter does not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _say(message: str) -> None:
+    click.echo("nccl-inspect: " + " ".join(message.split()), err=True)

@@ -1,0 +1,103 @@
+"""``nccl-inspect paths``: the path of each rank pair."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import click
+from tabulate import tabulate
+
+from nccl_inspect import reading
+from nccl_inspect.cli import shared
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.model.document import path_to_dict
+from nccl_inspect.model.job import Path
+from nccl_inspect.report.tables import ROW_HEAD, matrix, rows
+
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect paths job.log
+  nccl-inspect paths job.log --matrix
+  nccl-inspect paths job.log --rank 3 --scope inter
+  nccl-inspect paths job.log --transport NET --format csv -o net.csv
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@shared.inputs
+@click.option("--matrix", "as_matrix", is_flag=True, help="Rank by rank (host by host above 64 ranks) instead of a table.")
+@click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help="Only paths from or to these ranks: 3 or 0-7.")
+@click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help="Only paths from or to these hosts.")
+@click.option("--scope", type=click.Choice(("intra", "inter", "unknown")), help="Only paths within a host, or between hosts.")
+@click.option("--transport", type=click.Choice(("P2P", "SHM", "NET", "COLLNET"), case_sensitive=False), help="Only this transport.")
+@click.option("--format", "form", type=click.Choice(("table", "csv", "json")), default="table", show_default=True)
+@shared.judging
+@shared.output
+def command(
+    logs: tuple[str, ...],
+    as_matrix: bool,
+    wanted_ranks: tuple[str, ...],
+    wanted_hosts: tuple[str, ...],
+    scope: str | None,
+    transport: str | None,
+    form: str,
+    platform: str | None,
+    topologies: tuple[str, ...],
+    progress: bool | None,
+    output: str,
+    no_color: bool,
+) -> None:
+    """The path of each directed pair of global ranks that a connection line names."""
+    ranks = _ranks(wanted_ranks)
+    job = shared.read(logs, reading.Options(platform, topologies), progress)
+    found = [
+        path
+        for path in job.paths
+        if (not ranks or {path.src, path.dst} & ranks)
+        and (not wanted_hosts or {path.src_host, path.dst_host} & set(wanted_hosts))
+        and scope in (None, path.scope)
+        and transport in (None, path.transport)
+    ]
+    shared.write(_matrix(found) if as_matrix else _FORMATS[form](found), output)
+
+
+def _ranks(words: tuple[str, ...]) -> set[int]:
+    ranks: set[int] = set()
+    for word in ",".join(words).split(",") if words else ():
+        first, _, last = word.partition("-")
+        if not first.isdigit() or not (last or first).isdigit():
+            raise NcclInspectError(f"--rank {word}: not a rank", "write 3 or 0-7")
+        ranks.update(range(int(first), int(last or first) + 1))
+    return ranks
+
+
+def _table(paths: list[Path]) -> str:
+    if not paths:
+        return "no path\n"
+    return tabulate(rows(paths), ROW_HEAD, tablefmt="simple", disable_numparse=True) + "\n"
+
+
+def _matrix(paths: list[Path]) -> str:
+    if not paths:
+        return "no path\n"
+    head, body, legend = matrix(paths)
+    table = tabulate(body, head, tablefmt="plain", disable_numparse=True, stralign="right")
+    return table + "\n\n" + "\n".join(legend) + "\n"
+
+
+def _csv(paths: list[Path]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([name.replace(" ", "_") for name in ROW_HEAD])
+    writer.writerows(rows(paths))
+    return out.getvalue()
+
+
+def _json(paths: list[Path]) -> str:
+    return json.dumps([path_to_dict(path) for path in paths], indent=1) + "\n"
+
+
+_FORMATS = {"table": _table, "csv": _csv, "json": _json}

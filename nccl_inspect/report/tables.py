@@ -1,0 +1,106 @@
+"""Tables of paths: by kind for the summary, one row for each pair, or rank by rank as a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nccl_inspect.model.job import Path
+from nccl_inspect.rules.facts import ranges
+
+_FOLD_ABOVE = 64
+"""Ranks above which the matrix is folded to hosts."""
+
+
+def gdr_word(gdr: bool | str | None) -> str:
+    """GPUDirect RDMA in one word; empty where it does not apply."""
+    return {True: "yes", False: "no", None: "-"}.get(gdr, str(gdr)) if not isinstance(gdr, str) else gdr
+
+
+def by_kind(paths: Iterable[Path]) -> list[list[str]]:
+    """One row for each kind of path: scope, path, pairs, GPUDirect, channels, verdict."""
+    kinds: dict[tuple[str, str, str, str], list[Path]] = {}
+    for path in paths:
+        kinds.setdefault((path.scope, path.detail, gdr_word(path.gdr), path.verdict), []).append(path)
+    rows = []
+    for (scope, detail, gdr, verdict), members in sorted(kinds.items()):
+        channels = sorted({len(path.channels) for path in members})
+        span = f"{channels[0]}-{channels[-1]}" if len(channels) > 1 else str(channels[0])
+        rows.append([scope, detail, str(len(members)), gdr, span, verdict])
+    return rows
+
+
+KIND_HEAD = ["scope", "path", "pairs", "GDR", "channels", "verdict"]
+
+
+def rows(paths: Iterable[Path]) -> list[list[str]]:
+    """One row for each directed pair."""
+    found = []
+    for path in paths:
+        nic = path.nic or (str(path.nic_index) if path.nic_index is not None else "-")
+        found.append(
+            [
+                str(path.src),
+                str(path.dst),
+                path.src_host or "?",
+                path.dst_host or "?",
+                path.scope,
+                path.detail,
+                gdr_word(path.gdr),
+                nic,
+                ranges(path.channels),
+                path.verdict,
+            ]
+        )
+    return found
+
+
+ROW_HEAD = ["src", "dst", "src host", "dst host", "scope", "path", "GDR", "NIC", "channels", "verdict"]
+
+
+def matrix(paths: Sequence[Path]) -> tuple[list[str], list[list[str]], list[str]]:
+    """Head, rows and legend of the rank by rank matrix; above 64 ranks host by host, with the number of pairs."""
+    ranks = sorted({rank for path in paths for rank in (path.src, path.dst)})
+    letters = _letters(paths)
+    legend = [f"{letter} = {detail}" for detail, letter in letters.items()]
+    if len(ranks) > _FOLD_ABOVE:
+        return _folded(paths, letters, legend)
+    cells = {(path.src, path.dst): letters[_kind(path)] + _mark(path) for path in paths}
+    head = ["src\\dst", *map(str, ranks)]
+    body = [[str(src), *(cells.get((src, dst), "." if src != dst else "") for dst in ranks)] for src in ranks]
+    return head, body, [*legend, ". = no connection line", "! = fallback, ? = not judged"]
+
+
+def _folded(
+    paths: Sequence[Path], letters: dict[str, str], legend: list[str]
+) -> tuple[list[str], list[list[str]], list[str]]:
+    hosts = list(dict.fromkeys(host or "?" for path in paths for host in (path.src_host, path.dst_host)))
+    cells: dict[tuple[str, str], dict[str, int]] = {}
+    for path in paths:
+        cell = cells.setdefault((path.src_host or "?", path.dst_host or "?"), {})
+        kind = letters[_kind(path)] + _mark(path)
+        cell[kind] = cell.get(kind, 0) + 1
+    head = ["src\\dst", *hosts]
+    body = [
+        [src, *(" ".join(f"{number}{kind}" for kind, number in cells.get((src, dst), {}).items()) for dst in hosts)]
+        for src in hosts
+    ]
+    return head, body, [*legend, "number of pairs; ! = fallback, ? = not judged"]
+
+
+def _kind(path: Path) -> str:
+    return path.detail + {True: " GDRDMA", "partial": " GDRDMA partial"}.get(path.gdr or "", "")  # type: ignore[arg-type]
+
+
+def _mark(path: Path) -> str:
+    return {"fallback": "!", "unknown": "?"}.get(path.verdict, "")
+
+
+def _letters(paths: Iterable[Path]) -> dict[str, str]:
+    """A letter for each kind of path, its initial where that is free."""
+    letters: dict[str, str] = {}
+    for path in sorted(paths, key=lambda path: (path.transport != "P2P", path.detail)):
+        kind = _kind(path)
+        if kind not in letters:
+            wanted = [path.transport[0], *(char for char in path.detail if char.isalpha()), *"ABCDEFGHIJKLMNOPQRSTUVWXYZ"]
+            letters[kind] = next(char.upper() for char in wanted if char.upper() not in letters.values())
+    return letters

@@ -1,0 +1,219 @@
+"""The summary for people: verdict first, then the job, its paths, what was found and what could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tabulate import tabulate
+
+from nccl_inspect.model.job import CommunicatorInfo, Finding, Job, Notice
+from nccl_inspect.report import Style
+from nccl_inspect.report.tables import KIND_HEAD, by_kind
+from nccl_inspect.report.words import block, cut, paint, shortened, verdict_color
+from nccl_inspect.rules.facts import count, ranges
+from nccl_inspect.text import printable
+
+SUFFIX = ".txt"
+_MAX_COMMUNICATORS = 8
+_MAX_ERRORS = 5
+_MEANING = {
+    "ok": "every path that the log shows is as good as expected",
+    "degraded": "the job runs, and part of it is slower than it should be",
+    "failed": "the job is dead or stuck",
+    "unknown": "the log does not show enough to judge a path",
+}
+
+
+def render(job: Job, style: Style) -> str:
+    """The summary; it fits any width from 40 columns."""
+    parts = [_verdict(job, style), _job(job, style), _paths(job), _findings(job, style), _errors(job, style), _open(job, style)]
+    return "\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
+
+
+def _verdict(job: Job, style: Style) -> Iterator[str]:
+    leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
+    headline = leads[0].summary if leads else _MEANING[job.verdict]
+    word = paint(job.verdict.upper(), verdict_color(job.verdict), style)
+    lines = block("", printable(f"{job.verdict.upper()}: {headline}"), style, indent=0, hang=0)
+    yield lines[0].replace(job.verdict.upper(), word, 1)
+    yield from lines[1:]
+    yield ""
+
+
+def _job(job: Job, style: Style) -> Iterator[str]:
+    for label, text in _facts(job):
+        yield from block(label, printable(text), style, indent=0, hang=13)
+    yield ""
+
+
+def _facts(job: Job) -> Iterator[tuple[str, str]]:
+    yield "log", _sources(job)
+    yield "job", _size(job)
+    versions = ", ".join(job.nccl_versions) or "version not in the log"
+    cuda = f", CUDA driver {', '.join(job.cuda_versions)}" if job.cuda_versions else ""
+    yield "NCCL", versions + cuda
+    if job.platform:
+        yield "platform", job.platform
+    if job.network.name:
+        yield "network", _network(job)
+    overrides = [setting for setting in job.environment if setting.source != "config"]
+    if overrides:
+        words = [f"{s.name}={s.value}" + ("" if s.source == "environment" else f" ({s.source})") for s in overrides]
+        yield "environment", shortened(words, 12)
+    groups = _alike(job.communicators)
+    for comms in groups[:_MAX_COMMUNICATORS]:
+        yield "communicator", _communicators(comms)
+    if len(groups) > _MAX_COMMUNICATORS:
+        yield "", f"… and {sum(map(len, groups[_MAX_COMMUNICATORS:]))} more"
+
+
+def _alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]]:
+    """Communicators that one split made and that look the same are told together."""
+    groups: dict[tuple[object, ...], list[CommunicatorInfo]] = {}
+    for comm in communicators:
+        kind = comm.id.partition(" color ")[0] if comm.parent else comm.id
+        key = (kind, comm.parent, comm.nranks, comm.nnodes, comm.channels, comm.state)
+        groups.setdefault(key, []).append(comm)
+    return list(groups.values())
+
+
+def _sources(job: Job) -> str:
+    lines = sum(source.lines for source in job.sources)
+    nccl = sum(source.nccl_lines for source in job.sources)
+    names = shortened([source.name for source in job.sources], 3)
+    text = f"{names}: {lines:,} lines, {nccl:,} of NCCL"
+    unknown = sum(source.unrecognised_lines for source in job.sources)
+    damaged = sum(source.damaged_lines for source in job.sources)
+    if unknown:
+        text += f", {unknown:,} not recognised"
+    if damaged:
+        text += f", {damaged:,} damaged (torn or run together)"
+    return text
+
+
+def _size(job: Job) -> str:
+    hosts = f"{count(len(job.hosts), 'host')} ({shortened([host.name for host in job.hosts], 3)})"
+    if job.world_size is None:
+        return f"world size not in the log; ranks {ranges(job.ranks_seen) or '?'} seen on {hosts}"
+    text = f"{count(job.world_size, 'rank')} on {hosts}"
+    unseen = job.world_size - len(job.ranks_seen)
+    return text + (f"; {count(unseen, 'rank')} without a line here" if unseen > 0 else "")
+
+
+def _network(job: Job) -> str:
+    network = job.network
+    parts = [network.name or "?"]
+    if network.plugin:
+        parts.append(f"plugin {network.plugin} {network.plugin_version or ''}".strip())
+    if network.provider:
+        parts.append(f"provider {network.provider}")
+    if network.devices:
+        parts.append(f"devices {shortened(network.devices, 4)}")
+    return ", ".join(parts)
+
+
+def _communicators(comms: list[CommunicatorInfo]) -> str:
+    first = comms[0]
+    nodes = f" on {count(first.nnodes, 'node')}" if first.nnodes else ""
+    channels = f", {count(first.channels, 'channel')}" if first.channels else ""
+    size = f"{count(first.nranks, 'rank')}{nodes}{channels}, {first.state}"
+    if len(comms) == 1:
+        known = ranges(rank for rank in first.ranks if rank is not None)
+        return f"{first.id}: {size}" + ("" if first.id == "world" else f"; global ranks {known or '?'}")
+    members = shortened([f"[{ranges(rank for rank in comm.ranks if rank is not None) or '?'}]" for comm in comms], 4)
+    kind = first.id.partition(" color ")[0]
+    return f"{kind} of {first.parent}: {len(comms)} x {size}; global ranks {members}"
+
+
+def _paths(job: Job) -> Iterator[str]:
+    if not len(job.paths):
+        return
+    yield tabulate(by_kind(job.paths), KIND_HEAD, tablefmt="simple", disable_numparse=True)
+    if job.unplaced_lines:
+        yield f"{count(job.unplaced_lines, 'connection line')} could not be placed: the log does not show their communicator"
+    yield ""
+
+
+def _findings(job: Job, style: Style) -> Iterator[str]:
+    folded = _folded(job.findings)
+    for finding in job.findings:
+        if finding.rule in folded:
+            continue
+        yield from _finding(finding, style)
+        for other in job.findings:
+            if folded.get(other.rule) == finding.rule:
+                yield from _folded_finding(other, style)
+        yield ""
+
+
+def _folded(findings: list[Finding]) -> dict[str, str]:
+    """Which finding is told under which: causes and echoes under what leads."""
+    under: dict[str, str] = {}
+    for finding in findings:
+        for cause in finding.because:
+            lead, other = (finding.rule, cause) if finding.root else (cause, finding.rule)
+            if lead not in under and other != lead:
+                under.setdefault(other, lead)
+    return under
+
+
+def _finding(finding: Finding, style: Style) -> Iterator[str]:
+    mark = paint(finding.severity.upper(), finding.severity, style)
+    where = f", ranks {ranges(finding.ranks)}" if finding.ranks else ""
+    yield f"{mark} {paint(finding.rule, 'bold', style)} ({finding.confidence}{where})"
+    yield from block("what", printable(finding.summary), style)
+    yield from block("cause", printable(finding.cause), style)
+    yield from block("impact", printable(finding.impact), style)
+    for index, fix in enumerate(finding.fix):
+        yield from block("fix" if index == 0 else "", printable(fix), style)
+    yield from _evidence(finding, style)
+
+
+def _folded_finding(finding: Finding, style: Style) -> Iterator[str]:
+    kind = "because" if finding.root else "effect"
+    yield from block(kind, printable(f"{finding.rule} ({finding.confidence}): {finding.summary}"), style)
+    for fix in finding.fix[:2]:
+        yield from block("", f"fix: {printable(fix)}", style)
+    yield from _evidence(finding, style, limit=2)
+
+
+def _evidence(finding: Finding, style: Style, limit: int = 3) -> Iterator[str]:
+    for index, line in enumerate(finding.evidence[: None if style.verbose else limit]):
+        label = "" if index else "evidence"
+        for part in block(label, f"{line.source}:{line.line}: {printable(line.text)}", style):
+            yield paint(part, "dim", style)
+
+
+def _errors(job: Job, style: Style) -> Iterator[str]:
+    """Errors that no finding explains, so that none is passed over in silence."""
+    told = {(line.source, line.line) for finding in job.findings for line in finding.evidence}
+    errors = [notice for notice in job.notices if _is_error(notice) and not told & _places(notice)]
+    if not errors:
+        return
+    yield paint(f"errors in the log that no rule explains ({len(errors)})", "bold", style)
+    for notice in errors[:_MAX_ERRORS]:
+        line = notice.evidence[0]
+        text = f"  {line.source}:{line.line}: {printable(notice.message)} ({notice.count} x)"
+        yield text if style.verbose else cut(text, max(style.width, 40))
+    if len(errors) > _MAX_ERRORS:
+        yield f"  … and {len(errors) - _MAX_ERRORS} more"
+    yield ""
+
+
+def _places(notice: Notice) -> set[tuple[str, int]]:
+    return {(line.source, line.line) for line in notice.evidence}
+
+
+def _is_error(notice: Notice) -> bool:
+    if notice.event is None:
+        return notice.level == "WARN"
+    return getattr(notice.event, "tone", "info") == "error"
+
+
+def _open(job: Job, style: Style) -> Iterator[str]:
+    if not job.not_judged:
+        return
+    yield paint("not judged", "bold", style)
+    for entry in job.not_judged:
+        yield from block(entry.rule, f"{printable(entry.reason)}", style, hang=len(entry.rule) + 2)
+        yield from block("needs", entry.needs, style, indent=4, hang=7)

@@ -1,0 +1,53 @@
+"""Words and colours that reports for people share."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable
+
+from nccl_inspect.report import Style
+
+_COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
+_VERDICT_COLOR = {"ok": "ok", "degraded": "warning", "failed": "error", "unknown": "info"}
+_ESCAPE = re.compile(r"\x1b\[\d+m")
+
+
+def paint(text: str, color: str, style: Style) -> str:
+    """The text in a colour, when the style has colours."""
+    return f"\x1b[{_COLORS[color]}m{text}\x1b[0m" if style.color else text
+
+
+def verdict_color(verdict: str) -> str:
+    """The colour of a verdict."""
+    return _VERDICT_COLOR[verdict]
+
+
+def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10) -> list[str]:
+    """A labelled paragraph, wrapped to the width: the label in a column of its own."""
+    lead = " " * indent + label.ljust(hang)
+    width = max(style.width, 40)
+    if width < 60:
+        lead, hang_text = " " * indent + label + " ", " " * (indent + 2)
+    else:
+        hang_text = " " * (indent + hang)
+    return textwrap.wrap(
+        text, width, initial_indent=lead, subsequent_indent=hang_text, break_long_words=False, break_on_hyphens=False
+    ) or [lead.rstrip()]
+
+
+def cut(text: str, width: int) -> str:
+    """The text, cut in the middle of nothing: at its end, with a mark."""
+    return text if len(text) <= width else text[: max(width - 1, 1)] + "…"
+
+
+def width_of(text: str) -> int:
+    """The columns that a text takes, colours not counted."""
+    return len(_ESCAPE.sub("", text))
+
+
+def shortened(items: Iterable[str], limit: int = 6) -> str:
+    """Items in a row, with the number of those left out."""
+    items = list(items)
+    more = len(items) - limit
+    return ", ".join(items[:limit]) + (f", … {more} more" if more > 0 else "")
