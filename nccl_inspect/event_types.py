@@ -7,7 +7,9 @@ translates them. Pointers and bus ids are text as printed; sizes are bytes, time
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from nccl_inspect.records import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,29 +17,82 @@ if TYPE_CHECKING:
     from nccl_inspect.grammar.production import Production
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """What every event has: where it stood and who printed it."""
-
-    kept: ClassVar[bool] = True
-    """Whether the model wants it; what is only recognised and counted says False."""
+class Where(NamedTuple):
+    """Where a line stood and who printed it."""
 
     source: str = ""
     line: int = 0
-    """Number of the line in its source, from 1."""
     time: str | None = None
-    """The time stamp as printed, by NCCL or by what collected the log."""
     host: str | None = None
     pid: int | None = None
     tid: int | None = None
     device: int | None = None
-    """The current CUDA device of the calling thread; not always that of the rank."""
     level: str = "INFO"
     location: str | None = None
-    """``file:line`` (or whatever a plugin gave) of a WARN."""
+
+
+_NOWHERE = Where()
+
+
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+class Event(Frozen):
+    """What every event has: the message, the production that recognised it, and where it stood."""
+
+    kept: ClassVar[bool] = True
+    """Whether the model wants it; what is only recognised and counted says False."""
+
+    where: Where = _NOWHERE
     dialect: str = ""
     production: str = ""
     message: str = ""
+
+    @property
+    def source(self) -> str:
+        """The name of the input."""
+        return self.where.source
+
+    @property
+    def line(self) -> int:
+        """Number of the line in its source, from 1."""
+        return self.where.line
+
+    @property
+    def time(self) -> str | None:
+        """The time stamp as printed, by NCCL or by what collected the log."""
+        return self.where.time
+
+    @property
+    def host(self) -> str | None:
+        """The host that the prefix names: under Kubernetes the pod; None for a bare line."""
+        return self.where.host
+
+    @property
+    def pid(self) -> int | None:
+        """The process."""
+        return self.where.pid
+
+    @property
+    def tid(self) -> int | None:
+        """The kernel's id of the thread; equal to pid for the main thread."""
+        return self.where.tid
+
+    @property
+    def device(self) -> int | None:
+        """The current CUDA device of the calling thread; not always that of the rank."""
+        return self.where.device
+
+    @property
+    def level(self) -> str:
+        """INFO, WARN, TRACE, CALL, ABORT or VERSION."""
+        return self.where.level
+
+    @property
+    def location(self) -> str | None:
+        """``file:line`` (or whatever a plugin gave) of a WARN."""
+        return self.where.location
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.where, self.message))
 
     @classmethod
     def build(cls, production: Production, values: Mapping[str, Any], message: str) -> Event:
@@ -60,7 +115,7 @@ class Event:
 _FLAGS: dict[str, object] = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class Message(Event):
     """Recognised, and nothing that the model needs."""
 
@@ -74,7 +129,7 @@ class Message(Event):
         return {"values": tuple(values.items())}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class Notice(Message):
     """A statement that rules look for by the name of its production."""
 
@@ -95,21 +150,21 @@ class Notice(Message):
 # --- process and software ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class NcclVersion(Event):
     """The library version of a process (debug.cc, init.cc)."""
 
     version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class CudaDriver(Event):
     """The CUDA level of the driver: 13000 is 13.0."""
 
     cuda_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class EnvSetting(Event):
     """A variable that was read from the environment, or that a plugin put there."""
 
@@ -119,7 +174,7 @@ class EnvSetting(Event):
     """``environment``, ``config`` or ``plugin``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class PluginStatus(Event):
     """A plugin was found, loaded, missed, broken or chosen."""
 
@@ -132,14 +187,14 @@ class PluginStatus(Event):
     detail: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class NetworkInUse(Event):
     """``Using network X``: the network of the communicator whose start follows on the same thread."""
 
     net: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class NetDevices(Event):
     """The devices that a built-in network can use, in the order of their index."""
 
@@ -149,7 +204,7 @@ class NetDevices(Event):
     oob: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class BootstrapInterface(Event):
     """The interface used for set-up traffic."""
 
@@ -157,7 +212,7 @@ class BootstrapInterface(Event):
     address: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class OfiProvider(Event):
     """aws-ofi-nccl: the libfabric provider that was selected."""
 
@@ -166,7 +221,7 @@ class OfiProvider(Event):
     nics: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class OfiPlatform(Event):
     """aws-ofi-nccl: the instance type it runs on."""
 
@@ -175,7 +230,7 @@ class OfiPlatform(Event):
     """The topology file that NCCL shall use for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class GdrDecision(Event):
     """Why a NIC and a GPU use GPUDirect RDMA or not (subsystems NET and GRAPH)."""
 
@@ -192,7 +247,7 @@ class GdrDecision(Event):
 # --- communicators ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class CommInit(Event):
     """One rank starts to build a communicator, or has finished (init.cc)."""
 
@@ -215,7 +270,7 @@ class CommInit(Event):
     world_rank: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class CommSplit(Event):
     """``bootstrapSplit``: the next start on this thread is a split (2.18 to 2.22)."""
 
@@ -229,14 +284,14 @@ class CommSplit(Event):
     next_rank: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class CommNoColor(Event):
     """This rank takes part in a split without becoming a member of a child."""
 
     rank: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class CommShape(Event):
     """How the ranks of a communicator lie on nodes, as NCCL sees them (2.20 and later)."""
 
@@ -249,7 +304,7 @@ class CommShape(Event):
     mnnvl: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class CommEnd(Event):
     """A communicator was destroyed or aborted in this process."""
 
@@ -262,7 +317,7 @@ class CommEnd(Event):
     """Destroy, Abort or Revoke."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class InitTimings(Event):
     """Where the time of an initialisation went, in seconds (2.22 and later)."""
 
@@ -280,7 +335,7 @@ class InitTimings(Event):
     rest: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class ChannelCounts(Event):
     """How many channels the communicator has for each kind of traffic."""
 
@@ -291,7 +346,7 @@ class ChannelCounts(Event):
     p2p_per_peer: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class RingOrder(Event):
     """The order of the ranks in the ring of one channel; printed by rank 0."""
 
@@ -302,7 +357,7 @@ class RingOrder(Event):
     """The list was cut by NCCL."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class TreeLinks(Event):
     """The tree neighbours of the printing rank: (channel, down, down, down, rank, up), -1 for none."""
 
@@ -311,7 +366,7 @@ class TreeLinks(Event):
     """The list was cut by NCCL."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class Connected(Event):
     """An algorithm's connections are all there."""
 
@@ -322,7 +377,7 @@ class Connected(Event):
     """1 when all ring NET edges of all ranks use GDR, and also when there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class ChannelConnect(Event):
     """One connection of one channel, by the path it takes (transport/*.cc)."""
 
@@ -361,7 +416,7 @@ class ChannelConnect(Event):
         return f"{self.transport}/{self.mechanism}{flags}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class P2pCheck(Event):
     """Whether all GPU pairs of the node can talk P2P (``isAllDirectP2p``), and whether ranks share a process."""
 
@@ -370,7 +425,7 @@ class P2pCheck(Event):
     all_cuda: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class P2pRefused(Event):
     """The driver or the hardware refuses peer access between two GPUs."""
 
@@ -382,7 +437,7 @@ class P2pRefused(Event):
 # --- traffic ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class Collective(Event):
     """One call of a collective or of send/recv (subsystem COLL)."""
 
@@ -406,7 +461,7 @@ class Collective(Event):
 # --- failures ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class ErrorCascade(Event):
     """``file:line -> code``: an error passed up the call stack; the cause is the WARN before the first frame."""
 
@@ -417,7 +472,7 @@ class ErrorCascade(Event):
     thread: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class CudaFailure(Event):
     """A CUDA call failed."""
 

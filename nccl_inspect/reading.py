@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.event_types import Event
+from nccl_inspect.event_types import Event, Where
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.scanner import Counts, Scanner, Text
 from nccl_inspect.ingest import sources
@@ -15,11 +15,11 @@ from nccl_inspect.ingest.sources import Input
 from nccl_inspect.model import build
 from nccl_inspect.model.fold import Fold
 from nccl_inspect.model.job import Job
-from nccl_inspect.text import decode
+from nccl_inspect.records import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Options(Record):
     """How a job is judged."""
 
     platform: str | None = None
@@ -88,17 +88,11 @@ def _placed(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[
     for number, origin, text in found:
         if text.parsed is None:
             continue
-        bare = not origin.head
-        yield replace(
-            text.parsed.event,
-            source=source,
-            line=number,
-            time=origin.time,
-            host=None if bare else origin.host,
-            pid=None if bare else origin.process[1],
-            tid=None if bare else origin.tid,
-            device=origin.device,
-            level=text.level,
-            location=origin.location,
-            message=decode(text.message),
-        )
+        yield replace(text.parsed.event, where=_where(source, number, origin, text.level))
+
+
+def _where(source: str, number: int, origin: Origin, level: str) -> Where:
+    if not origin.head:
+        return Where(source, number, level=level)
+    host, pid = origin.process
+    return Where(source, number, origin.time, host, pid, origin.tid, origin.device, level, origin.location)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
-from pkgutil import iter_modules
 
 import click
 
 from nccl_inspect._version import __version__
+from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError
 
 _PARTS = ("shared",)
@@ -28,7 +29,7 @@ class _Commands(click.Group):
     """Commands found by their files and loaded when they are used, so that a short run stays short."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(module.name for module in iter_modules(__path__) if module.name not in _PARTS)
+        return modules(__file__, *_PARTS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
@@ -56,6 +57,8 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: errors become one line on stderr, a closed pipe ends in silence."""
+    # Almost nothing here is cyclic garbage; looking for it often would take a tenth of a short run.
+    gc.set_threshold(100_000)
     try:
         status = cli.main(prog_name="nccl-inspect", standalone_mode=False)
         sys.stdout.flush()

@@ -28,11 +28,19 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @shared.inputs
-@click.option("--matrix", "as_matrix", is_flag=True, help="Rank by rank (host by host above 64 ranks) instead of a table.")
+@click.option(
+    "--matrix", "as_matrix", is_flag=True, help="Rank by rank (host by host above 64 ranks) instead of a table."
+)
 @click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help="Only paths from or to these ranks: 3 or 0-7.")
 @click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help="Only paths from or to these hosts.")
-@click.option("--scope", type=click.Choice(("intra", "inter", "unknown")), help="Only paths within a host, or between hosts.")
-@click.option("--transport", type=click.Choice(("P2P", "SHM", "NET", "COLLNET"), case_sensitive=False), help="Only this transport.")
+@click.option(
+    "--scope", type=click.Choice(("intra", "inter", "unknown")), help="Only paths within a host, or between hosts."
+)
+@click.option(
+    "--transport",
+    type=click.Choice(("P2P", "SHM", "NET", "COLLNET"), case_sensitive=False),
+    help="Only this transport.",
+)
 @click.option("--format", "form", type=click.Choice(("table", "csv", "json")), default="table", show_default=True)
 @shared.judging
 @shared.output

@@ -30,7 +30,9 @@ def inputs(command: _Command) -> _Command:
 def judging(command: _Command) -> _Command:
     """The options that say how a job is judged."""
     for option in (
-        click.option("--platform", metavar="NAME", help="Machine type, such as p5.48xlarge, where the log does not name it."),
+        click.option(
+            "--platform", metavar="NAME", help="Machine type, such as p5.48xlarge, where the log does not name it."
+        ),
         click.option(
             "--topology",
             "topologies",
@@ -38,7 +40,11 @@ def judging(command: _Command) -> _Command:
             metavar="FILE",
             help="Output of 'nvidia-smi topo -m': tells what joins the GPUs. May be repeated.",
         ),
-        click.option("--progress/--no-progress", default=None, help="Show progress on stderr. Default: long inputs on a terminal."),
+        click.option(
+            "--progress/--no-progress",
+            default=None,
+            help="Show progress on stderr. Default: long inputs on a terminal.",
+        ),
     ):
         command = option(command)
     return command
@@ -48,7 +54,9 @@ def output(command: _Command) -> _Command:
     """The options that say where a report goes and how it looks."""
     for option in (
         click.option("-o", "--output", metavar="FILE", default="-", help="Write to FILE instead of standard output."),
-        click.option("--no-color", is_flag=True, help="No colours, also on a terminal (as does the variable NO_COLOR)."),
+        click.option(
+            "--no-color", is_flag=True, help="No colours, also on a terminal (as does the variable NO_COLOR)."
+        ),
     ):
         command = option(command)
     return command

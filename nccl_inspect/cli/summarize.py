@@ -22,7 +22,9 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @shared.inputs
-@click.option("--format", "form", type=click.Choice(report.names()), default="text", show_default=True, help="Output format.")
+@click.option(
+    "--format", "form", type=click.Choice(report.names()), default="text", show_default=True, help="Output format."
+)
 @click.option(
     "--fail-on",
     type=click.Choice(("error", "warning", "info", "never")),
@@ -30,7 +32,9 @@ Examples:
     show_default=True,
     help="Exit with status 1 when there is a finding of this severity or a higher one.",
 )
-@click.option("--select", multiple=True, metavar="RULE", help="Run only these rules: name, glob or category. May be repeated.")
+@click.option(
+    "--select", multiple=True, metavar="RULE", help="Run only these rules: name, glob or category. May be repeated."
+)
 @click.option("--ignore", multiple=True, metavar="RULE", help="Leave these rules out. May be repeated.")
 @shared.judging
 @shared.output

@@ -4,6 +4,7 @@ Messages repeat: the same text comes from every rank and every communicator. Eac
 once and remembered; a message not yet known is dispatched on its first bytes to the few productions that can fit.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +12,7 @@ from functools import cache
 from nccl_inspect import event_types as events
 from nccl_inspect.grammar import files, notation
 from nccl_inspect.grammar.production import Production
+from nccl_inspect.records import Record
 from nccl_inspect.text import decode
 
 _REMEMBERED = 200_000
@@ -18,8 +20,8 @@ _REMEMBERED = 200_000
 _LEAD_SIZES = (16, 8, 4)
 
 
-@dataclass(slots=True)
-class Parsed:
+@dataclass(slots=True, eq=False, repr=False)
+class Parsed(Record):
     """A recognised message: its production and, made when first asked for, its event (without source and line)."""
 
     production: Production
@@ -53,15 +55,13 @@ class Grammar:
             self._index(production)
 
     def _index(self, production: Production) -> None:
-        fast = _fast_lead(production.line)
-        for lead in {fast} if fast else _leads(production.line):
+        for lead in _leads(production.line):
             for size in _LEAD_SIZES:
                 if len(lead) >= size:
                     self._by_lead.setdefault(lead[:size], []).append((lead, production))
                     break
             else:
-                needle = notation.needle(notation.parse(production.line)).encode()
-                self._loose.append((needle, production))
+                self._loose.append((notation.quick_needle(production.line).encode(), production))
 
     def parse(self, message: bytes) -> Parsed | None:
         """The parsed message, or None when no production has this shape."""
@@ -96,16 +96,17 @@ class Grammar:
         return any(production.is_cut(message) for production in self.candidates(message))
 
 
-def _fast_lead(line: str) -> bytes:
-    """The literal before the first field: right for most productions, and found without reading the notation."""
-    for index, char in enumerate(line):
-        if char in "{«␣":
-            return line[:index].encode() if index >= _LEAD_SIZES[-1] else b""
-    return line.encode()
-
-
 def _leads(line: str) -> set[bytes]:
+    """The literals with which a message can begin; most lines tell without reading the whole notation."""
+    found = _PLAIN_LEAD.match(line)
+    if found and found.end() >= _LEAD_SIZES[-1]:
+        return {found[0].encode()}
+    if line.startswith("{") and not line.split(":", 1)[-1].startswith(("=", "?")):
+        return {b""}
     return {lead.encode() for lead in notation.leads(notation.parse(line))}
+
+
+_PLAIN_LEAD = re.compile("[^{«␣]+")
 
 
 @cache
@@ -113,5 +114,5 @@ def shipped() -> Grammar:
     """The grammar of the package."""
     productions: list[Production] = []
     for file in files.shipped():
-        productions.extend(files.read(file.read_text(encoding="utf-8"), file.name))
+        productions.extend(files.index(file.read_text(encoding="utf-8"), file.name))
     return Grammar(productions)

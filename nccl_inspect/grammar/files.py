@@ -19,27 +19,22 @@ begin with ``#`` are comments; a line that begins with two blanks goes on with t
 """
 
 from collections.abc import Iterator
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from functools import partial
+from pathlib import Path
 
 from nccl_inspect.errors import GrammarError
-from nccl_inspect.grammar.production import Production
+from nccl_inspect.grammar.production import Details, Production
 
 _KEYS = {"production", "line", "event", "versions", "subsys", "says", "sample", "fragment", "dialect", "family"}
 
 
-def shipped() -> Iterator[Traversable]:
+def shipped() -> Iterator[Path]:
     """The grammar files of the package, in a fixed order."""
-    root = files("nccl_inspect.grammar").joinpath("dialects")
-    for dialect in sorted(root.iterdir(), key=lambda entry: entry.name):
-        if dialect.is_dir():
-            for file in sorted(dialect.iterdir(), key=lambda entry: entry.name):
-                if file.name.endswith(".grammar"):
-                    yield file
+    yield from sorted((Path(__file__).parent / "dialects").glob("*/*.grammar"))
 
 
 def read(text: str, name: str = "<grammar>") -> list[Production]:
-    """The productions of one grammar file.
+    """The productions of one grammar file, checked.
 
     Args:
         text: its content.
@@ -48,35 +43,66 @@ def read(text: str, name: str = "<grammar>") -> list[Production]:
     Raises:
         GrammarError: an unknown key, a production without a line, or a value missing.
     """
-    blocks = _blocks(text, name)
-    head = next(blocks)
-    common = {key: values[0] for key, values in head.items() if key not in ("fragment", "says")}
-    fragments = dict(_fragment(value, name) for value in head.get("fragment", ()))
-    productions = []
-    for block in blocks:
-        own = dict(_fragment(value, name) for value in block.get("fragment", ()))
-        productions.append(_production(block, common, {**fragments, **own}, name))
+    productions = index(text, name)
+    for production in productions:
+        _ = production.details
     return productions
 
 
-def _blocks(text: str, name: str) -> Iterator[dict[str, list[str]]]:
-    block: dict[str, list[str]] = {}
+def index(text: str, name: str = "<grammar>") -> list[Production]:
+    """The productions of one grammar file by name and line; the rest is read when it is needed.
+
+    Raises:
+        GrammarError: what stands before the first production is not well formed, or a production has no line.
+    """
+    head, *blocks = text.split("\nproduction: ")
+    common = _entries(head, name)
+    dialect, family = (common.get(key, [""])[0] for key in ("dialect", "family"))
+    productions = []
+    for block in blocks:
+        label = block[: block.find("\n")]
+        start = block.find("\nline: ")
+        if start < 0:
+            raise GrammarError(f"{name}: production '{label}' has no line")
+        line = block[start + 7 : block.find("\n", start + 1)] if "\n" in block[start + 1 :] else block[start + 7 :]
+        productions.append(Production(label, dialect, family, line, partial(_details, block, common, name)))
+    return productions
+
+
+def _details(block: str, common: dict[str, list[str]], name: str) -> Details:
+    own = _entries("production: " + block, name)
+    event, *constants = own.get("event", ["Message"])[0].split()
+    return Details(
+        event=event,
+        constants=dict(_constant(text, name) for text in constants),
+        versions=_one("versions", own, common),
+        subsys=_one("subsys", own, common) or "INIT",
+        says=_one("says", own, {}),
+        samples=tuple(sample.replace("␣", " ") for sample in own.get("sample", ())),
+        fragments=dict(_fragment(value, name) for value in (*common.get("fragment", ()), *own.get("fragment", ()))),
+    )
+
+
+def _one(key: str, own: dict[str, list[str]], common: dict[str, list[str]]) -> str:
+    return (own.get(key) or common.get(key) or [""])[0]
+
+
+def _entries(text: str, name: str) -> dict[str, list[str]]:
+    """The keys of one block with their values."""
+    found: dict[str, list[str]] = {}
     last = ""
-    for number, line in enumerate(text.split("\n"), 1):
+    for line in text.split("\n"):
         if not line or line[0] == "#":
             continue
         if line.startswith("  ") and last == "says":
-            block[last][-1] += " " + line.strip()
+            found[last][-1] += " " + line.strip()
             continue
         key, colon, value = line.partition(":")
         if not colon or key not in _KEYS:
-            raise GrammarError(f"{name}:{number}: '{key}' is not a key of a grammar file")
-        if key == "production":
-            yield block
-            block = {}
-        block.setdefault(key, []).append(value[1:])
+            raise GrammarError(f"{name}: '{key}' is not a key of a grammar file")
+        found.setdefault(key, []).append(value[1:])
         last = key
-    yield block
+    return found
 
 
 def _fragment(value: str, name: str) -> tuple[str, str]:
@@ -84,31 +110,6 @@ def _fragment(value: str, name: str) -> tuple[str, str]:
     if not line:
         raise GrammarError(f"{name}: fragment '{label}' has no notation")
     return label, line
-
-
-def _production(
-    block: dict[str, list[str]], common: dict[str, str], fragments: dict[str, str], name: str
-) -> Production:
-    def one(key: str, default: str = "") -> str:
-        return block[key][0] if key in block else common.get(key, default)
-
-    label = one("production")
-    if "line" not in block:
-        raise GrammarError(f"{name}: production '{label}' has no line")
-    event, *constants = one("event", "Message").split()
-    return Production(
-        name=label,
-        dialect=one("dialect"),
-        family=one("family"),
-        line=one("line"),
-        event=event,
-        constants=dict(_constant(text, name) for text in constants),
-        versions=one("versions"),
-        subsys=one("subsys", "INIT"),
-        says=one("says"),
-        samples=tuple(sample.replace("␣", " ") for sample in block.get("sample", ())),
-        fragments=fragments,
-    )
 
 
 def _constant(text: str, name: str) -> tuple[str, str]:

@@ -29,25 +29,26 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nccl_inspect.errors import GrammarError
+from nccl_inspect.records import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Literal(Record):
     """Text that stands in the message as it is."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Field(Record):
     """A named, typed part of the message."""
 
     name: str
     spec: str
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Choice(Record):
     """One of several sequences; ``optional`` when nothing is a choice too."""
 
     options: tuple["Sequence", ...]
@@ -159,3 +160,15 @@ def _is_literal(nodes: Sequence) -> bool:
 def needle(nodes: Sequence) -> str:
     """The longest literal that every message of this shape holds; empty when there is none."""
     return max((node.text for node in nodes if isinstance(node, Literal)), key=len, default="")
+
+
+_CHOICE = re.compile("«[^«»]*»\\??")
+
+
+def quick_needle(source: str) -> str:
+    """A literal that every message of this shape holds, found without reading the notation as a whole."""
+    shorter = _CHOICE.sub("\n", source)
+    while shorter != source:
+        source, shorter = shorter, _CHOICE.sub("\n", shorter)
+    pieces = re.split(r"\n|\{[^{}]*\}|[{}]", source.replace("␣", " "))
+    return max(pieces, key=len)

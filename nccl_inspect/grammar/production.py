@@ -1,155 +1,23 @@
-"""A production: one message shape, compiled from its notation into a parser and a writer.
+"""A production: one message shape, with everything its grammar file says of it.
 
-``read`` turns the bytes of a message into named values, ``write`` turns the values back into the same bytes.
+``read`` turns the bytes of a message into named values, ``render`` turns them back into the same bytes.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from nccl_inspect.errors import GrammarError
 from nccl_inspect.grammar import notation
-from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence
-from nccl_inspect.grammar.types import FieldType, Value, field_type
-from nccl_inspect.text import decode, encode
+from nccl_inspect.grammar.shape import Shape
+from nccl_inspect.grammar.types import Value
+from nccl_inspect.records import Record
+from nccl_inspect.text import encode
 
 
-@dataclass(frozen=True, slots=True)
-class ListType:
-    """``{x:*frag}``: any number of a fragment, read as a tuple of its value or of the tuple of its values."""
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Details(Record):
+    """What a grammar file says of a production besides its shape."""
 
-    fragment: "Shape"
-
-    @property
-    def pattern(self) -> str:
-        return f"(?:{self.fragment.bare})*"
-
-    def read(self, data: bytes) -> Value:
-        found = []
-        for match in self.fragment.regex.finditer(data):
-            values = tuple(self.fragment.values(match).values())
-            found.append(values[0] if len(values) == 1 else values)
-        return tuple(found)
-
-    def write(self, value: object) -> str:
-        assert isinstance(value, tuple)
-        names = self.fragment.names
-        items = (item if len(names) > 1 else (item,) for item in value)
-        return "".join(self.fragment.write(dict(zip(names, item, strict=True)), ()) for item in items)
-
-
-class Shape:
-    """Compiled notation: a pattern with one group for each field and for each option of each choice."""
-
-    def __init__(self, nodes: Sequence, fragments: Mapping[str, "Shape"] | None = None) -> None:
-        self.nodes = nodes
-        self.fragments = fragments or {}
-        self._fields: list[tuple[str, FieldType | ListType, int]] = []
-        self._options: list[int] = []
-        self._groups = 0
-        self.pattern = self._compile(nodes, last=True)
-        # In a list the groups of the fragment would only cost time.
-        self.bare = re.sub(r"(?<!\\)\((?!\?)", "(?:", self.pattern)
-        self.regex = re.compile(self.pattern.encode(), re.DOTALL)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the fields, each once, in the order in which they stand."""
-        return tuple(dict.fromkeys(name for name, _, _ in self._fields))
-
-    def _group(self) -> int:
-        self._groups += 1
-        return self._groups
-
-    def _compile(self, nodes: Sequence, last: bool) -> str:
-        parts = []
-        for index, node in enumerate(nodes):
-            ends = last and index == len(nodes) - 1
-            match node:
-                case Literal(text):
-                    parts.append(re.escape(text))
-                case Field(name, spec):
-                    kind = self._type(spec)
-                    self._fields.append((name, kind, self._group()))
-                    lazy = "?" if isinstance(kind, FieldType) and kind.free and not ends else ""
-                    parts.append(f"({kind.pattern}{lazy})")
-                case Choice(options, optional):
-                    branches = []
-                    for option in options:
-                        self._options.append(self._group())
-                        branches.append(f"({self._compile(option, ends)})")
-                    parts.append(f"(?:{'|'.join(branches)})" + ("?" if optional else ""))
-        return "".join(parts)
-
-    def _type(self, spec: str) -> FieldType | ListType:
-        if not spec.startswith("*"):
-            return field_type(spec)
-        try:
-            return ListType(self.fragments[spec[1:]])
-        except KeyError:
-            raise GrammarError(f"no such fragment: '{spec[1:]}'") from None
-
-    def values(self, match: re.Match[bytes]) -> dict[str, Value]:
-        """The named values of a match; a field in an option that was not taken is None."""
-        groups = match.groups()
-        values: dict[str, Value] = {}
-        for name, kind, group in self._fields:
-            data = groups[group - 1]
-            if data is not None:
-                values[name] = kind.read(data)
-            elif name not in values:
-                values[name] = None
-        return values
-
-    def taken(self, match: re.Match[bytes]) -> tuple[bool, ...]:
-        """For each option of each choice, whether the message took it: what :meth:`write` needs besides the values."""
-        return tuple(match[group] is not None for group in self._options)
-
-    def write(self, values: Mapping[str, Value], taken: tuple[bool, ...]) -> str:
-        """The text that has these values and takes these options."""
-        text, used = self._write(self.nodes, values, taken, 0)
-        assert used == len(taken)
-        return text
-
-    def _write(
-        self, nodes: Sequence, values: Mapping[str, Value], taken: tuple[bool, ...], at: int
-    ) -> tuple[str, int]:
-        parts = []
-        for node in nodes:
-            match node:
-                case Literal(text):
-                    parts.append(text)
-                case Field(name, spec):
-                    parts.append(self._type(spec).write(values[name]))
-                case Choice(options, _):
-                    for option in options:
-                        chosen = taken[at]
-                        size = _option_count(option)
-                        if chosen:
-                            text, _end = self._write(option, values, taken, at + 1)
-                            parts.append(text)
-                        at += 1 + size
-        return "".join(parts), at
-
-
-def _option_count(nodes: Sequence) -> int:
-    count = 0
-    for node in nodes:
-        if isinstance(node, Choice):
-            count += sum(1 + _option_count(option) for option in node.options)
-    return count
-
-
-@dataclass(slots=True)
-class Production:
-    """One message shape of a dialect, with everything its grammar file says of it."""
-
-    name: str
-    """Unique within the dialect: ``channel-p2p``."""
-    dialect: str
-    family: str
-    line: str
-    """The shape in the notation of :mod:`nccl_inspect.grammar.notation`."""
     event: str = "Message"
     """The event class it becomes."""
     constants: Mapping[str, str] = field(default_factory=dict)
@@ -163,15 +31,78 @@ class Production:
     samples: tuple[str, ...] = ()
     """Messages that real logs hold, or that follow the format string (marked in the file)."""
     fragments: Mapping[str, str] = field(default_factory=dict)
-    _shape: Shape | None = None
+
+
+class Production:
+    """One message shape of a dialect.
+
+    Args:
+        name: unique within the dialect, such as ``channel-p2p``.
+        dialect: whose message it is: ``nccl``, ``aws-ofi-nccl``, …
+        family: the grammar file it stands in.
+        line: the shape in the notation of :mod:`nccl_inspect.grammar.notation`.
+        load: reads the rest of what the file says; called when first needed, because a short log needs few productions.
+    """
+
+    __slots__ = ("_details", "_load", "_shape", "dialect", "family", "line", "name")
+
+    def __init__(self, name: str, dialect: str, family: str, line: str, load: Callable[[], Details] = Details) -> None:
+        self.name = name
+        self.dialect = dialect
+        self.family = family
+        self.line = line
+        self._load = load
+        self._details: Details | None = None
+        self._shape: Shape | None = None
+
+    @property
+    def details(self) -> Details:
+        """Event, versions, meaning, samples.
+
+        Raises:
+            GrammarError: the file is not well formed here.
+        """
+        if self._details is None:
+            self._details = self._load()
+        return self._details
 
     @property
     def shape(self) -> Shape:
-        """The compiled notation; compiled when first needed, because a short log needs few productions."""
+        """The compiled notation."""
         if self._shape is None:
-            fragments = {name: Shape(notation.parse(text)) for name, text in self.fragments.items()}
+            fragments = {name: Shape(notation.parse(text)) for name, text in self.details.fragments.items()}
             self._shape = Shape(notation.parse(self.line), fragments)
         return self._shape
+
+    @property
+    def event(self) -> str:
+        """The name of the event class it becomes."""
+        return self.details.event
+
+    @property
+    def constants(self) -> Mapping[str, str]:
+        """Fields of the event that the shape itself decides."""
+        return self.details.constants
+
+    @property
+    def versions(self) -> str:
+        """First and last release that print it; empty for all."""
+        return self.details.versions
+
+    @property
+    def subsys(self) -> str:
+        """``NCCL_DEBUG_SUBSYS`` names of which any one shows the line."""
+        return self.details.subsys
+
+    @property
+    def says(self) -> str:
+        """What the line means, for people."""
+        return self.details.says
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        """Messages of this shape."""
+        return self.details.samples
 
     def match(self, message: bytes) -> re.Match[bytes] | None:
         """The match when the message as a whole has this shape."""
@@ -204,8 +135,3 @@ class Production:
     def is_cut(self, message: bytes) -> bool:
         """Whether the message is the beginning of this shape and more would have to follow."""
         return 0 < len(message) == self.matched_up_to(message) and self.match(message) is None
-
-
-def shown(message: bytes) -> str:
-    """A message as text for error messages."""
-    return decode(message)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.ingest import prefix
 from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.records import Record
 
 _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
 """The prefix of another line inside a message: two lines were run together."""
@@ -20,8 +21,8 @@ _TAIL_WIDTH = 400
 _VERSION_LINE = b"NCCL version "
 
 
-@dataclass(slots=True)
-class Text:
+@dataclass(slots=True, eq=False, repr=False)
+class Text(Record):
     """The part of a line after ``NCCL``: its level, and what the grammar makes of it."""
 
     level: str
@@ -30,8 +31,8 @@ class Text:
     damaged: bool = False
 
 
-@dataclass(slots=True)
-class Counts:
+@dataclass(slots=True, eq=False, repr=False)
+class Counts(Record):
     """How sound a source was."""
 
     lines: int = 0

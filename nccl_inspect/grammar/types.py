@@ -11,13 +11,14 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from nccl_inspect.errors import GrammarError
+from nccl_inspect.records import Record
 from nccl_inspect.text import decode
 
 Value: TypeAlias = int | float | str | bool | tuple[object, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class FieldType:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FieldType(Record):
     """One type: its pattern (without groups), the reader of the matched bytes and the writer of the value."""
 
     pattern: str
@@ -91,8 +92,7 @@ _PLAIN = {
     "v": FieldType(r"[A-Za-z_][A-Za-z0-9_]*", decode, _text, str),
     "w": FieldType(r"[^ ]+", decode, _text, str),
     "n": FieldType(r"[^/]+", decode, _text, str),
-    "c": FieldType(r"[^ :]+", decode, _text, str),
-    "g": FieldType(r"[^{}]+", decode, _text, str),
+    "c": FieldType(r"[^ :\[\]]+", decode, _text, str),
     "e": FieldType(r"(?:(?!No such file).)+", decode, _text, str, free=True),
     "hx": FieldType(r"[0-9A-F]{1,16}", _pointer, _text, str),
     "b": FieldType(r" *", decode, _text, str),

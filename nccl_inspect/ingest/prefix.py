@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 from nccl_inspect.ingest import envelopes
+from nccl_inspect.records import Record
 from nccl_inspect.text import decode
 
 LEVELS = (b"INFO", b"WARN", b"TRACE", b"CALL", b"ABORT")
@@ -23,8 +24,8 @@ _LEAD = re.compile(rb".{0,500}?[\s>|:\]](?=\S+:\d+:\d+ )", re.DOTALL)
 """Anything that an unknown launcher may have put in front, as long as it is set apart from the host."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Origin(Record):
     """Who printed a line."""
 
     head: bytes

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from nccl_inspect.errors import NoInputError
+from nccl_inspect.records import Record
 
 BLOCK = 1 << 20
 """Bytes read at a time, and the longest line that is kept whole; a longer one is cut there."""
@@ -20,8 +21,8 @@ _LOG_NAMES = ("*.log", "*.log.*", "*.txt", "*.out", "*.err", "*.gz", "stdout*", 
 Input: TypeAlias = str | os.PathLike[str] | bytes | BinaryIO
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Source(Record):
     """One stream of log bytes."""
 
     name: str

@@ -15,9 +15,10 @@ from nccl_inspect.event_types import ChannelConnect
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.fold import Burst, Edge, ProcessLog
 from nccl_inspect.model.members import Member, ProcessMembers
+from nccl_inspect.records import Record
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Unit:
     """Bursts that belong together, with the members they may belong to."""
 
@@ -37,8 +38,8 @@ class Unit:
                 yield burst, edge
 
 
-@dataclass(slots=True)
-class Attribution:
+@dataclass(slots=True, eq=False, repr=False)
+class Attribution(Record):
     """What became of the loose bursts."""
 
     homeless: list[tuple[ProcessLog, Burst]] = field(default_factory=list)

@@ -16,15 +16,15 @@ from nccl_inspect.model.job import CommunicatorInfo, Evidence, Host, Job, Networ
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.text import decode
 
-_ENDED = re.compile(
-    rb"(?i)\bkill(?:ed|ing)\b|\bSIG(?:TERM|KILL|ABRT|INT)\b|\bterminated\b|timed?[ -]?out|\bCANCELLED\b|\bexit(?:ed)? (?:with )?(?:code|status) "
+_ENDED = (
+    r"(?i)\b(?:kill(?:ed|ing)|SIG(?:TERM|KILL|ABRT|INT)|terminated|time[ds]?[ -]?out|CANCELLED|"
+    r"exit(?:ed)? (?:with )?(?:code|status))\b"
 )
 """What launchers print when they end a job: proof that a log which stops did not just get cut."""
-
-
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 """Files whose frames in a cascade mean that the error reached the caller of NCCL."""
 _IN_PROGRESS = 7
+_BUILT_IN = ("IB", "Socket")
 
 
 def resolve(fold: Fold) -> Job:
@@ -146,16 +146,19 @@ class _Builder:
         named = Counter(m.network for comm in self._communicators for m in comm.members.values() if m.network)
         name = (used or named).most_common(1)[0][0] if used or named else None
         network = Network(name=name)
+        by_plugin = name is not None and name not in _BUILT_IN
         for notice in notices:
             match notice.event:
+                case events.NetDevices(net=net, devices=devices) if net == name:
+                    network.devices = list(dict.fromkeys([*network.devices, *(device[1] for device in devices)]))
+                case _ if not by_plugin:
+                    continue
                 case events.OfiProvider(provider=provider):
                     network.provider = provider
                 case events.PluginStatus(kind="NET", status="loading", plugin=plugin, detail=version):
                     network.plugin, network.plugin_version = plugin, version
                 case events.PluginStatus(kind="NET", status="loaded", plugin=plugin):
                     network.plugin = network.plugin or plugin
-                case events.NetDevices(net=net, devices=devices) if net == name:
-                    network.devices = list(dict.fromkeys([*network.devices, *(device[1] for device in devices)]))
         return network
 
     def _nic_name(self, log: ProcessLog, net: str, index: int) -> str | None:
@@ -196,11 +199,12 @@ class _Builder:
         return self.evidence(step.place, step.origin, "INFO", step.event.message)
 
     def _ended_by(self) -> list[Evidence]:
+        ended = re.compile(_ENDED.encode())
         return [
             Evidence(source.name, number, decode(text))
             for source in self._fold.sources
             for number, text in source.counts.tail
-            if _ENDED.search(text)
+            if ended.search(text)
         ]
 
 
@@ -256,7 +260,9 @@ def _trees(comm: Communicator) -> list[list[list[int | None]]]:
 
 def _state(comm: Communicator) -> str:
     present = comm.members.values()
-    ends = {member.ended.event.how for member in present if member.ended and isinstance(member.ended.event, events.CommEnd)}
+    ends = {
+        member.ended.event.how for member in present if member.ended and isinstance(member.ended.event, events.CommEnd)
+    }
     if "Abort" in ends:
         return "aborted"
     if ends and all(member.ended for member in present):

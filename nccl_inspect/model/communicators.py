@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from nccl_inspect.model.members import Member, ProcessMembers
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Communicator:
     """A communicator with all its members that the log shows."""
 

@@ -10,11 +10,12 @@ from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.model.fold import Note
 from nccl_inspect.model.job import Evidence, Setting
 from nccl_inspect.model.members import ProcessMembers
+from nccl_inspect.records import Record
 from nccl_inspect.text import decode
 
 
-@dataclass(slots=True)
-class _Value:
+@dataclass(slots=True, eq=False, repr=False)
+class _Value(Record):
     source: str
     processes: list[tuple[str, int]] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)

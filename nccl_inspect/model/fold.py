@@ -15,6 +15,7 @@ from nccl_inspect.event_types import ChannelConnect, Event
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.scanner import Counts, Scanner, Text
 from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.records import Record
 
 SEQUENCE = (
     events.CommInit,
@@ -53,8 +54,8 @@ class Step(NamedTuple):
     event: Event
 
 
-@dataclass(slots=True)
-class Edge:
+@dataclass(slots=True, eq=False, repr=False)
+class Edge(Record):
     """All lines of one burst that differ in the channel only."""
 
     event: ChannelConnect
@@ -81,8 +82,8 @@ class BurstKey(NamedTuple):
     """The rank that prints: the sender, or the receiver of a ``[receive]`` line."""
 
 
-@dataclass(slots=True)
-class Burst:
+@dataclass(slots=True, eq=False, repr=False)
+class Burst(Record):
     """Connection lines that one thread printed in one go, so that they belong to one communicator."""
 
     key: BurstKey
@@ -104,8 +105,8 @@ class Burst:
             edge.place = move(edge.place)
 
 
-@dataclass(slots=True)
-class Note:
+@dataclass(slots=True, eq=False, repr=False)
+class Note(Record):
     """A statement that a process made, how often, and where first and last."""
 
     event: Event | None
@@ -118,8 +119,8 @@ class Note:
     count: int = 1
 
 
-@dataclass(slots=True)
-class ProcessLog:
+@dataclass(slots=True, eq=False, repr=False)
+class ProcessLog(Record):
     """What one process (host and pid) printed."""
 
     process: tuple[str, int]
@@ -225,8 +226,8 @@ def edge_key(event: ChannelConnect) -> tuple[object, ...]:
     )
 
 
-@dataclass(slots=True)
-class SourceCounts:
+@dataclass(slots=True, eq=False, repr=False)
+class SourceCounts(Record):
     """A source by name, with how sound it was."""
 
     name: str

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nccl_inspect.records import Record
+
 if TYPE_CHECKING:
     import pandas
 
     from nccl_inspect.event_types import Event
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Evidence(Record):
     """One line of the log that supports a statement."""
 
     source: str
@@ -21,8 +23,8 @@ class Evidence:
     text: str
 
 
-@dataclass(slots=True)
-class SourceInfo:
+@dataclass(slots=True, eq=False, repr=False)
+class SourceInfo(Record):
     """One input and how sound it was."""
 
     name: str
@@ -35,8 +37,8 @@ class SourceInfo:
     damaged_lines: int
 
 
-@dataclass(slots=True)
-class Host:
+@dataclass(slots=True, eq=False, repr=False)
+class Host(Record):
     """A host as the log names it: under Kubernetes the pod."""
 
     name: str
@@ -45,8 +47,8 @@ class Host:
     """Different GPUs that the log shows there."""
 
 
-@dataclass(slots=True)
-class Network:
+@dataclass(slots=True, eq=False, repr=False)
+class Network(Record):
     """The network that carries traffic between hosts."""
 
     name: str | None = None
@@ -56,8 +58,8 @@ class Network:
     devices: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Setting:
+@dataclass(slots=True, eq=False, repr=False)
+class Setting(Record):
     """A variable and its value, with the ranks that show it."""
 
     name: str
@@ -72,8 +74,8 @@ class Setting:
     evidence: list[Evidence] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class CommunicatorInfo:
+@dataclass(slots=True, eq=False, repr=False)
+class CommunicatorInfo(Record):
     """A communicator: its ranks in global numbers, rings and trees of each channel."""
 
     id: str
@@ -97,8 +99,8 @@ class CommunicatorInfo:
     evidence: list[Evidence] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class AlsoPath:
+@dataclass(slots=True, eq=False, repr=False)
+class AlsoPath(Record):
     """A second way between the same ranks, in another communicator or on another channel."""
 
     transport: str
@@ -107,8 +109,8 @@ class AlsoPath:
     communicators: list[str]
 
 
-@dataclass(slots=True)
-class Path:
+@dataclass(slots=True, eq=False, repr=False)
+class Path(Record):
     """How data goes from one rank to another."""
 
     src: int
@@ -174,8 +176,8 @@ class Paths(Sequence[Path]):
         return pd.DataFrame([path_to_dict(path) for path in self._paths])
 
 
-@dataclass(slots=True)
-class Notice:
+@dataclass(slots=True, eq=False, repr=False)
+class Notice(Record):
     """What several processes said in the same words: one statement with its ranks."""
 
     event: Event | None
@@ -191,8 +193,8 @@ class Notice:
     evidence: list[Evidence]
 
 
-@dataclass(slots=True)
-class Finding:
+@dataclass(slots=True, eq=False, repr=False)
+class Finding(Record):
     """One thing that a rule found."""
 
     rule: str
@@ -214,8 +216,8 @@ class Finding:
     """The job is dead or stuck."""
 
 
-@dataclass(slots=True)
-class NotJudged:
+@dataclass(slots=True, eq=False, repr=False)
+class NotJudged(Record):
     """What a rule could not decide, and what would tell."""
 
     rule: str
@@ -223,8 +225,8 @@ class NotJudged:
     needs: str
 
 
-@dataclass(slots=True)
-class Job:
+@dataclass(slots=True, eq=False, repr=False)
+class Job(Record):
     """One run of NCCL."""
 
     sources: list[SourceInfo]

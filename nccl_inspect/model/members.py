@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from nccl_inspect import event_types as events
 from nccl_inspect.model.fold import Burst, ProcessLog, Step
+from nccl_inspect.records import Record
 
 if TYPE_CHECKING:
     from nccl_inspect.model.communicators import Communicator
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Member:
     """One rank of one communicator, as its process shows it."""
 
@@ -64,8 +65,8 @@ class Member:
         return self.first.place <= place and (self.ended is None or place <= self.ended.place)
 
 
-@dataclass(slots=True)
-class ProcessMembers:
+@dataclass(slots=True, eq=False, repr=False)
+class ProcessMembers(Record):
     """The communicators of one process and the bursts that name none."""
 
     log: ProcessLog

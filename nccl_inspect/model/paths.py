@@ -12,6 +12,7 @@ from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.fold import Burst, Edge, ProcessLog
 from nccl_inspect.model.job import AlsoPath, Evidence, Path
 from nccl_inspect.model.members import Member
+from nccl_inspect.records import Record
 
 _SPEED = {"P2P": 0, "SHM": 1, "NET": 2}
 _MAX_CHANNELS = 4096
@@ -30,8 +31,8 @@ class Line(NamedTuple):
     log: ProcessLog
 
 
-@dataclass(slots=True)
-class Fragment:
+@dataclass(slots=True, eq=False, repr=False)
+class Fragment(Record):
     """A communicator known by its connection lines only: a few lines cut out of a log."""
 
     name: str
@@ -44,8 +45,8 @@ class Fragment:
         return known == log.process or (known is None and log.process not in self.hosts.values())
 
 
-@dataclass(slots=True)
-class Lines:
+@dataclass(slots=True, eq=False, repr=False)
+class Lines(Record):
     """All connection lines that could be placed, with what they and the communicators say of hosts."""
 
     lines: list[Line] = field(default_factory=list)
@@ -81,9 +82,7 @@ def place(
     return found
 
 
-def _translate(
-    found: Lines, space: str, ranks: Sequence[int | None], burst: Burst, name: str, log: ProcessLog
-) -> None:
+def _translate(found: Lines, space: str, ranks: Sequence[int | None], burst: Burst, name: str, log: ProcessLog) -> None:
     for edge in burst.edges.values():
         event = edge.event
         if event.dst is None:

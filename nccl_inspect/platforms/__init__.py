@@ -11,15 +11,15 @@ A missing entry means that it is not known; rules then say so instead of guessin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.records import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Platform:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Platform(Record):
     """One machine type."""
 
     name: str
@@ -42,12 +42,11 @@ def shipped() -> dict[str, Platform]:
     import tomllib  # a log without a platform does not need it
 
     found: dict[str, Platform] = {}
-    for file in sorted(files(__name__).iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".toml"):
-            table = tomllib.loads(file.read_text(encoding="utf-8"))
-            platform = Platform(**{**table, "aliases": tuple(table.get("aliases", ()))})
-            for name in (platform.name, *platform.aliases):
-                found[name.lower()] = platform
+    for file in sorted(Path(__file__).parent.glob("*.toml")):
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        platform = Platform(**{**table, "aliases": tuple(table.get("aliases", ()))})
+        for name in (platform.name, *platform.aliases):
+            found[name.lower()] = platform
     return found
 
 
@@ -64,6 +63,8 @@ def named(name: str) -> Platform:
     """
     if platform := find(name):
         return platform
+    from difflib import get_close_matches  # only for the error
+
     similar = get_close_matches(name.lower(), shipped(), n=3, cutoff=0.4)
     hint = f"did you mean {', '.join(similar)}?" if similar else "known are " + ", ".join(sorted(shipped()))
     raise NcclInspectError(f"no platform '{name}'", hint)

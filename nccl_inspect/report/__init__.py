@@ -8,14 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import Protocol, cast
 
+from nccl_inspect.discovery import modules
 from nccl_inspect.model.job import Job
+from nccl_inspect.records import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Style(Record):
     """How a report for people is to look; formats for machines ignore it."""
 
     width: int = 100
@@ -39,8 +40,7 @@ _PARTS = ("words", "tables")
 @cache
 def names() -> tuple[str, ...]:
     """The names of all formats, found by their files; the default first."""
-    found = sorted(module.name for module in iter_modules(__path__) if module.name not in _PARTS)
-    return tuple(sorted(found, key=lambda name: name != "text"))
+    return tuple(sorted(modules(__file__, *_PARTS), key=lambda name: name != "text"))
 
 
 def load(name: str) -> Format:

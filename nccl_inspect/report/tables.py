@@ -101,6 +101,10 @@ def _letters(paths: Iterable[Path]) -> dict[str, str]:
     for path in sorted(paths, key=lambda path: (path.transport != "P2P", path.detail)):
         kind = _kind(path)
         if kind not in letters:
-            wanted = [path.transport[0], *(char for char in path.detail if char.isalpha()), *"ABCDEFGHIJKLMNOPQRSTUVWXYZ"]
+            wanted = [
+                path.transport[0],
+                *(char for char in path.detail if char.isalpha()),
+                *"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+            ]
             letters[kind] = next(char.upper() for char in wanted if char.upper() not in letters.values())
     return letters

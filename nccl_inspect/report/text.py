@@ -26,7 +26,14 @@ _MEANING = {
 
 def render(job: Job, style: Style) -> str:
     """The summary; it fits any width from 40 columns."""
-    parts = [_verdict(job, style), _job(job, style), _paths(job), _findings(job, style), _errors(job, style), _open(job, style)]
+    parts = [
+        _verdict(job, style),
+        _job(job, style),
+        _paths(job),
+        _findings(job, style),
+        _errors(job, style),
+        _open(job, style),
+    ]
     return "\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 
 

@@ -23,7 +23,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     chosen = facts.said(OfiProvider)
     lucky = {rank for notice in chosen for rank in notice.ranks}
     hosts = {host for notice in chosen for host in notice.hosts}
-    unlucky = [n for n in missing if not chosen or (n.ranks and set(n.ranks) - lucky) or (not n.ranks and set(n.hosts) - hosts)]
+    unlucky = [
+        n for n in missing if not chosen or (n.ranks and set(n.ranks) - lucky) or (not n.ranks and set(n.hosts) - hosts)
+    ]
     if not unlucky:
         return
     stopped = not facts.job.paths

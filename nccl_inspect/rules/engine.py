@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib import import_module, resources
-from pkgutil import iter_modules
+from importlib import import_module
+from pathlib import Path
 
+from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.job import Evidence, Finding, Job, NotJudged
+from nccl_inspect.records import Record
 from nccl_inspect.rules.facts import Facts
 
 SEVERITIES = ("info", "warning", "error")
@@ -28,8 +30,8 @@ CATEGORIES = (
 _MAX_EVIDENCE = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Rule(Record):
     """What a rule is; what it found is a :class:`~nccl_inspect.model.job.Finding`."""
 
     name: str
@@ -82,12 +84,11 @@ class Rule:
     @property
     def page(self) -> str:
         """The Markdown page of the rule."""
-        file = resources.files("nccl_inspect.rules").joinpath(f"{self.name.replace('-', '_')}.md")
-        return file.read_text(encoding="utf-8")
+        return (Path(__file__).parent / f"{self.name.replace('-', '_')}.md").read_text(encoding="utf-8")
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Registered(Record):
     """A rule with its judgement."""
 
     rule: Rule
@@ -98,11 +99,9 @@ class Registered:
 def registered() -> tuple[Registered, ...]:
     """All rules, ordered by category and name."""
     found = []
-    package = import_module("nccl_inspect.rules")
-    for module in iter_modules(package.__path__):
-        if module.name not in ("engine", "facts"):
-            loaded = import_module(f"nccl_inspect.rules.{module.name}")
-            found.append(Registered(loaded.RULE, loaded.judge))
+    for name in modules(__file__, "engine", "facts"):
+        loaded = import_module(f"nccl_inspect.rules.{name}")
+        found.append(Registered(loaded.RULE, loaded.judge))
     return tuple(sorted(found, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
 
 
@@ -118,9 +117,7 @@ def selected(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Reg
     """
     wanted, unwanted = _expand(select), _expand(ignore)
     return [
-        entry
-        for entry in registered()
-        if (not wanted or entry.rule.name in wanted) and entry.rule.name not in unwanted
+        entry for entry in registered() if (not wanted or entry.rule.name in wanted) and entry.rule.name not in unwanted
     ]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import GdrDecision
-from nccl_inspect.model.job import Finding, NotJudged, Notice, Path
+from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
 

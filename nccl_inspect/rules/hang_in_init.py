@@ -36,7 +36,9 @@ def _finding(job: Job, comm: CommunicatorInfo, waiting: list[int]) -> Finding:
     versions = len(job.nccl_versions) > 1
     cause = "not in the log"
     if absent:
-        cause = f"rank {ranges(absent)} of {comm.nranks} never began: not started, dead before NCCL, or its log is not here"
+        cause = (
+            f"rank {ranges(absent)} of {comm.nranks} never began: not started, dead before NCCL, or its log is not here"
+        )
     if versions:
         cause += f"; the ranks run different versions ({', '.join(job.nccl_versions)})"
     return RULE.finding(
@@ -44,8 +46,9 @@ def _finding(job: Job, comm: CommunicatorInfo, waiting: list[int]) -> Finding:
         cause=cause,
         impact="the job does not start; NCCL itself waits without a time limit",
         fix=[
-            f"look for the missing ranks: {ranges(absent)} (pod list, scheduler, their own logs)" if absent else
-            "py-spy dump --pid <pid> (or gdb) on a waiting rank shows where it stands",
+            f"look for the missing ranks: {ranges(absent)} (pod list, scheduler, their own logs)"
+            if absent
+            else "py-spy dump --pid <pid> (or gdb) on a waiting rank shows where it stands",
             "let all hosts reach each other on all TCP ports of the bootstrap interface (NetworkPolicy, firewall)",
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET on all ranks shows the last step of each",
         ],

@@ -66,6 +66,8 @@ def _hints(facts: Facts) -> str:
     """What suggests machines with several GPUs: device indices above 0 although each host shows one GPU only."""
     if any(host.gpus > 1 for host in facts.job.hosts):
         return ""
-    indices = {gpu for path in facts.job.paths for gpu in (path.src_gpu, path.dst_gpu) if gpu is not None and gpu.isdigit()}
+    indices = {
+        gpu for path in facts.job.paths for gpu in (path.src_gpu, path.dst_gpu) if gpu is not None and gpu.isdigit()
+    }
     highest = max(map(int, indices), default=0)
     return f"a host with one rank has GPU index {highest}" if 0 < highest < 64 else ""

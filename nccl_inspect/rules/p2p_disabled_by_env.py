@@ -39,7 +39,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if slow
         else "no local connection is in the log yet; it would use SHM or the network instead of P2P",
         fix=[
-            *(f"unset {setting.name} (pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf)" for setting in settings),
+            *(
+                f"unset {setting.name} (pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf)"
+                for setting in settings
+            ),
             "if it was set against a hang: check 'nvidia-smi topo -p2p r' and IOMMU/ACS before removing it for good",
         ],
         severity="error" if wanted and slow else "warning",

@@ -27,7 +27,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if forced
         else "NCCL's own choice for two A100 (compute capability 8.0) joined by NVLink; the path is direct and good",
         impact="190 instead of 249 GB/s bus bandwidth measured on H200 (16 MiB all-reduce)" if forced else "none known",
-        fix=["unset NCCL_P2P_READ_ENABLE"] if forced else ["nothing to fix; compare with NCCL_P2P_READ_ENABLE=0 before blaming it"],
+        fix=["unset NCCL_P2P_READ_ENABLE"]
+        if forced
+        else ["nothing to fix; compare with NCCL_P2P_READ_ENABLE=0 before blaming it"],
         severity="warning" if forced else "info",
         ranks=ends(pairs),
         hosts=hosts_of(pairs),

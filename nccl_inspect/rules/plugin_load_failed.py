@@ -24,7 +24,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"the network plugin cannot be loaded: {getattr(broken[0].event, 'detail', None) or broken[0].message}",
         cause="the plugin does not fit the image: a library it needs is missing or too old (GLIBC, libfabric, CUDA)",
-        impact="hosts talk over TCP" if slow else "NCCL goes on without the plugin, or stops where NCCL_NET asks for it",
+        impact="hosts talk over TCP"
+        if slow
+        else "NCCL goes on without the plugin, or stops where NCCL_NET asks for it",
         fix=[
             "ldd <path>/libnccl-net.so inside the container shows the missing library",
             "take NCCL, libfabric and the plugin from one installer or base image",

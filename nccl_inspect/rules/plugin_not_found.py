@@ -35,7 +35,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause="the plugin is asked for by name and not in the image, or its folder is not on LD_LIBRARY_PATH"
         if named
         else f"{facts.platform.name if facts.platform else ''} needs a plugin for its network, and none is in the image",
-        impact="hosts talk over TCP" if slow else "no path between hosts is in the log yet; NCCL falls back to InfiniBand or TCP",
+        impact="hosts talk over TCP"
+        if slow
+        else "no path between hosts is in the log yet; NCCL falls back to InfiniBand or TCP",
         fix=[
             "ldconfig -p | grep libnccl-net; ls the folder that LD_LIBRARY_PATH names, inside the container",
             "NCCL_NET_PLUGIN=<suffix or file> must fit libnccl-net-<suffix>.so; unset it when no plugin is wanted",

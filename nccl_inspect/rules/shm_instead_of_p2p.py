@@ -27,7 +27,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if rest:
         yield _fault(facts, rest, all(known[id(path)] for path in rest))
         if not all(known[id(path)] for path in rest) and not switched_off(facts):
-            yield RULE.undecided("the log does not say what joins the GPUs of a host, so P2P may not be possible at all", _DECIDE)
+            yield RULE.undecided(
+                "the log does not say what joins the GPUs of a host, so P2P may not be possible at all", _DECIDE
+            )
     if poor and not rest:
         yield _expected(facts, poor)
 
@@ -48,7 +50,7 @@ def _fault(facts: Facts, pairs: list[Path], possible: bool) -> Finding:
             "nvidia-smi topo -m; nvidia-smi topo -p2p r   # which pairs have NVLink, and whether the driver allows peer access",
             "where peer access is OK but the pair is NODE or SYS: try NCCL_P2P_LEVEL=SYS and measure",
             "bare metal: switch IOMMU and PCIe ACS off (lspci -vvv | grep ACSCtl); virtual machines: need ATS, else accept SHM",
-            "containers: give one pod all GPUs of the node (nvidia.com/gpu: \"8\") so that NCCL can test the pair",
+            'containers: give one pod all GPUs of the node (nvidia.com/gpu: "8") so that NCCL can test the pair',
         ],
         confidence=confidence,
         ranks=ends(pairs),

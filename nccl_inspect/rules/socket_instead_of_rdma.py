@@ -47,12 +47,16 @@ def efa_hints(facts: Facts) -> list[Evidence]:
 
 def ib_hints(facts: Facts) -> list[Evidence]:
     """Lines that show InfiniBand or RoCE hardware: a list of devices, an IPoIB interface, a chosen HCA."""
-    cards = facts.said(events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices))
+    cards = facts.said(
+        events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices)
+    )
     ipoib = facts.said(
         events.NetDevices,
-        lambda e: isinstance(e, events.NetDevices)
-        and e.net == "Socket"
-        and any(str(device[1]).startswith("ib") for device in e.devices),
+        lambda e: (
+            isinstance(e, events.NetDevices)
+            and e.net == "Socket"
+            and any(str(device[1]).startswith("ib") for device in e.devices)
+        ),
     )
     chosen = [line for setting in facts.settings("NCCL_IB_HCA") for line in setting.evidence[:1]]
     return [*(notice.evidence[0] for notice in (*cards[:2], *ipoib[:2])), *chosen]
@@ -78,7 +82,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else [
             "AWS: does the type have EFA? pod 'resources.limits: vpc.amazonaws.com/efa', aws-ofi-nccl in the image; fi_info -p efa -t FI_EP_RDM",
             "InfiniBand or RoCE: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 or rdma/<resource>: 1; ibv_devinfo",
-            "then make it fail early: NCCL_NET=IB or NCCL_NET=\"AWS Libfabric\"; --platform NAME tells this tool what to expect",
+            'then make it fail early: NCCL_NET=IB or NCCL_NET="AWS Libfabric"; --platform NAME tells this tool what to expect',
         ],
         severity="info" if without else "warning",
         confidence="certain" if without else "likely" if sure else "possible",

@@ -9,16 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
+from nccl_inspect.discovery import modules
 from nccl_inspect.errors import TopologyError
+from nccl_inspect.records import Record
 
 P2P_CLASSES = ("NV", "PIX", "PXB")
 """Classes over which NCCL uses P2P by default on every platform (src/graph/paths.cc, 2.4 to 2.30)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Topology(Record):
     """The GPUs of one machine and what joins them."""
 
     name: str
@@ -42,7 +43,7 @@ def read(path: str) -> Topology:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise TopologyError(f"{path}: {error.strerror}", "check the path given with --topology") from None
-    for module in sorted(module.name for module in iter_modules(__path__)):
+    for module in modules(__file__):
         reader = import_module(f"{__name__}.{module}")
         if reader.recognises(text):
             topology: Topology = reader.read(text, path)

@@ -37,6 +37,8 @@ def read(text: str, name: str) -> Topology:
     for gpu in gpus:
         row = next((line.split() for line in lines if line.split()[:1] == [f"GPU{gpu}"] and line != head), None)
         if row is None or len(row) <= len(gpus) or not all(map(_CLASS.fullmatch, row[1 : len(gpus) + 1])):
-            raise TopologyError(f"{name}: the row of GPU{gpu} is damaged", "copy the whole output of nvidia-smi topo -m")
+            raise TopologyError(
+                f"{name}: the row of GPU{gpu} is damaged", "copy the whole output of nvidia-smi topo -m"
+            )
         classes.update({(gpu, other): row[1 + index] for index, other in enumerate(gpus) if other != gpu})
     return Topology(name, len(gpus), classes)

@@ -7,11 +7,11 @@ the collector calls the printer) are kept where it has them. ``SAMPLES`` are pre
 import re
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+
+from nccl_inspect.discovery import modules
 
 
 @cache
 def patterns() -> tuple[re.Pattern[bytes], ...]:
     """The patterns of all envelopes, in the order of their names."""
-    modules = sorted(module.name for module in iter_modules(__path__))
-    return tuple(import_module(f"{__name__}.{name}").PATTERN for name in modules)
+    return tuple(import_module(f"{__name__}.{name}").PATTERN for name in modules(__file__))

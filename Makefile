@@ -1,0 +1,45 @@
+# Needs python3 (3.11 or newer), make and a package index that pip can reach; everything is put below this folder.
+PYTHON ?= python3
+VENV := .venv
+LOWEST := .venv-lowest
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SAMPLE ?= @SAMPLE@
+
+.PHONY: demo test test-lowest lint bench docs clean
+
+demo: $(READY)
+	$(BIN)/nccl-inspect summarize $(SAMPLE)
+	$(BIN)/nccl-inspect paths --matrix $(SAMPLE)
+
+test: lint
+	$(BIN)/pytest -n 2
+
+# Runs the fast tests with exactly the lower bounds that pyproject.toml states for the runtime dependencies.
+test-lowest:
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
+		| sed 's/>=/==/' > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/pip install --quiet --editable '.[dev]' --constraint $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/pytest -n 2 -m 'not slow'
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python benchmarks/run.py
+
+docs: $(READY)
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV) $(LOWEST) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@
