@@ -38,7 +38,8 @@ class Frozen(Record):
     __slots__ = ()
 
     def __init__(self, **values: Any) -> None:
-        defaults = _defaults(type(self))
+        kind: Any = type(self)
+        defaults = _defaults(kind)
         for name, default in defaults.items():
             value = values.pop(name, default)
             if value is MISSING:

@@ -35,7 +35,7 @@ def schema() -> pa.Schema:
     """
     columns: dict[str, pa.DataType] = {"kind": pa.string()}
     columns.update({name: _column(name, hint) for name, hint in get_type_hints(Where).items()})
-    kinds = [Event, *sorted(KINDS.values(), key=lambda kind: kind.__name__)]
+    kinds: list[type[Event]] = [Event, *sorted(KINDS.values(), key=lambda kind: kind.__name__)]
     for kind in kinds:
         hints = get_type_hints(kind)
         for field in dataclasses.fields(kind):
@@ -84,6 +84,8 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, str):
         # Arrow text is UTF-8: what could not be decoded is shown as \xNN.
         return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return None  # a damaged or hostile line: no field of NCCL's is that large
     if name == "values":
         return [(key, None if item is None else _plain("", str(item))) for key, item in value]
     if name == "devices":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from nccl_inspect import reading
-from nccl_inspect.errors import NcclInspectError, NoInputError
+from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 
@@ -106,13 +106,23 @@ def write(text: str, target: str) -> None:
     Raises:
         NcclInspectError: the file cannot be written.
     """
+    write_lines(text.splitlines(), target)
+
+
+def write_lines(lines: Iterable[str], target: str) -> None:
+    """Write lines as they come, to a file or to standard output.
+
+    Raises:
+        NcclInspectError: the file cannot be written.
+    """
     if target == "-":
-        sys.stdout.write(text)
+        sys.stdout.writelines(f"{line}\n" for line in lines)
         return
     try:
-        Path(target).write_text(text, encoding="utf-8")
+        with Path(target).open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
     except OSError as error:
         raise NcclInspectError(f"{target}: {error.strerror}", "check the folder given with -o") from None
 
 
-__all__ = ["NoInputError", "given", "inputs", "judging", "output", "read", "style", "write"]
+__all__ = ["given", "inputs", "judging", "output", "read", "style", "write", "write_lines"]

@@ -84,7 +84,7 @@ def _pointer(data: bytes) -> str:
 
 _PLAIN = {
     "": FieldType(_INT, int, _text, int),
-    "h": FieldType(r"0|[1-9a-f][0-9a-f]{0,14}", lambda data: int(data, 16), lambda value: f"{value:x}", int),
+    "h": FieldType(r"0|[1-9a-f][0-9a-f]{0,15}", lambda data: int(data, 16), lambda value: f"{value:x}", int),
     "p": FieldType(r"\(nil\)|0x[0-9a-f]{1,16}", _pointer, _text, str),
     "id": FieldType(r"[0-9a-f]{1,16}", _pointer, _text, str),
     "num": FieldType(r"-?(?:\d{1,18}(?:\.\d{1,12})?(?:e[+-]\d{2,3})?|inf|nan)", decode, _text, str),

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias, cast
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.records import Record
@@ -40,7 +40,7 @@ def find(inputs: Input | Sequence[Input]) -> list[Source]:
     Raises:
         NoInputError: a path is missing or unreadable, or a folder holds no log.
     """
-    several = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+    several: Sequence[Any] = inputs if isinstance(inputs, list | tuple) else [inputs]
     return [source for item in several for source in _sources(item)]
 
 
@@ -90,10 +90,10 @@ def blocks(source: Source) -> Iterator[list[bytes]]:
 
 
 def _decompressed(raw: BinaryIO) -> BinaryIO:
-    stream = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw)  # type: ignore[type-var]
-    if stream.peek(2)[:2] == _GZIP:
-        return gzip.GzipFile(fileobj=stream)  # type: ignore[return-value]
-    return stream  # type: ignore[return-value]
+    stream = cast(BinaryIO, raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, raw)))
+    if cast(io.BufferedReader, stream).peek(2)[:2] == _GZIP:
+        return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
+    return stream
 
 
 def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:

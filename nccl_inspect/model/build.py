@@ -8,11 +8,21 @@ from collections.abc import Iterable
 
 from nccl_inspect import event_types as events
 from nccl_inspect.ingest.prefix import Origin
-from nccl_inspect.model import attribution, communicators, members, paths
+from nccl_inspect.model import attribution, communicators, members, paths, unknown
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import settings
 from nccl_inspect.model.fold import Fold, Note, ProcessLog, SourceCounts, source_and_line
-from nccl_inspect.model.job import CommunicatorInfo, Evidence, Host, Job, Network, Notice, Paths, SourceInfo
+from nccl_inspect.model.job import (
+    CommunicatorInfo,
+    Evidence,
+    Host,
+    Job,
+    Network,
+    Notice,
+    Paths,
+    SourceInfo,
+    Unrecognised,
+)
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.text import decode
 
@@ -64,6 +74,7 @@ class _Builder:
             communicators=[self._info(comm) for comm in self._communicators],
             paths=Paths(built),
             notices=notices,
+            unrecognised=self._unrecognised(),
             unplaced_lines=self._lines.unplaced,
             processes=len(self._processes),
             failed=any(map(_is_failed_call, notices)),
@@ -197,6 +208,12 @@ class _Builder:
     def _member_evidence(self, member: Member) -> Evidence:
         step = member.first
         return self.evidence(step.place, step.origin, "INFO", step.event.message)
+
+    def _unrecognised(self) -> list[Unrecognised]:
+        return [
+            Unrecognised(shape, count, self.evidence(note.place, note.origin, note.level, decode(note.message)))
+            for shape, count, note in unknown.grouped(self._fold.unrecognised.values())
+        ]
 
     def _ended_by(self) -> list[Evidence]:
         ended = re.compile(_ENDED.encode())

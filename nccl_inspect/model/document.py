@@ -37,6 +37,10 @@ def to_dict(job: Job) -> dict[str, Any]:
         "paths": [path_to_dict(path) for path in job.paths],
         "findings": [finding_to_dict(finding) for finding in job.findings],
         "not_judged": [asdict(entry) for entry in job.not_judged],
+        "unrecognised": [
+            {"template": printable(u.template), "count": u.count, "example": _evidence(u.example)}
+            for u in job.unrecognised
+        ],
     }
 
 

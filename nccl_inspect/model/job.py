@@ -217,6 +217,16 @@ class Finding(Record):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Unrecognised(Record):
+    """NCCL lines of one shape that no production knows."""
+
+    template: str
+    """The message with its numbers replaced by ``{}``."""
+    count: int
+    example: Evidence
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class NotJudged(Record):
     """What a rule could not decide, and what would tell."""
 
@@ -246,6 +256,7 @@ class Job(Record):
     verdict: str = "unknown"
     findings: list[Finding] = field(default_factory=list)
     not_judged: list[NotJudged] = field(default_factory=list)
+    unrecognised: list[Unrecognised] = field(default_factory=list)
     unplaced_lines: int = 0
     """Connection lines whose communicator or global ranks the log does not tell."""
     platform: str | None = None

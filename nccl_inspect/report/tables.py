@@ -12,8 +12,10 @@ _FOLD_ABOVE = 64
 
 
 def gdr_word(gdr: bool | str | None) -> str:
-    """GPUDirect RDMA in one word; empty where it does not apply."""
-    return {True: "yes", False: "no", None: "-"}.get(gdr, str(gdr)) if not isinstance(gdr, str) else gdr
+    """GPUDirect RDMA in one word; ``-`` where it does not apply."""
+    if gdr is None:
+        return "-"
+    return "partial" if isinstance(gdr, str) else "yes" if gdr else "no"
 
 
 def by_kind(paths: Iterable[Path]) -> list[list[str]]:
@@ -88,7 +90,7 @@ def _folded(
 
 
 def _kind(path: Path) -> str:
-    return path.detail + {True: " GDRDMA", "partial": " GDRDMA partial"}.get(path.gdr or "", "")  # type: ignore[arg-type]
+    return path.detail + {"yes": " GDRDMA", "partial": " GDRDMA partial"}.get(gdr_word(path.gdr), "")
 
 
 def _mark(path: Path) -> str:

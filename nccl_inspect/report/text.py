@@ -33,6 +33,7 @@ def render(job: Job, style: Style) -> str:
         _findings(job, style),
         _errors(job, style),
         _open(job, style),
+        _unknown(job, style),
     ]
     return "\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 
@@ -92,7 +93,7 @@ def _sources(job: Job) -> str:
     unknown = sum(source.unrecognised_lines for source in job.sources)
     damaged = sum(source.damaged_lines for source in job.sources)
     if unknown:
-        text += f", {unknown:,} not recognised"
+        text += f", {unknown:,} not recognised (-v lists them)"
     if damaged:
         text += f", {damaged:,} damaged (torn or run together)"
     return text
@@ -224,3 +225,12 @@ def _open(job: Job, style: Style) -> Iterator[str]:
     for entry in job.not_judged:
         yield from block(entry.rule, f"{printable(entry.reason)}", style, hang=len(entry.rule) + 2)
         yield from block("needs", entry.needs, style, indent=4, hang=7)
+
+
+def _unknown(job: Job, style: Style) -> Iterator[str]:
+    """With -v: lines that the grammar does not know, fit to be pasted into a report."""
+    if not style.verbose or not job.unrecognised:
+        return
+    yield paint("NCCL lines that the grammar does not know (please report them)", "bold", style)
+    for entry in job.unrecognised:
+        yield f"  {entry.count} x  {printable(entry.example.text)}"

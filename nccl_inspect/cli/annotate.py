@@ -1,0 +1,46 @@
+"""``nccl-inspect annotate``: the log with a note beside each NCCL line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from nccl_inspect.cli import shared
+from nccl_inspect.grammar import engine, meaning
+from nccl_inspect.ingest import sources
+from nccl_inspect.report.words import paint
+from nccl_inspect.text import decode, printable
+
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect annotate job.log | less -R
+  nccl-inspect annotate job.log --only-nccl -o job.annotated
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@shared.inputs
+@click.option("--only-nccl", is_flag=True, help="Leave out lines that are not NCCL's.")
+@shared.output
+def command(logs: tuple[str, ...], only_nccl: bool, output: str, no_color: bool) -> None:
+    """The log with a short note below each NCCL line: what it means."""
+    style = shared.style(no_color, output)
+    lines = (paint(text, "dim", style) if note else text for text, note in _annotated(shared.given(logs), only_nccl))
+    shared.write_lines(lines, output)
+
+
+def _annotated(logs: list[str], only_nccl: bool) -> Iterator[tuple[str, bool]]:
+    """Lines of the log, each followed by its note."""
+    grammar = engine.shipped()
+    for source in sources.find(logs):
+        for block in sources.blocks(source):
+            for line in block:
+                text = decode(line)
+                is_nccl = b" NCCL " in line or line.startswith(b"NCCL ")
+                found = meaning.of_line(text, grammar) if is_nccl else None
+                if found or not only_nccl:
+                    yield printable(text), False
+                if found and found.production.says:
+                    yield f"    ^ {found.production.says}", True

@@ -1,0 +1,72 @@
+"""``nccl-inspect explain``: a rule's page, or what one line of a log means."""
+
+from __future__ import annotations
+
+import click
+
+from nccl_inspect.cli import shared
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.grammar import engine, meaning
+from nccl_inspect.report import Style
+from nccl_inspect.report.words import block
+from nccl_inspect.rules.engine import registered
+
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect explain socket-instead-of-efa
+  nccl-inspect explain 'vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM'
+  nccl-inspect explain 'Connected all rings, use ring PXN 0 GDR 1'
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("what", metavar="RULE|LINE", nargs=-1, required=True)
+@shared.output
+def command(what: tuple[str, ...], output: str, no_color: bool) -> None:
+    """Print the page of a rule, or what one line of a log means, field by field.
+
+    A line may be given with its prefix or as the bare message; quotes keep the shell from changing it.
+    """
+    text = " ".join(what)
+    style = shared.style(no_color, output)
+    for entry in registered():
+        if entry.rule.name == text:
+            shared.write(entry.rule.page, output)
+            return
+    shared.write(_line(text, style), output)
+
+
+def _line(text: str, style: Style) -> str:
+    grammar = engine.shipped()
+    found = meaning.of_line(text, grammar)
+    if found is None:
+        raise NcclInspectError(_unknown(text), "see 'nccl-inspect rules' for the names of rules")
+    production = found.production
+    parts = [
+        ("means", production.says),
+        ("worry", found.worry),
+        ("printed by", f"{meaning.releases(production)}; {meaning.subsystems(production)}"),
+        ("known as", f"{production.dialect}/{production.name}, event {production.event}"),
+    ]
+    if found.origin:
+        origin = found.origin
+        device = "" if origin.device is None else f", device {origin.device} (of the thread)"
+        parts.insert(2, ("from", f"host {origin.host}, pid {origin.process[1]}, thread {origin.tid}{device}"))
+    lines = [line for label, words in parts for line in block(label, words, style, indent=0, hang=12)]
+    if found.fields:
+        width = max(len(name) for name, _, _ in found.fields) + 2
+        lines.append("fields")
+        for name, value, sense in found.fields:
+            lines.extend(block(name, f"{value}   {sense}".rstrip(), style, indent=2, hang=width))
+    return "\n".join(lines) + "\n"
+
+
+def _unknown(text: str) -> str:
+    near = meaning.nearest(text, engine.shipped())
+    if near is None:
+        return "neither a rule nor a line that the grammar knows"
+    production, fits = near
+    return (
+        f"not a line that the grammar knows; nearest is {production.dialect}/{production.name}, which fits {fits} bytes"
+    )

@@ -1,0 +1,143 @@
+"""What all events have in common, and the two events that keep their values by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from nccl_inspect.records import Frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nccl_inspect.grammar.production import Production
+
+
+class Where(NamedTuple):
+    """Where a line stood and who printed it."""
+
+    source: str = ""
+    line: int = 0
+    time: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    tid: int | None = None
+    device: int | None = None
+    level: str = "INFO"
+    location: str | None = None
+
+
+_NOWHERE = Where()
+
+
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+class Event(Frozen):
+    """What every event has: the message, the production that recognised it, and where it stood."""
+
+    kept: ClassVar[bool] = True
+    """Whether the model wants it; what is only recognised and counted says False."""
+
+    where: Where = _NOWHERE
+    dialect: str = ""
+    production: str = ""
+    message: str = ""
+
+    @property
+    def source(self) -> str:
+        """The name of the input."""
+        return self.where.source
+
+    @property
+    def line(self) -> int:
+        """Number of the line in its source, from 1."""
+        return self.where.line
+
+    @property
+    def time(self) -> str | None:
+        """The time stamp as printed, by NCCL or by what collected the log."""
+        return self.where.time
+
+    @property
+    def host(self) -> str | None:
+        """The host that the prefix names: under Kubernetes the pod; None for a bare line."""
+        return self.where.host
+
+    @property
+    def pid(self) -> int | None:
+        """The process."""
+        return self.where.pid
+
+    @property
+    def tid(self) -> int | None:
+        """The kernel's id of the thread; equal to pid for the main thread."""
+        return self.where.tid
+
+    @property
+    def device(self) -> int | None:
+        """The current CUDA device of the calling thread; not always that of the rank."""
+        return self.where.device
+
+    @property
+    def level(self) -> str:
+        """INFO, WARN, TRACE, CALL, ABORT or VERSION."""
+        return self.where.level
+
+    @property
+    def location(self) -> str | None:
+        """``file:line`` (or whatever a plugin gave) of a WARN."""
+        return self.where.location
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.where, self.message))
+
+    @classmethod
+    def build(cls, production: Production, values: Mapping[str, Any], message: str) -> Event:
+        """The event of a parsed message: its values, and the constants that the production states."""
+        constants = {name: _FLAGS.get(text, text) for name, text in production.constants.items()}
+        return cls(
+            dialect=production.dialect,
+            production=production.name,
+            message=message,
+            **cls.arrange(values),
+            **constants,
+        )
+
+    @classmethod
+    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The fields of the class made of the values that were read; names that begin with ``_`` are left out."""
+        return {name: value for name, value in values.items() if name[0] != "_"}
+
+
+_FLAGS: dict[str, object] = {"true": True, "false": False}
+
+
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+class Message(Event):
+    """Recognised, and nothing that the model needs."""
+
+    kept: ClassVar[bool] = False
+
+    values: tuple[tuple[str, Any], ...] = ()
+    """Field names and values, as the production names them."""
+
+    @classmethod
+    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"values": tuple(values.items())}
+
+
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+class Notice(Message):
+    """A statement that rules look for by the name of its production."""
+
+    kept: ClassVar[bool] = True
+
+    tone: str = "info"
+    """``info``, ``error`` (something failed here) or ``echo`` (something failed elsewhere and is passed on)."""
+
+    def value(self, name: str) -> Any:
+        """The value of one field, None when the message left it out.
+
+        Raises:
+            KeyError: the production has no such field.
+        """
+        return dict(self.values)[name]

@@ -1,0 +1,116 @@
+"""What one line of a log means: its production in words, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from nccl_inspect.grammar.engine import Grammar
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.ingest import prefix
+from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.records import Record
+from nccl_inspect.text import decode, encode, printable
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Meaning(Record):
+    """A recognised line."""
+
+    production: Production
+    origin: Origin | None
+    """Who printed it; None when only the message was given."""
+    level: str | None
+    message: str
+    fields: list[tuple[str, str, str]]
+    """Name, value as printed, and what the name means (may be empty)."""
+
+    @property
+    def worry(self) -> str:
+        """Whether to worry, in a few words."""
+        tone = self.production.constants.get("tone", "")
+        if self.production.event in ("ErrorCascade", "CudaFailure"):
+            tone = tone or "error"
+        if not tone and self.level == "WARN":
+            tone = "error"
+        return _WORRY.get(tone, "not by itself")
+
+
+_WORRY = {
+    "error": "yes: something failed here",
+    "echo": "yes, but look elsewhere: this passes on what failed on another rank or thread",
+    "info": "it depends: see what it means",
+}
+
+
+def of_line(text: str, grammar: Grammar) -> Meaning | None:
+    """The meaning of a line, or of a message without its prefix; None when no production knows it."""
+    line = encode(text.strip("\r\n"))
+    found = prefix.split(line)
+    origin, level, message = None, None, line
+    if found:
+        head, rest = found
+        word, _, message = rest.partition(b" ")
+        origin, level = prefix.parse(head), word.decode("ascii")
+    parsed = grammar.parse(message)
+    if parsed is None:
+        return None
+    values = parsed.production.read(message) or {}
+    fields = [(name, _shown(value), glossary().get(name, "")) for name, value in values.items() if value is not None]
+    return Meaning(parsed.production, origin, level, decode(message), fields)
+
+
+def nearest(text: str, grammar: Grammar) -> tuple[Production, int] | None:
+    """The production that fits an unknown message longest, with the number of bytes that fit."""
+    line = encode(text.strip("\r\n"))
+    found = prefix.split(line)
+    message = found[1].partition(b" ")[2] if found else line
+    best: tuple[Production, int] | None = None
+    for production in grammar.candidates(message):
+        fits = production.matched_up_to(message)
+        if best is None or fits > best[1]:
+            best = production, fits
+    return best
+
+
+def releases(production: Production) -> str:
+    """The releases that print a message, in words."""
+    first, dots, last = production.versions.partition("..")
+    whose = "" if production.dialect == "nccl" else f"{production.dialect} "
+    if not production.versions:
+        return f"{whose}all releases"
+    if not dots or first == last:
+        return f"{whose}{first} only"
+    if not last:
+        return f"{whose}{first} and later"
+    return f"{whose}{first} to {last}" if first else f"{whose}until {last}"
+
+
+def subsystems(production: Production) -> str:
+    """What shows a message, in words."""
+    names = production.subsys.split("|")
+    if names == ["ALWAYS"]:
+        return "always shown"
+    return "NCCL_DEBUG_SUBSYS=" + " or ".join(names)
+
+
+@cache
+def glossary() -> dict[str, str]:
+    """What field names mean."""
+    text = (Path(__file__).parent / "glossary.txt").read_text(encoding="utf-8")
+    return dict(_entries(text))
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            name, _, meaning = line.partition(": ")
+            yield name, meaning
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(_shown(item) if not isinstance(item, tuple) else f"({_shown(item)})" for item in value)
+    return printable({True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value))

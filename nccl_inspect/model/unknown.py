@@ -1,0 +1,32 @@
+"""Groups NCCL lines that no production knows, so that a gap in the grammar can be reported in one paste."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from nccl_inspect.model.fold import Note
+from nccl_inspect.text import decode
+
+_VARIABLE = re.compile(r"0x[0-9a-f]+|(?<![A-Za-z_])\d+(?:\.\d+)*(?![A-Za-z_])|(?<=[:/ ])[0-9a-f]{6,}\b")
+_MAX_TEMPLATES = 1000
+
+
+def template(message: str) -> str:
+    """A message with its numbers replaced, so that lines of one shape become equal."""
+    return _VARIABLE.sub("{}", message)
+
+
+def grouped(notes: Iterable[Note]) -> list[tuple[str, int, Note]]:
+    """Templates with the number of their lines and the first one, the most frequent first.
+
+    Args:
+        notes: unrecognised messages with their counts.
+    """
+    groups: dict[str, tuple[int, Note]] = {}
+    for note in notes:
+        shape = template(decode(note.message))
+        count, first = groups.get(shape, (0, note))
+        groups[shape] = (count + note.count, first if first.place <= note.place else note)
+    ordered = sorted(groups.items(), key=lambda group: (-group[1][0], group[0]))
+    return [(shape, count, first) for shape, (count, first) in ordered[:_MAX_TEMPLATES]]
