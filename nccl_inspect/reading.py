@@ -77,18 +77,36 @@ def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
     """The events of all inputs in the order of their lines, one for each recognised line."""
     scanner = Scanner(engine.shipped())
     for source in sources.find(inputs):
-        counts = Counts()
-        for lines in sources.blocks(source):
-            found: list[tuple[int, Origin, Text]] = []
-            scanner.scan(lines, counts, lambda number, origin, text, into=found: into.append((number, origin, text)))  # type: ignore[misc]
-            yield from _placed(source.name, found)
+        yield from _joined(source.name, _lines(source, scanner))
 
 
-def _placed(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[Event]:
+def _lines(source: sources.Source, scanner: Scanner) -> Iterator[tuple[int, Origin, Text]]:
+    counts = Counts()
+    for lines in sources.blocks(source):
+        found: list[tuple[int, Origin, Text]] = []
+
+        def sink(number: int, origin: Origin, text: Text, found: list[tuple[int, Origin, Text]] = found) -> None:
+            found.append((number, origin, text))
+
+        scanner.scan(lines, counts, sink)
+        yield from found
+
+
+def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[Event]:
+    """The events; lines that go on with a message of several lines become part of its event."""
+    before: Event | None = None
     for number, origin, text in found:
         if text.parsed is None:
             continue
-        yield replace(text.parsed.event, where=_where(source, number, origin, text.level))
+        event = text.parsed.event
+        if before is not None and text.parsed.production.follows == before.production:
+            before = replace(before, message=f"{before.message}\n{event.message}")
+            continue
+        if before is not None:
+            yield before
+        before = replace(event, where=_where(source, number, origin, text.level))
+    if before is not None:
+        yield before
 
 
 def _where(source: str, number: int, origin: Origin, level: str) -> Where:

@@ -18,6 +18,7 @@ from nccl_inspect.text import decode
 _REMEMBERED = 200_000
 """Distinct messages kept in memory; some (collective calls, pointers) never repeat, so there is a limit."""
 _LEAD_SIZES = (16, 8, 4)
+_BARE_LEAD = 8
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -50,9 +51,13 @@ class Grammar:
         self.productions = list(productions)
         self._by_lead: dict[bytes, list[tuple[bytes, Production]]] = {}
         self._loose: list[tuple[bytes, Production]] = []
+        self._bare: dict[bytes, list[Production]] = {}
         self._known: dict[bytes, Parsed | None] = {}
         for production in self.productions:
-            self._index(production)
+            if production.bare:
+                self._index_bare(production)
+            if not production.follows:
+                self._index(production)
 
     def _index(self, production: Production) -> None:
         for lead in _leads(production.line):
@@ -62,6 +67,17 @@ class Grammar:
                     break
             else:
                 self._loose.append((notation.quick_needle(production.line).encode(), production))
+
+    def _index_bare(self, production: Production) -> None:
+        for lead in notation.leads(notation.parse(production.line)):
+            self._bare.setdefault(lead.encode()[:_BARE_LEAD], []).append(production)
+
+    def parse_bare(self, line: bytes) -> Parsed | None:
+        """The parsed line without a prefix: a version line, or one that goes on with a message of several lines."""
+        for production in self._bare.get(line[:_BARE_LEAD], ()):
+            if production.match(line):
+                return Parsed(production, line, events.KINDS[production.event])
+        return None
 
     def parse(self, message: bytes) -> Parsed | None:
         """The parsed message, or None when no production has this shape."""

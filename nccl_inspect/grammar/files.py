@@ -16,8 +16,10 @@
 A value is everything after the colon and one blank, blanks at its ends included (``␣`` is a blank, too). Lines that
 begin with ``#`` are comments; a line that begins with two blanks goes on with the ``says`` above it. ``fragment:``
 (name, blank, notation) may be repeated and ``sample:`` too. What stands before the first production holds for all.
+``follows: NAME`` is said of lines that have no prefix because they go on with the message NAME of several lines, ``bare: yes`` of lines that come with and without a prefix.
 """
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -25,7 +27,23 @@ from pathlib import Path
 from nccl_inspect.errors import GrammarError
 from nccl_inspect.grammar.production import Details, Production
 
-_KEYS = {"production", "line", "event", "versions", "subsys", "says", "sample", "fragment", "dialect", "family"}
+_KEYS = {
+    "production",
+    "line",
+    "event",
+    "versions",
+    "subsys",
+    "says",
+    "sample",
+    "fragment",
+    "dialect",
+    "family",
+    "follows",
+    "bare",
+}
+
+
+_FOLLOWS = re.compile(r"^follows: (.*)$", re.MULTILINE)
 
 
 def shipped() -> Iterator[Path]:
@@ -65,7 +83,11 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
         if start < 0:
             raise GrammarError(f"{name}: production '{label}' has no line")
         line = block[start + 7 : block.find("\n", start + 1)] if "\n" in block[start + 1 :] else block[start + 7 :]
-        productions.append(Production(label, dialect, family, line, partial(_details, block, common, name)))
+        follows = _FOLLOWS.search(block)
+        production = Production(label, dialect, family, line, partial(_details, block, common, name))
+        production.follows = follows[1] if follows else ""
+        production.bare = bool(follows) or "\nbare: yes" in block
+        productions.append(production)
     return productions
 
 

@@ -44,13 +44,17 @@ class Production:
         load: reads the rest of what the file says; called when first needed, because a short log needs few productions.
     """
 
-    __slots__ = ("_details", "_load", "_shape", "dialect", "family", "line", "name")
+    __slots__ = ("_details", "_load", "_shape", "bare", "dialect", "family", "follows", "line", "name")
 
     def __init__(self, name: str, dialect: str, family: str, line: str, load: Callable[[], Details] = Details) -> None:
         self.name = name
         self.dialect = dialect
         self.family = family
         self.line = line
+        self.bare = False
+        """Whether the line may come without a prefix."""
+        self.follows = ""
+        """The message of several lines that this line, which has no prefix, goes on with."""
         self._load = load
         self._details: Details | None = None
         self._shape: Shape | None = None

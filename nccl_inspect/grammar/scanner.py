@@ -18,7 +18,8 @@ _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN) |
 _REMEMBERED = 100_000
 _TAIL = 100
 _TAIL_WIDTH = 400
-_VERSION_LINE = b"NCCL version "
+_ENVELOPE_STARTS = frozenset(bytes([char]) for char in b"[0123456789")
+"""What the prefixes of collectors begin with: most other lines are told from them by one byte."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -64,11 +65,7 @@ class Scanner:
             number += 1
             found = prefix.split(line)
             if found is None:
-                at = line.find(_VERSION_LINE)
-                if at >= 0 and (at == 0 or prefix.is_bare(line[:at])):
-                    self._bare(number, line[at:], counts, sink)
-                else:
-                    counts.tail.append((number, line[:_TAIL_WIDTH]))
+                self._bare(number, line, counts, sink)
                 continue
             head, rest = found
             try:
@@ -91,13 +88,18 @@ class Scanner:
         counts.lines = number
 
     def _bare(self, number: int, line: bytes, counts: Counts, sink: Callable[[int, Origin, Text], None]) -> None:
-        text = Text("VERSION", line, self._grammar.parse(line))
-        counts.nccl_lines += 1
-        if text.parsed is None:
-            counts.unrecognised_lines += 1
+        """A line without NCCL's prefix: some of NCCL's own have none, all others are counted and passed over."""
+        parsed = self._grammar.parse_bare(line)
+        if parsed is None and line[:1] in _ENVELOPE_STARTS:
+            parsed = self._grammar.parse_bare(prefix.unwrapped(line))
+        if parsed is None:
+            counts.tail.append((number, line[:_TAIL_WIDTH]))
             return
+        counts.nccl_lines += 1
         counts.typed_lines += 1
-        sink(number, prefix.NOBODY, text)
+        sink(
+            number, prefix.NOBODY, Text("VERSION" if not parsed.production.follows else "INFO", parsed.message, parsed)
+        )
 
     def _origin(self, head: bytes) -> Origin | None:
         origin = prefix.parse(head)

@@ -83,9 +83,9 @@ def parse(head: bytes) -> Origin | None:
     )
 
 
-def is_bare(head: bytes) -> bool:
-    """Whether nothing but envelopes stands in this head."""
-    return not _unwrap(head)[0]
+def unwrapped(line: bytes) -> bytes:
+    """A line without what collectors put in front of it."""
+    return _unwrap(line)[0]
 
 
 def _unwrap(head: bytes) -> tuple[bytes, str | None, str | None]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import OfiProvider
+from nccl_inspect.event_types import NetworkInUse, OfiProvider
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts
@@ -13,29 +13,43 @@ RULE = Rule(
     severity="error",
     title="aws-ofi-nccl finds no libfabric provider that it can use",
 )
-_NONE_FOUND = ("ofi-no-eligible-providers", "ofi-no-protocol", "ofi-no-optimal-provider")
+_ONE_SEARCH_FAILED = "ofi-no-eligible-providers"
+_ALL_SEARCHES_FAILED = ("ofi-no-protocol", "ofi-no-optimal-provider")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """'No eligible providers' is normal when a provider is selected afterwards: the RDMA protocol is tried before SENDRECV."""
-    missing = facts.notices(*_NONE_FOUND)
-    failed = facts.plugin("NET", "failed")
+    """Judge the end of the search: 'No eligible providers' alone is normal, as RDMA is tried before SENDRECV."""
+    searched = facts.notices(_ONE_SEARCH_FAILED)
+    missing = facts.notices(*_ALL_SEARCHES_FAILED)
+    failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
     chosen = facts.said(OfiProvider)
+    if not (missing or (searched and failed)):
+        if searched and not chosen and not _in_use(facts):
+            yield RULE.undecided(
+                "one search of aws-ofi-nccl for a provider failed; the log does not show how the next one ended",
+                "the lines up to 'Selected provider is' or 'initialization failed', and 'Using network'",
+            )
+        return
     lucky = {rank for notice in chosen for rank in notice.ranks}
     hosts = {host for notice in chosen for host in notice.hosts}
+    told = [*searched, *missing]
     unlucky = [
-        n for n in missing if not chosen or (n.ranks and set(n.ranks) - lucky) or (not n.ranks and set(n.hosts) - hosts)
+        n for n in told if not chosen or (n.ranks and set(n.ranks) - lucky) or (not n.ranks and set(n.hosts) - hosts)
     ]
     if not unlucky:
         return
-    stopped = not facts.job.paths
+    stopped = not facts.job.paths and not facts.said(NetworkInUse)
     ranks = {rank for notice in unlucky for rank in notice.ranks} - lucky
     yield RULE.finding(
         "aws-ofi-nccl found no provider to use: no EFA device, or a libfabric without EFA",
         cause="no EFA device in the container (vpc.amazonaws.com/efa not asked for, /dev/infiniband not mounted), "
         "or a libfabric built without the efa provider",
         impact="the plugin does not come up; "
-        + ("no connection follows in this log" if stopped else "NCCL falls back to InfiniBand or TCP"),
+        + (
+            "nothing of NCCL follows in this log (2.28.9 was seen to die here)"
+            if stopped
+            else "NCCL falls back to InfiniBand or TCP"
+        ),
         fix=[
             "fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband   # inside the container",
             "pod 'resources.limits: {vpc.amazonaws.com/efa: \"<NICs of the node>\"}', 'capabilities.add: [IPC_LOCK]'",
@@ -47,3 +61,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fatal=stopped,
         confidence="certain",
     )
+
+
+def _in_use(facts: Facts) -> bool:
+    """Whether a connection over libfabric shows that a provider was found after all."""
+    return any("Libfabric" in path.detail for path in facts.paths(transport="NET"))

@@ -93,9 +93,11 @@ def _finding(name: str, values: list[Setting], outliers: list[Setting]) -> Findi
     return RULE.finding(
         f"{name} differs between ranks: {told}" + ("; the other ranks show no such line" if alone else ""),
         cause="the variable reaches some ranks only: set in one role, one host or one launcher shell",
-        impact="ranks that disagree wait for each other (ALGO, PROTO), fail to connect (P2P, SHM, interfaces) or share the slowest setting",
+        impact="ranks that disagree wait for each other (ALGO, PROTO), fail to connect (P2P, SHM, interfaces) "
+        "or share the slowest setting",
         fix=[
-            f"give {name} the same value everywhere: trainer 'env:' for all roles, mpirun -x {name}, srun --export=ALL,{name}",
+            f"give {name} the same value everywhere: trainer 'env:' for all roles, mpirun -x {name}, srun "
+            f"--export=ALL,{name}",
             "look for it in images and in /etc/nccl.conf of single hosts",
         ],
         confidence="likely" if alone else "certain",

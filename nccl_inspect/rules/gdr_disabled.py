@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import GdrDecision
+from nccl_inspect.event_types import Connected, GdrDecision, OfiProvider
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
@@ -26,44 +26,79 @@ def staged(facts: Facts) -> list[Path]:
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by the platform, else by what the plugin or NCCL says; else say that it is open."""
     pairs = staged(facts)
-    if not pairs or (facts.platform and facts.platform.gdr is False):
+    if not pairs:
+        yield from _elsewhere(facts)
+        return
+    if facts.platform and facts.platform.gdr is False:
         return
     able = facts.platform.gdr if facts.platform else None
-    reasons = _reasons(facts)
-    if not able and not reasons:
+    refused, weak = _refused(facts), facts.notices("ofi-gdr-not-supported")
+    reasons = [*refused, *weak]
+    sure = bool(able or refused or (weak and _over_tcp(facts)))
+    if not sure:
         facts.leave_open(pairs)
         yield RULE.undecided(
-            f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} stage data in host memory (no GDRDMA); "
+            f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} stage data in host "
+            "memory (no GDRDMA); "
             "whether this machine could do better is not in the log",
             _CAPTURE,
         )
     facts.mark(pairs, RULE.name)
     yield RULE.finding(
-        f"{count(len(pairs), 'path')} between hosts over {listed(path.detail for path in pairs)} without GPUDirect RDMA",
-        cause=_cause(reasons, able),
-        impact="two extra copies through host memory and PCIe for every byte; on A100/H100 instances a NIC gives about half "
-        "of its rate that way",
+        f"{count(len(pairs), 'path')} between hosts over {listed(path.detail for path in pairs)} without "
+        "GPUDirect RDMA",
+        cause=_cause(facts, reasons, able),
+        impact="two extra copies through host memory and PCIe for every byte; with GPUDirect a 100 Gb/s NIC "
+        "gives 11-12 GB/s",
         fix=[
-            "on every node: modprobe nvidia-peermem, or an open driver with DMA-BUF (2.23 and later also look in /sys/module)",
+            "on every node: modprobe nvidia-peermem, or an open driver with DMA-BUF (2.23 and later also look "
+            "in /sys/module)",
             "EFA: fi_info -p efa -c FI_HMEM must list the NICs; install libfabric and the plugin of one EFA installer",
-            "NIC too far from the GPU: kubelet topologyManagerPolicy: single-numa-node, a whole node for each pod; test NCCL_NET_GDR_LEVEL=SYS",
+            "NIC too far from the GPU: kubelet topologyManagerPolicy: single-numa-node, a whole node for each "
+            "pod; test NCCL_NET_GDR_LEVEL=SYS",
         ],
-        severity="error" if able else "warning" if reasons else "info",
-        confidence="certain" if able and reasons else "likely" if able or reasons else "possible",
+        severity="error" if able and any(path.gdr is False for path in pairs) else "warning" if sure else "info",
+        confidence="certain" if able and reasons else "likely" if sure else "possible",
         ranks=ends(pairs),
         hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in reasons[:2])],
     )
 
 
-def _reasons(facts: Facts) -> list[Notice]:
+def _elsewhere(facts: Facts) -> Iterator[NotJudged]:
+    """'GDR 0' with GPUDirect on all connections of this log: some rank outside of it has none (2.24 and later)."""
+    paths = [path for path in facts.leaving() if path.net not in WITHOUT_RDMA]
+    rings = facts.said(Connected, lambda event: isinstance(event, Connected) and event.ring_gdr == 0)
+    if paths and rings and not facts.paths("inter", net="Socket"):
+        yield RULE.undecided(
+            "NCCL says 'GDR 0' for the rings, yet every connection in this log has GDRDMA: a rank that is not "
+            "in this log "
+            "goes without",
+            "the logs of all ranks",
+        )
+
+
+def _refused(facts: Facts) -> list[Notice]:
+    """What NCCL or a plugin says about single NICs and GPUs."""
     refused = facts.said(GdrDecision, lambda event: isinstance(event, GdrDecision) and not event.enabled)
-    return [*facts.notices("ofi-gdr-not-supported"), *(n for n in refused if "NET/Socket" not in n.message)]
+    return [notice for notice in refused if "NET/Socket" not in notice.message]
 
 
-def _cause(reasons: list[Notice], able: bool | None) -> str:
+def _over_tcp(facts: Facts) -> bool:
+    return bool(facts.said(OfiProvider, lambda e: isinstance(e, OfiProvider) and e.provider in ("tcp", "sockets")))
+
+
+def _cause(facts: Facts, reasons: list[Notice], able: bool | None) -> str:
+    if _over_tcp(facts):
+        return (
+            "libfabric runs over its tcp provider, which has no GPUDirect RDMA: no EFA is used, whatever the "
+            "word Libfabric suggests"
+        )
     if reasons:
         return f"NCCL or its plugin says: {reasons[0].message}"
     if able:
-        return "not in the log: nvidia-peermem or DMA-BUF missing, a NIC too far from the GPU, or libfabric without FI_HMEM"
+        return (
+            "not in the log: nvidia-peermem or DMA-BUF missing, a NIC too far from the GPU, or libfabric "
+            "without FI_HMEM"
+        )
     return "not proved: the machine may not support it (g5, g6, g6e and p3dn do not), or its kernel module is missing"

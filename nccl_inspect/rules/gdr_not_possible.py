@@ -22,7 +22,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     facts.mark(pairs, RULE.name)
     yield RULE.finding(
-        f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} stage data in host memory, as expected here",
+        f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} stage data in host memory, "
+        "as expected here",
         cause=f"{facts.platform.name} has no GPUDirect RDMA ({facts.platform.source})",
         impact="compare throughput with other machines without GPUDirect, not with p4d or p5",
         fix=["nothing to fix"],

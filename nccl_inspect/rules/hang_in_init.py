@@ -16,14 +16,22 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """START without COMPLETE and without an error; only a line that ends the job proves that the log was not just cut."""
+    """Judge START without COMPLETE and without an error; only a line that ends the job proves that the log is whole."""
     if _has_errors(facts):
         return
     for comm in facts.job.communicators:
         waiting = sorted(set(comm.started) - set(comm.completed))
-        if waiting:
+        if not waiting or any(comm.id in path.communicators for path in facts.job.paths):
+            continue  # what has connections was complete, though a line of it may be lost
+        if facts.job.ended_by:
             yield _finding(facts.job, comm, waiting)
-            return  # what follows the first stuck communicator waits for it
+        else:
+            yield RULE.undecided(
+                f"{count(len(waiting), 'rank')} of communicator {comm.id} began and did not finish in this log: "
+                "stuck, or the log was cut there",
+                "the end of the log of every rank, up to the kill, the timeout or the next prompt",
+            )
+        return  # what follows the first stuck communicator waits for it
 
 
 def _has_errors(facts: Facts) -> bool:
@@ -42,7 +50,8 @@ def _finding(job: Job, comm: CommunicatorInfo, waiting: list[int]) -> Finding:
     if versions:
         cause += f"; the ranks run different versions ({', '.join(job.nccl_versions)})"
     return RULE.finding(
-        f"{count(len(waiting), 'rank')} of communicator {comm.id} ({comm.nranks} ranks) began and did not finish the initialisation",
+        f"{count(len(waiting), 'rank')} of communicator {comm.id} ({comm.nranks} ranks) began and did not "
+        "finish the initialisation",
         cause=cause,
         impact="the job does not start; NCCL itself waits without a time limit",
         fix=[
@@ -52,7 +61,7 @@ def _finding(job: Job, comm: CommunicatorInfo, waiting: list[int]) -> Finding:
             "let all hosts reach each other on all TCP ports of the bootstrap interface (NetworkPolicy, firewall)",
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET on all ranks shows the last step of each",
         ],
-        confidence="likely" if job.ended_by else "possible",
+        confidence="likely",
         ranks=[rank for rank in numbers if rank is not None],
         hosts=comm.hosts,
         evidence=[*comm.evidence[:3], *job.ended_by[-2:]],

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.p2p_disabled_by_env import switched_off
 
 RULE = Rule(
     name="net-instead-of-p2p",
@@ -21,9 +22,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not pairs:
         return
     facts.mark(pairs, RULE.name)
-    settings = [s for s in facts.settings("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_P2P_LEVEL") if s.value != "0"]
-    shm_off = any(setting.name == "NCCL_SHM_DISABLE" for setting in settings)
-    direct = all(path.gdr is True for path in pairs) and not settings
+    shm_off = [setting for setting in facts.settings("NCCL_SHM_DISABLE") if setting.value != "0"]
+    settings = [*switched_off(facts), *shm_off]
+    nvlink = facts.platform is not None and bool(facts.platform.nvlink)
+    direct = all(path.gdr is True for path in pairs) and not settings and not nvlink
     words = listed(f"{setting.name}={setting.value}" for setting in settings)
     yield RULE.finding(
         f"{count(len(pairs), 'pair')} of ranks on one host use {listed(path.detail for path in pairs)}",
@@ -31,16 +33,19 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if shm_off
         else "NCCL chose the network by itself: both GPUs reach NICs faster than each other"
         if direct
-        else "not proved: P2P and SHM are both unusable, as when containers of one host do not share /dev/shm",
-        impact="data leaves the GPU for the network stack and comes back: 1.4 GB/s bus bandwidth measured over Socket, against "
-        "347 GB/s over NVSwitch (8 x H200, all-reduce)",
+        else "not proved: P2P and SHM are both unusable, as when containers of one host do not share /dev/shm"
+        + (f"; {words} is set as well" if settings else ""),
+        impact="data leaves the GPU for the network stack and comes back; over Socket 1.3-3.5 GB/s bus "
+        "bandwidth were measured, "
+        "against 347 GB/s over NVSwitch (8 x H200, all-reduce of 256 MiB)",
         fix=[
             *(f"unset {setting.name} (pod spec 'env:', image, launch script, /etc/nccl.conf)" for setting in settings),
-            "one pod for each node with all its GPUs, or the same /dev/shm in all containers (hostIPC: true or a hostPath)",
+            "one pod for each node with all its GPUs, or the same /dev/shm in all containers (hostIPC: true or "
+            "a hostPath)",
             "NCCL_NET_DISABLE_INTRA=1 keeps NCCL from choosing the network inside a host",
         ],
         severity="info" if direct else "error",
-        confidence="certain" if settings else "likely",
+        confidence="certain" if shm_off else "likely",
         ranks=ends(pairs),
         hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *(line for setting in settings for line in setting.evidence[:1])],

@@ -22,14 +22,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     alone = [comm for comm in facts.job.communicators if comm.nranks > 1 and _is_spread(comm)]
     names = {comm.id for comm in alone}
     paths = [path for path in facts.leaving() if names & set(path.communicators)]
-    if not paths or facts.paths("intra"):
+    if not paths or facts.paths("intra") or _shares_a_host(facts):
         return
     gpus = facts.platform.gpus if facts.platform else None
     hints = _hints(facts)
     if gpus == 1 or (gpus is None and not hints):
         if gpus is None:
             yield RULE.undecided(
-                "every rank has a host of its own; whether these are pods of one machine with several GPUs is not in the log",
+                "every rank has a host of its own; whether these are pods of one machine with several GPUs is "
+                "not in the log",
                 "--platform NAME; kubectl get pod -o wide shows which pods share a node",
             )
         return
@@ -37,11 +38,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     machine = facts.platform.name if facts.platform else "the machine"
     fabric = "joined by NVLink" if facts.platform and facts.platform.nvlink else "that could talk directly"
     yield RULE.finding(
-        f"every rank has a host of its own ({count(alone[0].nranks, 'rank')}, {count(alone[0].nnodes or 0, 'node')}): all "
+        f"every rank has a host of its own ({count(alone[0].nranks, 'rank')}, "
+        f"{count(alone[0].nnodes or 0, 'node')}): all "
         f"{count(len(paths), 'path')} use {listed(path.detail for path in paths)}",
-        cause=f"one GPU for each pod; {machine} holds {gpus or 'several'} GPUs {fabric}, which different pods cannot use"
-        + (f" ({hints})" if hints else ""),
-        impact="NVLink idle: at most the rate of one NIC (12.5 GB/s at 100 Gb/s) for each rank. Measured on p4d.24xlarge, 4 GPUs: "
+        cause=f"one GPU for each pod; {machine} holds {gpus or 'several'} GPUs {fabric}, which different pods "
+        "cannot use" + (f" ({hints})" if hints else ""),
+        impact="NVLink idle: at most the rate of one NIC (12.5 GB/s at 100 Gb/s) for each rank. Measured on "
+        "p4d.24xlarge, 4 GPUs: "
         "39:32 min with four pods, 16:21 min with one (2.4 times slower)",
         fix=[
             'one pod for each node: resources.limits "nvidia.com/gpu": "<GPUs of the node>"',
@@ -56,6 +59,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
+def _shares_a_host(facts: Facts) -> bool:
+    """Whether ranks share a host; then a communicator with one rank for each host is but a data-parallel group."""
+    several = any(len(host.ranks) > 1 or host.gpus > 1 for host in facts.job.hosts)
+    return several or any(comm.local_ranks is not None and comm.local_ranks > 1 for comm in facts.job.communicators)
+
+
 def _is_spread(comm: CommunicatorInfo) -> bool:
     if comm.nnodes is not None:
         return comm.nnodes == comm.nranks
@@ -64,8 +73,6 @@ def _is_spread(comm: CommunicatorInfo) -> bool:
 
 def _hints(facts: Facts) -> str:
     """What suggests machines with several GPUs: device indices above 0 although each host shows one GPU only."""
-    if any(host.gpus > 1 for host in facts.job.hosts):
-        return ""
     indices = {
         gpu for path in facts.job.paths for gpu in (path.src_gpu, path.dst_gpu) if gpu is not None and gpu.isdigit()
     }

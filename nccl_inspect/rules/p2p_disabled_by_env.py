@@ -21,10 +21,13 @@ def switched_off(facts: Facts) -> list[Setting]:
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge by effect: the setting counts when no local pair uses P2P (numbers and names of levels: src/graph/paths.cc)."""
+    """Judge by effect: the setting counts when a local pair that could use P2P does not.
+
+    Numbers and names of levels: src/graph/paths.cc.
+    """
     settings = switched_off(facts)
     local = facts.paths("intra")
-    slow = [path for path in local if path.transport != "P2P"]
+    slow = [path for path in local if path.transport != "P2P" and facts.allows_p2p(path) is not False]
     if not settings or (local and not slow):
         return
     if not local and all(len(host.ranks) < 2 for host in facts.job.hosts):
@@ -34,7 +37,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     facts.mark(slow, RULE.name)
     yield RULE.finding(
         f"{words} keeps GPUs of one host from talking directly",
-        cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a work-around left over from a hang",
+        cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a work-around "
+        "left over from a hang",
         impact=f"{count(len(slow), 'pair')} of one host use {listed(path.detail for path in slow)} instead of P2P"
         if slow
         else "no local connection is in the log yet; it would use SHM or the network instead of P2P",

@@ -31,7 +31,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if forced
         else ["nothing to fix; compare with NCCL_P2P_READ_ENABLE=0 before blaming it"],
         severity="warning" if forced else "info",
+        confidence="certain" if forced or _is_a100(facts) else "likely",
         ranks=ends(pairs),
         hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *(line for setting in forced for line in setting.evidence[:1])],
     )
+
+
+def _is_a100(facts: Facts) -> bool:
+    return facts.platform is not None and (facts.platform.gpu or "").startswith("A100")

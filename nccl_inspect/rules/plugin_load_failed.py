@@ -31,7 +31,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ldd <path>/libnccl-net.so inside the container shows the missing library",
             "take NCCL, libfabric and the plugin from one installer or base image",
         ],
-        severity="error" if slow or facts.job.failed else "warning",
+        severity="error" if slow or facts.job.failed else "warning" if facts.several_hosts() else "info",
         ranks={rank for notice in broken for rank in notice.ranks},
         hosts={host for notice in broken for host in notice.hosts},
         evidence=[notice.evidence[0] for notice in broken],

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, listed
 from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
@@ -13,28 +13,28 @@ RULE = Rule(
     severity="warning",
     title="A network plugin that was asked for, or that this platform needs, was not found",
 )
+_DEFAULT = "libnccl-net.so"
+"""What NCCL looks for without being asked; 2.27 says 'set by env' of it though nothing is set."""
 _NEED_A_PLUGIN = ("efa", "tcpx", "tcpxo")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """A missing plugin is normal; it counts when it was asked for by name or when the platform's network needs it."""
     missing = facts.plugin("NET", "not-found")
-    asked = [
-        *facts.settings("NCCL_NET_PLUGIN"),
-        *(s for s in facts.settings("NCCL_NET") if s.value not in ("IB", "Socket")),
-    ]
-    named = bool(facts.plugin("NET", "requested")) or bool(asked)
+    asked = [setting for setting in facts.settings("NCCL_NET") if setting.value not in ("IB", "Socket")]
+    named = bool(asked) or any(set(_files(notice)) - {_DEFAULT} for notice in missing)
     needed = facts.platform is not None and facts.platform.network in _NEED_A_PLUGIN
     came_up = facts.plugin("NET", "loaded")
     if not missing or came_up or not (named or needed):
         return
     slow = tcp_paths(facts)
-    names = listed(str(getattr(notice.event, "plugin", None) or notice.message) for notice in missing)
+    names = listed(name for notice in missing for name in _files(notice) or [notice.message])
     yield RULE.finding(
         f"the network plugin was not found: {names}",
         cause="the plugin is asked for by name and not in the image, or its folder is not on LD_LIBRARY_PATH"
         if named
-        else f"{facts.platform.name if facts.platform else ''} needs a plugin for its network, and none is in the image",
+        else f"{facts.platform.name if facts.platform else ''} needs a plugin for its network, and none is in "
+        "the image",
         impact="hosts talk over TCP"
         if slow
         else "no path between hosts is in the log yet; NCCL falls back to InfiniBand or TCP",
@@ -47,3 +47,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts={host for notice in missing for host in notice.hosts},
         evidence=[notice.evidence[0] for notice in (*facts.plugin("NET", "requested")[:1], *missing[:3])],
     )
+
+
+def _files(notice: Notice) -> list[str]:
+    """The files that NCCL tried: NCCL_NET_PLUGIN=foo makes it look for ``foo`` and ``libnccl-net-foo.so``."""
+    return str(getattr(notice.event, "plugin", None) or "").split()

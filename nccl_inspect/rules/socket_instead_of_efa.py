@@ -19,21 +19,22 @@ RULE = Rule(
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge TCP paths where aws-ofi-nccl, a setting or the platform says that EFA should carry them."""
     paths = tcp_paths(facts)
-    expected = facts.platform is not None and facts.platform.network == "efa"
+    network = facts.platform.network if facts.platform else None
+    expected = network == "efa"
     hints = efa_hints(facts)
-    if not paths or not (expected or hints):
-        return
+    if not paths or not (expected or (hints and network is None)):
+        return  # a platform of another network leaves the judgement to its own rule
     facts.mark(paths, RULE.name)
     tried = [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
     yield RULE.finding(
         f"{wording(paths)} over {listed(path.detail for path in paths)} instead of EFA",
-        cause="aws-ofi-nccl was tried and did not come up; NCCL fell back to TCP"
-        if tried
-        else "aws-ofi-nccl was not loaded: the pod asked for no vpc.amazonaws.com/efa, or the plugin is not in the image",
+        cause=_cause(facts, bool(tried)),
         impact=IMPACT,
         fix=[
-            "pod 'resources.limits: {vpc.amazonaws.com/efa: \"<NICs of the node>\", hugepages-2Mi: 5120Mi}' and 'capabilities.add: [IPC_LOCK]'",
-            "EFA installer's libfabric and aws-ofi-nccl in the image and on LD_LIBRARY_PATH; docker: --device=/dev/infiniband --ulimit memlock=-1",
+            "pod 'resources.limits: {vpc.amazonaws.com/efa: \"<NICs of the node>\", hugepages-2Mi: 5120Mi}' and "
+            "'capabilities.add: [IPC_LOCK]'",
+            "EFA installer's libfabric and aws-ofi-nccl in the image and on LD_LIBRARY_PATH; docker: "
+            "--device=/dev/infiniband --ulimit memlock=-1",
             "verify inside the container: fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband",
             'make it fail early instead of falling back: NCCL_NET="AWS Libfabric"',
         ],
@@ -42,3 +43,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_of(paths),
         evidence=[*first_lines(paths)[:2], *hints[:3]],
     )
+
+
+def _cause(facts: Facts, tried: bool) -> str:
+    if providers := [s.value for s in facts.settings("FI_PROVIDER") if "efa" not in s.value]:
+        return f"FI_PROVIDER={providers[0]} keeps libfabric from EFA"
+    if tried:
+        return "aws-ofi-nccl was tried and did not come up; NCCL fell back to TCP"
+    return "aws-ofi-nccl was not loaded: the pod asked for no vpc.amazonaws.com/efa, or the plugin is not in the image"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.event_types import NetDevices
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, ends, first_lines, hosts_of, listed
@@ -21,25 +22,29 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     paths = tcp_paths(facts)
     expected = facts.platform is not None and facts.platform.network in ("ib", "roce")
     hints = ib_hints(facts)
-    if not paths or not (expected or hints) or efa_hints(facts):
+    if not paths or not (expected or hints) or (efa_hints(facts) and not expected):
         return
+    found = facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
     facts.mark(paths, RULE.name)
     off = [setting for setting in facts.settings("NCCL_IB_DISABLE") if setting.value != "0"]
     yield RULE.finding(
         f"{wording(paths)} over {listed(path.detail for path in paths)} instead of InfiniBand or RoCE",
         cause="NCCL_IB_DISABLE switches InfiniBand and RoCE off"
         if off
-        else "the log shows cards, and these paths do not use them; device nodes or verbs libraries are missing in the container, "
+        else "the log shows cards, and these paths do not use them; device nodes or verbs libraries are missing "
+        "in the container, "
         "or NCCL_IB_HCA leaves the card out"
         if hints
-        else "this machine type has cards, and NCCL found none: device nodes or verbs libraries are missing in the container",
+        else "this machine type has cards, and NCCL found none: device nodes or verbs libraries are missing in "
+        "the container",
         impact=IMPACT,
         fix=[
             *(["unset NCCL_IB_DISABLE; to force TCP say NCCL_NET=Socket instead"] if off else []),
-            "docker: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1; Kubernetes: rdma/<resource>: 1 from the device plugin",
+            "docker: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1; Kubernetes: "
+            "rdma/<resource>: 1 from the device plugin",
             "apt install libibverbs1 ibverbs-providers; verify inside the container: ibv_devinfo; ibstat",
         ],
-        confidence="certain" if expected and off else "likely",
+        confidence="certain" if expected and off else "likely" if expected or found else "possible",
         ranks=ends(paths),
         hosts=hosts_of(paths),
         evidence=[*first_lines(paths)[:2], *hints[:3], *(line for setting in off for line in setting.evidence[:1])],

@@ -16,7 +16,8 @@ RULE = Rule(
     specific=("socket-instead-of-efa", "socket-instead-of-ib"),
 )
 IMPACT = (
-    "TCP gives 1-4 GB/s between hosts (5 Gb/s for one flow in AWS); EFA or InfiniBand of 100 Gb/s gives 11-12 GB/s for each NIC. "
+    "TCP gives 1-4 GB/s between hosts (5 Gb/s for one flow in AWS); EFA or InfiniBand of 100 Gb/s gives 11-12 "
+    "GB/s for each NIC. "
     "A job measured with 16 L40S took 90 minutes over Socket and 41 over EFA"
 )
 _KINDS_WITHOUT_RDMA = ("tcp",)
@@ -42,7 +43,8 @@ def efa_hints(facts: Facts) -> list[Evidence]:
         if any(word in setting.value.lower() for word in ("efa", "ofi", "aws"))
         for line in setting.evidence[:1]
     ]
-    return [*(notice.evidence[0] for notice in plugin[:3]), *asked]
+    sought = [n for n in facts.plugin("NET", "not-found") if "ofi" in str(getattr(n.event, "plugin", "")).lower()]
+    return [*(notice.evidence[0] for notice in (*plugin[:3], *sought[:2])), *asked]
 
 
 def ib_hints(facts: Facts) -> list[Evidence]:
@@ -75,14 +77,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"{wording(paths)} over {listed(path.detail for path in paths)}",
         cause=f"{facts.platform.name if facts.platform else ''} has no RDMA network"
         if without
-        else "NCCL found no RDMA device and no network plugin; the log does not show whether the machines have EFA or InfiniBand cards",
+        else "NCCL found no RDMA device and no network plugin; the log does not show whether the machines have "
+        "EFA or InfiniBand cards",
         impact="none to mend: TCP is the network of this machine" if without else IMPACT,
         fix=["nothing to fix"]
         if without
         else [
-            "AWS: does the type have EFA? pod 'resources.limits: vpc.amazonaws.com/efa', aws-ofi-nccl in the image; fi_info -p efa -t FI_EP_RDM",
-            "InfiniBand or RoCE: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 or rdma/<resource>: 1; ibv_devinfo",
-            'then make it fail early: NCCL_NET=IB or NCCL_NET="AWS Libfabric"; --platform NAME tells this tool what to expect',
+            "AWS: does the type have EFA? pod 'resources.limits: vpc.amazonaws.com/efa', aws-ofi-nccl in the "
+            "image; fi_info -p efa -t FI_EP_RDM",
+            "InfiniBand or RoCE: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 or "
+            "rdma/<resource>: 1; ibv_devinfo",
+            'then make it fail early: NCCL_NET=IB or NCCL_NET="AWS Libfabric"; --platform NAME tells this tool '
+            "what to expect",
         ],
         severity="info" if without else "warning",
         confidence="certain" if without else "likely" if sure else "possible",
