@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from nccl_inspect.grammar.engine import Grammar, Parsed
+from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import prefix
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.records import Record
@@ -57,6 +58,8 @@ class Scanner:
         self._grammar = grammar
         self._origins: dict[bytes, Origin | None] = {}
         self._texts: dict[bytes, Text] = {}
+        self.productions: set[Production] = set()
+        """The productions that recognised a line."""
 
     def scan(self, lines: Iterable[bytes], counts: Counts, sink: Callable[[int, Origin, Text], None]) -> None:
         """Read lines; their numbers go on where ``counts`` stands."""
@@ -112,6 +115,8 @@ class Scanner:
         level, _, message = rest.partition(b" ")
         glued = _GLUED.search(message) is not None
         parsed = None if glued else self._grammar.parse(message)
+        if parsed:
+            self.productions.add(parsed.production)
         text = Text(level.decode("ascii"), message, parsed, glued)
         if len(self._texts) >= _REMEMBERED:
             self._texts.clear()

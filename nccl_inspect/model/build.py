@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from nccl_inspect import event_types as events
 from nccl_inspect.ingest.prefix import Origin
-from nccl_inspect.model import attribution, communicators, members, paths, unknown
+from nccl_inspect.model import attribution, communicators, members, paths, unknown, versions
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import settings
 from nccl_inspect.model.fold import Fold, Note, ProcessLog, SourceCounts, source_and_line
@@ -65,8 +65,8 @@ class _Builder:
             world_size=self._world.nranks if self._world else None,
             ranks_seen=sorted({rank for ranks in self._ranks.values() for rank in ranks}),
             rank_space="global" if self._world else "communicator",
-            dialects=sorted(self._fold.dialects),
-            nccl_versions=_values(notices, events.NcclVersion, "version"),
+            dialects=sorted({production.dialect for production in self._fold.productions}),
+            nccl_versions=_values(notices, events.NcclVersion, "version") or self._inferred_version(),
             cuda_versions=[_cuda(text) for text in _values(notices, events.CudaDriver, "cuda_version")],
             hosts=self._hosts(),
             network=self._network(notices),
@@ -208,6 +208,11 @@ class _Builder:
     def _member_evidence(self, member: Member) -> Evidence:
         step = member.first
         return self.evidence(step.place, step.origin, "INFO", step.event.message)
+
+    def _inferred_version(self) -> list[str]:
+        ranges = {production.versions for production in self._fold.productions if production.dialect == "nccl"}
+        found = versions.infer(ranges)
+        return [found] if found else []
 
     def _unrecognised(self) -> list[Unrecognised]:
         return [

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from nccl_inspect import event_types as events
 from nccl_inspect.event_types import ChannelConnect, Event
 from nccl_inspect.grammar.engine import Grammar
+from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.scanner import Counts, Scanner, Text
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.records import Record
@@ -246,8 +247,16 @@ class Fold:
         self._scanner = Scanner(grammar)
         self.sources: list[SourceCounts] = []
         self.processes: dict[tuple[str, int], ProcessLog] = {}
-        self.dialects: set[str] = set()
         self.unrecognised: dict[bytes, Note] = {}
+
+    @property
+    def productions(self) -> set[Production]:
+        """The productions that recognised a line."""
+        return self._scanner.productions
+
+    @productions.setter
+    def productions(self, seen: set[Production]) -> None:
+        self._scanner.productions = seen
 
     def start(self, name: str) -> None:
         """Begin a source; what is fed from here on belongs to it."""
@@ -276,7 +285,6 @@ class Fold:
             if text.level == "WARN":
                 log.note(place, origin, text)
             return
-        self.dialects.add(parsed.production.dialect)
         kind = parsed.kind
         if kind is ChannelConnect:
             assert isinstance(parsed.event, ChannelConnect)
@@ -314,7 +322,7 @@ class Fold:
                 known.count += note.count
             else:
                 self.unrecognised[message] = note
-        self.dialects |= later.dialects
+        self.productions |= later.productions
         if goes_on:
             _add(self.sources[-1], later.sources[0])
         self.sources.extend(later.sources[goes_on:])

@@ -1,0 +1,36 @@
+"""Which NCCL releases can have printed a log whose version line is missing: the releases of its lines, intersected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_NUMBER = re.compile(r"\d+")
+
+
+def infer(ranges: Iterable[str]) -> str | None:
+    """The range of releases that all lines have in common, in words.
+
+    Args:
+        ranges: of the productions seen, as grammar files write them: ``2.14.3..2.22.3``, ``..2.12.12``, ``2.22.3..``.
+
+    Returns:
+        Such as ``2.22.3 to 2.26.6 (inferred)``, or None when nothing narrows it or the lines contradict each other.
+    """
+    known = [text.partition("..") for text in ranges if text]
+    firsts = [first for first, _, _ in known if first]
+    lasts = [last if dots else first for first, dots, last in known if last or not dots]
+    first = max(firsts, key=order, default="")
+    last = min(lasts, key=order, default="")
+    if first and last:
+        if order(first) > order(last):
+            return None
+        return f"{first} (inferred)" if first == last else f"{first} to {last} (inferred)"
+    if first or last:
+        return f"{first} or later (inferred)" if first else f"{last} or earlier (inferred)"
+    return None
+
+
+def order(version: str) -> tuple[int, ...]:
+    """A release as numbers that can be compared."""
+    return tuple(map(int, _NUMBER.findall(version)[:3]))
