@@ -4,7 +4,7 @@ VENV := .venv
 LOWEST := .venv-lowest
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SAMPLE ?= @SAMPLE@
+SAMPLE ?= sample_logs/efa-provider-missing-socket-fallback/job.log
 
 .PHONY: demo test test-lowest lint bench docs clean
 
@@ -35,7 +35,7 @@ docs: $(READY)
 	$(BIN)/python docs/generate.py
 
 clean:
-	rm -rf $(VENV) $(LOWEST) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(LOWEST) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml

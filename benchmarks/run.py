@@ -18,8 +18,8 @@ from tabulate import tabulate
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOL = str(Path(sys.executable).parent / "nccl-inspect")
-SMALL = ROOT / "@EFA@"
-DENSE = ROOT / "@P2P@"
+SMALL = ROOT / "sample_logs/efa-provider-missing-socket-fallback/job.log"
+DENSE = ROOT / "sample_logs/p2p-nvlink-8gpu/job.log"
 DENSE_BYTES = int(os.environ.get("NCCLINSPECT_BENCH_BYTES", "30_000_000"))
 IMPORTS = "import click, regex, tabulate"
 COUNT_VIA = '/ via /{for(i=1;i<=NF;i++) if($i=="via") c[$(i+1)]++} END{for(k in c) print c[k],k}'

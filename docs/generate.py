@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from nccl_inspect import cli, event_types
+from nccl_inspect import cli, event, event_types
 from nccl_inspect.grammar import files, notation
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.rules import engine
@@ -69,9 +69,12 @@ def output(command: str) -> str:
         text=True,
         check=False,
     )
-    shown = "\n".join(line.rstrip() for line in done.stdout.rstrip().split("\n"))
-    status = f"\n$ echo $?\n{done.returncode}" if done.returncode else ""
-    return f"<!-- output: {command} -->\n```console\n$ {command}\n{shown}{status}\n```\n<!-- end -->"
+    lines = [f"$ {command}", *(line.rstrip() for line in done.stdout.splitlines())]
+    while not lines[-1]:
+        lines.pop()
+    if done.returncode:
+        lines += ["$ echo $?", str(done.returncode)]
+    return "\n".join((f"<!-- output: {command} -->", "```console", *lines, "```", "<!-- end -->"))
 
 
 # --- commands and rules -----------------------------------------------------------------------------------------
@@ -175,13 +178,13 @@ def events_page() -> Iterator[str]:
     yield inspect.getdoc(event_types) or ""
     yield "\n`nccl_inspect.events(log)` gives one for each recognised line; which message becomes which is told by"
     yield "[the grammar](grammar.md)."
-    notes = _field_notes(inspect.getsource(event_types))
-    common = {field.name for field in dataclasses.fields(event_types.Event)}
+    notes = {**_field_notes(inspect.getsource(event)), **_field_notes(inspect.getsource(event_types))}
+    common = {field.name for field in dataclasses.fields(event.Event)}
     for name, kind in event_types.KINDS.items():
         yield f"\n## {name}\n\n{_escaped(inspect.getdoc(kind) or '')}\n"
         bases = [notes.get(base.__name__, {}) for base in reversed(kind.__mro__)]
         meaning = {field: note for base in bases for field, note in base.items()}
-        is_base = kind is event_types.Event
+        is_base = kind is event.Event
         own = [field for field in dataclasses.fields(kind) if is_base or field.name not in common]
         rows = [(field.name, str(field.type), meaning.get(field.name, "")) for field in own]
         yield from _table(("field", "type", "meaning"), [*rows, *(_properties(kind) if is_base else ())])

@@ -47,8 +47,8 @@ def read(
     from nccl_inspect import reading
 
     files = (topology,) if isinstance(topology, str) else tuple(topology)
-    options = reading.Options(platform, files, tuple(select), tuple(ignore))
-    return reading.judged(reading.fold(inputs), options)
+    judge = reading.Judge(reading.Options(platform, files, tuple(select), tuple(ignore)))
+    return judge(reading.fold(inputs))
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:

@@ -79,7 +79,7 @@ class Event(Frozen):
 
     @property
     def level(self) -> str:
-        """INFO, WARN, TRACE, CALL, ABORT or VERSION."""
+        """INFO, WARN, TRACE, CALL, ABORT or VERSION; OTHER for a line of another program."""
         return self.where.level
 
     @property

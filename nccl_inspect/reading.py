@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from nccl_inspect import platforms, topology
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event_types import Event, Where
 from nccl_inspect.grammar import engine
@@ -16,6 +17,8 @@ from nccl_inspect.model import build
 from nccl_inspect.model.fold import Fold
 from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
+from nccl_inspect.rules import engine as rules
+from nccl_inspect.rules.facts import Facts
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -48,7 +51,7 @@ def fold(inputs: Input | Sequence[Input], progress: Callable[[int], None] | None
             state.feed(lines)
             if progress:
                 progress(state.sources[-1].bytes - before)
-    if not any(source.counts.nccl_lines for source in state.sources):
+    if not any(source.counts.nccl_lines or source.counts.related_lines for source in state.sources):
         raise NoInputError(_nothing_found(state), "run the job with NCCL_DEBUG=INFO and give what it prints")
     return state
 
@@ -60,17 +63,26 @@ def _nothing_found(state: Fold) -> str:
     return f"{where}: empty" if lines == 0 else f"{where}: no NCCL line among {lines} lines"
 
 
-def judged(state: Fold, options: Options) -> Job:
-    """The job of a fold, with findings and verdict."""
-    from nccl_inspect import platforms, topology
-    from nccl_inspect.rules import engine as rules
-    from nccl_inspect.rules.facts import Facts
+class Judge:
+    """Turns folds into judged jobs.
 
-    job = build.resolve(state)
-    platform = platforms.named(options.platform) if options.platform else None
-    facts = Facts(job, platform, [topology.read(path) for path in options.topologies])
-    rules.judge(facts, rules.selected(options.select, options.ignore))
-    return job
+    Args:
+        options: checked at once.
+
+    Raises:
+        NcclInspectError: an unknown rule or platform, or a topology file that cannot be understood.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._rules = rules.selected(options.select, options.ignore)
+        self._platform = platforms.named(options.platform) if options.platform else None
+        self._topologies = [topology.read(path) for path in options.topologies]
+
+    def __call__(self, state: Fold) -> Job:
+        """The job of a fold, with findings and verdict."""
+        job = build.resolve(state)
+        rules.judge(Facts(job, self._platform, self._topologies), self._rules)
+        return job
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from importlib import import_module
 
@@ -42,9 +41,11 @@ class _Commands(click.Group):
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=_EXAMPLES,
+    invoke_without_command=True,
 )
 @click.version_option(__version__, prog_name="nccl-inspect")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Read NCCL_DEBUG=INFO logs: which path every pair of ranks takes, whether it is the best, and if not, why.
 
     Not to be confused with NVIDIA's "NCCL Inspector", which is a profiler plugin.
@@ -53,6 +54,9 @@ def cli() -> None:
     Exit status: 0 done; 1 findings at or above --fail-on; 2 usage error;
     3 no input could be read, or no NCCL line found in it.
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(2)
 
 
 def main() -> None:
@@ -61,7 +65,6 @@ def main() -> None:
     gc.set_threshold(100_000)
     try:
         status = cli.main(prog_name="nccl-inspect", standalone_mode=False)
-        sys.stdout.flush()
     except click.exceptions.Abort:
         click.echo("nccl-inspect: interrupted", err=True)
         sys.exit(130)
@@ -71,10 +74,6 @@ def main() -> None:
     except NcclInspectError as error:
         _say(str(error))
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # The reader has enough (| head): leave stdout pointing nowhere, so that the interpreter does not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -77,10 +77,11 @@ def given(logs: tuple[str, ...]) -> list[str]:
 
 def read(logs: tuple[str, ...], options: reading.Options, progress: bool | None) -> Job:
     """Read and judge the inputs, with a progress bar on stderr where that helps."""
+    judge = reading.Judge(options)  # what is wrong with the options is said before a long log is read
     names = given(logs)
     with _bar(names, progress) as bar:
         fold = reading.fold(names, bar.update if bar else None)
-    return reading.judged(fold, options)
+    return judge(fold)
 
 
 def _bar(names: list[str], progress: bool | None) -> AbstractContextManager[Any]:
@@ -116,7 +117,13 @@ def write_lines(lines: Iterable[str], target: str) -> None:
         NcclInspectError: the file cannot be written.
     """
     if target == "-":
-        sys.stdout.writelines(f"{line}\n" for line in lines)
+        try:
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader has enough (| head): leave stdout pointing nowhere, so that the interpreter does not complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
         return
     try:
         with Path(target).open("w", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 """Finds the production of a message and makes its event.
 
-Messages repeat: the same text comes from every rank and every communicator. Each distinct text is therefore parsed
-once and remembered; a message not yet known is dispatched on its first bytes to the few productions that can fit.
+A message is dispatched on its first bytes to the few productions that can fit; those that begin with a field are found by
+a literal inside. Distinct messages are remembered by the scanner, so that each is parsed once.
 """
 
 import re
@@ -15,8 +15,6 @@ from nccl_inspect.grammar.production import Production
 from nccl_inspect.records import Record
 from nccl_inspect.text import decode
 
-_REMEMBERED = 200_000
-"""Distinct messages kept in memory; some (collective calls, pointers) never repeat, so there is a limit."""
 _LEAD_SIZES = (16, 8, 4)
 _BARE_LEAD = 8
 
@@ -52,12 +50,17 @@ class Grammar:
         self._by_lead: dict[bytes, list[tuple[bytes, Production]]] = {}
         self._loose: list[tuple[bytes, Production]] = []
         self._bare: dict[bytes, list[Production]] = {}
-        self._known: dict[bytes, Parsed | None] = {}
+        self._foreign: list[tuple[bytes, Production]] = []
         for production in self.productions:
+            if production.foreign:
+                self._foreign.append((notation.quick_needle(production.line).encode(), production))
+                continue
             if production.bare:
                 self._index_bare(production)
             if not production.follows:
                 self._index(production)
+        needles = {needle for needle, _ in self._foreign}
+        self._any_foreign = re.compile(b"|".join(map(re.escape, sorted(needles)))) if needles else None
 
     def _index(self, production: Production) -> None:
         for lead in _leads(production.line):
@@ -79,19 +82,17 @@ class Grammar:
                 return Parsed(production, line, events.KINDS[production.event])
         return None
 
+    def parse_foreign(self, line: bytes) -> Parsed | None:
+        """The parsed line of another program that tells something about the job; None for any other line."""
+        if self._any_foreign is None or not self._any_foreign.search(line):
+            return None
+        for needle, production in self._foreign:
+            if needle in line and production.match(line):
+                return Parsed(production, line, events.KINDS[production.event])
+        return None
+
     def parse(self, message: bytes) -> Parsed | None:
         """The parsed message, or None when no production has this shape."""
-        try:
-            return self._known[message]
-        except KeyError:
-            pass
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        parsed = self._parse(message)
-        self._known[message] = parsed
-        return parsed
-
-    def _parse(self, message: bytes) -> Parsed | None:
         for production in self.candidates(message):
             if production.match(message):
                 return Parsed(production, message, events.KINDS[production.event])

@@ -44,7 +44,7 @@ class Production:
         load: reads the rest of what the file says; called when first needed, because a short log needs few productions.
     """
 
-    __slots__ = ("_details", "_load", "_shape", "bare", "dialect", "family", "follows", "line", "name")
+    __slots__ = ("_details", "_load", "_shape", "bare", "dialect", "family", "follows", "foreign", "line", "name")
 
     def __init__(self, name: str, dialect: str, family: str, line: str, load: Callable[[], Details] = Details) -> None:
         self.name = name
@@ -53,6 +53,8 @@ class Production:
         self.line = line
         self.bare = False
         """Whether the line may come without a prefix."""
+        self.foreign = False
+        """Whether it is a whole line that another program prints."""
         self.follows = ""
         """The message of several lines that this line, which has no prefix, goes on with."""
         self._load = load

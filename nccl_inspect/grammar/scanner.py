@@ -17,6 +17,7 @@ from nccl_inspect.records import Record
 _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
 """The prefix of another line inside a message: two lines were run together."""
 _REMEMBERED = 100_000
+"""Distinct messages kept in memory; some (collective calls, pointers) never repeat, so there is a limit."""
 _TAIL = 100
 _TAIL_WIDTH = 400
 _ENVELOPE_STARTS = frozenset(bytes([char]) for char in b"[0123456789")
@@ -43,6 +44,8 @@ class Counts(Record):
     unrecognised_lines: int = 0
     repaired_lines: int = 0
     damaged_lines: int = 0
+    related_lines: int = 0
+    """Lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows."""
     tail: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=_TAIL))
     """The last lines that are not NCCL's, with their numbers: how a job ended often stands there."""
 
@@ -92,17 +95,21 @@ class Scanner:
 
     def _bare(self, number: int, line: bytes, counts: Counts, sink: Callable[[int, Origin, Text], None]) -> None:
         """A line without NCCL's prefix: some of NCCL's own have none, all others are counted and passed over."""
-        parsed = self._grammar.parse_bare(line)
-        if parsed is None and line[:1] in _ENVELOPE_STARTS:
-            parsed = self._grammar.parse_bare(prefix.unwrapped(line))
-        if parsed is None:
+        plain = prefix.unwrapped(line) if line[:1] in _ENVELOPE_STARTS else line
+        parsed = self._grammar.parse_bare(plain)
+        if parsed is not None:
+            counts.nccl_lines += 1
+            counts.typed_lines += 1
+            level = "INFO" if parsed.production.follows else "VERSION"
+        else:
             counts.tail.append((number, line[:_TAIL_WIDTH]))
-            return
-        counts.nccl_lines += 1
-        counts.typed_lines += 1
-        sink(
-            number, prefix.NOBODY, Text("VERSION" if not parsed.production.follows else "INFO", parsed.message, parsed)
-        )
+            parsed = self._grammar.parse_foreign(plain)
+            if parsed is None:
+                return
+            counts.related_lines += 1
+            level = "OTHER"
+        self.productions.add(parsed.production)
+        sink(number, prefix.NOBODY, Text(level, line, parsed))
 
     def _origin(self, head: bytes) -> Origin | None:
         origin = prefix.parse(head)

@@ -22,6 +22,8 @@ _CORE = re.compile(
 )
 _LEAD = re.compile(rb".{0,500}?[\s>|:\]](?=\S+:\d+:\d+ )", re.DOTALL)
 """Anything that an unknown launcher may have put in front, as long as it is set apart from the host."""
+_PRINTER = re.compile(rb":\d{1,10}:\d{1,10} \[-?\d{1,10}\]")
+"""What every prefix holds once; twice where a torn line was run together with another."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -69,7 +71,7 @@ def parse(head: bytes) -> Origin | None:
     found = _CORE.fullmatch(rest)
     if not found and (lead := _LEAD.match(rest)):
         found = _CORE.fullmatch(rest, lead.end())
-    if not found:
+    if not found or len(_PRINTER.findall(rest)) > 1:
         return None
     own_time, host, pid, tid, device, location = found.groups()
     return Origin(

@@ -241,6 +241,7 @@ def _source(source: SourceCounts) -> SourceInfo:
         unrecognised_lines=counts.unrecognised_lines,
         repaired_lines=counts.repaired_lines,
         damaged_lines=counts.damaged_lines,
+        related_lines=counts.related_lines,
     )
 
 

@@ -332,5 +332,13 @@ def _add(mine: SourceCounts, later: SourceCounts) -> None:
     mine.bytes += later.bytes
     ours, theirs = mine.counts, later.counts
     ours.tail.extend((number + ours.lines, text) for number, text in theirs.tail)
-    for name in ("lines", "nccl_lines", "typed_lines", "unrecognised_lines", "repaired_lines", "damaged_lines"):
+    for name in (
+        "lines",
+        "nccl_lines",
+        "typed_lines",
+        "unrecognised_lines",
+        "repaired_lines",
+        "damaged_lines",
+        "related_lines",
+    ):
         setattr(ours, name, getattr(ours, name) + getattr(theirs, name))

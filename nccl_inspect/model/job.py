@@ -35,6 +35,8 @@ class SourceInfo(Record):
     unrecognised_lines: int
     repaired_lines: int
     damaged_lines: int
+    related_lines: int
+    """Lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

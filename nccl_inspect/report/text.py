@@ -9,7 +9,7 @@ from tabulate import tabulate
 from nccl_inspect.model.job import CommunicatorInfo, Finding, Job, Notice
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
-from nccl_inspect.report.words import block, cut, paint, shortened, verdict_color
+from nccl_inspect.report.words import block, cut, is_narrow, paint, shortened, verdict_color
 from nccl_inspect.rules.facts import count, ranges
 from nccl_inspect.text import printable
 
@@ -29,7 +29,7 @@ def render(job: Job, style: Style) -> str:
     parts = [
         _verdict(job, style),
         _job(job, style),
-        _paths(job),
+        _paths(job, style),
         _findings(job, style),
         _errors(job, style),
         _open(job, style),
@@ -85,6 +85,12 @@ def _alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]
     return list(groups.values())
 
 
+def _short_names(job: Job) -> dict[str, str]:
+    """Sources without their folders, where that leaves them different."""
+    short = {source.name: source.name.rpartition("/")[2] or source.name for source in job.sources}
+    return short if len(set(short.values())) == len(short) else {name: name for name in short}
+
+
 def _sources(job: Job) -> str:
     lines = sum(source.lines for source in job.sources)
     nccl = sum(source.nccl_lines for source in job.sources)
@@ -133,10 +139,16 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
     return f"{kind} of {first.parent}: {len(comms)} x {size}; global ranks {members}"
 
 
-def _paths(job: Job) -> Iterator[str]:
+def _paths(job: Job, style: Style) -> Iterator[str]:
     if not len(job.paths):
         return
-    yield tabulate(by_kind(job.paths), KIND_HEAD, tablefmt="simple", disable_numparse=True)
+    rows = by_kind(job.paths)
+    if is_narrow(style):
+        for scope, detail, pairs, gdr, channels, verdict in rows:
+            text = f"{scope} {detail}: pairs {pairs}, GDR {gdr}, channels {channels}, {verdict}"
+            yield from block("path", text, style, indent=0)
+    else:
+        yield tabulate(rows, KIND_HEAD, tablefmt="simple", disable_numparse=True)
     if job.unplaced_lines:
         yield f"{count(job.unplaced_lines, 'connection line')} could not be placed: the log does not show their communicator"
     yield ""
@@ -144,13 +156,14 @@ def _paths(job: Job) -> Iterator[str]:
 
 def _findings(job: Job, style: Style) -> Iterator[str]:
     folded = _folded(job.findings)
+    names = _short_names(job)
     for finding in job.findings:
         if finding.rule in folded:
             continue
-        yield from _finding(finding, style)
+        yield from _finding(finding, style, names)
         for other in job.findings:
             if folded.get(other.rule) == finding.rule:
-                yield from _folded_finding(other, style)
+                yield from _folded_finding(other, style, names)
         yield ""
 
 
@@ -165,7 +178,7 @@ def _folded(findings: list[Finding]) -> dict[str, str]:
     return under
 
 
-def _finding(finding: Finding, style: Style) -> Iterator[str]:
+def _finding(finding: Finding, style: Style, names: dict[str, str]) -> Iterator[str]:
     mark = paint(finding.severity.upper(), finding.severity, style)
     where = f", ranks {ranges(finding.ranks)}" if finding.ranks else ""
     yield f"{mark} {paint(finding.rule, 'bold', style)} ({finding.confidence}{where})"
@@ -174,21 +187,22 @@ def _finding(finding: Finding, style: Style) -> Iterator[str]:
     yield from block("impact", printable(finding.impact), style)
     for index, fix in enumerate(finding.fix):
         yield from block("fix" if index == 0 else "", printable(fix), style)
-    yield from _evidence(finding, style)
+    yield from _evidence(finding, style, names)
 
 
-def _folded_finding(finding: Finding, style: Style) -> Iterator[str]:
+def _folded_finding(finding: Finding, style: Style, names: dict[str, str]) -> Iterator[str]:
     kind = "because" if finding.root else "effect"
     yield from block(kind, printable(f"{finding.rule} ({finding.confidence}): {finding.summary}"), style)
     for fix in finding.fix[:2]:
         yield from block("", f"fix: {printable(fix)}", style)
-    yield from _evidence(finding, style, limit=2)
+    yield from _evidence(finding, style, names, limit=2)
 
 
-def _evidence(finding: Finding, style: Style, limit: int = 3) -> Iterator[str]:
+def _evidence(finding: Finding, style: Style, names: dict[str, str], limit: int = 3) -> Iterator[str]:
     for index, line in enumerate(finding.evidence[: None if style.verbose else limit]):
         label = "" if index else "evidence"
-        for part in block(label, f"{line.source}:{line.line}: {printable(line.text)}", style):
+        text = f"{names[line.source]}:{line.line}: {printable(line.text)}"
+        for part in block(label, text, style):
             yield paint(part, "dim", style)
 
 
@@ -198,10 +212,11 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
     errors = [notice for notice in job.notices if _is_error(notice) and not told & _places(notice)]
     if not errors:
         return
+    names = _short_names(job)
     yield paint(f"errors in the log that no rule explains ({len(errors)})", "bold", style)
     for notice in errors[:_MAX_ERRORS]:
         line = notice.evidence[0]
-        text = f"  {line.source}:{line.line}: {printable(notice.message)} ({notice.count} x)"
+        text = f"  {names[line.source]}:{line.line}: {printable(notice.message)} ({notice.count} x)"
         yield text if style.verbose else cut(text, max(style.width, 40))
     if len(errors) > _MAX_ERRORS:
         yield f"  … and {len(errors) - _MAX_ERRORS} more"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable
 
@@ -10,7 +9,8 @@ from nccl_inspect.report import Style
 
 _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
 _VERDICT_COLOR = {"ok": "ok", "degraded": "warning", "failed": "error", "unknown": "info"}
-_ESCAPE = re.compile(r"\x1b\[\d+m")
+_NARROW = 60
+"""Columns below which labels get no column of their own."""
 
 
 def paint(text: str, color: str, style: Style) -> str:
@@ -27,8 +27,8 @@ def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10) 
     """A labelled paragraph, wrapped to the width: the label in a column of its own."""
     lead = " " * indent + label.ljust(hang)
     width = max(style.width, 40)
-    if width < 60:
-        lead, hang_text = " " * indent + label + " ", " " * (indent + 2)
+    if width < _NARROW:
+        lead, hang_text = " " * indent + (f"{label} " if label else ""), " " * (indent + 2)
     else:
         hang_text = " " * (indent + hang)
     return textwrap.wrap(
@@ -41,9 +41,9 @@ def cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 1, 1)] + "…"
 
 
-def width_of(text: str) -> int:
-    """The columns that a text takes, colours not counted."""
-    return len(_ESCAPE.sub("", text))
+def is_narrow(style: Style) -> bool:
+    """Whether there is no room for columns."""
+    return style.width < _NARROW
 
 
 def shortened(items: Iterable[str], limit: int = 6) -> str:
