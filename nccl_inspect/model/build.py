@@ -53,6 +53,7 @@ class _Builder:
         self._attribution = attribution.attribute(self._processes)
         self._lines = paths.place(self._communicators, self._world, self._attribution.homeless)
         self._nics: dict[tuple[int, str], dict[int, str]] = {}
+        self._torn = unknown.torn(fold)
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
 
     def job(self) -> Job:
@@ -61,7 +62,7 @@ class _Builder:
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         built = paths.build(self._lines, self._communicators, self.evidence, self._nic_name, not shm_off)
         return Job(
-            sources=[_source(source) for source in self._fold.sources],
+            sources=self._sources(),
             world_size=self._world.nranks if self._world else None,
             ranks_seen=sorted({rank for ranks in self._ranks.values() for rank in ranks}),
             rank_space="global" if self._world else "communicator",
@@ -214,10 +215,20 @@ class _Builder:
         found = versions.infer(ranges)
         return [found] if found else []
 
+    def _sources(self) -> list[SourceInfo]:
+        infos = [_source(source) for source in self._fold.sources]
+        for note in self._torn:
+            info = infos[source_and_line(note.place)[0]]
+            info.unrecognised_lines -= 1
+            info.damaged_lines += 1
+        return infos
+
     def _unrecognised(self) -> list[Unrecognised]:
+        torn = set(map(id, self._torn))
+        notes = [note for note in self._fold.unrecognised.values() if id(note) not in torn]
         return [
             Unrecognised(shape, count, self.evidence(note.place, note.origin, note.level, decode(note.message)))
-            for shape, count, note in unknown.grouped(self._fold.unrecognised.values())
+            for shape, count, note in unknown.grouped(notes)
         ]
 
     def _ended_by(self) -> list[Evidence]:

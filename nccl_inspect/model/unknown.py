@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from nccl_inspect.model.fold import Note
+from nccl_inspect.model.fold import Fold, Note, source_and_line
 from nccl_inspect.text import decode
 
 _VARIABLE = re.compile(r"0x[0-9a-f]+|(?<![A-Za-z_])\d+(?:\.\d+)*(?![A-Za-z_])|(?<=[:/ ])[0-9a-f]{6,}\b")
@@ -15,6 +15,19 @@ _MAX_TEMPLATES = 1000
 def template(message: str) -> str:
     """A message with its numbers replaced, so that lines of one shape become equal."""
     return _VARIABLE.sub("{}", message)
+
+
+def torn(fold: Fold) -> list[Note]:
+    """Unrecognised lines that are pieces of torn ones.
+
+    A source with lines that are provably run together is torn; a message that occurs once there and that no production
+    knows is then most likely put together from two halves.
+    """
+    return [
+        note
+        for note in fold.unrecognised.values()
+        if note.count == 1 and fold.sources[source_and_line(note.place)[0]].counts.damaged_lines
+    ]
 
 
 def grouped(notes: Iterable[Note]) -> list[tuple[str, int, Note]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import Connected, GdrDecision, OfiProvider
+from nccl_inspect.event_types import GdrDecision, OfiProvider
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
@@ -26,10 +26,7 @@ def staged(facts: Facts) -> list[Path]:
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by the platform, else by what the plugin or NCCL says; else say that it is open."""
     pairs = staged(facts)
-    if not pairs:
-        yield from _elsewhere(facts)
-        return
-    if facts.platform and facts.platform.gdr is False:
+    if not pairs or (facts.platform and facts.platform.gdr is False):
         return
     able = facts.platform.gdr if facts.platform else None
     refused, weak = _refused(facts), facts.notices("ofi-gdr-not-supported")
@@ -63,19 +60,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in reasons[:2])],
     )
-
-
-def _elsewhere(facts: Facts) -> Iterator[NotJudged]:
-    """'GDR 0' with GPUDirect on all connections of this log: some rank outside of it has none (2.24 and later)."""
-    paths = [path for path in facts.leaving() if path.net not in WITHOUT_RDMA]
-    rings = facts.said(Connected, lambda event: isinstance(event, Connected) and event.ring_gdr == 0)
-    if paths and rings and not facts.paths("inter", net="Socket"):
-        yield RULE.undecided(
-            "NCCL says 'GDR 0' for the rings, yet every connection in this log has GDRDMA: a rank that is not "
-            "in this log "
-            "goes without",
-            "the logs of all ranks",
-        )
 
 
 def _refused(facts: Facts) -> list[Notice]:
