@@ -216,7 +216,7 @@ def test_path_verdicts() -> None:
 
 
 def field_note(name: str, **options: str) -> Job:
-    return nccl_inspect.read(FIELD_NOTES / name, **options)  # type: ignore[arg-type]
+    return nccl_inspect.read(FIELD_NOTES / name, **options)
 
 
 def test_field_notes_p4d_one_pod() -> None:

@@ -10,7 +10,7 @@ from nccl_inspect import event_types as events
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.model import attribution, communicators, members, paths, unknown, versions
 from nccl_inspect.model.communicators import Communicator
-from nccl_inspect.model.environment import settings
+from nccl_inspect.model.environment import MAX_EVIDENCE, settings
 from nccl_inspect.model.fold import Fold, Note, ProcessLog, SourceCounts, source_and_line
 from nccl_inspect.model.job import (
     CommunicatorInfo,
@@ -105,53 +105,44 @@ class _Builder:
         return sorted(mine)
 
     def _hosts(self) -> list[Host]:
-        hosts: dict[str, Host] = {}
+        ranks: dict[str, set[int]] = {}
+        gpus: dict[str, set[str]] = {}
         for process in self._processes:
-            host = hosts.setdefault(process.log.process[0], Host(process.log.process[0]))
-            host.ranks = sorted({*host.ranks, *self._ranks[process.log.process]})
-        for host in hosts.values():
-            gpus = {m.gpu[2] for p in self._processes if p.log.process[0] == host.name for m in p.members}
-            host.gpus = len(gpus)
+            name = process.log.process[0]
+            ranks.setdefault(name, set()).update(self._ranks[process.log.process])
+            gpus.setdefault(name, set()).update(member.gpu[2] for member in process.members)
         for (_, rank), name in self._lines.hosts.items():
-            if name in hosts and rank not in hosts[name].ranks:
-                hosts[name].ranks = sorted({*hosts[name].ranks, rank})
-        return sorted(hosts.values(), key=lambda host: (host.ranks or [1 << 30], host.name))
+            ranks.setdefault(name, set()).add(rank)
+        hosts = [Host(name, sorted(known), len(gpus.get(name, ()))) for name, known in ranks.items()]
+        return sorted(hosts, key=lambda host: (host.ranks or [1 << 30], host.name))
 
     def _notices(self) -> list[Notice]:
-        found: dict[tuple[str, bytes], Notice] = {}
-        for process, log in self._fold.processes.items():
-            ranks = self._ranks.get(process, [])
+        said: dict[tuple[str, bytes], list[Note]] = {}
+        for log in self._fold.processes.values():
             for note in log.notes.values():
-                self._add_notice(found, note, ranks)
-        return sorted(found.values(), key=lambda notice: notice.place)
+                said.setdefault((note.level, note.message), []).append(note)
+        return sorted(map(self._notice, said.values()), key=lambda notice: notice.place)
 
-    def _add_notice(self, found: dict[tuple[str, bytes], Notice], note: Note, ranks: list[int]) -> None:
-        key = (note.level, note.message)
-        evidence = self.evidence(note.place, note.origin, note.level, decode(note.message))
-        known = found.get(key)
-        if known is None:
-            known = found[key] = Notice(
-                event=note.event,
-                production=note.event.production if note.event else "",
-                level=note.level,
-                message=decode(note.message),
-                count=0,
-                place=note.place,
-                ranks=[],
-                hosts=[],
-                processes=[],
-                evidence=[],
-            )
-        known.count += note.count
-        if note.place <= known.place:
-            known.place = note.place
-            known.evidence.insert(0, evidence)
-        else:
-            known.evidence.append(evidence)
-        known.ranks = sorted({*known.ranks, *ranks})
-        known.processes.append(note.origin.process)
-        if note.origin.host and note.origin.host not in known.hosts:
-            known.hosts.append(note.origin.host)
+    def _notice(self, notes: list[Note]) -> Notice:
+        """One statement of all notes that say the same."""
+        notes.sort(key=lambda note: note.place)
+        first = notes[0]
+        processes = [note.origin.process for note in notes]
+        return Notice(
+            event=first.event,
+            production=first.event.production if first.event else "",
+            level=first.level,
+            message=decode(first.message),
+            count=sum(note.count for note in notes),
+            place=first.place,
+            ranks=sorted({rank for process in processes for rank in self._ranks.get(process, [])}),
+            hosts=list(dict.fromkeys(process[0] for process in processes if process[0])),
+            processes=processes,
+            evidence=[self._note_evidence(note) for note in notes[:MAX_EVIDENCE]],
+        )
+
+    def _note_evidence(self, note: Note) -> Evidence:
+        return self.evidence(note.place, note.origin, note.level, decode(note.message))
 
     def _network(self, notices: list[Notice]) -> Network:
         used = Counter(line.event.net for line in self._lines.lines if line.event.net)
@@ -203,7 +194,7 @@ class _Builder:
             nnodes=comm.nnodes,
             local_ranks=comm.local_ranks,
             network=next((member.network for member in present if member.network), None),
-            evidence=[self._member_evidence(member) for member in by_place],
+            evidence=[self._member_evidence(member) for member in by_place[:MAX_EVIDENCE]],
         )
 
     def _member_evidence(self, member: Member) -> Evidence:
@@ -226,10 +217,7 @@ class _Builder:
     def _unrecognised(self) -> list[Unrecognised]:
         torn = set(map(id, self._torn))
         notes = [note for note in self._fold.unrecognised.values() if id(note) not in torn]
-        return [
-            Unrecognised(shape, count, self.evidence(note.place, note.origin, note.level, decode(note.message)))
-            for shape, count, note in unknown.grouped(notes)
-        ]
+        return [Unrecognised(shape, count, self._note_evidence(note)) for shape, count, note in unknown.grouped(notes)]
 
     def _ended_by(self) -> list[Evidence]:
         ended = re.compile(_ENDED.encode())

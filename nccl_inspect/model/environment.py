@@ -13,6 +13,9 @@ from nccl_inspect.model.members import ProcessMembers
 from nccl_inspect.records import Record
 from nccl_inspect.text import decode
 
+MAX_EVIDENCE = 8
+"""Lines kept to support one statement, however many processes made it."""
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Value(Record):
@@ -72,5 +75,5 @@ def _setting(
         ranks=None if everywhere else own,
         hosts=list(dict.fromkeys(process[0] for process in entry.processes)),
         processes=list(entry.processes),
-        evidence=[evidence(note.place, note.origin, note.level, decode(note.message)) for note in notes],
+        evidence=[evidence(note.place, note.origin, note.level, decode(note.message)) for note in notes[:MAX_EVIDENCE]],
     )

@@ -177,7 +177,7 @@ class ProcessLog(Record):
         self.first = self.first or move(later.first)
         self.last = move(later.last)
         self.labels |= later.labels
-        joined = self._join(later)
+        joined = self._join(later, move)
         for step in later.steps:
             if isinstance(step, Step):
                 self.steps.append(step._replace(place=move(step.place)))
@@ -199,12 +199,13 @@ class ProcessLog(Record):
             else:
                 self.notes[key] = note
 
-    def _join(self, later: ProcessLog) -> set[int]:
+    def _join(self, later: ProcessLog, move: Callable[[int], int]) -> set[int]:
         """Let bursts that go on across the border go on; gives the ids of the later halves."""
         joined = set()
         for tid, burst in later._begun.items():
             known = self._open.get(tid)
             if burst is not None and known is not None and known.key == burst.key:
+                burst.move(move)
                 for key, edge in burst.edges.items():
                     known.add(key, edge)
                 joined.add(id(burst))

@@ -61,7 +61,7 @@ def _differing(facts: Facts, name: str, values: list[Setting]) -> list[Setting]:
         shared = [a for a in values for b in values if a is not b and set(a.hosts) & set(b.hosts)]
         if not shared:
             return []
-    ranked = sorted(values, key=lambda setting: len(setting.evidence), reverse=True)
+    ranked = sorted(values, key=lambda setting: len(setting.processes), reverse=True)
     return ranked[1:]
 
 

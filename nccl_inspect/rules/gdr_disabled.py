@@ -36,8 +36,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         facts.leave_open(pairs)
         yield RULE.undecided(
             f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} stage data in host "
-            "memory (no GDRDMA); "
-            "whether this machine could do better is not in the log",
+            "memory (no GDRDMA); whether this machine could do better is not in the log",
             _CAPTURE,
         )
     facts.mark(pairs, RULE.name)

@@ -36,8 +36,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "not proved: P2P and SHM are both unusable, as when containers of one host do not share /dev/shm"
         + (f"; {words} is set as well" if settings else ""),
         impact="data leaves the GPU for the network stack and comes back; over Socket 1.3-3.5 GB/s bus "
-        "bandwidth were measured, "
-        "against 347 GB/s over NVSwitch (8 x H200, all-reduce of 256 MiB)",
+        "bandwidth were measured, against 347 GB/s over NVSwitch (8 x H200, all-reduce of 256 MiB)",
         fix=[
             *(f"unset {setting.name} (pod spec 'env:', image, launch script, /etc/nccl.conf)" for setting in settings),
             "one pod for each node with all its GPUs, or the same /dev/shm in all containers (hostIPC: true or "

@@ -39,13 +39,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     fabric = "joined by NVLink" if facts.platform and facts.platform.nvlink else "that could talk directly"
     yield RULE.finding(
         f"every rank has a host of its own ({count(alone[0].nranks, 'rank')}, "
-        f"{count(alone[0].nnodes or 0, 'node')}): all "
-        f"{count(len(paths), 'path')} use {listed(path.detail for path in paths)}",
+        f"{count(alone[0].nnodes or 0, 'node')}): all {count(len(paths), 'path')} use "
+        f"{listed(path.detail for path in paths)}",
         cause=f"one GPU for each pod; {machine} holds {gpus or 'several'} GPUs {fabric}, which different pods "
         "cannot use" + (f" ({hints})" if hints else ""),
         impact="NVLink idle: at most the rate of one NIC (12.5 GB/s at 100 Gb/s) for each rank. Measured on "
-        "p4d.24xlarge, 4 GPUs: "
-        "39:32 min with four pods, 16:21 min with one (2.4 times slower)",
+        "p4d.24xlarge, 4 GPUs: 39:32 min with four pods, 16:21 min with one (2.4 times slower)",
         fix=[
             'one pod for each node: resources.limits "nvidia.com/gpu": "<GPUs of the node>"',
             "numNodes: <nodes>, numProcPerNode: <GPUs of the node>, or torchrun --nnodes=<nodes> --nproc_per_node=gpu",

@@ -48,8 +48,7 @@ def _fault(facts: Facts, pairs: list[Path], possible: bool) -> Finding:
         f"{count(len(pairs), 'pair')} of ranks on one host use {listed(path.detail for path in pairs)} instead of P2P",
         cause=cause,
         impact="every byte goes GPU -> host memory -> GPU: 13-18 GB/s bus bandwidth measured, against 347 GB/s "
-        "over NVSwitch "
-        "(8 x H200, all-reduce) or 16-45 GB/s for PCIe P2P",
+        "over NVSwitch (8 x H200, all-reduce) or 16-45 GB/s for PCIe P2P",
         fix=[
             "nvidia-smi topo -m; nvidia-smi topo -p2p r   # which pairs have NVLink, and whether the driver "
             "allows peer access",

@@ -32,8 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause="NCCL_IB_DISABLE switches InfiniBand and RoCE off"
         if off
         else "the log shows cards, and these paths do not use them; device nodes or verbs libraries are missing "
-        "in the container, "
-        "or NCCL_IB_HCA leaves the card out"
+        "in the container, or NCCL_IB_HCA leaves the card out"
         if hints
         else "this machine type has cards, and NCCL found none: device nodes or verbs libraries are missing in "
         "the container",
