@@ -217,6 +217,9 @@ def _properties(kind: type) -> Iterator[tuple[str, str, str]]:
 
 def json_page() -> Iterator[str]:
     """Every key of the JSON document, from its schema."""
+    if not SCHEMA.exists():
+        yield "# JSON: nccl-inspect/1\n\nThe schema is not written yet; `job.to_dict()` shows the keys."
+        return
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     yield f"# JSON: {schema.get('title', 'nccl-inspect/1')}\n"
     yield schema.get("description", "")
@@ -280,7 +283,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "rules": rules_page,
     "grammar": grammar_page,
     "events": events_page,
-    **({"json": json_page} if SCHEMA.exists() else {}),
+    "json": json_page,
 }
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ PLACES = st.lists(st.integers(0, 100_000), min_size=1, max_size=5)
 
 
 @pytest.mark.parametrize("name", ONE_FILE)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(places=PLACES, from_the_end=st.booleans())
 def test_a_log_cut_at_line_ends_gives_the_same_job(name: str, places: list[int], from_the_end: bool) -> None:
     ((source, lines),) = parts_of(name)
@@ -69,7 +69,7 @@ def test_a_log_cut_at_line_ends_gives_the_same_job(name: str, places: list[int],
     assert document(merged(folds, from_the_end)) == read_at_once(name)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(places=st.lists(st.integers(0, 8), max_size=8), from_the_end=st.booleans())
 def test_files_in_any_grouping_give_the_same_job(places: list[int], from_the_end: bool) -> None:
     parts = parts_of(SEVERAL_FILES)
@@ -78,7 +78,7 @@ def test_files_in_any_grouping_give_the_same_job(places: list[int], from_the_end
     assert document(merged(folds, from_the_end)) == read_at_once(SEVERAL_FILES)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(places=PLACES, from_the_end=st.booleans())
 def test_files_cut_anywhere_give_the_same_job(places: list[int], from_the_end: bool) -> None:
     """A worker's part ends in the middle of one file, and the next worker's begins there."""

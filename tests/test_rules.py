@@ -1,5 +1,6 @@
 """The rules: every page is complete and its examples come out as it says, and the engine joins findings."""
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import pytest
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.model.job import Finding, Job
 from nccl_inspect.platforms import named
 from nccl_inspect.rules import engine
@@ -78,7 +80,7 @@ def test_a_rule_has_a_complete_page(name: str) -> None:
     assert re.findall(r"^## (.*)$", prose, re.MULTILINE) == HEADINGS
     parts = re.split(r"^#.*$", page, flags=re.MULTILINE)
     assert all(part.strip() for part in parts[1:])
-    assert max(map(len, prose.splitlines())) <= 125
+    assert max(map(len, prose.splitlines())) <= 120
     kinds = {example.outcome for example in examples(name)}
     assert {"raises", "silent"} <= kinds <= OUTCOMES
 
@@ -266,3 +268,13 @@ def test_field_notes_without_platform_and_topology_nothing_is_certain(name: str)
     assert all(finding.confidence != "certain" for finding in job.findings)
     with_topology = found(field_note(name, topology=G6E_TOPOLOGY), "shm-instead-of-p2p")
     assert (with_topology.severity, with_topology.confidence) == ("info", "certain")
+
+
+def test_productions_that_rules_ask_for_exist() -> None:
+    """Rules look for statements by the name of their production: a name that no grammar file has would never be found."""
+    known = {production.name for production in grammar.shipped().productions}
+    for file in sorted(Path(engine.__file__).parent.glob("*.py")):
+        for call in ast.walk(ast.parse(file.read_text())):
+            if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "notices":
+                names = {argument.value for argument in call.args if isinstance(argument, ast.Constant)}
+                assert names <= known, file.name

@@ -15,12 +15,12 @@ LEVELS = (b"INFO", b"WARN", b"TRACE", b"CALL", b"ABORT")
 _SPLIT = re.compile(rb"^(.*?) NCCL (INFO|WARN|TRACE|CALL|ABORT)(?: |$)", re.DOTALL)
 
 _TIME = rb"(?:(?P<time>\[\d[\d/:., TZ+-]{5,40}\]|\d{9,11}(?:\.\d{1,9})?) )?"
-_CORE = re.compile(
+_HEAD = (
     _TIME + rb"(?P<host>[A-Za-z0-9_][^\s:\[\]<>(){}]*):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
-    rb"(?: \[(?P<device>-?\d{1,10})\](?P<location> .+:\d{1,7}(?: \([^()]*\))?)?)?",
-    re.DOTALL,
+    rb"(?: \[(?P<device>-?\d{1,10})\](?P<location> .+:\d{1,7}(?: \([^()]*\))?)?)?"
 )
-_LEAD = re.compile(rb".{0,500}?[\s>|:\]](?=\S+:\d+:\d+ )", re.DOTALL)
+_CORE = re.compile(_HEAD, re.DOTALL)
+_LED = re.compile(rb".{0,500}?(?:[\s>|\]]|[>\]]:)" + _HEAD, re.DOTALL)
 """Anything that an unknown launcher may have put in front, as long as it is set apart from the host."""
 _PRINTER = re.compile(rb":\d{1,10}:\d{1,10} \[-?\d{1,10}\]")
 """What every prefix holds once; twice where a torn line was run together with another."""
@@ -68,10 +68,10 @@ _FIRST = frozenset(level[:5].ljust(5) if len(level) < 5 else level for level in 
 def parse(head: bytes) -> Origin | None:
     """The origin that a head states, or None when it is damaged."""
     rest, time, label = _unwrap(head)
-    found = _CORE.fullmatch(rest)
-    if not found and (lead := _LEAD.match(rest)):
-        found = _CORE.fullmatch(rest, lead.end())
-    if not found or len(_PRINTER.findall(rest)) > 1:
+    if len(_PRINTER.findall(rest)) > 1:
+        return None
+    found = _CORE.fullmatch(rest) or _LED.fullmatch(rest)
+    if not found:
         return None
     own_time, host, pid, tid, device, location = found.groups()
     return Origin(

@@ -72,7 +72,20 @@ def _file(path: Path) -> Source:
     return Source(str(path), lambda: path.open("rb"), path.stat().st_size)
 
 
-def blocks(source: Source) -> Iterator[list[bytes]]:
+class Lines(list[bytes]):
+    """Whole lines without their line ends.
+
+    Args:
+        lines: in their order.
+        size: bytes that they took in the source, with line ends and what was cut off.
+    """
+
+    def __init__(self, lines: Iterable[bytes], size: int) -> None:
+        super().__init__(lines)
+        self.size = size
+
+
+def blocks(source: Source) -> Iterator[Lines]:
     """The lines of a source, without their line ends, in lists of about :data:`BLOCK` bytes.
 
     Compressed data is told by its first bytes, not by its name.
@@ -96,15 +109,19 @@ def _decompressed(raw: BinaryIO) -> BinaryIO:
     return stream
 
 
-def _blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
-    rest = b""
+def _blocks(stream: BinaryIO) -> Iterator[Lines]:
+    rest, size = b"", 0
     while data := stream.read(BLOCK):
-        *lines, rest = (rest + data).split(b"\n")
-        if len(rest) > BLOCK:
-            lines, rest = [*lines, rest[:BLOCK]], b""
-        if b"\r" in data:
+        size += len(data)
+        text = rest + data
+        *lines, rest = text.split(b"\n")
+        rest = rest[:BLOCK]
+        if not lines:
+            continue
+        lines[0] = lines[0][:BLOCK]
+        if b"\r" in text:
             lines = [line.rstrip(b"\r") for line in lines]
-        if lines:
-            yield lines
+        yield Lines(lines, size)
+        size = 0
     if rest:
-        yield [rest.rstrip(b"\r")]
+        yield Lines([rest.rstrip(b"\r")], size)

@@ -193,6 +193,7 @@ class _Builder:
             completed=sorted(rank for rank, member in comm.members.items() if member.completed),
             nnodes=comm.nnodes,
             local_ranks=comm.local_ranks,
+            ring_gdr=_ring_gdr(comm),
             network=next((member.network for member in present if member.network), None),
             evidence=[self._member_evidence(member) for member in by_place[:MAX_EVIDENCE]],
         )
@@ -278,6 +279,11 @@ def _trees(comm: Communicator) -> list[list[list[int | None]]]:
                 [known[rank], known[child]] for child in down if 0 <= child < len(known) and rank < len(known)
             )
     return [sorted(links[channel], key=str) for channel in sorted(links)]
+
+
+def _ring_gdr(comm: Communicator) -> bool | None:
+    said = [line.ring_gdr for member in comm.members.values() for line in member.connected if line.ring_gdr is not None]
+    return all(said) if said else None
 
 
 def _state(comm: Communicator) -> str:

@@ -16,6 +16,7 @@ from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.scanner import Counts, Scanner, Text
 from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.records import Record
 
 SEQUENCE = (
@@ -271,8 +272,10 @@ class Fold:
         def sink(number: int, origin: Origin, text: Text) -> None:
             self._take(base | number, origin, text)
 
-        lines = list(lines)
-        source.bytes += sum(map(len, lines)) + len(lines)
+        if not isinstance(lines, Lines):
+            lines = list(lines)
+            lines = Lines(lines, sum(map(len, lines)) + len(lines))
+        source.bytes += lines.size
         self._scanner.scan(lines, source.counts, sink)
 
     def _take(self, place: int, origin: Origin, text: Text) -> None:

@@ -98,6 +98,8 @@ class CommunicatorInfo(Record):
     nnodes: int | None = None
     local_ranks: int | None = None
     network: str | None = None
+    ring_gdr: bool | None = None
+    """Whether NCCL says that the ring NET edges of all ranks use GPUDirect (2.24 and later)."""
     evidence: list[Evidence] = field(default_factory=list)
 
 

@@ -109,9 +109,9 @@ def _size(job: Job) -> str:
     hosts = f"{count(len(job.hosts), 'host')} ({shortened([host.name for host in job.hosts], 3)})"
     if job.world_size is None:
         return f"world size not in the log; ranks {ranges(job.ranks_seen) or '?'} seen on {hosts}"
-    text = f"{count(job.world_size, 'rank')} on {hosts}"
-    unseen = job.world_size - len(job.ranks_seen)
-    return text + (f"; {count(unseen, 'rank')} without a line here" if unseen > 0 else "")
+    if len(job.ranks_seen) < job.world_size:
+        return f"{count(job.world_size, 'rank')}, of which {ranges(job.ranks_seen) or 'none'} seen, on {hosts}"
+    return f"{count(job.world_size, 'rank')} on {hosts}"
 
 
 def _network(job: Job) -> str:

@@ -26,6 +26,8 @@ def staged(facts: Facts) -> list[Path]:
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by the platform, else by what the plugin or NCCL says; else say that it is open."""
     pairs = staged(facts)
+    if hidden := _hidden(facts):
+        yield RULE.undecided(hidden, "the logs of the other ranks: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log on all of them")
     if not pairs or (facts.platform and facts.platform.gdr is False):
         return
     able = facts.platform.gdr if facts.platform else None
@@ -58,6 +60,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ends(pairs),
         hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in reasons[:2])],
+    )
+
+
+def _hidden(facts: Facts) -> str:
+    """The rings say that some edge lacks GPUDirect, and every edge that the log shows has it."""
+    direct = all(path.gdr is True for path in facts.leaving()) and bool(facts.leaving())
+    comms = [comm.id for comm in facts.job.communicators if comm.ring_gdr is False]
+    if not direct or not comms:
+        return ""
+    return (
+        f"communicator {comms[0]} says 'use ring … GDR 0', yet every NET path in this log shows GDRDMA: "
+        "a rank whose log is not here may lack it"
     )
 
 

@@ -71,7 +71,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     facts.mark(paths, RULE.name)
     without = facts.platform is not None and facts.platform.network in _KINDS_WITHOUT_RDMA
     sure = all(path.scope == "inter" for path in paths)
-    none_found = facts.notices("ib-no-device")
+    none_found = facts.notices("net-ib-none")
     yield RULE.finding(
         f"{wording(paths)} over {listed(path.detail for path in paths)}",
         cause=f"{facts.platform.name if facts.platform else ''} has no RDMA network"
