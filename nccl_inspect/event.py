@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from nccl_inspect.records import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nccl_inspect.grammar.production import Production
+
+class Maker(Protocol):
+    """What an event needs to know of the production that recognised its message."""
+
+    name: str
+    dialect: str
+
+    @property
+    def constants(self) -> Mapping[str, str]:
+        """Fields that the shape itself decides."""
 
 
 class Where(NamedTuple):
@@ -91,7 +100,7 @@ class Event(Frozen):
         return hash((type(self), self.where, self.message))
 
     @classmethod
-    def build(cls, production: Production, values: Mapping[str, Any], message: str) -> Event:
+    def build(cls, production: Maker, values: Mapping[str, Any], message: str) -> Event:
         """The event of a parsed message: its values, and the constants that the production states."""
         constants = {name: _FLAGS.get(text, text) for name, text in production.constants.items()}
         return cls(
@@ -119,6 +128,8 @@ class Message(Event):
 
     values: tuple[tuple[str, Any], ...] = ()
     """Field names and values, as the production names them."""
+    cut: bool = False
+    """NCCL cut the message, so that it has no values."""
 
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -17,6 +17,8 @@ from nccl_inspect.text import decode
 
 _LEAD_SIZES = (16, 8, 4)
 _BARE_LEAD = 8
+_CUT_FROM = 900
+"""Bytes of the shortest message that can have been cut at 1,024 with its prefix."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -108,9 +110,20 @@ class Grammar:
             if needle in message:
                 yield production
 
-    def is_cut(self, message: bytes) -> bool:
-        """Whether the message is the beginning of something that the grammar knows."""
-        return any(production.is_cut(message) for production in self.candidates(message))
+    def parse_cut(self, message: bytes) -> Parsed | None:
+        """The beginning of a message that NCCL cut: recognised, and without values.
+
+        Until 2.28 prefix and message share 1,024 bytes (src/debug.cc); RCCL allows 4,096.
+        """
+        if len(message) < _CUT_FROM:
+            return None
+        for production in self.candidates(message):
+            if production.is_cut(message):
+                event = events.Message(
+                    dialect=production.dialect, production=production.name, message=decode(message), cut=True
+                )
+                return Parsed(production, message, events.Message, event)
+        return None
 
 
 def _leads(line: str) -> set[bytes]:

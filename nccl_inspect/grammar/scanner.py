@@ -121,7 +121,7 @@ class Scanner:
     def _text(self, rest: bytes) -> Text:
         level, _, message = rest.partition(b" ")
         glued = _GLUED.search(message) is not None
-        parsed = None if glued else self._grammar.parse(message)
+        parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
         if parsed:
             self.productions.add(parsed.production)
         text = Text(level.decode("ascii"), message, parsed, glued)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from nccl_inspect.event_types import ChannelConnect
+from nccl_inspect.event_types import ChannelConnect, Connected
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.fold import Burst, Edge, ProcessLog
 from nccl_inspect.model.members import Member, ProcessMembers
@@ -56,6 +56,8 @@ def attribute(processes: Iterable[ProcessMembers]) -> Attribution:
         for unit in _units(process):
             work.add(unit)
     work.run()
+    for process in processes:
+        work.connect(process)
     return work.result
 
 
@@ -128,6 +130,7 @@ class _Work:
         self._used: dict[tuple[object, ...], int] = {}
         self._first_use: dict[tuple[object, ...], list[tuple[int, int]]] = {}
         self._uses: dict[tuple[str, int], int] = {}
+        self._threads: dict[tuple[tuple[str, int], int], list[tuple[int, Member]]] = {}
         self._ends: dict[tuple[str, int], set[tuple[object, ...]]] = {}
         self._ring_edges: dict[int, set[tuple[int, int]]] = {}
         for process in processes:
@@ -152,6 +155,16 @@ class _Work:
             unit = self._open[0]
             self.result.guessed += len(unit.bursts)
             self._assign(unit, min(unit.candidates, key=self._order_of_use))
+
+    def connect(self, process: ProcessMembers) -> None:
+        """Give ``Connected …`` lines to the communicator whose connections the thread made just before."""
+        for step in process.connected:
+            made = self._threads.get((process.log.process, step.origin.tid), [])
+            before = [entry for entry in made if entry[0] < step.place]
+            if before:
+                _, member = max(before, key=lambda entry: entry[0])
+                assert isinstance(step.event, Connected)
+                member.connected.append(step.event)
 
     def _decide(self, unit: Unit, rule: Callable[[Unit, Member], bool]) -> bool:
         left = [member for member in unit.candidates if rule(unit, member)]
@@ -199,6 +212,8 @@ class _Work:
     def _assign(self, unit: Unit, member: Member) -> None:
         self._open.remove(unit)
         member.bursts.extend(unit.bursts)
+        for burst in unit.bursts:
+            self._threads.setdefault((unit.log.process, burst.key.tid), []).append((burst.place, member))
         for _, edge in unit.edges():
             use = _use(member, edge.event)
             self._used[use] = self._used.get(use, 0) | edge.channels

@@ -72,6 +72,8 @@ class ProcessMembers(Record):
     log: ProcessLog
     members: list[Member] = field(default_factory=list)
     loose: list[Burst] = field(default_factory=list)
+    connected: list[Step] = field(default_factory=list)
+    """``Connected …`` lines that name no communicator: they follow the bursts of their thread."""
 
 
 def of_process(log: ProcessLog) -> ProcessMembers:
@@ -170,7 +172,7 @@ class _Walk:
                 if isinstance(step, Burst):
                     self._found.loose.append(step)
                 elif isinstance(step.event, events.Connected):
-                    continue
+                    self._found.connected.append(step)
                 else:
                     self._late(step)
         self._found.loose.sort(key=lambda burst: burst.place)

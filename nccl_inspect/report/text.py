@@ -9,7 +9,7 @@ from tabulate import tabulate
 from nccl_inspect.model.job import CommunicatorInfo, Finding, Job, Notice
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
-from nccl_inspect.report.words import block, cut, is_narrow, paint, shortened, verdict_color
+from nccl_inspect.report.words import block, cut, paint, shortened, verdict_color
 from nccl_inspect.rules.facts import count, ranges
 from nccl_inspect.text import printable
 
@@ -143,14 +143,17 @@ def _paths(job: Job, style: Style) -> Iterator[str]:
     if not len(job.paths):
         return
     rows = by_kind(job.paths)
-    if is_narrow(style):
+    table = tabulate(rows, KIND_HEAD, tablefmt="simple", disable_numparse=True)
+    if max(map(len, table.split("\n"))) <= style.width:
+        yield table
+    else:
         for scope, detail, pairs, gdr, channels, verdict in rows:
             text = f"{scope} {detail}: pairs {pairs}, GDR {gdr}, channels {channels}, {verdict}"
             yield from block("path", text, style, indent=0)
-    else:
-        yield tabulate(rows, KIND_HEAD, tablefmt="simple", disable_numparse=True)
     if job.unplaced_lines:
-        yield f"{count(job.unplaced_lines, 'connection line')} could not be placed: the log does not show their communicator"
+        lines = count(job.unplaced_lines, "connection line")
+        text = f"{lines} could not be placed: the log does not show their communicator"
+        yield from block("", text, style, indent=0, hang=0)
     yield ""
 
 
@@ -179,9 +182,11 @@ def _folded(findings: list[Finding]) -> dict[str, str]:
 
 
 def _finding(finding: Finding, style: Style, names: dict[str, str]) -> Iterator[str]:
-    mark = paint(finding.severity.upper(), finding.severity, style)
+    severity = finding.severity.upper()
     where = f", ranks {ranges(finding.ranks)}" if finding.ranks else ""
-    yield f"{mark} {paint(finding.rule, 'bold', style)} ({finding.confidence}{where})"
+    for line in block("", f"{severity} {finding.rule} ({finding.confidence}{where})", style, indent=0, hang=0):
+        marked = line.replace(severity, paint(severity, finding.severity, style), 1)
+        yield marked.replace(finding.rule, paint(finding.rule, "bold", style), 1)
     yield from block("what", printable(finding.summary), style)
     yield from block("cause", printable(finding.cause), style)
     yield from block("impact", printable(finding.impact), style)
@@ -213,7 +218,8 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
     if not errors:
         return
     names = _short_names(job)
-    yield paint(f"errors in the log that no rule explains ({len(errors)})", "bold", style)
+    for text in block("", f"errors in the log that no rule explains ({len(errors)})", style, indent=0, hang=0):
+        yield paint(text, "bold", style)
     for notice in errors[:_MAX_ERRORS]:
         line = notice.evidence[0]
         text = f"  {names[line.source]}:{line.line}: {printable(notice.message)} ({notice.count} x)"

@@ -29,6 +29,8 @@ def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10) 
     width = max(style.width, 40)
     if width < _NARROW:
         lead, hang_text = " " * indent + (f"{label} " if label else ""), " " * (indent + 2)
+        if label and text and len(lead) + len(text.split()[0]) > width:
+            return [lead.rstrip(), *block("", text, style, indent + 2, 0)]
     else:
         hang_text = " " * (indent + hang)
     return textwrap.wrap(
@@ -39,11 +41,6 @@ def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10) 
 def cut(text: str, width: int) -> str:
     """The text, cut in the middle of nothing: at its end, with a mark."""
     return text if len(text) <= width else text[: max(width - 1, 1)] + "…"
-
-
-def is_narrow(style: Style) -> bool:
-    """Whether there is no room for columns."""
-    return style.width < _NARROW
 
 
 def shortened(items: Iterable[str], limit: int = 6) -> str:

@@ -1,0 +1,410 @@
+"""The command line: exit statuses, errors in one line, pipes, colours, widths."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import sample_data
+from click.testing import CliRunner, Result
+
+from nccl_inspect.cli import cli
+from nccl_inspect.discovery import modules
+from nccl_inspect.rules.engine import registered
+
+HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
+SLOW = str(sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log")
+TWO_HOSTS = str(sample_data.FOLDER / "timestamps" / "job.log")
+COMMANDS = [name for name in modules(sys.modules[cli.__module__].__file__ or "", "shared") if name != "shared"]
+EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
+ESCAPE = b"\x1b["
+
+
+def invoke(*args: str, data: bytes | None = None) -> Result:
+    """A command in this process that must work."""
+    return CliRunner().invoke(cli, args, input=data, standalone_mode=False, catch_exceptions=False)
+
+
+def run(
+    *args: str, data: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """A command in a process of its own."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    return subprocess.run(
+        [*EXE, *args], input=data, capture_output=True, env=inherited | (env or {}), cwd=cwd, timeout=60, check=False
+    )
+
+
+def on_a_terminal(args: Sequence[str], env: dict[str, str] | None = None) -> bytes:
+    """What a command prints on a pseudo-terminal."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*EXE, *args], stdin=theirs, stdout=theirs, stderr=theirs, env=inherited | {"TERM": "xterm"} | (env or {})
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                data = os.read(ours, 65536)
+            except OSError:  # Linux: the other end is closed
+                break
+            if not data:
+                break
+            shown += data
+        process.wait(60)
+    os.close(ours)
+    return shown
+
+
+# --- exit statuses and errors
+
+
+def test_the_status_is_0_when_the_job_was_read_whatever_was_found() -> None:
+    for log in (HEALTHY, SLOW):
+        done = run("summarize", log)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("log", "limit", "status"),
+    [
+        (HEALTHY, "error", 0),
+        (HEALTHY, "warning", 0),
+        (HEALTHY, "info", 0),
+        (SLOW, "never", 0),
+        (SLOW, "error", 0),
+        (SLOW, "warning", 1),
+        (SLOW, "info", 1),
+    ],
+)
+def test_the_status_is_1_with_a_finding_as_severe_as_asked_for(log: str, limit: str, status: int) -> None:
+    done = run("summarize", log, "--fail-on", limit)
+    assert (done.returncode, done.stderr) == (status, b"")
+    assert done.stdout
+
+
+@pytest.fixture
+def bad_inputs(tmp_path: Path) -> Path:
+    (tmp_path / "empty.log").touch()
+    (tmp_path / "other.log").write_text("one line\nanother\n")
+    (tmp_path / "binary.log").write_bytes(bytes(range(256)) * 100)
+    (tmp_path / "cut.log.gz").write_bytes(b"\x1f\x8b\x08\x00 cut")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "weights.bin").write_bytes(b"x")
+    (tmp_path / "topo.txt").write_text("no matrix\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "says"),
+    [
+        (["summarize", "gone.log"], 3, "gone.log: no such file; check the path"),
+        (["paths", "gone.log"], 3, "gone.log: no such file"),
+        (["summarize", "folder"], 3, "folder: the folder holds no log; "),
+        (["summarize", "empty.log"], 3, "empty.log: empty; "),
+        (["summarize", "other.log"], 3, "other.log: no NCCL line among 2 lines; run the job with NCCL_DEBUG=INFO"),
+        (["summarize", "binary.log"], 3, "binary.log: no NCCL line among"),
+        (["summarize", "cut.log.gz"], 3, "cut.log.gz: the compressed data is damaged"),
+        (["summarize", "-"], 3, "<stdin>: empty; "),
+        (["summarize"], 3, "<stdin>: empty; "),
+        (["summarize", "LOG", "--select", "no-such-rule"], 2, "no rule 'no-such-rule'; see 'nccl-inspect rules'"),
+        (["summarize", "LOG", "--ignore", "no-such-*"], 2, "no rule 'no-such-*'; "),
+        (["summarize", "LOG", "--platform", "p5.48xlarg"], 2, "no platform 'p5.48xlarg'; did you mean p5.48xlarge"),
+        (["summarize", "LOG", "--topology", "gone.txt"], 2, "gone.txt: No such file or directory; check the path"),
+        (["summarize", "LOG", "--topology", "topo.txt"], 2, "topo.txt: not a topology that is understood; give"),
+        (["summarize", "LOG", "--topology", "folder"], 2, "folder: Is a directory; "),
+        (["summarize", "LOG", "--format", "xml"], 2, "'xml' is not one of"),
+        (["summarize", "LOG", "--no-such-option"], 2, "No such option"),
+        (["summarize", "LOG", "-o", "gone/report.txt"], 2, "gone/report.txt: No such file or directory; check"),
+        (["paths", "LOG", "--rank", "x"], 2, "--rank x: not a rank; write 3 or 0-7"),
+        (["paths", "LOG", "--transport", "RDMA"], 2, "'RDMA' is not one of"),
+        (["no-such-command"], 2, "No such command 'no-such-command'"),
+    ],
+    ids=lambda value: " ".join(value).replace("/", "_") if isinstance(value, list) else "",
+)
+def test_an_error_is_one_line_that_says_what_where_and_what_to_do(
+    bad_inputs: Path, args: list[str], status: int, says: str
+) -> None:
+    done = run(*(HEALTHY if arg == "LOG" else arg for arg in args), cwd=bad_inputs)
+    assert done.returncode == status
+    assert done.stdout == b""
+    message = done.stderr.decode()
+    assert message.count("\n") == 1, message
+    assert message.startswith("nccl-inspect: ")
+    assert says in message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission_is_an_error_that_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "job.log"
+    file.touch(mode=0)
+    done = run("summarize", str(file))
+    assert (done.returncode, done.stderr.count(b"\n")) == (3, 1)
+    assert b"no permission to read it" in done.stderr
+
+
+def test_without_a_command_the_help_is_shown_and_the_status_is_2() -> None:
+    done = run()
+    assert done.returncode == 2
+    assert b"Usage: nccl-inspect" in done.stderr + done.stdout
+
+
+def test_without_a_log_on_a_terminal_the_error_says_how_to_give_one() -> None:
+    shown = on_a_terminal(["summarize"])
+    assert shown.count(b"\n") == 1
+    assert b"nccl-inspect: no input; name a log file, or pipe one in" in shown
+
+
+def test_the_version_is_told() -> None:
+    assert re.fullmatch(r"nccl-inspect, version \d+\.\d+\S*\n", invoke("--version").output)
+
+
+# --- pipes and files
+
+
+def test_a_closed_pipe_ends_in_silence_with_status_0(tmp_path: Path) -> None:
+    big = sample_data.FOLDER / "socket-2node-tp4-dp2" / "job.log"
+    errors = tmp_path / "errors"
+    command = " ".join(f"'{part}'" for part in [*EXE, "summarize", str(big), "--format", "json"])
+    done = subprocess.run(
+        ["bash", "-c", f'{command} 2> "{errors}" | head -1; echo "${{PIPESTATUS[0]}}"'],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == b"{\n0\n"
+    assert errors.read_bytes() == b""
+
+
+@pytest.mark.parametrize("args", [["summarize"], ["summarize", "-"], ["paths"], ["paths", "-"]])
+def test_what_is_piped_in_is_read_with_a_dash_or_without_a_name(args: list[str]) -> None:
+    done = run(*args, data=Path(HEALTHY).read_bytes())
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"P2P/CUMEM" in done.stdout
+
+
+def test_a_gzip_may_be_piped_in() -> None:
+    packed = sample_data.FOLDER / "v2.30.7-subsys-all" / "job.log.gz"
+    done = run("summarize", data=packed.read_bytes())
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"NET/Socket" in done.stdout
+
+
+def test_a_folder_and_its_files_give_the_same_paths() -> None:
+    folder = sample_data.FOLDER / "debug-file-per-process"
+    files = map(str, sample_data.files("debug-file-per-process"))
+    assert invoke("paths", str(folder)).output == invoke("paths", *files).output
+
+
+def test_a_report_may_go_to_a_file(tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    result = invoke("summarize", SLOW, "--format", "json", "-o", str(target))
+    assert (result.return_value, result.output) == (0, "")
+    assert json.loads(target.read_text(encoding="utf-8"))["schema"] == "nccl-inspect/1"
+
+
+# --- options
+
+
+def found_by(*args: str) -> set[str]:
+    """The rules in the JSON of a summary."""
+    document = json.loads(invoke("summarize", SLOW, "--format", "json", *args).output)
+    return {finding["rule"] for finding in document["findings"]}
+
+
+def test_rules_are_selected_and_ignored_by_name_glob_and_category() -> None:
+    everything = found_by()
+    assert {"shm-instead-of-p2p", "p2p-disabled-by-env"} <= everything
+    assert found_by("--select", "shm-instead-of-p2p") == {"shm-instead-of-p2p"}
+    assert found_by("--select", "shm-*", "--select", "p2p-disabled-*") == {"shm-instead-of-p2p", "p2p-disabled-by-env"}
+    assert found_by("--ignore", "shm-*") == everything - {"shm-instead-of-p2p"}
+    assert found_by("--select", "intra-node path", "--ignore", "p2p-disabled-by-env") == {"shm-instead-of-p2p"}
+
+
+def test_an_ignored_finding_does_not_count_for_the_status() -> None:
+    assert invoke("summarize", SLOW, "--fail-on", "warning").return_value == 1
+    ignored = [word for rule in found_by() for word in ("--ignore", rule)]
+    assert invoke("summarize", SLOW, "--fail-on", "warning", *ignored).return_value == 0
+
+
+def test_the_platform_is_taken_over() -> None:
+    document = json.loads(invoke("summarize", HEALTHY, "--format", "json", "--platform", "P5.48xlarge").output)
+    assert document["job"]["platform"] == "p5.48xlarge"
+
+
+def test_the_summary_begins_with_the_verdict() -> None:
+    assert invoke("summarize", HEALTHY).output.startswith("OK: ")
+    assert invoke("summarize", SLOW).output.startswith("DEGRADED: ")
+
+
+def test_the_summary_names_the_rule_its_evidence_and_a_fix() -> None:
+    output = invoke("summarize", SLOW).output
+    assert "shm-instead-of-p2p" in output
+    assert re.search(r"job\.log:\d+: vm:\d+:\d+ \[\d\] NCCL INFO Channel", output)
+    assert re.search(r"^  fix ", output, re.MULTILINE)
+
+
+# --- paths
+
+
+def test_paths_are_a_table_of_directed_pairs() -> None:
+    lines = invoke("paths", TWO_HOSTS).output.splitlines()
+    assert lines[0].split()[:2] == ["src", "dst"]
+    assert len(lines) == 2 + len(sample_data.truth("timestamps")["paths"])
+
+
+def test_the_matrix_has_a_row_and_a_column_for_each_rank() -> None:
+    output = invoke("paths", TWO_HOSTS, "--matrix").output
+    rows, _, legend = output.partition("\n\n")
+    assert [line.split()[0] for line in rows.splitlines()] == ["src\\dst", "0", "1", "2", "3"]
+    assert "P = P2P/CUMEM" in legend
+    assert "= NET/Socket" in legend
+
+
+def test_the_csv_and_the_json_hold_all_paths() -> None:
+    wanted = sample_data.truth("timestamps")["paths"]
+    table = list(csv.DictReader(io.StringIO(invoke("paths", TWO_HOSTS, "--format", "csv").output)))
+    pairs = sorted((path["src"], path["dst"], path["detail"]) for path in wanted)
+    assert sorted((int(row["src"]), int(row["dst"]), row["path"]) for row in table) == pairs
+    document = json.loads(invoke("paths", TWO_HOSTS, "--format", "json").output)
+    assert sorted((path["src"], path["dst"], path["detail"]) for path in document) == pairs
+
+
+@pytest.mark.parametrize(
+    ("filters", "admits"),
+    [
+        (["--rank", "3"], lambda p: 3 in (p["src"], p["dst"])),
+        (["--rank", "0-1", "--rank", "3"], lambda p: {0, 1, 3} & {p["src"], p["dst"]}),
+        (["--rank", "0,2"], lambda p: {0, 2} & {p["src"], p["dst"]}),
+        (["--scope", "inter"], lambda p: p["scope"] == "inter"),
+        (["--scope", "intra"], lambda p: p["scope"] == "intra"),
+        (["--scope", "unknown"], lambda p: False),
+        (["--transport", "NET"], lambda p: p["transport"] == "NET"),
+        (["--transport", "p2p"], lambda p: p["transport"] == "P2P"),
+        (["--rank", "0", "--transport", "NET"], lambda p: p["transport"] == "NET" and 0 in (p["src"], p["dst"])),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_paths_are_filtered(filters: list[str], admits: object) -> None:
+    assert callable(admits)
+    found = json.loads(invoke("paths", TWO_HOSTS, "--format", "json", *filters).output)
+    wanted = [(p["src"], p["dst"]) for p in sample_data.truth("timestamps")["paths"] if admits(p)]
+    assert sorted((path["src"], path["dst"]) for path in found) == sorted(wanted)
+
+
+def test_paths_are_filtered_by_host() -> None:
+    found = json.loads(
+        invoke("paths", TWO_HOSTS, "--format", "json", "--host", "llama-3-8b-node-0-1", "--scope", "intra").output
+    )
+    assert {(path["src"], path["dst"]) for path in found} == {(2, 3), (3, 2)}
+
+
+@pytest.mark.parametrize("form", [[], ["--matrix"]])
+def test_no_path_is_told_in_words(form: list[str]) -> None:
+    assert invoke("paths", HEALTHY, "--scope", "inter", *form).output == "no path\n"
+
+
+# --- rules and help
+
+
+def test_the_rules_are_listed_as_json() -> None:
+    document = json.loads(invoke("rules", "--format", "json").output)
+    assert [rule["name"] for rule in document] == [entry.rule.name for entry in registered()]
+    assert all(rule["title"] and rule["category"] and rule["severity"] for rule in document)
+
+
+def test_the_rules_are_listed_as_a_table() -> None:
+    output = invoke("rules").output
+    assert all(entry.rule.name in output for entry in registered())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_what_a_command_does(name: str) -> None:
+    for option in ("-h", "--help"):
+        output = invoke(name, option).output
+        text = output.partition("\n\n")[2].partition("Options:")[0].strip()
+        assert len(text.split()) > 5
+        assert text.endswith((".", ")"))
+        if name != "rules":
+            assert f"Examples:\n  nccl-inspect {name} " in output.replace("    ", "  "), "examples"
+
+
+def test_help_lists_all_commands_and_the_exit_statuses() -> None:
+    output = invoke("--help").output
+    assert {"summarize", "paths", "rules"} <= set(COMMANDS)
+    assert all(re.search(rf"^  {name} +\S", output, re.MULTILINE) for name in COMMANDS)
+    assert "Exit status: 0 done; 1" in output
+
+
+# --- looks
+
+
+def test_there_is_no_colour_in_a_pipe() -> None:
+    done = run("summarize", SLOW, env={"TERM": "xterm"})
+    assert ESCAPE not in done.stdout
+
+
+def test_there_is_colour_on_a_terminal_unless_it_is_unwanted(tmp_path: Path) -> None:
+    assert b"\x1b[33mDEGRADED\x1b[0m" in on_a_terminal(["summarize", SLOW])
+    assert ESCAPE not in on_a_terminal(["summarize", SLOW, "--no-color"])
+    assert ESCAPE not in on_a_terminal(["summarize", SLOW], {"NO_COLOR": "1"})
+    target = tmp_path / "report.txt"
+    assert on_a_terminal(["summarize", SLOW, "-o", str(target)]) == b""
+    assert ESCAPE not in target.read_bytes()
+
+
+def test_escape_sequences_of_a_log_do_not_reach_the_terminal() -> None:
+    log = b"vm:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to \x1b]0;owned\x07\xff\n"
+    for form in ("text", "json"):
+        done = run("summarize", "--format", form, data=log)
+        assert done.returncode == 0
+        assert b"\x1b" not in done.stdout
+        assert b"\x07" not in done.stdout
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 132])
+@pytest.mark.parametrize("name", sample_data.names())
+def test_the_summary_fits_the_width_unless_a_single_word_does_not(
+    name: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.chdir(sample_data.FOLDER)
+    for line in invoke("summarize", name).output.splitlines():
+        assert len(line) <= columns or len(line.split()) == 1, line
+
+
+@pytest.mark.parametrize("name", sample_data.names())
+def test_the_summary_is_plain_text_that_any_locale_can_take(name: str) -> None:
+    output = invoke("summarize", str(sample_data.FOLDER / name)).output
+    assert output.endswith("\n")
+    assert "\x1b" not in output
+    assert not re.search(r"[ \t]+$", output, re.MULTILINE)
+
+
+def test_output_that_the_terminal_cannot_encode_is_no_error() -> None:
+    done = run("summarize", str(sample_data.FOLDER / "peer-killed"), env={"PYTHONIOENCODING": "ascii", "COLUMNS": "40"})
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+# --- speed is bought by importing little
+
+
+@pytest.mark.parametrize("args", [["summarize", SLOW], ["paths", SLOW], ["rules"]], ids=lambda args: args[0])
+def test_the_heavy_libraries_are_not_loaded_for_text(args: list[str]) -> None:
+    code = (
+        "import sys\nfrom nccl_inspect.cli import cli\n"
+        f"cli.main({args!r}, standalone_mode=False)\n"
+        "print(*(name for name in ('pandas', 'pyarrow', 'numpy', 'jinja2') if name in sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+    assert done.stderr.strip() == b""

@@ -1,0 +1,199 @@
+"""Finds the logging calls of a C or C++ source tree: level, subsystems, format string, place.
+
+No compiler is needed: comments are blanked, calls of known names are cut at their commas and the string literals of the
+format argument are joined. What stands between literals becomes a conversion: ``"Call to " name " failed"`` is
+``Call to %s failed``, ``PRIx64`` is ``lx``. ``cond ? "a" : "b"`` gives two formats.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+SUFFIXES = (".cc", ".h", ".cu", ".cpp", ".c", ".hpp", ".cuh", ".in")
+DEFAULT_SUBSYSTEMS = {"INIT", "ENV", "BOOTSTRAP", "ALL"}
+
+
+@dataclass(frozen=True)
+class Macro:
+    """A name that logs: its level, where flags and format stand, and what it puts in front of the format."""
+
+    level: str
+    flags: int | None
+    format: int
+    prefix: str = ""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Where the messages of a program stand in its source tree."""
+
+    macros: dict[str, Macro]
+    roots: tuple[str, ...]
+    skip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Call:
+    """One format that a logging call prints."""
+
+    level: str
+    subsystems: tuple[str, ...]
+    format: str
+    file: str
+    line: int
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the message shows without NCCL_DEBUG_SUBSYS."""
+        return not self.subsystems or not DEFAULT_SUBSYSTEMS.isdisjoint(self.subsystems)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether the format itself says nothing: ``%s``, a variable."""
+        return not re.search(r"[A-Za-z]|->", CONVERSION.sub("", self.format))
+
+
+_LOCATION = "%s:%d (%s) "
+_COMMON = {
+    "INFO": Macro("INFO", 0, 1),
+    "WARN": Macro("WARN", None, 0),
+    "VERSION": Macro("VERSION", None, 0),
+    "INFO_LOC": Macro("INFO", 0, 1, _LOCATION),
+    "ncclDebugLog": Macro("", 1, 4),
+    "ncclDebugLogInternal": Macro("", 1, 5),
+    "logFunction": Macro("", 1, 4),
+}
+_OFI = {
+    "NCCL_OFI_INFO": Macro("INFO", 0, 1, "NET/OFI "),
+    "NCCL_OFI_WARN": Macro("WARN", None, 0, "NET/OFI "),
+    "ofi_log_function": Macro("", 1, 4),
+}
+_FOREIGN = ("nvtx", "doca", "/nccl_device/", "third_party")
+DIALECTS = {
+    "nccl": Dialect(_COMMON, ("src/",), _FOREIGN),
+    "rccl": Dialect(_COMMON, ("src/",), _FOREIGN),
+    "aws-ofi-nccl": Dialect(_OFI, ("src/", "include/", "m4/"), ("3rd-party",)),
+    "fastsocket": Dialect(_COMMON | {"nccl_log_func": Macro("", 1, 4)}, ("",)),
+    "hpcx": Dialect(_COMMON | {"pluginLogFunction": Macro("", 1, 4)}, ("src/", "include/")),
+}
+
+CONVERSION = re.compile(r"%(?P<flags>[-+ #0]*)(?P<width>\d+|\*)?(?:\.(?P<digits>\d+|\*))?(?:hh|h|ll|l|z|j|t)?(?P<kind>[a-zA-Z%])")
+_BLANKED = re.compile(r"(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+')|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TOKEN = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])+'|[()\[\]{},]|[^\"'()\[\]{},]+")
+_PIECE = re.compile(r"\"(?P<text>(?:\\.|[^\"\\])*)\"|(?P<cut>[?:])|(?P<name>\w+)(?P<call>\s*\([^()]*\))?")
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+_PRINTF = re.compile(r"PRI([diouxX])(?:\d+|MAX|PTR)$")
+_LOG_LEVEL = re.compile(r"NCCL_LOG_(INFO|WARN|VERSION)$")
+_SUBSYSTEM = re.compile(r"NCCL_([A-Z_]+)")
+
+
+def sources(tree: Path, rev: str | None, dialect: Dialect) -> Iterator[tuple[str, str]]:
+    """Name and content of the source files of a tree, or of a revision of a git repository."""
+    names = _git(tree, "ls-tree", "-r", "--name-only", rev).split("\n") if rev else _files(tree)
+    chosen = [name for name in names if _is_wanted(name, dialect)]
+    if not rev:
+        yield from ((name, (tree / name).read_text(encoding="utf-8", errors="replace")) for name in chosen)
+        return
+    yield from zip(chosen, _blobs(tree, [f"{rev}:{name}" for name in chosen]), strict=True)
+
+
+def _is_wanted(name: str, dialect: Dialect) -> bool:
+    return name.endswith(SUFFIXES) and name.startswith(dialect.roots) and not any(part in name for part in dialect.skip)
+
+
+def _files(tree: Path) -> list[str]:
+    return sorted(file.relative_to(tree).as_posix() for file in tree.rglob("*") if file.is_file())
+
+
+def _git(tree: Path, *arguments: str) -> str:
+    return subprocess.run(["git", "-C", str(tree), *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def _blobs(tree: Path, names: list[str]) -> Iterator[str]:
+    """The content of many files of a repository, by one git process."""
+    command = ["git", "-C", str(tree), "cat-file", "--batch"]
+    data = subprocess.run(command, check=True, capture_output=True, input="\n".join(names).encode()).stdout
+    at = 0
+    for _ in names:
+        end = data.index(b"\n", at)
+        size = int(data[at:end].rsplit(b" ", 1)[1])
+        yield data[end + 1 : end + 1 + size].decode("utf-8", "replace")
+        at = end + size + 2
+
+
+def calls(files: Iterable[tuple[str, str]], dialect: Dialect) -> Iterator[Call]:
+    """Every logging call of some source files; one call can print several formats."""
+    names = "|".join(map(re.escape, dialect.macros))
+    pattern = re.compile(rf"\b({names})\)?\s*\(")
+    for file, content in files:
+        text = _without_comments(content)
+        for found in pattern.finditer(text):
+            if text[text.rfind("\n", 0, found.start()) + 1 : found.start()].strip() == "#define":
+                continue
+            arguments = _arguments(text, found.end())
+            line = text.count("\n", 0, found.start()) + 1
+            yield from _of_call(dialect.macros[found[1]], arguments, file, line)
+
+
+def _of_call(macro: Macro, arguments: list[str], file: str, line: int) -> Iterator[Call]:
+    level = macro.level
+    if not level:
+        found = _LOG_LEVEL.match(arguments[0].strip())
+        if not found:
+            return
+        level = found[1]
+    if len(arguments) <= macro.format or re.search(r"\b(__VA_ARGS__|fmt|format)\b", arguments[macro.format]):
+        return  # the definition of a wrapper
+    flags = arguments[macro.flags] if macro.flags is not None else ""
+    subsystems = tuple(_SUBSYSTEM.findall(flags)) if level == "INFO" else ()
+    for text in formats(arguments[macro.format]):
+        yield Call(level, subsystems, macro.prefix + text, file, line)
+
+
+def _without_comments(content: str) -> str:
+    content = content.replace("\\\n", " \n")
+    return _BLANKED.sub(lambda found: found[1] or "\n" * found[0].count("\n") or " ", content)
+
+
+def _arguments(text: str, at: int) -> list[str]:
+    """What stands between the commas of a call whose parenthesis was opened before ``at``."""
+    arguments, depth = [""], 0
+    while found := _TOKEN.match(text, at):
+        token, at = found[0], found.end()
+        depth += (token in "([{") - (token in ")]}")
+        if depth < 0 or len(arguments) > 40:
+            break
+        if token == "," and depth == 0:
+            arguments.append("")
+        else:
+            arguments[-1] += token
+    return arguments
+
+
+def formats(argument: str) -> list[str]:
+    """The formats that an argument can be; ``%s`` when it holds no literal."""
+    if '"' not in argument:
+        return ["%s"]
+    found, texts = [""], []
+    for piece in _PIECE.finditer(argument):
+        if piece["cut"]:
+            if piece["cut"] == "?":
+                found = []  # the condition
+            found.append("")
+        elif piece["name"]:
+            if found:
+                found[-1] += _of_name(piece["name"])
+        elif found:
+            found[-1] += _ESCAPE.sub(lambda char: _ESCAPES.get(char[1], char[1]), piece["text"])
+    texts.extend(text for text in found if text)
+    return texts or ["%s"]
+
+
+def _of_name(name: str) -> str:
+    printf = _PRINTF.match(name)
+    return "l" + printf[1] if printf else "%s"

@@ -1,0 +1,164 @@
+"""Says whether the grammar recognises any message that a printf format can make.
+
+The format is filled from the left; a filling is given up as soon as no production can go on from there, so that
+many words can be tried at each ``%s``: the list below and the words that the productions in question know themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import islice
+
+import regex
+from source_calls import CONVERSION
+
+from nccl_inspect.grammar import engine, notation
+from nccl_inspect.grammar.engine import Grammar
+from nccl_inspect.grammar.production import Production
+
+_MOST_FILLINGS = 3000
+_NUMBERS = ("3", "0", "-1", "12", "1048576")
+_HEX = ("1f", "b7000", "0", "3")
+_POINTERS = ("0x7f01a0", "(nil)")
+_WORDS = (
+    "",
+    "3",
+    "-1",
+    "1.5",
+    "1f",
+    "0x7f01a0",
+    "0000:b7:00.0",
+    "abc",
+    "IB",
+    "eth0",
+    "mlx5_0",
+    "GPU/0-b7000",
+    "ncclCommInitRank",
+    "init.cc",
+    "NCCL_IB_HCA",
+    "libnccl-net.so",
+    "/usr/lib/libnccl-net.so",
+    "10.0.0.1<40000>",
+    "fe80::1",
+    "No such device",
+    "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+    " 3 4",
+    " ",
+)
+"""Fillings of ``%s``: a number, a device, a function, a file, a path, an address, an error text, nothing."""
+
+
+class Recogniser:
+    """Fills formats and asks the grammar.
+
+    Args:
+        grammar: what recognises messages.
+    """
+
+    def __init__(self, grammar: Grammar | None = None) -> None:
+        self._grammar = grammar or engine.shipped()
+        self._leads = [(lead, p) for p in self._grammar.productions if not p.foreign for lead in _leads(p)]
+
+    def message(self, text: str) -> str | None:
+        """A message of this format that the grammar recognises; None when there is none.
+
+        In a format of several lines each line has to be recognised: only the first has NCCL's prefix.
+        """
+        first, *more = [line for line in text.split("\n") if line.strip()] or [""]
+        lines = [self._filled(first, False), *(self._filled(line, True) for line in more)]
+        return None if None in lines else "\n".join(line for line in lines if line is not None)
+
+    def _filled(self, text: str, bare: bool) -> str | None:
+        parts = list(_parts(text))
+        start = parts[0][0]
+        candidates = {
+            id(p): p
+            for lead, p in self._leads
+            if (lead.startswith(start) or start.startswith(lead)) and (p.bare if bare else not p.follows)
+        }
+        patterns = [_partial(production) for production in candidates.values()]
+        words = dict.fromkeys([*_WORDS, *(word for p in candidates.values() for word in _known_words(p))])
+        parse = self._grammar.parse_bare if bare else self._grammar.parse
+        fillings = _fill("", parts, patterns, list(words))
+        return next((text for text in islice(fillings, _MOST_FILLINGS) if parse(text.encode())), None)
+
+
+def _fill(
+    head: str, parts: Sequence[tuple[str, re.Match[str] | None]], patterns: list[regex.Pattern[bytes]], words: list[str]
+) -> Iterator[str]:
+    """Every message that begins like ``head`` and may still become one of the patterns."""
+    literal, conversion = parts[0]
+    head += literal
+    data = head.encode()
+    patterns = [pattern for pattern in patterns if pattern.fullmatch(data, partial=True)]
+    if not patterns:
+        return
+    if conversion is None:
+        yield head
+        return
+    for value in dict.fromkeys(_values(conversion, words)):
+        yield from _fill(head + value, parts[1:], patterns, words)
+
+
+def _parts(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
+    """The literals of a format, each with the conversion behind it."""
+    at, literal = 0, ""
+    for found in CONVERSION.finditer(text):
+        literal += text[at : found.start()]
+        at = found.end()
+        if found["kind"] == "%":
+            literal += "%"
+            continue
+        yield literal, found
+        literal = ""
+    yield literal + text[at:], None
+
+
+def _values(conversion: re.Match[str], words: list[str]) -> Iterator[str]:
+    kind, flags, digits = conversion["kind"], conversion["flags"], conversion["digits"]
+    width = int(conversion["width"]) if (conversion["width"] or "*") != "*" else 0
+    if kind in "diu":
+        values = [f"{int(number):0{width}d}" if "0" in flags else number for number in _NUMBERS]
+    elif kind in "xX":
+        sharp = "0x" if "#" in flags else ""
+        values = [sharp + (value.upper() if kind == "X" else value) for value in _HEX]
+        values = [value.zfill(width) if "0" in flags else value for value in values]
+    elif kind == "p":
+        values = list(_POINTERS)
+    elif kind in "fFeEgG":
+        places = int(digits) if (digits or "*") != "*" else 6
+        values = [f"{number:.{places}{kind}}" for number in (1.5, 0.0)]
+    elif kind == "c":
+        values = ["x", "R", "1", " "]
+    elif kind == "m":
+        values = ["No such device"]
+    else:
+        values = words
+    yield from (value.ljust(width) if "-" in flags else value.rjust(width) for value in values)
+
+
+def _leads(production: Production) -> list[str]:
+    return notation.leads(notation.parse(production.line))
+
+
+@cache
+def _partial(production: Production) -> regex.Pattern[bytes]:
+    return regex.compile(production.shape.pattern.encode(), regex.DOTALL)
+
+
+def _known_words(production: Production) -> list[str]:
+    """What the fixed choices of a production can be."""
+    return [*_of_nodes(notation.parse(production.line))]
+
+
+def _of_nodes(nodes: notation.Sequence) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, notation.Field) and node.spec[:1] in ("=", "?"):
+            yield from node.spec[1:].split("¦")
+        elif isinstance(node, notation.Choice):
+            for option in node.options:
+                if all(isinstance(part, notation.Literal) for part in option):
+                    yield "".join(part.text for part in option if isinstance(part, notation.Literal))
+                yield from _of_nodes(option)
