@@ -1,5 +1,7 @@
 """Errors that a user can act on; every one is shown as a single line, never as a traceback."""
 
+from collections.abc import Iterable
+
 
 class NcclInspectError(Exception):
     """Something the user can mend: what happened, and what to do about it.
@@ -32,3 +34,11 @@ class GrammarError(NcclInspectError):
 
 class TopologyError(NcclInspectError):
     """A topology file cannot be understood."""
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """A question that names similar words, empty when there is none."""
+    from difflib import get_close_matches  # only for the error
+
+    similar = get_close_matches(word, list(known), n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(similar)}?" if similar else ""

@@ -10,7 +10,7 @@ import click
 
 from nccl_inspect._version import __version__
 from nccl_inspect.discovery import modules
-from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.errors import NcclInspectError, suggestion
 
 _PARTS = ("shared",)
 _EXAMPLES = """
@@ -32,7 +32,8 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
-            return None
+            hint = suggestion(cmd_name, self.list_commands(ctx)) or "see 'nccl-inspect --help' for the commands"
+            raise NcclInspectError(f"no command '{cmd_name}'", hint)
         command: click.Command = import_module(f"{__name__}.{cmd_name}").command
         return command
 

@@ -20,7 +20,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(epilog=_EXAMPLES, short_help="The log with a note below each NCCL line.")
 @shared.inputs
 @click.option("--only-nccl", is_flag=True, help="Leave out lines that are not NCCL's.")
 @shared.output

@@ -20,7 +20,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(epilog=_EXAMPLES, short_help="A rule's page, or the meaning of one line.")
 @click.argument("what", metavar="RULE|LINE", nargs=-1, required=True)
 @shared.output
 def command(what: tuple[str, ...], output: str, no_color: bool) -> None:

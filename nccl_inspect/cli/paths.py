@@ -15,6 +15,7 @@ from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Path
 from nccl_inspect.report.tables import ROW_HEAD, matrix, rows
+from nccl_inspect.rules.facts import ranges
 
 _EXAMPLES = """
 \b
@@ -26,7 +27,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(epilog=_EXAMPLES, short_help="The path of each rank pair, as a table or matrix.")
 @shared.inputs
 @click.option(
     "--matrix", "as_matrix", is_flag=True, help="Rank by rank (host by host above 64 ranks) instead of a table."
@@ -97,11 +98,21 @@ def _matrix(paths: list[Path]) -> str:
 
 
 def _csv(paths: list[Path]) -> str:
+    """The columns of the JSON, lists as ranges; empty where the log does not tell."""
     out = io.StringIO()
+    names = [name for name in path_to_dict(paths[0]) if name != "also"] if paths else ["src", "dst"]
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([name.replace(" ", "_") for name in ROW_HEAD])
-    writer.writerows(rows(paths))
+    writer.writerow(names)
+    writer.writerows([[_cell(path_to_dict(path)[name]) for name in names] for path in paths])
     return out.getvalue()
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ranges(value) if value and isinstance(value[0], int) else ";".join(map(str, value))
+    return "" if value is None else str(value)
 
 
 def _json(paths: list[Path]) -> str:

@@ -11,7 +11,7 @@ from tabulate import tabulate
 from nccl_inspect.rules.engine import registered
 
 
-@click.command()
+@click.command(short_help="What is looked for.")
 @click.option("--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True)
 def command(form: str) -> None:
     """The list of rules: name, category, usual severity and what is wrong when one finds something."""

@@ -20,7 +20,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(epilog=_EXAMPLES, short_help="Verdict, network, paths and findings of one job.")
 @shared.inputs
 @click.option(
     "--format", "form", type=click.Choice(report.names()), default="text", show_default=True, help="Output format."

@@ -49,7 +49,7 @@ class Grammar:
 
     def __init__(self, productions: Iterable[Production]) -> None:
         self.productions = list(productions)
-        self._by_lead: dict[bytes, list[tuple[bytes, Production]]] = {}
+        self._by_lead: dict[bytes, list[tuple[bytes, bytes, Production]]] = {}
         self._loose: list[tuple[bytes, Production]] = []
         self._bare: dict[bytes, list[Production]] = {}
         self._foreign: list[tuple[bytes, Production]] = []
@@ -65,13 +65,14 @@ class Grammar:
         self._any_foreign = re.compile(b"|".join(map(re.escape, sorted(needles)))) if needles else None
 
     def _index(self, production: Production) -> None:
+        needle = notation.quick_needle(production.line).encode()
         for lead in _leads(production.line):
             for size in _LEAD_SIZES:
                 if len(lead) >= size:
-                    self._by_lead.setdefault(lead[:size], []).append((lead, production))
+                    self._by_lead.setdefault(lead[:size], []).append((lead, needle, production))
                     break
             else:
-                self._loose.append((notation.quick_needle(production.line).encode(), production))
+                self._loose.append((needle, production))
 
     def _index_bare(self, production: Production) -> None:
         for lead in notation.leads(notation.parse(production.line)):
@@ -103,12 +104,19 @@ class Grammar:
     def candidates(self, message: bytes) -> Iterable[Production]:
         """The productions whose literals fit: longest lead first."""
         for size in _LEAD_SIZES:
-            for lead, production in self._by_lead.get(message[:size], ()):
-                if message.startswith(lead):
+            for lead, needle, production in self._by_lead.get(message[:size], ()):
+                if needle in message and message.startswith(lead):
                     yield production
         for needle, production in self._loose:
             if needle in message:
                 yield production
+
+    def beginnings(self, message: bytes) -> Iterable[Production]:
+        """The productions that a message may be the beginning of."""
+        for size in _LEAD_SIZES:
+            for lead, _, production in self._by_lead.get(message[:size], ()):
+                if message.startswith(lead):
+                    yield production
 
     def parse_cut(self, message: bytes) -> Parsed | None:
         """The beginning of a message that NCCL cut: recognised, and without values.
@@ -117,7 +125,7 @@ class Grammar:
         """
         if len(message) < _CUT_FROM:
             return None
-        for production in self.candidates(message):
+        for production in self.beginnings(message):
             if production.is_cut(message):
                 event = events.Message(
                     dialect=production.dialect, production=production.name, message=decode(message), cut=True

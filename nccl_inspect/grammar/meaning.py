@@ -68,7 +68,7 @@ def nearest(text: str, grammar: Grammar) -> tuple[Production, int] | None:
     found = prefix.split(line)
     message = found[1].partition(b" ")[2] if found else line
     best: tuple[Production, int] | None = None
-    for production in grammar.candidates(message):
+    for production in (*grammar.beginnings(message), *grammar.candidates(message)):
         fits = production.matched_up_to(message)
         if best is None or fits > best[1]:
             best = production, fits

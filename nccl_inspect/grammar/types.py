@@ -30,8 +30,10 @@ class FieldType(Record):
 
 
 _INT = r"0|-?[1-9]\d{0,17}"
-_PADDED_INT = re.compile(r"(0?)([1-9]\d?)$")
+_PADDED_INT = re.compile(r"(0?)([2-9]|[1-9]\d)$")
 _FIXED = re.compile(r"(\d*)\.(\d)f$")
+_FLOAT_DIGITS = 15
+"""Decimal digits that a 64-bit float always gives back."""
 
 
 def _text(value: object) -> str:
@@ -73,9 +75,17 @@ def _padded(zero: bool, width: int) -> FieldType:
 
 
 def _fixed(width: int, digits: int) -> FieldType:
-    number = rf"-?(?:0|[1-9]\d{{0,11}})\.\d{{{digits}}}"
-    pattern = rf"(?=[ \d.-]{{{width}}}) {{0,{max(width - digits - 2, 0)}}}{number}" if width else number
-    return FieldType(pattern, float, lambda value: f"{value:{width or ''}.{digits}f}", float)
+    longest = _FLOAT_DIGITS - digits
+    shapes = []
+    for sign in ("", "-"):
+        whole = 1
+        while (size := len(sign) + whole + 1 + digits) < width:
+            number = rf"[1-9]\d{{{whole - 1}}}" if whole > 1 else r"\d"
+            shapes.append(" " * (width - size) + rf"{sign}{number}\.\d{{{digits}}}")
+            whole += 1
+        number = rf"[1-9]\d{{{whole - 1},{longest - 1}}}" if whole > 1 else rf"(?:0|[1-9]\d{{0,{longest - 1}}})"
+        shapes.append(rf"{sign}{number}\.\d{{{digits}}}")
+    return FieldType("|".join(shapes), float, lambda value: f"{value:{width or ''}.{digits}f}", float)
 
 
 def _pointer(data: bytes) -> str:

@@ -126,9 +126,9 @@ def _split(process: ProcessMembers, burst: Burst) -> Iterator[Unit]:
 class _Work:
     def __init__(self, processes: list[ProcessMembers]) -> None:
         self.result = Attribution()
-        self._open: list[Unit] = []
+        self._open: dict[int, Unit] = {}
         self._used: dict[tuple[object, ...], int] = {}
-        self._first_use: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+        self._first_use: dict[tuple[object, ...], dict[int, int]] = {}
         self._uses: dict[tuple[str, int], int] = {}
         self._threads: dict[tuple[tuple[str, int], int], list[tuple[int, Member]]] = {}
         self._ends: dict[tuple[str, int], set[tuple[object, ...]]] = {}
@@ -139,22 +139,23 @@ class _Work:
 
     def add(self, unit: Unit) -> None:
         if unit.candidates:
-            self._open.append(unit)
+            self._open[id(unit)] = unit
         else:
             self.result.homeless.extend((unit.log, burst) for burst in unit.bursts)
 
     def run(self) -> None:
-        self._open.sort(key=lambda unit: unit.place)
+        """Decide what is certain first; each decision may exclude candidates of others."""
+        self._open = dict(sorted(self._open.items(), key=lambda item: item[1].place))
         while self._open:
-            if any([self._decide(unit, self._free) for unit in list(self._open)]):
+            if any(self._pass(rule) for rule in (self._free, self._with_twin, self._on_ring_or_tree)):
                 continue
-            if any(self._decide(unit, self._with_twin) for unit in list(self._open)):
-                continue
-            if any(self._decide(unit, self._on_ring_or_tree) for unit in list(self._open)):
-                continue
-            unit = self._open[0]
+            unit = next(iter(self._open.values()))
             self.result.guessed += len(unit.bursts)
             self._assign(unit, min(unit.candidates, key=self._order_of_use))
+
+    def _pass(self, rule: Callable[[Unit, Member], bool]) -> bool:
+        """Whether a rule decides anything."""
+        return any([self._decide(unit, rule) for unit in list(self._open.values())])
 
     def connect(self, process: ProcessMembers) -> None:
         """Give ``Connected …`` lines to the communicator whose connections the thread made just before."""
@@ -204,13 +205,14 @@ class _Work:
 
     def _order_of_use(self, member: Member) -> tuple[object, ...]:
         kind = _kind(member.communicator)
-        uses = sorted(rank for _, rank in self._first_use.get(kind, []))
-        mine = any(process == id(member.log) for process, _ in self._first_use.get(kind, []))
+        first_use = self._first_use.get(kind, {})
+        uses = sorted(first_use.values())
+        mine = id(member.log) in first_use
         usual = uses[len(uses) // 2] if uses else len(self._first_use)
         return mine, usual, member.first.place
 
     def _assign(self, unit: Unit, member: Member) -> None:
-        self._open.remove(unit)
+        del self._open[id(unit)]
         member.bursts.extend(unit.bursts)
         for burst in unit.bursts:
             self._threads.setdefault((unit.log.process, burst.key.tid), []).append((burst.place, member))
@@ -219,9 +221,7 @@ class _Work:
             self._used[use] = self._used.get(use, 0) | edge.channels
         kind, process = _kind(member.communicator), id(member.log)
         order = self._uses[unit.log.process] = self._uses.get(unit.log.process, 0) + 1
-        seen = self._first_use.setdefault(kind, [])
-        if all(known != process for known, _ in seen):
-            seen.append((process, order))
+        self._first_use.setdefault(kind, {}).setdefault(process, order)
 
 
 def _use(member: Member, event: ChannelConnect) -> tuple[object, ...]:

@@ -25,13 +25,10 @@ class Communicator:
     orphan: bool = False
     """A split whose parent the log does not show."""
     members: dict[int, Member] = field(default_factory=dict)
+    first: int = 0
+    """Where in the log it appears."""
     global_ranks: list[int | None] = field(default_factory=list)
     """For each rank of the communicator the global one; None where the log does not tell."""
-
-    @property
-    def first(self) -> int:
-        """Where in the log it appears."""
-        return min(member.first.place for member in self.members.values())
 
     @property
     def complete(self) -> bool:
@@ -76,6 +73,7 @@ class _Join:
         if comm is None:
             comm = self._known[key, again] = _make(member)
         comm.members[member.rank] = member
+        comm.first = min(comm.first, member.first.place)
         return comm
 
     def _identity(self, member: Member) -> tuple[object, ...]:
@@ -96,6 +94,7 @@ def _make(member: Member) -> Communicator:
     init, split = member.init, member.split
     return Communicator(
         name="",
+        first=member.first.place,
         nranks=init.nranks,
         parent=member.parent.communicator if member.parent else None,
         color=init.color if init.color is not None else split.color if split else None,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.records import Record
 
 
@@ -63,8 +63,5 @@ def named(name: str) -> Platform:
     """
     if platform := find(name):
         return platform
-    from difflib import get_close_matches  # only for the error
-
-    similar = get_close_matches(name.lower(), shipped(), n=3, cutoff=0.4)
-    hint = f"did you mean {', '.join(similar)}?" if similar else "known are " + ", ".join(sorted(shipped()))
+    hint = suggestion(name.lower(), shipped()) or "known are " + ", ".join(sorted(shipped()))
     raise NcclInspectError(f"no platform '{name}'", hint)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tabulate import tabulate
 
-from nccl_inspect.model.job import CommunicatorInfo, Finding, Job, Notice
+from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Job, Notice
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
 from nccl_inspect.report.words import block, cut, paint, shortened, verdict_color
@@ -41,6 +41,8 @@ def render(job: Job, style: Style) -> str:
 def _verdict(job: Job, style: Style) -> Iterator[str]:
     leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
     headline = leads[0].summary if leads else _MEANING[job.verdict]
+    if leads and job.verdict == "unknown":
+        headline = f"{_MEANING['unknown']}; perhaps {headline}"
     word = paint(job.verdict.upper(), verdict_color(job.verdict), style)
     lines = block("", printable(f"{job.verdict.upper()}: {headline}"), style, indent=0, hang=0)
     yield lines[0].replace(job.verdict.upper(), word, 1)
@@ -95,7 +97,7 @@ def _sources(job: Job) -> str:
     lines = sum(source.lines for source in job.sources)
     nccl = sum(source.nccl_lines for source in job.sources)
     names = shortened([source.name for source in job.sources], 3)
-    text = f"{names}: {lines:,} lines, {nccl:,} of NCCL"
+    text = f"{names}: {lines:,} {'line' if lines == 1 else 'lines'}, {nccl:,} of NCCL"
     unknown = sum(source.unrecognised_lines for source in job.sources)
     damaged = sum(source.damaged_lines for source in job.sources)
     if unknown:
@@ -107,6 +109,8 @@ def _sources(job: Job) -> str:
 
 def _size(job: Job) -> str:
     hosts = f"{count(len(job.hosts), 'host')} ({shortened([host.name for host in job.hosts], 3)})"
+    if not job.hosts:
+        return "not in the log: run it with NCCL_DEBUG=INFO"
     if job.world_size is None:
         return f"world size not in the log; ranks {ranges(job.ranks_seen) or '?'} seen on {hosts}"
     if len(job.ranks_seen) < job.world_size:
@@ -134,7 +138,8 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
     if len(comms) == 1:
         known = ranges(rank for rank in first.ranks if rank is not None)
         return f"{first.id}: {size}" + ("" if first.id == "world" else f"; global ranks {known or '?'}")
-    members = shortened([f"[{ranges(rank for rank in comm.ranks if rank is not None) or '?'}]" for comm in comms], 4)
+    groups = sorted([rank for rank in comm.ranks if rank is not None] for comm in comms)
+    members = shortened([f"[{ranges(ranks) or '?'}]" for ranks in groups], 4)
     kind = first.id.partition(" color ")[0]
     return f"{kind} of {first.parent}: {len(comms)} x {size}; global ranks {members}"
 
@@ -166,7 +171,7 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
         yield from _finding(finding, style, names)
         for other in job.findings:
             if folded.get(other.rule) == finding.rule:
-                yield from _folded_finding(other, style, names)
+                yield from _folded_finding(other, style, names, finding.evidence)
         yield ""
 
 
@@ -192,19 +197,20 @@ def _finding(finding: Finding, style: Style, names: dict[str, str]) -> Iterator[
     yield from block("impact", printable(finding.impact), style)
     for index, fix in enumerate(finding.fix):
         yield from block("fix" if index == 0 else "", printable(fix), style)
-    yield from _evidence(finding, style, names)
+    yield from _evidence(finding.evidence, style, names)
 
 
-def _folded_finding(finding: Finding, style: Style, names: dict[str, str]) -> Iterator[str]:
+def _folded_finding(finding: Finding, style: Style, names: dict[str, str], told: list[Evidence]) -> Iterator[str]:
     kind = "because" if finding.root else "effect"
     yield from block(kind, printable(f"{finding.rule} ({finding.confidence}): {finding.summary}"), style)
     for fix in finding.fix[:2]:
         yield from block("", f"fix: {printable(fix)}", style)
-    yield from _evidence(finding, style, names, limit=2)
+    fresh = [line for line in finding.evidence if line not in told]
+    yield from _evidence(fresh, style, names, limit=2)
 
 
-def _evidence(finding: Finding, style: Style, names: dict[str, str], limit: int = 3) -> Iterator[str]:
-    for index, line in enumerate(finding.evidence[: None if style.verbose else limit]):
+def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str], limit: int = 3) -> Iterator[str]:
+    for index, line in enumerate(evidence[: None if style.verbose else limit]):
         label = "" if index else "evidence"
         text = f"{names[line.source]}:{line.line}: {printable(line.text)}"
         for part in block(label, text, style):

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from nccl_inspect.discovery import modules
-from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model.job import Evidence, Finding, Job, NotJudged
 from nccl_inspect.records import Record
 from nccl_inspect.rules.facts import Facts
@@ -130,7 +130,11 @@ def _expand(patterns: Iterable[str]) -> set[str]:
             if fnmatchcase(entry.rule.name, pattern) or entry.rule.category == pattern.lower()
         }
         if not fits:
-            raise NcclInspectError(f"no rule '{pattern}'", "see 'nccl-inspect rules' for the names and categories")
+            known = [entry.rule.name for entry in registered()]
+            raise NcclInspectError(
+                f"no rule '{pattern}'",
+                suggestion(pattern, known) or "see 'nccl-inspect rules' for names and categories",
+            )
         names |= fits
     return names
 
@@ -188,10 +192,11 @@ def _judge_paths(facts: Facts) -> None:
 def verdict(job: Job) -> str:
     """``failed`` when the job is dead or stuck, ``degraded`` with a sound finding that costs time, else ``ok``.
 
-    ``unknown`` when no path could be judged: nothing was connected, or all that was found is only possible.
+    ``unknown`` when no path could be judged, or when what was found is only possible.
     """
     if any(f.fatal and f.confidence != "possible" for f in job.findings) or job.failed:
         return "failed"
     if any(f.severity != "info" and f.confidence != "possible" for f in job.findings):
         return "degraded"
-    return "ok" if any(path.verdict == "ok" for path in job.paths) else "unknown"
+    doubts = any(f.severity != "info" for f in job.findings)
+    return "ok" if not doubts and any(path.verdict == "ok" for path in job.paths) else "unknown"

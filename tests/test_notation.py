@@ -1,0 +1,278 @@
+"""The notation of the grammar files: what is read is written back, what is broken is refused in plain words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccl_inspect.errors import GrammarError
+from nccl_inspect.grammar import engine, files, notation
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.grammar.types import field_type
+
+GRAMMAR = engine.shipped()
+SPECS = sorted(
+    {
+        field.spec
+        for production in GRAMMAR.productions
+        for text in (production.line, *production.details.fragments.values())
+        for field in notation.fields(notation.parse(text))
+        if not field.spec.startswith("*")
+    }
+)
+
+
+def production(line: str, **details: object) -> Production:
+    """A production with this line."""
+    text = f"dialect: test\nfamily: test\n\nproduction: one\nline: {line}\n"
+    (found,) = files.read(text + "".join(f"{key}: {value}\n" for key, value in details.items()))
+    return found
+
+
+def there_and_back(line: str, message: str) -> dict[str, object]:
+    """The values of a message that the line must fit, and write again byte for byte."""
+    one = production(line)
+    match = one.match(message.encode())
+    assert match, f"{message!r} does not fit {line!r}"
+    assert one.render(match) == message.encode()
+    values = one.read(message.encode())
+    assert values is not None
+    return dict(values)
+
+
+# --- reading and writing
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "values"),
+    [
+        ("a {x} b", "a -12 b", {"x": -12}),
+        ("a {x:02}", "a 07", {"x": 7}),
+        ("a {x:02}", "a 107", {"x": 107}),
+        ("a {x:3}|", "a   7|", {"x": 7}),
+        ("a {x:3}|", "a  -7|", {"x": -7}),
+        ("a {x:3}|", "a 1234|", {"x": 1234}),
+        ("a {x:h}", "a ff", {"x": 255}),
+        ("a {x:p}", "a 0x7f01", {"x": "0x7f01"}),
+        ("a {x:p}", "a (nil)", {"x": "(nil)"}),
+        ("a {x:id}", "a 0a", {"x": "0a"}),
+        ("a {x:.2f}", "a -1.50", {"x": -1.5}),
+        ("a {x:5.1f}", "a   1.5", {"x": 1.5}),
+        ("a {x:num} b", "a 1.5e+09 b", {"x": "1.5e+09"}),
+        ("a {x:w} {y:t}", "a word and a text", {"x": "word", "y": "and a text"}),
+        ("a {y:t}", "a ", {"y": ""}),
+        ("via NET/{x:n}/{y}", "via NET/AWS Libfabric/3", {"x": "AWS Libfabric", "y": 3}),
+        ("a {x:=CUMEM¦IPC}", "a IPC", {"x": "IPC"}),
+        ("a{x:?/read} b", "a/read b", {"x": True}),
+        ("a{x:?/read} b", "a b", {"x": False}),
+        ("a«/{x}»? b", "a/7 b", {"x": 7}),
+        ("a {{x}} «{x}¦none»␣", "a {x} none ", {}),
+    ],
+)
+def test_a_field_is_read_and_written_back(line: str, message: str, values: dict[str, object]) -> None:
+    found = there_and_back(line, message)
+    assert {name: value for name, value in found.items() if value is not None} == values
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("a {x}", "a 07"),
+        ("a {x}", "a -0"),
+        ("a {x}", "a +1"),
+        ("a {x}", "a 1234567890123456789"),
+        ("a {x}", "a 1 "),
+        ("a {x}", "a 1\n"),
+        ("a {x:02}", "a 7"),
+        ("a {x:02}", "a 007"),
+        ("a {x:3}", "a 7"),
+        ("a {x:3}", "a  1234"),
+        ("a {x:h}", "a FF"),
+        ("a {x:h}", "a 0f"),
+        ("a {x:p}", "a 7f01"),
+        ("a {x:.2f}", "a 1.5"),
+        ("a {x:.2f}", "a 01.50"),
+        ("a {x:5.1f}", "a 1.5"),
+        ("a {x:5.1f}", "a  1234.5"),
+        ("a {x:.8f}", "a 123456789012.12345678"),
+        ("a {x:w}", "a "),
+        ("a {x:w}", "a two words"),
+        ("a {x:=CUMEM¦IPC}", "a IPCX"),
+        ("a{x:?/read}", "a/reads"),
+        ("a b", "a  b"),
+    ],
+)
+def test_what_printf_would_not_print_is_refused(line: str, message: str) -> None:
+    assert production(line).match(message.encode()) is None
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_every_text_that_a_field_of_the_grammar_accepts_comes_back(spec: str, data: st.DataObject) -> None:
+    kind = field_type(spec)
+    text = data.draw(st.from_regex(re.compile(kind.pattern, re.ASCII | re.DOTALL), fullmatch=True))
+    raw = text.encode("utf-8", "surrogateescape")
+    value = kind.read(raw)
+    assert kind.write(value) == text
+
+
+INTEGERS = st.integers(-(10**17), 10**17)
+
+
+@given(value=INTEGERS, width=st.integers(2, 12), zero=st.booleans())
+def test_every_integer_survives_printf_and_back(value: int, width: int, zero: bool) -> None:
+    if zero:
+        value = abs(value)
+    text = f"{value:0{width}d}" if zero else f"{value:{width}d}"
+    spec = f"0{width}" if zero else f"{width}"
+    assert there_and_back(f"x {{a:{spec}}}!", f"x {text}!")["a"] == value
+    assert there_and_back("x {a}!", f"x {value}!")["a"] == value
+
+
+@given(value=st.floats(-1e9, 1e9), width=st.sampled_from(["", "3", "5", "8", "12"]), digits=st.integers(1, 6))
+def test_every_decimal_survives_printf_and_back(value: float, width: str, digits: int) -> None:
+    text = f"{value:{width}.{digits}f}"
+    found = there_and_back(f"x {{a:{width}.{digits}f}}!", f"x {text}!")["a"]
+    assert found == float(text)
+
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters=" \n/"), min_size=1, max_size=12)
+
+
+@given(word=WORDS, text=st.text(st.characters(codec="utf-8"), max_size=30), number=INTEGERS, read=st.booleans())
+def test_a_message_of_many_fields_comes_back(word: str, text: str, number: int, read: bool) -> None:
+    flag = "/read" if read else ""
+    found = there_and_back("{n} [{w:w}]{r:?/read}« port {m}»? : {t:t}", f"{number} [{word}]{flag} : {text}")
+    assert (found["n"], found["w"], found["r"], found["t"]) == (number, word, read, text)
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(-1, 99)), max_size=8))
+def test_a_repeated_fragment_is_a_tuple(pairs: list[tuple[int, int]]) -> None:
+    one = production("Trees{trees:*tree}", fragment="tree ␣[{channel}] {up}")
+    message = ("Trees" + "".join(f" [{channel}] {up}" for channel, up in pairs)).encode()
+    match = one.match(message)
+    assert match
+    assert one.render(match) == message
+    values = one.read(message)
+    assert values is not None
+    assert values["trees"] == tuple(pairs)
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_not_utf8_come_back_from_a_text(data: bytes) -> None:
+    one = production("says {x:t}")
+    match = one.match(b"says " + data)
+    assert match
+    assert one.render(match) == b"says " + data
+
+
+@settings(max_examples=300, deadline=None)
+@given(production=st.sampled_from(GRAMMAR.productions), data=st.data())
+def test_a_sample_with_other_bytes_in_it_is_refused_or_comes_back(production: Production, data: st.DataObject) -> None:
+    sample = data.draw(st.sampled_from(production.samples)).encode()
+    at = data.draw(st.integers(0, len(sample)))
+    end = data.draw(st.integers(at, min(len(sample), at + 4)))
+    message = sample[:at] + data.draw(st.binary(max_size=4)) + sample[end:]
+    match = production.match(message)
+    if match:
+        assert production.render(match) == message
+
+
+@settings(max_examples=150, deadline=None)
+@given(production=st.sampled_from(GRAMMAR.productions), data=st.data())
+def test_a_cut_sample_is_known_as_cut_or_as_another_message(production: Production, data: st.DataObject) -> None:
+    sample = data.draw(st.sampled_from(production.samples)).encode()
+    cut = sample[: data.draw(st.integers(1, len(sample)))]
+    assert production.matched_up_to(cut) == len(cut)
+    assert production.is_cut(cut) == (production.match(cut) is None)
+
+
+@given(st.binary(max_size=120))
+def test_no_message_breaks_the_grammar(message: bytes) -> None:
+    parsed = GRAMMAR.parse(message)
+    if parsed:
+        match = parsed.production.match(message)
+        assert match
+        assert parsed.production.render(match) == message
+
+
+# --- leads and needles
+
+
+@given(production=st.sampled_from(GRAMMAR.productions), data=st.data())
+def test_literals_that_the_engine_looks_for_are_in_every_message(production: Production, data: st.DataObject) -> None:
+    sample = data.draw(st.sampled_from(production.samples))
+    nodes = notation.parse(production.line)
+    assert any(sample.startswith(lead) for lead in notation.leads(nodes))
+    assert notation.needle(nodes) in sample
+    assert notation.quick_needle(production.line).replace("{{", "{").replace("}}", "}") in sample
+
+
+def test_leads_follow_words_and_choices() -> None:
+    assert notation.leads(notation.parse("Loaded {x:=net¦tuner} plugin {y}")) == [
+        "Loaded net plugin ",
+        "Loaded tuner plugin ",
+    ]
+    assert sorted(notation.leads(notation.parse("«a¦b»? c"))) == [" c", "a c", "b c"]
+    assert notation.leads(notation.parse("{x} a")) == [""]
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("a «b", "'«' is not closed in: a «b"),
+        ("a «b¦c", "'«' is not closed in: a «b¦c"),
+        ("a b»", "'»' has no partner in: a b»"),
+        ("a b»? c", "'»?' has no partner in: a b»? c"),
+        ("a ¦ b", "'¦' has no partner in: a ¦ b"),
+        ("a { b", "a single '{' in: a { b"),
+        ("a } b", "a single '}' in: a } b"),
+        ("a {X}", "a single '{' in: a {X}"),
+        ("a {}", "a single '{' in: a {}"),
+    ],
+)
+def test_a_line_that_is_not_well_formed_is_refused_with_its_text(line: str, message: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        notation.parse(line)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("spec", ["q", "0", "00", "1", "x2", ".f", "2f", "-1"])
+def test_an_unknown_field_type_is_refused_by_name(spec: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        field_type(spec)
+    assert str(caught.value) == f"no such field type: '{spec}'"
+
+
+HEAD = "dialect: nccl\nfamily: x\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (HEAD + "production: one\nsays: A line.\n", "x.grammar: production 'one' has no line"),
+        ("colour: red\n", "x.grammar: 'colour' is not a key of a grammar file"),
+        (HEAD + "production: one\nline: a\ncolour: red\n", "x.grammar: 'colour' is not a key of a grammar file"),
+        (HEAD + "production: one\nline: a\nno colon\n", "x.grammar: 'no colon' is not a key of a grammar file"),
+        (HEAD + "production: one\nline: a\nevent: Message tone\n", "x.grammar: 'tone' is not of the form field=value"),
+        (HEAD + "production: one\nline: a\nfragment: tree\n", "x.grammar: fragment 'tree' has no notation"),
+    ],
+)
+def test_a_broken_grammar_file_is_refused_with_its_name_and_the_place(text: str, message: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        files.read(text, "x.grammar")
+    assert str(caught.value) == message
+
+
+def test_a_says_may_go_on_and_comments_are_left_out() -> None:
+    text = HEAD + "# a comment\nproduction: one\nline: a␣\nsays: It goes\n  on here.\n# another\nsample: a␣\n"
+    (one,) = files.read(text)
+    assert (one.says, one.samples, one.dialect, one.family) == ("It goes on here.", ("a ",), "nccl", "x")
+    assert one.match(b"a ")
