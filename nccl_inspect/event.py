@@ -133,6 +133,7 @@ class Message(Event):
 
     @classmethod
     def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """All values in one tuple."""
         return {"values": tuple(values.items())}
 
 

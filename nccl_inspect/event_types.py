@@ -48,7 +48,7 @@ class PluginStatus(Event):
     kind: str
     """NET, COLLNET, TUNER, PROFILER, ENV, GIN or RMA."""
     status: str
-    """``requested``, ``not-found``, ``load-failed``, ``probe`` (an older interface was tried), ``loaded``, ``failed`` (its
+    """``requested``, ``not-found``, ``load-failed``, ``probe`` (an older interface), ``loaded``, ``failed`` (its
     initialisation), ``initialised`` or ``assigned``."""
     plugin: str | None = None
     detail: str | None = None

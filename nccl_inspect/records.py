@@ -1,7 +1,8 @@
 """Comparison and representation for the package's dataclasses, written once.
 
-Python generates both anew for each dataclass when a module is loaded; for the classes here that would take a tenth of the
-time of a short run. So they are declared with ``eq=False, repr=False`` and inherit from :class:`Record`; those that never change also with
+Python generates both anew for each dataclass when a module is loaded; for the classes here that would take a tenth
+of the time of a short run. So they are declared with ``eq=False, repr=False`` and inherit from :class:`Record`;
+those that never change also with
 ``init=False`` and inherit from :class:`Frozen`.
 """
 

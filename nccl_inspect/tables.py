@@ -1,6 +1,7 @@
 """Events as Arrow tables: one schema for all of them, with a column for every field that any event has.
 
-Column types follow from the annotations of :mod:`nccl_inspect.event_types`; a field that an event does not have is null.
+Column types follow from the annotations of :mod:`nccl_inspect.event_types`; a field that an event does not have is
+null.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NESTED = {
 
 @cache
 def schema() -> pa.Schema:
-    """The schema: ``kind`` (the class), where the line stood, what every event has, then the fields of all classes by name.
+    """The schema: ``kind`` (the class), where the line stood, what every event has, then all classes' fields by name.
 
     Raises:
         TypeError: two classes give one name different types.

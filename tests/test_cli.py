@@ -128,7 +128,7 @@ def bad_inputs(tmp_path: Path) -> Path:
         (["summarize", "LOG", "-o", "gone/report.txt"], 2, "gone/report.txt: No such file or directory; check"),
         (["paths", "LOG", "--rank", "x"], 2, "--rank x: not a rank; write 3 or 0-7"),
         (["paths", "LOG", "--transport", "RDMA"], 2, "'RDMA' is not one of"),
-        (["no-such-command"], 2, "No such command 'no-such-command'"),
+        (["no-such-command"], 2, "no command 'no-such-command'; see"),
     ],
     ids=lambda value: " ".join(value).replace("/", "_") if isinstance(value, list) else "",
 )
@@ -275,7 +275,7 @@ def test_the_csv_and_the_json_hold_all_paths() -> None:
     wanted = sample_data.truth("timestamps")["paths"]
     table = list(csv.DictReader(io.StringIO(invoke("paths", TWO_HOSTS, "--format", "csv").output)))
     pairs = sorted((path["src"], path["dst"], path["detail"]) for path in wanted)
-    assert sorted((int(row["src"]), int(row["dst"]), row["path"]) for row in table) == pairs
+    assert sorted((int(row["src"]), int(row["dst"]), row["detail"]) for row in table) == pairs
     document = json.loads(invoke("paths", TWO_HOSTS, "--format", "json").output)
     assert sorted((path["src"], path["dst"], path["detail"]) for path in document) == pairs
 

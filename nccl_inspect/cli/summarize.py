@@ -54,8 +54,8 @@ def command(
 ) -> int:
     """Verdict, job, network, paths and findings of one job.
 
-    LOG is a file (plain or gzip), a folder of logs, or - for standard input, which is also read when nothing is named and
-    something is piped in. Several LOGs are parts of one job.
+    LOG is a file (plain or gzip), a folder of logs, or - for standard input, which is also read when nothing is
+    named and something is piped in. Several LOGs are parts of one job.
     """
     options = reading.Options(platform, topologies, select, ignore)
     job = shared.read(logs, options, progress)

@@ -1,7 +1,7 @@
 """Finds the production of a message and makes its event.
 
-A message is dispatched on its first bytes to the few productions that can fit; those that begin with a field are found by
-a literal inside. Distinct messages are remembered by the scanner, so that each is parsed once.
+A message is dispatched on its first bytes to the few productions that can fit; those that begin with a field are
+found by a literal inside. Distinct messages are remembered by the scanner, so that each is parsed once.
 """
 
 import re

@@ -16,7 +16,8 @@
 A value is everything after the colon and one blank, blanks at its ends included (``␣`` is a blank, too). Lines that
 begin with ``#`` are comments; a line that begins with two blanks goes on with the ``says`` above it. ``fragment:``
 (name, blank, notation) may be repeated and ``sample:`` too. What stands before the first production holds for all.
-``follows: NAME`` is said of lines that have no prefix because they go on with the message NAME of several lines, ``bare: yes`` of lines that come with and without a prefix,
+``follows: NAME`` is said of lines that have no prefix because they go on with the message NAME of several lines,
+``bare: yes`` of lines that come with and without a prefix,
 ``foreign: yes`` of whole lines that other programs print (PyTorch, libfabric, nccl-tests).
 """
 

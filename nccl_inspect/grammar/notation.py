@@ -1,6 +1,6 @@
 """The notation in which a message is written down: NCCL's printf format with names.
 
-``Channel {channel:02}«/{conn}»? : {src}[{src_dev:id}] -> {dst}[{dst_dev:id}] via P2P/{mechanism:=CUMEM¦IPC}{read:?/read}``
+``Channel {channel:02}«/{conn}»? : {src}[{src_dev:id}] -> {dst}[{dst_dev:id}] via P2P/{mechanism:=IPC¦CUMEM}``
 
 ==================  ========================================================================================
 ``{x}``             integer, canonical decimal; ``{x:02}`` padded with zeros, ``{x:3}`` with blanks (``%3d``)

@@ -1,6 +1,7 @@
 """Lines of a log to recognised messages: the meeting point of ingest and grammar.
 
-``vm:5599:5599 [4] NCCL INFO cudaDriverVersion 13000`` becomes its origin (host, pid, tid, device) and its parsed message.
+``vm:5599:5599 [4] NCCL INFO cudaDriverVersion 13000`` becomes its origin (host, pid, tid, device) and its parsed
+message.
 """
 
 import re

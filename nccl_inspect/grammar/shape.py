@@ -18,9 +18,11 @@ class ListType(Record):
 
     @property
     def pattern(self) -> str:
+        """Matches the list as a whole."""
         return f"(?:{self.fragment.bare})*"
 
     def read(self, data: bytes) -> Value:
+        """The items of a matched list."""
         found = []
         for match in self.fragment.regex.finditer(data):
             values = tuple(self.fragment.values(match).values())
@@ -28,6 +30,7 @@ class ListType(Record):
         return tuple(found)
 
     def write(self, value: object) -> str:
+        """The list as it is printed."""
         assert isinstance(value, tuple)
         names = self.fragment.names
         items = (item if len(names) > 1 else (item,) for item in value)

@@ -1,9 +1,9 @@
 """Decides to which communicator the connection lines belong that name none (2.22 and later connect lazily).
 
 Each burst of lines gets the communicators of its process in which all its lines fit: own rank, GPUs in brackets, hosts,
-number of channels. Where several fit, what is certain elsewhere excludes some: a connection prints once in a communicator, ring
-and tree edges are known, a NET edge has a twin at its other end. What is left is decided by the order in which other
-processes used the communicators, and marked as a guess.
+number of channels. Where several fit, what is certain elsewhere excludes some: a connection prints once in a
+communicator, ring and tree edges are known, a NET edge has a twin at its other end. What is left is decided by the
+order in which other processes used the communicators, and marked as a guess.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class _Work:
 
     def _pass(self, rule: Callable[[Unit, Member], bool]) -> bool:
         """Whether a rule decides anything."""
-        return any([self._decide(unit, rule) for unit in list(self._open.values())])
+        return sum(self._decide(unit, rule) for unit in list(self._open.values())) > 0
 
     def connect(self, process: ProcessMembers) -> None:
         """Give ``Connected …`` lines to the communicator whose connections the thread made just before."""

@@ -52,7 +52,7 @@ def _of_process(process: ProcessMembers) -> dict[tuple[str, str], tuple[str, Not
     notes = [note for note in process.log.notes.values() if isinstance(note.event, EnvSetting)]
     for note in sorted(notes, key=lambda note: note.place):
         assert isinstance(note.event, EnvSetting)
-        # What a plugin put into the environment is echoed later as if the user had set it: the first line tells who did.
+        # What a plugin put into the environment is echoed later as if the user had set it: the first line counts.
         values.setdefault((note.event.name, note.event.value), (note.event.origin, note))
     return values
 

@@ -4,7 +4,8 @@ A missing entry means that it is not known; rules then say so instead of guessin
 
 * ``name``, ``aliases``: as users and plugins write it; ``vendor``; ``gpu``, ``gpus``: model and number on one machine
 * ``nvlink``: its generation, 0 for none; ``p2p``: whether NCCL uses P2P between its GPUs by default
-* ``nics``, ``nic_gbps``: number and rate in Gb/s of the NICs meant for NCCL; ``network``: efa, ib, roce, tcpx, tcpxo, tcp
+* ``nics``, ``nic_gbps``: number and rate in Gb/s of the NICs meant for NCCL; ``network``: efa, ib, roce, tcpx,
+tcpxo, tcp
 * ``gdr``: whether GPUDirect RDMA works there; ``source``: where all this is stated
 """
 

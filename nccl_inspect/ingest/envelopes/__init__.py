@@ -1,7 +1,7 @@
 """What launchers and collectors put in front of a line, one module for each.
 
-A module states ``PATTERN``, matched at the start of the line; its group ``time`` and ``label`` (pod, container, rank: what
-the collector calls the printer) are kept where it has them. ``SAMPLES`` are prefixes that it takes off.
+A module states ``PATTERN``, matched at the start of the line; its group ``time`` and ``label`` (pod, container,
+rank: what the collector calls the printer) are kept where it has them. ``SAMPLES`` are prefixes that it takes off.
 """
 
 import re
