@@ -9,6 +9,7 @@ SAMPLE ?= sample_logs/efa-provider-missing-socket-fallback/job.log
 .PHONY: demo test test-lowest lint bench docs clean
 
 demo: $(READY)
+	@$(BIN)/python -m compileall -q nccl_inspect # else every run compiles where PYTHONDONTWRITEBYTECODE is set
 	$(BIN)/nccl-inspect summarize $(SAMPLE)
 	$(BIN)/nccl-inspect paths --matrix $(SAMPLE)
 

@@ -14,22 +14,21 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
 import click
+import log_format
+from markup import NOTE, escaped, table
 
 from nccl_inspect import cli, event, event_types
-from nccl_inspect.grammar import files, notation
-from nccl_inspect.grammar.production import Production
 from nccl_inspect.rules import engine
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 SCHEMA = ROOT / "nccl_inspect" / "schema" / "nccl-inspect-1.json"
-NOTE = "<!-- Written by docs/generate.py; change the code that it describes. -->"
 OUTPUT = re.compile(r"<!-- output: (.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -39,21 +38,33 @@ def main() -> None:
     stale = [
         (path, text) for path, text in generated() if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
+    known = {path for path, _ in generated_pages()}
+    orphans = [path for path in (ROOT / "docs" / "log-format").rglob("*.md") if path not in known]
+    for path in orphans:
+        if not check:
+            path.unlink()
+        click.echo(f"{path.relative_to(ROOT)}: {'of no grammar file; run: make docs' if check else 'removed'}")
     for path, text in stale:
         if not check:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         click.echo(f"{path.relative_to(ROOT)}: {'out of date; run: make docs' if check else 'written'}")
-    sys.exit(1 if check and stale else 0)
+    sys.exit(1 if check and (stale or orphans) else 0)
 
 
 def generated() -> Iterator[tuple[Path, str]]:
     """Every file with generated parts, and what it must hold."""
-    for name, page in PAGES.items():
-        yield REFERENCE / f"{name}.md", "\n".join((NOTE, "", *page())).rstrip() + "\n"
-    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]):
-        if path.parent != REFERENCE:
+    yield from generated_pages()
+    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("tools/*.md"), *ROOT.glob("docs/**/*.md")]):
+        if path.parent != REFERENCE and "log-format" not in path.parts:
             yield path, OUTPUT.sub(lambda found: output(found[1]), path.read_text(encoding="utf-8"))
+
+
+def generated_pages() -> Iterator[tuple[Path, str]]:
+    """The files that are generated as a whole."""
+    pages = [(REFERENCE / f"{name}.md", list(page())) for name, page in PAGES.items()]
+    for path, lines in (*pages, *log_format.pages(ROOT / "docs" / "log-format")):
+        yield path, "\n".join((NOTE, "", *lines)).rstrip() + "\n"
 
 
 def output(command: str) -> str:
@@ -110,63 +121,7 @@ def rules_page() -> Iterator[str]:
             name = f"[{rule.name}](../../nccl_inspect/rules/{file})" if has_page else rule.name
             others = dict.fromkeys((*rule.echo_of, *rule.because, *rule.specific))
             rows.append((name, rule.severity, rule.title, ", ".join(others)))
-        yield from _table(("rule", "usual severity", "what is wrong", "causes, and more specific rules"), rows)
-
-
-# --- grammar ----------------------------------------------------------------------------------------------------
-
-
-def grammar_page() -> Iterator[str]:
-    """Every message shape, by dialect and family."""
-    texts = [(file.read_text(encoding="utf-8"), file.name) for file in files.shipped()]
-    families = [(text, members) for text, name in texts if (members := files.read(text, name))]
-    families.sort(key=lambda family: (family[1][0].dialect != "nccl", family[1][0].dialect, family[1][0].family))
-    count = sum(len(members) for _, members in families)
-    yield "# The log, message by message\n"
-    yield f"The {count:,} message shapes that are recognised, with what each means: NCCL and"
-    yield "its plugins have no other documentation of what they print. A shape is what follows `NCCL INFO ` or"
-    yield "`NCCL WARN `. Versions are the releases that print it, subsystems those of `NCCL_DEBUG_SUBSYS` of which any"
-    yield "one shows it; it becomes the event named last.\n"
-    for dialect, group in groupby(families, key=lambda family: family[1][0].dialect):
-        names = [members[0].family for _, members in group]
-        yield f"* {dialect}: " + ", ".join(f"[{name}](#{dialect}-{name})" for name in names)
-    yield ""
-    yield f"## Notation\n\n```text\n{inspect.getdoc(notation)}\n```"
-    for dialect, group in groupby(families, key=lambda family: family[1][0].dialect):
-        yield f"\n## {dialect}"
-        for text, members in group:
-            yield f"\n### {dialect}: {members[0].family}\n"
-            yield _escaped(_introduction(text))
-            for production in members:
-                yield from _production(production)
-
-
-def _introduction(text: str) -> str:
-    """The comment at the head of a grammar file."""
-    lines = text.split("\n")
-    end = next(index for index, line in enumerate(lines) if not line.startswith("#"))
-    return "\n".join(line[1:].strip() for line in lines[:end])
-
-
-def _production(production: Production) -> Iterator[str]:
-    names = " or ".join(f"`{name}`" for name in production.subsys.split("|"))
-    shown = "always shown" if production.subsys == "ALWAYS" else f"shown with {names}"
-    event = f"[{production.event}](events.md#{production.event.lower()})"
-    yield f"\n**{production.name}** · {_versions(production.versions)} · {shown} · {event}\n"
-    yield f"    {production.line}"
-    for name, line in production.details.fragments.items():
-        if f":*{name}}}" in production.line:
-            yield f"        {name} = {line}"
-    yield f"\n{_escaped(production.says)}"
-
-
-def _versions(versions: str) -> str:
-    first, dots, last = versions.partition("..")
-    if not versions:
-        return "all versions"
-    if not dots:
-        return first
-    return f"{first} to {last}" if first and last else f"{first} and later" if first else f"until {last}"
+        yield from table(("rule", "usual severity", "what is wrong", "causes, and more specific rules"), rows)
 
 
 # --- events -----------------------------------------------------------------------------------------------------
@@ -177,17 +132,17 @@ def events_page() -> Iterator[str]:
     yield "# Events\n"
     yield inspect.getdoc(event_types) or ""
     yield "\n`nccl_inspect.events(log)` gives one for each recognised line; which message becomes which is told by"
-    yield "[the grammar](grammar.md)."
+    yield "[the log format](../log-format/index.md)."
     notes = {**_field_notes(inspect.getsource(event)), **_field_notes(inspect.getsource(event_types))}
     common = {field.name for field in dataclasses.fields(event.Event)}
     for name, kind in event_types.KINDS.items():
-        yield f"\n## {name}\n\n{_escaped(inspect.getdoc(kind) or '')}\n"
+        yield f"\n## {name}\n\n{escaped(inspect.getdoc(kind) or '')}\n"
         bases = [notes.get(base.__name__, {}) for base in reversed(kind.__mro__)]
         meaning = {field: note for base in bases for field, note in base.items()}
         is_base = kind is event.Event
         own = [field for field in dataclasses.fields(kind) if is_base or field.name not in common]
         rows = [(field.name, str(field.type), meaning.get(field.name, "")) for field in own]
-        yield from _table(("field", "type", "meaning"), [*rows, *(_properties(kind) if is_base else ())])
+        yield from table(("field", "type", "meaning"), [*rows, *(_properties(kind) if is_base else ())])
 
 
 def _field_notes(source: str) -> dict[str, dict[str, str]]:
@@ -225,7 +180,7 @@ def json_page() -> Iterator[str]:
     yield schema.get("description", "")
     yield f"\nThe [JSON Schema](../../{SCHEMA.relative_to(ROOT)}) is part of the package."
     yield "`nccl-inspect summarize --format json` writes the document, `job.to_dict()` gives it in Python.\n"
-    yield from _table(("key", "type", "meaning"), list(_keys(schema, schema, "")))
+    yield from table(("key", "type", "meaning"), list(_keys(schema, schema, "")))
 
 
 def _keys(schema: dict[str, Any], part: dict[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
@@ -236,16 +191,19 @@ def _keys(schema: dict[str, Any], part: dict[str, Any], path: str) -> Iterator[t
         yield from _keys(schema, _resolved(schema, full.get("items", {})), f"{path}{name}[].")
 
 
-def _resolved(schema: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+def _resolved(schema: dict[str, Any], entry: Any) -> dict[str, Any]:
+    if not isinstance(entry, dict):  # true or false are schemas, too
+        return {}
     while "$ref" in entry:
         found: Any = schema
         for step in entry["$ref"].removeprefix("#/").split("/"):
             found = found[step]
         entry = found
-    return entry
+    resolved: dict[str, Any] = entry
+    return resolved
 
 
-def _type(schema: dict[str, Any], entry: dict[str, Any]) -> str:
+def _type(schema: dict[str, Any], entry: Any) -> str:
     entry = _resolved(schema, entry)
     if "const" in entry or "enum" in entry:
         return " or ".join(json.dumps(value) for value in entry.get("enum", [entry.get("const")]))
@@ -258,30 +216,9 @@ def _type(schema: dict[str, Any], entry: dict[str, Any]) -> str:
     return " or ".join(words)
 
 
-# --- Markdown ---------------------------------------------------------------------------------------------------
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    if rows:
-        yield f"| {' | '.join(head)} |\n|{'---|' * len(head)}"
-        yield from (f"| {' | '.join(map(_cell, row))} |" for row in rows)
-
-
-def _cell(text: str) -> str:
-    return _escaped(" ".join(text.replace("``", "`").split())).replace("|", "\\|")
-
-
-def _escaped(text: str) -> str:
-    """Text in which Markdown sees no markup, except back quotes: what stands in them is left alone."""
-    parts = text.split("`")
-    parts[::2] = [re.sub(r"[<*]", r"\\\g<0>", part) for part in parts[::2]]
-    return "`".join(parts)
-
-
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "cli": cli_page,
     "rules": rules_page,
-    "grammar": grammar_page,
     "events": events_page,
     "json": json_page,
 }

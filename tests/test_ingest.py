@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import random
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -262,13 +263,15 @@ def test_gzip_of_several_members_is_read_to_its_end() -> None:
 
 
 def test_a_broken_off_gzip_gives_what_it_holds_and_then_an_error() -> None:
-    data = gzip.compress(b"".join(b"%d %d\n" % (n, n * n) for n in range(600_000)))
+    lines = [b"a", b"b", b"c", *(random.Random(1).randbytes(1000).hex().encode() for _ in range(2000))]
+    data = gzip.compress(b"\n".join(lines) + random.Random(2).randbytes(2 * sources.BLOCK), compresslevel=1)
     (source,) = sources.find(data[: len(data) // 2])
     read: list[bytes] = []
     with pytest.raises(NoInputError, match="the compressed data is damaged"):
         for block in sources.blocks(source):
             read += block
-    assert read[:3] == [b"0 0", b"1 1", b"2 4"]
+    assert len(read) > 3
+    assert read[: len(lines) - 1] == lines[:-1][: len(read)]
 
 
 def test_a_gzip_with_damage_in_the_middle_is_an_error() -> None:

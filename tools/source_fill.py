@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import islice
 
 import regex
 from source_calls import CONVERSION
@@ -18,7 +17,8 @@ from nccl_inspect.grammar import engine, notation
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
 
-_MOST_FILLINGS = 3000
+_MOST_STEPS = 1500
+_LONG_WORD = re.compile(r"[A-Za-z]{4,}")
 _NUMBERS = ("3", "0", "-1", "12", "1048576")
 _HEX = ("1f", "b7000", "0", "3")
 _POINTERS = ("0x7f01a0", "(nil)")
@@ -73,33 +73,41 @@ class Recogniser:
     def _filled(self, text: str, bare: bool) -> str | None:
         parts = list(_parts(text))
         start = parts[0][0]
-        candidates = {
-            id(p): p
-            for lead, p in self._leads
-            if (lead.startswith(start) or start.startswith(lead)) and (p.bare if bare else not p.follows)
-        }
-        patterns = [_partial(production) for production in candidates.values()]
-        words = dict.fromkeys([*_WORDS, *(word for p in candidates.values() for word in _known_words(p))])
         parse = self._grammar.parse_bare if bare else self._grammar.parse
-        fillings = _fill("", parts, patterns, list(words))
-        return next((text for text in islice(fillings, _MOST_FILLINGS) if parse(text.encode())), None)
+        literals = " ".join(literal for literal, _ in parts)
+        tried = set()
+        for lead, production in self._leads:
+            fits = start.startswith(lead) or lead.startswith(start)
+            if not fits or production in tried or not (production.bare if bare else not production.follows):
+                continue
+            if not lead and not any(word in literals for word in _LONG_WORD.findall(_needle(production)) or [""]):
+                continue
+            tried.add(production)
+            words = list(dict.fromkeys([*_known_words(production), *_WORDS]))
+            fillings = _fill("", parts, _partial(production), words, [_MOST_STEPS])
+            if found := next((text for text in fillings if parse(text.encode())), None):
+                return found
+        return None
 
 
 def _fill(
-    head: str, parts: Sequence[tuple[str, re.Match[str] | None]], patterns: list[regex.Pattern[bytes]], words: list[str]
+    head: str,
+    parts: Sequence[tuple[str, re.Match[str] | None]],
+    pattern: regex.Pattern[bytes],
+    words: list[str],
+    steps: list[int],
 ) -> Iterator[str]:
-    """Every message that begins like ``head`` and may still become one of the patterns."""
+    """Every message that begins like ``head`` and may still become the pattern, until the steps are used up."""
     literal, conversion = parts[0]
     head += literal
-    data = head.encode()
-    patterns = [pattern for pattern in patterns if pattern.fullmatch(data, partial=True)]
-    if not patterns:
+    steps[0] -= 1
+    if steps[0] < 0 or not pattern.fullmatch(head.encode(), partial=True):
         return
     if conversion is None:
         yield head
         return
     for value in dict.fromkeys(_values(conversion, words)):
-        yield from _fill(head + value, parts[1:], patterns, words)
+        yield from _fill(head + value, parts[1:], pattern, words, steps)
 
 
 def _parts(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
@@ -148,6 +156,12 @@ def _partial(production: Production) -> regex.Pattern[bytes]:
     return regex.compile(production.shape.pattern.encode(), regex.DOTALL)
 
 
+@cache
+def _needle(production: Production) -> str:
+    return notation.quick_needle(production.line)
+
+
+@cache
 def _known_words(production: Production) -> list[str]:
     """What the fixed choices of a production can be."""
     return [*_of_nodes(notation.parse(production.line))]
