@@ -36,7 +36,8 @@ def _index(families: list[Family]) -> Iterator[str]:
     yield "# The log, message by message\n"
     yield f"The {count:,} message shapes that are recognised, with what each means: NCCL and its plugins have no other"
     yield "documentation of what they print. A shape is what follows `NCCL INFO ` or `NCCL WARN ` (whole lines of"
-    yield "PyTorch, libfabric, nccl-tests and other programs). Versions are the releases that print it, subsystems those of"
+    yield "PyTorch, libfabric, nccl-tests and other programs). Versions are the releases that print it, subsystems"
+    yield "those of"
     yield "`NCCL_DEBUG_SUBSYS` of which any one shows it; it becomes the event named last."
     for dialect, group in groupby(families, key=lambda family: family[1][0].dialect):
         yield f"\n## {dialect}\n"

@@ -133,7 +133,7 @@ def test_every_integer_survives_printf_and_back(value: int, width: int, zero: bo
     assert there_and_back("x {a}!", f"x {value}!")["a"] == value
 
 
-@given(value=st.floats(-1e9, 1e9), width=st.sampled_from(["", "3", "5", "8", "12"]), digits=st.integers(1, 6))
+@given(value=st.floats(-1e8, 1e8), width=st.sampled_from(["", "3", "5", "8", "12"]), digits=st.integers(1, 6))
 def test_every_decimal_survives_printf_and_back(value: float, width: str, digits: int) -> None:
     text = f"{value:{width}.{digits}f}"
     found = there_and_back(f"x {{a:{width}.{digits}f}}!", f"x {text}!")["a"]

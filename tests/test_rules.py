@@ -271,7 +271,7 @@ def test_field_notes_without_platform_and_topology_nothing_is_certain(name: str)
 
 
 def test_productions_that_rules_ask_for_exist() -> None:
-    """Rules look for statements by the name of their production: a name that no grammar file has would never be found."""
+    """Rules look for statements by the name of their production; a name that no file has is never found."""
     known = {production.name for production in grammar.shipped().productions}
     for file in sorted(Path(engine.__file__).parent.glob("*.py")):
         for call in ast.walk(ast.parse(file.read_text())):

@@ -82,14 +82,15 @@ DIALECTS = {
 }
 
 CONVERSION = re.compile(r"%(?P<flags>[-+ #0]*)(?P<width>\d+|\*)?(?:\.(?P<digits>\d+|\*))?(?:hh|h|ll|l|z|j|t)?(?P<kind>[a-zA-Z%])")
-_BLANKED = re.compile(r"(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+')|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_BLANKED = re.compile(r"(\"(?:\\.|\f\n|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+')|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TOKEN = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])+'|[()\[\]{},]|[^\"'()\[\]{},]+")
 _PIECE = re.compile(r"\"(?P<text>(?:\\.|[^\"\\])*)\"|(?P<cut>[?:])|(?P<name>\w+)(?P<call>\s*\([^()]*\))?")
+_CONTINUED = "\f\n"  # a backslash at the end of a line: blank between tokens, nothing in a literal
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _PRINTF = re.compile(r"PRI([diouxX])(?:\d+|MAX|PTR)$")
 _LOG_LEVEL = re.compile(r"NCCL_LOG_(INFO|WARN|VERSION)$")
-_SUBSYSTEM = re.compile(r"NCCL_([A-Z_]+)")
+_SUBSYSTEM = re.compile(r"NCCL_([A-Z0-9_]+)")
 
 
 def sources(tree: Path, rev: str | None, dialect: Dialect) -> Iterator[tuple[str, str]]:
@@ -156,7 +157,7 @@ def _of_call(macro: Macro, arguments: list[str], file: str, line: int) -> Iterat
 
 
 def _without_comments(content: str) -> str:
-    content = content.replace("\\\n", " \n")
+    content = content.replace("\\\n", _CONTINUED)
     return _BLANKED.sub(lambda found: found[1] or "\n" * found[0].count("\n") or " ", content)
 
 
@@ -189,7 +190,7 @@ def formats(argument: str) -> list[str]:
             if found:
                 found[-1] += _of_name(piece["name"])
         elif found:
-            found[-1] += _ESCAPE.sub(lambda char: _ESCAPES.get(char[1], char[1]), piece["text"])
+            found[-1] += _ESCAPE.sub(lambda char: _ESCAPES.get(char[1], char[1]), piece["text"].replace(_CONTINUED, ""))
     texts.extend(text for text in found if text)
     return texts or ["%s"]
 

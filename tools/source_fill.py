@@ -1,7 +1,8 @@
 """Says whether the grammar recognises any message that a printf format can make.
 
-The format is filled from the left; a filling is given up as soon as no production can go on from there, so that
-many words can be tried at each ``%s``: the list below and the words that the productions in question know themselves.
+Where the sample of a production has the shape of the format, its values are the filling. Else the format is filled from
+the left, with the words below and those that the production knows; a filling is given up as soon as the production cannot
+go on from there, so that many can be tried.
 """
 
 from __future__ import annotations
@@ -22,6 +23,14 @@ _LONG_WORD = re.compile(r"[A-Za-z]{4,}")
 _NUMBERS = ("3", "0", "-1", "12", "1048576")
 _HEX = ("1f", "b7000", "0", "3")
 _POINTERS = ("0x7f01a0", "(nil)")
+_DECIMAL = r"-?(?:\d[\d.]*(?:e[+-]\d+)?|inf|nan) *"
+_PATTERNS = {
+    **dict.fromkeys("diu", r"-?\d+ *"),
+    **dict.fromkeys("xX", r"(?:0x)?[0-9a-fA-F]+ *"),
+    **dict.fromkeys("fFeEgG", _DECIMAL),
+    "p": r"(?:\(nil\)|0x[0-9a-f]+)",
+    "c": ".",
+}
 _WORDS = (
     "",
     "3",
@@ -59,6 +68,7 @@ class Recogniser:
 
     def __init__(self, grammar: Grammar | None = None) -> None:
         self._grammar = grammar or engine.shipped()
+        self._samples = {bare: self._samples_of(bare) for bare in (False, True)}
         self._leads = [(lead, p) for p in self._grammar.productions if not p.foreign for lead in _leads(p)]
 
     def message(self, text: str) -> str | None:
@@ -70,8 +80,20 @@ class Recogniser:
         lines = [self._filled(first, False), *(self._filled(line, True) for line in more)]
         return None if None in lines else "\n".join(line for line in lines if line is not None)
 
+    def _samples_of(self, bare: bool) -> list[str]:
+        wanted = [p for p in self._grammar.productions if not p.foreign and (p.bare if bare else not p.follows)]
+        return [sample for production in wanted for sample in production.samples]
+
     def _filled(self, text: str, bare: bool) -> str | None:
         parts = list(_parts(text))
+        longest = max((literal for literal, _ in parts), key=len)
+        shape = re.compile("".join(re.escape(literal) + _pattern(conversion) for literal, conversion in parts), re.DOTALL)
+        for sample in self._samples[bare]:
+            if longest in sample and shape.fullmatch(sample):
+                return sample
+        return self._tried(parts, bare)
+
+    def _tried(self, parts: Sequence[tuple[str, re.Match[str] | None]], bare: bool) -> str | None:
         start = parts[0][0]
         parse = self._grammar.parse_bare if bare else self._grammar.parse
         literals = " ".join(literal for literal, _ in parts)
@@ -122,6 +144,13 @@ def _parts(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
         yield literal, found
         literal = ""
     yield literal + text[at:], None
+
+
+def _pattern(conversion: re.Match[str] | None) -> str:
+    """What a conversion can print, as a regular expression."""
+    if conversion is None:
+        return ""
+    return " *" + _PATTERNS.get(conversion["kind"], ".*")
 
 
 def _values(conversion: re.Match[str], words: list[str]) -> Iterator[str]:

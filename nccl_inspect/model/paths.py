@@ -104,7 +104,14 @@ def _adopt(
     """Place a burst whose START is missing: in the only communicator that has room for it, or in a fragment."""
     rank = burst.key.rank
     highest = max(max(edge.event.src, edge.event.dst or 0) for edge in burst.edges.values())
-    if not communicators:
+    with_room = [comm for comm in communicators if rank not in comm.members and highest < comm.nranks]
+    if len(with_room) == 1:
+        comm = with_room[0]
+        space, own = ("global" if world else comm.name), comm.global_ranks[rank]
+        if own is not None:
+            found.hosts.setdefault((space, own), log.process[0])
+        _translate(found, space, comm.global_ranks, burst, comm.name, log)
+    elif world is None:
         fragment = next((one for one in found.fragments if one.admits(log, rank)), None)
         if fragment is None:
             fragment = Fragment(f"fragment {len(found.fragments) + 1}")
@@ -112,16 +119,8 @@ def _adopt(
         fragment.hosts[rank] = log.process
         found.hosts[fragment.name, rank] = log.process[0]
         _translate(found, fragment.name, range(highest + 1), burst, fragment.name, log)
-        return
-    with_room = [comm for comm in communicators if rank not in comm.members and highest < comm.nranks]
-    if len(with_room) != 1:
+    else:
         found.unplaced += sum(edge.lines for edge in burst.edges.values())
-        return
-    comm = with_room[0]
-    space, own = ("global" if world else comm.name), comm.global_ranks[rank]
-    if own is not None:
-        found.hosts.setdefault((space, own), log.process[0])
-    _translate(found, space, comm.global_ranks, burst, comm.name, log)
 
 
 def _spread_hosts(found: Lines) -> None:
