@@ -6,6 +6,7 @@ translates them. Pointers and bus ids are text as printed; sizes are bytes, time
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -348,6 +349,49 @@ class CudaFailure(Event):
     func: str | None = None
     code: int | None = None
     error: str
+
+
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+class CollectiveTimeout(Event):
+    """PyTorch waited for a collective longer than the process group allows: this rank came, another did not."""
+
+    rank: int | None = None
+    global_rank: int | None = None
+    """Rank of the job (2.2 and later); ``rank`` is that of the process group."""
+    group: str | None = None
+    seq: int
+    operation: str
+    numel_in: int | None = None
+    """Elements; PyTorch 1.13 and 2.0 print the shape instead."""
+    numel_out: int | None = None
+    timeout_ms: int
+    ran_ms: int | None = None
+
+
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+class NcclTestResult(Event):
+    """One row of nccl-tests: times in microseconds, bandwidths in GB/s; None where the test did not run or check."""
+
+    kept: ClassVar[bool] = False
+    size: int
+    count: int
+    dtype: str
+    redop: str
+    root: int
+    time_us: float | None = None
+    algbw: float | None = None
+    busbw: float | None = None
+    wrong: float | None = None
+    in_place_time_us: float | None = None
+    in_place_algbw: float | None = None
+    in_place_busbw: float | None = None
+    in_place_wrong: float | None = None
+
+    @classmethod
+    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The columns as numbers; their number of digits varies, so the grammar keeps them as text."""
+        named = {name: value for name, value in values.items() if name[0] != "_"}
+        return {name: float(v) if isinstance(v, str) and name != "redop" else v for name, v in named.items()}
 
 
 KINDS: dict[str, type[Event]] = {

@@ -7,6 +7,7 @@ from nccl_inspect import event_types as events
 from nccl_inspect.grammar import engine, notation
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.types import FieldType, field_type
+from nccl_inspect.ingest import prefix
 
 GRAMMAR = engine.shipped()
 PRODUCTIONS = [pytest.param(p, id=f"{p.dialect}-{p.name}") for p in GRAMMAR.productions]
@@ -26,10 +27,14 @@ def test_samples_are_read_and_written_back_byte_for_byte(production: Production)
 
 def _parse(production: Production, sample: str) -> engine.Parsed | None:
     """A line without a prefix is parsed by itself, not as a message."""
+    if production.foreign:
+        return GRAMMAR.parse_foreign(sample.encode())
     return GRAMMAR.parse_bare(sample.encode()) if production.follows else GRAMMAR.parse(sample.encode())
 
 
 def _candidates(production: Production, sample: str) -> list[Production]:
+    if production.foreign:
+        return [other for other in GRAMMAR.productions if other.foreign]
     if production.follows:
         return [other for other in GRAMMAR.productions if other.bare]
     return list(GRAMMAR.candidates(sample.encode()))
@@ -86,3 +91,72 @@ def test_a_message_of_several_lines_is_one_event() -> None:
     found = list(nccl_inspect.events("\n".join(lines).encode()))
     assert [event.production for event in found] == ["enabled-matrix"]
     assert found[0].message.count("\n") == len(lines) - 1
+
+
+FOREIGN = [pytest.param(p, id=f"{p.dialect}-{p.name}") for p in GRAMMAR.productions if p.foreign]
+
+
+@pytest.mark.parametrize("production", FOREIGN)
+def test_a_line_of_another_program_is_found_by_a_literal_that_other_text_does_not_hold(production: Production) -> None:
+    assert len(notation.quick_needle(production.line)) >= 8
+    for sample in production.samples:
+        line = sample.encode()
+        parsed = GRAMMAR.parse_foreign(line)
+        assert parsed is not None
+        assert parsed.production is production
+        assert GRAMMAR.parse_bare(line) is None, "it would be taken for a line of NCCL"
+        assert prefix.split(line) is None, "it would be taken for a line of NCCL"
+
+
+def test_lines_of_nccl_are_not_taken_for_those_of_other_programs() -> None:
+    samples = [sample for p in GRAMMAR.productions if not p.foreign for sample in p.samples]
+    taken = [sample for sample in samples if GRAMMAR.parse_foreign(sample.encode())]
+    assert taken == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{'loss': 2.1, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}",
+        b"***** Running training *****",
+        b"  Num examples = 1,000",
+        b"[bench] world allreduce 268435456 bytes time 1.352 ms algbw 198.55 GB/s busbw 347.45 GB/s",
+        b"rank 3: InitRank(&c,n,sh->id,rank) failed rc 3",
+        b"launcher: timeout, killing 4 ranks",
+        b"   268435456      67108864     float",
+        b"see https://ofiwg.github.io/libfabric: providers <warn> text",
+        b"Last error: connection refused, will try again",
+        b"waiting for the watchdog thread to be joined",
+        b"epoch 3  time      : 12.1 s",
+        b"srun: job 123456 queued and waiting for resources",
+        b"RuntimeError: shapes do not match",
+    ],
+)
+def test_a_line_of_an_application_is_nobodys(line: bytes) -> None:
+    assert GRAMMAR.parse_foreign(line) is None
+
+
+def test_a_row_of_nccl_tests_is_read_by_position() -> None:
+    row = (
+        b"   536870912     134217728     float     sum      -1"
+        b"   2983.3  179.96  314.93       0   2979.1  180.21  315.37     N/A"
+    )
+    (event,) = nccl_inspect.events(row)
+    assert isinstance(event, events.NcclTestResult)
+    assert (event.size, event.count, event.dtype, event.redop, event.root) == (536870912, 134217728, "float", "sum", -1)
+    assert (event.time_us, event.algbw, event.busbw, event.wrong) == (2983.3, 179.96, 314.93, 0.0)
+    assert (event.in_place_time_us, event.in_place_busbw, event.in_place_wrong) == (2979.1, 315.37, None)
+
+
+def test_a_timeout_tells_who_waited_for_what() -> None:
+    line = (
+        b"[rank11]:[E1218 20:27:21.426415540 ProcessGroupNCCL.cpp:629] "
+        b"[Rank 3] Watchdog caught collective operation timeout: "
+        b"WorkNCCL(SeqNum=64, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000)"
+        b" ran for 600052 milliseconds before timing out."
+    )
+    (event,) = nccl_inspect.events(line)
+    assert isinstance(event, events.CollectiveTimeout)
+    assert (event.global_rank, event.rank, event.group, event.seq, event.operation) == (11, 3, None, 64, "ALLREDUCE")
+    assert (event.numel_in, event.numel_out, event.timeout_ms, event.ran_ms) == (8, 8, 600000, 600052)

@@ -72,7 +72,7 @@ def collect(tree: Path, rev: str | None, dialect: str) -> list[Call]:
 
 def judge(found: Sequence[Call], dialect: str) -> list[Result]:
     """What the grammar makes of each format."""
-    recogniser = Recogniser()
+    recogniser = Recogniser([call.format for call in found if not call.is_dynamic], {dialect, "nccl"})
     excluded = exclusions(dialect)
     return [_judge(call, recogniser, excluded) for call in found]
 

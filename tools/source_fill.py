@@ -8,7 +8,7 @@ go on from there, so that many can be tried.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 import regex
@@ -63,44 +63,56 @@ class Recogniser:
     """Fills formats and asks the grammar.
 
     Args:
+        formats: all formats that will be asked for: a sample fits only the one with which it shares most.
+        dialects: whose productions may recognise a message.
         grammar: what recognises messages.
     """
 
-    def __init__(self, grammar: Grammar | None = None) -> None:
+    def __init__(self, formats: Iterable[str], dialects: set[str], grammar: Grammar | None = None) -> None:
         self._grammar = grammar or engine.shipped()
-        self._samples = {bare: self._samples_of(bare) for bare in (False, True)}
-        self._leads = [(lead, p) for p in self._grammar.productions if not p.foreign for lead in _leads(p)]
+        self._productions = [p for p in self._grammar.productions if p.dialect in dialects and not p.foreign]
+        self._leads = [(lead, p) for p in self._productions for lead in _leads(p)]
+        lines = [_lines(text) for text in formats]
+        self._samples = {
+            False: self._share({first for first, *_ in lines}, bare=False),
+            True: self._share({line for _, *more in lines for line in more}, bare=True),
+        }
+
+    def _share(self, lines: set[str], bare: bool) -> dict[str, str]:
+        """A sample for each line of a format, if there is one that no other format fits better."""
+        shapes = [_Shape(line) for line in lines]
+        found: dict[str, str] = {}
+        for production in self._wanted(bare):
+            for sample in production.samples:
+                fits = [shape for shape in shapes if shape.longest in sample and shape.pattern.fullmatch(sample)]
+                most = max((shape.weight for shape in fits), default=0)
+                found.update({shape.line: sample for shape in fits if shape.weight == most})
+        return found
+
+    def _wanted(self, bare: bool) -> list[Production]:
+        return [p for p in self._productions if (p.bare if bare else not p.follows)]
 
     def message(self, text: str) -> str | None:
         """A message of this format that the grammar recognises; None when there is none.
 
         In a format of several lines each line has to be recognised: only the first has NCCL's prefix.
         """
-        first, *more = [line for line in text.split("\n") if line.strip()] or [""]
+        first, *more = _lines(text)
         lines = [self._filled(first, False), *(self._filled(line, True) for line in more)]
         return None if None in lines else "\n".join(line for line in lines if line is not None)
 
-    def _samples_of(self, bare: bool) -> list[str]:
-        wanted = [p for p in self._grammar.productions if not p.foreign and (p.bare if bare else not p.follows)]
-        return [sample for production in wanted for sample in production.samples]
-
-    def _filled(self, text: str, bare: bool) -> str | None:
-        parts = list(_parts(text))
-        longest = max((literal for literal, _ in parts), key=len)
-        shape = re.compile("".join(re.escape(literal) + _pattern(conversion) for literal, conversion in parts), re.DOTALL)
-        for sample in self._samples[bare]:
-            if longest in sample and shape.fullmatch(sample):
-                return sample
-        return self._tried(parts, bare)
+    def _filled(self, line: str, bare: bool) -> str | None:
+        return self._samples[bare].get(line) or self._tried(list(_parts(line)), bare)
 
     def _tried(self, parts: Sequence[tuple[str, re.Match[str] | None]], bare: bool) -> str | None:
         start = parts[0][0]
         parse = self._grammar.parse_bare if bare else self._grammar.parse
         literals = " ".join(literal for literal, _ in parts)
         tried = set()
+        wanted = set(self._wanted(bare))
         for lead, production in self._leads:
             fits = start.startswith(lead) or lead.startswith(start)
-            if not fits or production in tried or not (production.bare if bare else not production.follows):
+            if not fits or production in tried or production not in wanted:
                 continue
             if not lead and not any(word in literals for word in _LONG_WORD.findall(_needle(production)) or [""]):
                 continue
@@ -110,6 +122,22 @@ class Recogniser:
             if found := next((text for text in fillings if parse(text.encode())), None):
                 return found
         return None
+
+
+class _Shape:
+    """One line of a format as a pattern of what it prints."""
+
+    def __init__(self, line: str) -> None:
+        parts = list(_parts(line))
+        self.line = line
+        self.longest = max((literal for literal, _ in parts), key=len)
+        self.weight = sum(len(literal) for literal, _ in parts)
+        text = "".join(re.escape(literal) + _pattern(conversion) for literal, conversion in parts)
+        self.pattern = re.compile(text, re.DOTALL)
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line.strip()] or [""]
 
 
 def _fill(
