@@ -61,8 +61,6 @@ class Grammar:
                 self._index_bare(production)
             if not production.follows:
                 self._index(production)
-        needles = {needle for needle, _ in self._foreign}
-        self._any_foreign = re.compile(b"|".join(map(re.escape, sorted(needles)))) if needles else None
 
     def _index(self, production: Production) -> None:
         needle = notation.quick_needle(production.line).encode()
@@ -85,11 +83,18 @@ class Grammar:
                 return Parsed(production, line, events.KINDS[production.event])
         return None
 
-    def parse_foreign(self, line: bytes) -> Parsed | None:
-        """The parsed line of another program that tells something about the job; None for any other line."""
-        if self._any_foreign is None or not self._any_foreign.search(line):
-            return None
-        for needle, production in self._foreign:
+    def foreign_in(self, block: bytes) -> list[tuple[bytes, Production]]:
+        """The productions of other programs whose fixed text occurs in many lines at once: most blocks have none."""
+        return [(needle, production) for needle, production in self._foreign if needle in block]
+
+    def parse_foreign(self, line: bytes, among: Iterable[tuple[bytes, Production]] | None = None) -> Parsed | None:
+        """The parsed line of another program that tells something about the job; None for any other line.
+
+        Args:
+            line: a whole line.
+            among: what :meth:`foreign_in` gave for its block; all when left out.
+        """
+        for needle, production in self._foreign if among is None else among:
             if needle in line and production.match(line):
                 return Parsed(production, line, events.KINDS[production.event])
         return None

@@ -6,7 +6,7 @@ message.
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from nccl_inspect.grammar.engine import Grammar, Parsed
@@ -62,14 +62,30 @@ class Scanner:
         self._grammar = grammar
         self._origins: dict[bytes, Origin | None] = {}
         self._texts: dict[bytes, Text] = {}
+        self._foreign: list[tuple[bytes, Production]] = []
         self.productions: set[Production] = set()
         """The productions that recognised a line."""
 
-    def scan(self, lines: Iterable[bytes], counts: Counts, sink: Callable[[int, Origin, Text], None]) -> None:
-        """Read lines; their numbers go on where ``counts`` stands."""
-        number = counts.lines
-        for line in lines:
-            number += 1
+    def scan(
+        self,
+        lines: Sequence[bytes],
+        counts: Counts,
+        sink: Callable[[int, Origin, Text], None],
+        numbers: Sequence[int] | None = None,
+    ) -> None:
+        """Read lines.
+
+        Args:
+            lines: whole ones, without their line ends.
+            counts: of the source; the numbers of the lines go on where it stands.
+            sink: gets the number, the origin and the text of each sound line.
+            numbers: of the lines, where they do not follow each other: torn lines that were put together.
+        """
+        self._foreign = self._grammar.foreign_in(b"\n".join(lines))
+        if numbers is None:
+            numbers = range(counts.lines + 1, counts.lines + len(lines) + 1)
+            counts.lines += len(lines)
+        for number, line in zip(numbers, lines, strict=True):
             found = prefix.split(line)
             if found is None:
                 self._bare(number, line, counts, sink)
@@ -92,7 +108,6 @@ class Scanner:
             else:
                 counts.typed_lines += 1
             sink(number, origin, text)
-        counts.lines = number
 
     def _bare(self, number: int, line: bytes, counts: Counts, sink: Callable[[int, Origin, Text], None]) -> None:
         """A line without NCCL's prefix: some of NCCL's own have none, all others are counted and passed over."""
@@ -104,7 +119,7 @@ class Scanner:
             level = "INFO" if parsed.production.follows else "VERSION"
         else:
             counts.tail.append((number, line[:_TAIL_WIDTH]))
-            parsed = self._grammar.parse_foreign(plain)
+            parsed = self._grammar.parse_foreign(plain, self._foreign)
             if parsed is None:
                 return
             counts.related_lines += 1
