@@ -55,6 +55,9 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
         word, _, message = rest.partition(b" ")
         origin, level = prefix.parse(head), word.decode("ascii")
     parsed = grammar.parse(message)
+    if parsed is None and not found:
+        plain = prefix.unwrapped(line)
+        parsed = grammar.parse_bare(plain) or grammar.parse_foreign(plain)
     if parsed is None:
         return None
     values = parsed.production.read(message) or {}
