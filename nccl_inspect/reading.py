@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nccl_inspect import platforms, topology
@@ -12,7 +12,8 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.scanner import Counts, Scanner, Text
 from nccl_inspect.ingest import sources
 from nccl_inspect.ingest.prefix import Origin
-from nccl_inspect.ingest.sources import Input
+from nccl_inspect.ingest.sources import Input, Lines, Progress, Source
+from nccl_inspect.interruption import Interruption
 from nccl_inspect.model import build
 from nccl_inspect.model.fold import Fold
 from nccl_inspect.model.job import Job
@@ -33,34 +34,81 @@ class Options(Record):
     ignore: tuple[str, ...] = ()
 
 
-def fold(inputs: Input | Sequence[Input], progress: Callable[[int], None] | None = None) -> Fold:
-    """Read all inputs.
+def fold(
+    inputs: Input | Sequence[Input], progress: Progress | None = None, interruption: Interruption | None = None
+) -> Fold:
+    """Read all inputs; one that cannot be read stops only itself, and its :class:`SourceCounts` says why.
 
     Args:
-        inputs: paths, ``-``, bytes or binary file objects.
-        progress: told the number of bytes after each block.
+        inputs: paths, globs, ``-``, bytes or binary file objects.
+        progress: told after each piece how many bytes were read, and how many there are.
+        interruption: when it happens, what was read so far is the result, marked as partial.
 
     Raises:
         NoInputError: nothing could be read, or no line is NCCL's.
+        KeyboardInterrupt: the interruption came before the first line of NCCL.
     """
     state = Fold(engine.shipped())
-    for source in sources.find(inputs):
-        state.start(source.name)
-        for lines in sources.blocks(source):
-            before = state.sources[-1].bytes
-            state.feed(lines)
-            if progress:
-                progress(state.sources[-1].bytes - before)
-    if not any(source.counts.nccl_lines or source.counts.related_lines for source in state.sources):
-        raise NoInputError(_nothing_found(state), "run the job with NCCL_DEBUG=INFO and give what it prints")
+    pieces = _pieces(inputs, progress)
+    for piece in interruption.until(pieces) if interruption else pieces:
+        if isinstance(piece, Lines):
+            state.feed(piece)
+        elif isinstance(piece, Source):
+            state.start(piece.name)
+        else:
+            state.sources[-1].problem = str(piece)
+    state.partial = interruption is not None and interruption.happened
+    if state.partial and not _has_nccl(state):
+        raise KeyboardInterrupt
+    require_nccl(state)
     return state
 
 
-def _nothing_found(state: Fold) -> str:
+def _pieces(
+    inputs: Input | Sequence[Input], progress: Progress | None = None
+) -> Iterator[Source | Lines | NoInputError]:
+    """Each source, then its lines, then the error that ended it if there was one."""
+    for source in sources.find(inputs, progress):
+        yield source
+        yield from pieces_of(source)
+
+
+def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
+    """The lines of a source, then the error that ended it if there was one."""
+    try:
+        yield from sources.blocks(source)
+    except NoInputError as error:
+        yield error
+
+
+def require_nccl(state: Fold) -> None:
+    """Make sure that there is something to judge.
+
+    Raises:
+        NoInputError: no line is NCCL's.
+    """
+    if not _has_nccl(state):
+        raise _nothing_found(state)
+
+
+def _has_nccl(state: Fold) -> bool:
+    return any(source.counts.nccl_lines or source.counts.related_lines for source in state.sources)
+
+
+def _nothing_found(state: Fold) -> NoInputError:
     names = [source.name for source in state.sources]
     where = names[0] if len(names) == 1 else f"{len(names)} inputs ({names[0]}, …)"
     lines = sum(source.counts.lines for source in state.sources)
-    return f"{where}: empty" if lines == 0 else f"{where}: no NCCL line among {lines} lines"
+    problems = [source.problem for source in state.sources if source.problem]
+    if not problems:
+        what = f"{where}: empty" if lines == 0 else f"{where}: no NCCL line among {lines} lines"
+        return NoInputError(what, "run the job with NCCL_DEBUG=INFO and give what it prints")
+    rest = []
+    if len(problems) > 1:
+        rest.append(f"{len(problems) - 1} more cannot be read")
+    if len(names) > len(problems):
+        rest.append(f"the other {len(names) - len(problems)} hold no NCCL line")
+    return NoInputError(f"{problems[0]} ({', '.join(rest)})" if rest else problems[0])
 
 
 class Judge:
@@ -78,23 +126,41 @@ class Judge:
         self._platform = platforms.named(options.platform) if options.platform else None
         self._topologies = [topology.read(path) for path in options.topologies]
 
-    def __call__(self, state: Fold) -> Job:
-        """The job of a fold, with findings and verdict."""
+    def __call__(self, state: Fold, going_on: bool = False) -> Job:
+        """The job of a fold, with findings and verdict; the fold stays as it is.
+
+        Args:
+            state: what was read.
+            going_on: more will come, so that no line can be the one that ended the job.
+        """
         job = build.resolve(state)
+        if going_on:
+            job.ended_by = []
         rules.judge(Facts(job, self._platform, self._topologies), self._rules)
         return job
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
-    """The events of all inputs in the order of their lines, one for each recognised line."""
+    """The events of all inputs in the order of their lines, one for each recognised line.
+
+    Raises:
+        NoInputError: after the last event, when an input could not be read, or not to its end.
+    """
     scanner = Scanner(engine.shipped())
+    problems: list[NoInputError] = []
     for source in sources.find(inputs):
-        yield from _joined(source.name, _lines(source, scanner))
+        yield from _joined(source.name, _lines(source, scanner, problems))
+    if problems:
+        raise problems[0]
 
 
-def _lines(source: sources.Source, scanner: Scanner) -> Iterator[tuple[int, Origin, Text]]:
+def _lines(source: Source, scanner: Scanner, problems: list[NoInputError]) -> Iterator[tuple[int, Origin, Text]]:
+    """What was recognised in a source; the error that ended it, if there was one, joins the problems."""
     counts = Counts()
-    for lines in sources.blocks(source):
+    for lines in pieces_of(source):
+        if isinstance(lines, NoInputError):
+            problems.append(lines)
+            return
         found: list[tuple[int, Origin, Text]] = []
 
         def sink(number: int, origin: Origin, text: Text, found: list[tuple[int, Origin, Text]] = found) -> None:
@@ -124,5 +190,6 @@ def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[
 def _where(source: str, number: int, origin: Origin, level: str) -> Where:
     if not origin.head:
         return Where(source, number, level=level)
-    host, pid = origin.process
-    return Where(source, number, origin.time, host, pid, origin.tid, origin.device, level, origin.location)
+    return Where(
+        source, number, origin.time, origin.host, origin.pid, origin.tid, origin.device, level, origin.location
+    )

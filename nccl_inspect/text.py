@@ -5,7 +5,7 @@ NCCL logs are bytes: some versions print raw memory in an error message (2.23 pr
 
 import re
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def decode(data: bytes) -> str:
@@ -24,4 +24,6 @@ def printable(text: str) -> str:
     A log is not trusted, so an escape sequence in it must not reach the reader's terminal.
     """
     shown = encode(text).decode("utf-8", "backslashreplace")
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", shown)
+    return _CONTROL.sub(
+        lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else f"\\u{ord(found[0]):04x}", shown
+    )

@@ -13,7 +13,7 @@ MODULES = sorted(file.relative_to(PACKAGE).with_suffix("").as_posix() for file i
 MAX_LINES = 400
 
 LAYERS = [
-    {"_version", "errors", "text", "records", "discovery"},
+    {"_version", "errors", "text", "records", "discovery", "interruption"},
     {"event"},
     {"event_types"},
     {"ingest"},
@@ -22,7 +22,8 @@ LAYERS = [
     {"platforms", "topology"},
     {"rules"},
     {"report"},
-    {"reading", "tables"},
+    {"reading", "tables", "following"},
+    {"watching"},
     {""},  # nccl_inspect itself: what a program imports
     {"cli"},
 ]

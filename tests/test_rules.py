@@ -29,7 +29,7 @@ HEADINGS = [
     "Examples",
 ]
 OUTCOMES = {"raises", "silent", "undecided"}
-OPTIONS = {"severity", "confidence", "platform", "topology"}
+OPTIONS = {"severity", "confidence", "platform", "topology", "repeat"}
 BLOCK = re.compile(r"^```log (?P<info>.*)\n(?P<log>(?:.*\n)*?)```$", re.MULTILINE)
 
 
@@ -46,7 +46,7 @@ class Example:
     def read(self) -> Job:
         topology = self.options.get("topology")
         return nccl_inspect.read(
-            self.log,
+            self.log * int(self.options.get("repeat", 1)),
             platform=self.options.get("platform"),
             topology=str(HERE / "data" / f"{topology}.nvidia-smi-topo.txt") if topology else (),
         )
@@ -94,7 +94,8 @@ def test_every_page_has_a_rule() -> None:
 def test_an_example_comes_out_as_its_page_says(example: Example) -> None:
     assert example.options.keys() <= OPTIONS
     job = example.read()
-    assert all(source.unrecognised_lines == source.damaged_lines == 0 for source in job.sources)
+    sound = all(source.unrecognised_lines == source.damaged_lines == 0 for source in job.sources)
+    assert sound or example.rule == "lines-damaged"
     findings = [finding for finding in job.findings if finding.rule == example.rule]
     open_questions = [question for question in job.not_judged if question.rule == example.rule]
     if example.outcome == "raises":

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -116,11 +117,14 @@ def _shown(result: Result) -> str:
     call = result.call
     text = json.dumps(call.format, ensure_ascii=False)
     reason = f"  ({result.reason})" if result.reason else ""
-    return f"  {call.file}:{call.line} {call.level} {'|'.join(call.subsystems)} {text}{reason}".replace("  \"", ' "')
+    return f"  {call.file}:{call.line} {call.level} {'|'.join(call.subsystems)} {text}{reason}".replace('  "', ' "')
 
 
 def _as_json(results: Sequence[Result]) -> str:
-    rows = [dict(zip(("level", "subsystems", "messages", "recognised", "percent"), row)) for row in _rows(results)]
+    rows = [
+        dict(zip(("level", "subsystems", "messages", "recognised", "percent"), row, strict=True))
+        for row in _rows(results)
+    ]
     formats = [
         {
             "verdict": result.verdict,
@@ -143,7 +147,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--dialect", choices=sorted(DIALECTS), default="nccl", help="whose source it is")
     parser.add_argument("--level", choices=("INFO", "WARN", "VERSION"), help="only this level")
     parser.add_argument("--subsys", help="only this subsystem, such as NET")
-    parser.add_argument("--list", action="store_true", help="name the formats that are not recognised, and where they are")
+    parser.add_argument("--list", action="store_true", help="name the formats that are not recognised")
     parser.add_argument("--new-since", metavar="TAG", help="only formats that this older tag of the repository has not")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     parser.add_argument("--check", type=float, metavar="PERCENT", help="fail when a row of the table is below")
@@ -151,4 +155,5 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it in silence
     sys.exit(main())

@@ -81,7 +81,9 @@ DIALECTS = {
     "hpcx": Dialect(_COMMON | {"pluginLogFunction": Macro("", 1, 4)}, ("src/", "include/")),
 }
 
-CONVERSION = re.compile(r"%(?P<flags>[-+ #0]*)(?P<width>\d+|\*)?(?:\.(?P<digits>\d+|\*))?(?:hh|h|ll|l|z|j|t)?(?P<kind>[a-zA-Z%])")
+CONVERSION = re.compile(
+    r"%(?P<flags>[-+ #0]*)(?P<width>\d+|\*)?(?:\.(?P<digits>\d+|\*))?(?:hh?|ll?|z|j|t)?(?P<kind>[a-zA-Z%])"
+)
 _BLANKED = re.compile(r"(\"(?:\\.|\f\n|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+')|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TOKEN = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])+'|[()\[\]{},]|[^\"'()\[\]{},]+")
 _PIECE = re.compile(r"\"(?P<text>(?:\\.|[^\"\\])*)\"|(?P<cut>[?:])|(?P<name>\w+)(?P<call>\s*\([^()]*\))?")
@@ -180,7 +182,7 @@ def formats(argument: str) -> list[str]:
     """The formats that an argument can be; ``%s`` when it holds no literal."""
     if '"' not in argument:
         return ["%s"]
-    found, texts = [""], []
+    found = [""]
     for piece in _PIECE.finditer(argument):
         if piece["cut"]:
             if piece["cut"] == "?":
@@ -191,8 +193,7 @@ def formats(argument: str) -> list[str]:
                 found[-1] += _of_name(piece["name"])
         elif found:
             found[-1] += _ESCAPE.sub(lambda char: _ESCAPES.get(char[1], char[1]), piece["text"].replace(_CONTINUED, ""))
-    texts.extend(text for text in found if text)
-    return texts or ["%s"]
+    return [text for text in found if text] or ["%s"]
 
 
 def _of_name(name: str) -> str:

@@ -1,8 +1,8 @@
 """Says whether the grammar recognises any message that a printf format can make.
 
-Where the sample of a production has the shape of the format, its values are the filling. Else the format is filled from
-the left, with the words below and those that the production knows; a filling is given up as soon as the production cannot
-go on from there, so that many can be tried.
+Where the sample of a production has the shape of the format, its values are the filling. Else the format is filled
+from the left, with the words below and those that the production knows; a filling is given up as soon as the
+production cannot go on from there, so that many can be tried.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Recogniser:
         found: dict[str, str] = {}
         for production in self._wanted(bare):
             for sample in production.samples:
-                fits = [shape for shape in shapes if shape.longest in sample and shape.pattern.fullmatch(sample)]
+                fits = [shape for shape in shapes if shape.longest in sample and shape.is_told_by(production, sample)]
                 most = max((shape.weight for shape in fits), default=0)
                 found.update({shape.line: sample for shape in fits if shape.weight == most})
         return found
@@ -102,9 +102,11 @@ class Recogniser:
         return None if None in lines else "\n".join(line for line in lines if line is not None)
 
     def _filled(self, line: str, bare: bool) -> str | None:
-        return self._samples[bare].get(line) or self._tried(list(_parts(line)), bare)
+        return self._samples[bare].get(line) or self._tried(line, bare)
 
-    def _tried(self, parts: Sequence[tuple[str, re.Match[str] | None]], bare: bool) -> str | None:
+    def _tried(self, line: str, bare: bool) -> str | None:
+        parts = list(_parts(line))
+        shape = _Shape(line)
         start = parts[0][0]
         parse = self._grammar.parse_bare if bare else self._grammar.parse
         literals = " ".join(literal for literal, _ in parts)
@@ -119,8 +121,10 @@ class Recogniser:
             tried.add(production)
             words = list(dict.fromkeys([*_known_words(production), *_WORDS]))
             fillings = _fill("", parts, _partial(production), words, [_MOST_STEPS])
-            if found := next((text for text in fillings if parse(text.encode())), None):
-                return found
+            for text in fillings:
+                parsed = parse(text.encode())
+                if parsed and shape.is_told_by(parsed.production, text):
+                    return text
         return None
 
 
@@ -134,6 +138,16 @@ class _Shape:
         self.weight = sum(len(literal) for literal, _ in parts)
         text = "".join(re.escape(literal) + _pattern(conversion) for literal, conversion in parts)
         self.pattern = re.compile(text, re.DOTALL)
+
+    def is_told_by(self, production: Production, message: str) -> bool:
+        """Whether the message has this shape and the production knows its words: they are not any text to it."""
+        mine = self.pattern.fullmatch(message)
+        theirs = production.match(message.encode())
+        if not mine or not theirs:
+            return False
+        values = {at for number in range(1, len(mine.groups()) + 1) for at in range(*mine.span(number))}
+        free = {at for start, end in production.shape.free_spans(theirs) for at in range(start, end)}
+        return not any(message[at].isalpha() for at in free - values if at < len(message))
 
 
 def _lines(text: str) -> list[str]:
@@ -178,7 +192,7 @@ def _pattern(conversion: re.Match[str] | None) -> str:
     """What a conversion can print, as a regular expression."""
     if conversion is None:
         return ""
-    return " *" + _PATTERNS.get(conversion["kind"], ".*")
+    return "( *" + _PATTERNS.get(conversion["kind"], ".*") + ")"
 
 
 def _values(conversion: re.Match[str], words: list[str]) -> Iterator[str]:

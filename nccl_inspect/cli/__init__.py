@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from importlib import import_module
 
@@ -53,7 +54,8 @@ def cli(ctx: click.Context) -> None:
 
     \b
     Exit status: 0 done; 1 findings at or above --fail-on; 2 usage error;
-    3 no input could be read, or no NCCL line found in it.
+    3 no input could be read, or no NCCL line found in it;
+    130 interrupted (what was read until then is reported).
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)
@@ -64,19 +66,28 @@ def main() -> None:
     """Entry point: errors become one line on stderr, a closed pipe ends in silence."""
     # Almost nothing here is cyclic garbage; looking for it often would take a tenth of a short run.
     gc.set_threshold(100_000)
+    _replace_closed_streams()
     try:
         status = cli.main(prog_name="nccl-inspect", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("nccl-inspect: interrupted", err=True)
         sys.exit(130)
     except click.ClickException as error:
-        _say(error.format_message())
+        say(error.format_message())
         sys.exit(2)
     except NcclInspectError as error:
-        _say(str(error))
+        say(str(error))
         sys.exit(error.exit_code)
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _say(message: str) -> None:
+def _replace_closed_streams() -> None:
+    """Let output that was closed (``>&-``) lead nowhere: Python has no stream for it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+
+
+def say(message: str) -> None:
+    """One line on stderr."""
     click.echo("nccl-inspect: " + " ".join(message.split()), err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import click
 from tabulate import tabulate
@@ -58,29 +59,34 @@ def command(
     progress: bool | None,
     output: str,
     no_color: bool,
-) -> None:
+) -> int:
     """The path of each directed pair of global ranks that a connection line names."""
     ranks = _ranks(wanted_ranks)
     job = shared.read(logs, reading.Options(platform, topologies), progress)
     found = [
         path
         for path in job.paths
-        if (not ranks or {path.src, path.dst} & ranks)
+        if (not ranks or any(path.src in some or path.dst in some for some in ranks))
         and (not wanted_hosts or {path.src_host, path.dst_host} & set(wanted_hosts))
         and scope in (None, path.scope)
         and transport in (None, path.transport)
     ]
     shared.write(_matrix(found) if as_matrix else _FORMATS[form](found), output)
+    return shared.status(job)
 
 
-def _ranks(words: tuple[str, ...]) -> set[int]:
-    ranks: set[int] = set()
+def _ranks(words: tuple[str, ...]) -> list[range]:
+    ranks = []
     for word in ",".join(words).split(",") if words else ():
-        first, _, last = word.partition("-")
-        if not first.isdigit() or not (last or first).isdigit():
+        found = _RANKS.fullmatch(word)
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if last < first:
             raise NcclInspectError(f"--rank {word}: not a rank", "write 3 or 0-7")
-        ranks.update(range(int(first), int(last or first) + 1))
+        ranks.append(range(first, last + 1))
     return ranks
+
+
+_RANKS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 def _table(paths: list[Path]) -> str:

@@ -5,21 +5,32 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
+from itertools import repeat
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
 from nccl_inspect import reading
+from nccl_inspect.cli import say
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.interruption import Interruption
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
+from nccl_inspect.rules.engine import SEVERITIES
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _LONG = 20_000_000
 """Bytes above which a run is long enough to show its progress."""
+_LONG_WAIT = 2.0
+"""Seconds after which it is, where nobody knows how many bytes will come."""
+_REDRAW = 0.1
+_MAX_PROBLEMS = 20
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, as shells have it."""
 
 
 def inputs(command: _Command) -> _Command:
@@ -27,8 +38,40 @@ def inputs(command: _Command) -> _Command:
     return click.argument("logs", nargs=-1, metavar="[LOG]...", type=click.Path(path_type=str))(command)
 
 
-def judging(command: _Command) -> _Command:
-    """The options that say how a job is judged."""
+def choosing(command: _Command) -> _Command:
+    """The options that say which rules run, and which findings make the exit status."""
+    for option in (
+        click.option("--ignore", multiple=True, metavar="RULE", help="Leave these rules out. May be repeated."),
+        click.option(
+            "--select",
+            multiple=True,
+            metavar="RULE",
+            help="Run only these rules: name, glob or category. May be repeated.",
+        ),
+        click.option(
+            "--fail-on",
+            type=click.Choice(("error", "warning", "info", "never")),
+            default="never",
+            show_default=True,
+            help="Exit with status 1 when there is a finding of this severity or a higher one.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def status(job: Job, fail_on: str = "never") -> int:
+    """The exit status: 1 when a finding is as severe as asked for or the job failed, 130 after an interruption."""
+    if job.partial:
+        return INTERRUPTED
+    if fail_on == "never":
+        return 0
+    limit = SEVERITIES.index(fail_on)
+    return int(job.verdict == "failed" or any(SEVERITIES.index(finding.severity) >= limit for finding in job.findings))
+
+
+def machine(command: _Command) -> _Command:
+    """The options that say what the job ran on."""
     for option in (
         click.option(
             "--platform", metavar="NAME", help="Machine type, such as p5.48xlarge, where the log does not name it."
@@ -40,26 +83,34 @@ def judging(command: _Command) -> _Command:
             metavar="FILE",
             help="Output of 'nvidia-smi topo -m': tells what joins the GPUs. May be repeated.",
         ),
-        click.option(
-            "--progress/--no-progress",
-            default=None,
-            help="Show progress on stderr. Default: long inputs on a terminal.",
-        ),
     ):
         command = option(command)
     return command
+
+
+def judging(command: _Command) -> _Command:
+    """The options that say how a job is read and judged."""
+    progress = click.option(
+        "--progress/--no-progress",
+        default=None,
+        help="Show progress on stderr. Default: long inputs on a terminal.",
+    )
+    return progress(machine(command))
+
+
+def looks(command: _Command) -> _Command:
+    """The option that says how a report looks."""
+    return click.option(
+        "--no-color", is_flag=True, help="No colours, also on a terminal (as does the variable NO_COLOR)."
+    )(command)
 
 
 def output(command: _Command) -> _Command:
     """The options that say where a report goes and how it looks."""
-    for option in (
-        click.option("-o", "--output", metavar="FILE", default="-", help="Write to FILE instead of standard output."),
-        click.option(
-            "--no-color", is_flag=True, help="No colours, also on a terminal (as does the variable NO_COLOR)."
-        ),
-    ):
-        command = option(command)
-    return command
+    target = click.option(
+        "-o", "--output", metavar="FILE", default="-", help="Write to FILE instead of standard output."
+    )
+    return looks(target(command))
 
 
 def given(logs: tuple[str, ...]) -> list[str]:
@@ -71,27 +122,88 @@ def given(logs: tuple[str, ...]) -> list[str]:
     if logs:
         return list(logs)
     if sys.stdin is None or sys.stdin.isatty():
-        raise NcclInspectError("no input", "name a log file, or pipe one in: kubectl logs POD | nccl-inspect summarize")
+        name = click.get_current_context().info_name
+        raise NcclInspectError("no input", f"name a log file, or pipe one in: kubectl logs POD | nccl-inspect {name}")
     return ["-"]
 
 
 def read(logs: tuple[str, ...], options: reading.Options, progress: bool | None) -> Job:
-    """Read and judge the inputs, with a progress bar on stderr where that helps."""
+    """Read and judge the inputs, with a progress bar on stderr where that helps; say there what could not be read.
+
+    Ctrl-C ends the reading: the job is then partial, and :data:`INTERRUPTED` is the exit status.
+    """
     judge = reading.Judge(options)  # what is wrong with the options is said before a long log is read
     names = given(logs)
-    with _bar(names, progress) as bar:
-        fold = reading.fold(names, bar.update if bar else None)
-    return judge(fold)
+    with _Bar(progress) as bar, Interruption() as interruption:
+        fold = reading.fold(names, bar.update if bar.wanted else None, interruption)
+    job = judge(fold)
+    problems = [source.problem for source in job.sources if source.problem]
+    for problem in problems[:_MAX_PROBLEMS]:
+        say(problem)
+    if len(problems) > _MAX_PROBLEMS:
+        say(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
+    return job
 
 
-def _bar(names: list[str], progress: bool | None) -> AbstractContextManager[Any]:
-    sizes = [Path(name).stat().st_size for name in names if name != "-" and Path(name).is_file()]
-    if progress is None:
-        progress = sys.stderr.isatty() and ("-" in names or sum(sizes) > _LONG)
-    if not progress:
-        return nullcontext()
-    total = sum(sizes) if len(sizes) == len(names) else None
-    return click.progressbar(length=total, label="reading", file=sys.stderr)
+class _Bar:
+    """A progress bar on stderr, shown when the input proves to be long.
+
+    Args:
+        wanted: whether to show it at once, or never; None for: on a terminal, when it is long.
+    """
+
+    def __init__(self, wanted: bool | None) -> None:
+        self.wanted = sys.stderr.isatty() if wanted is None else wanted
+        self._at_once = wanted is not None
+        self._began = self._drawn = time.monotonic()
+        self._done = self._shown = 0
+        self._total: int | None = None
+        self._bar: Any = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._draw()
+        self._open.close()
+
+    def update(self, size: int, total: int | None) -> None:
+        """So many bytes more were read, of a total that may be unknown."""
+        self._done += size
+        self._total = total
+        now = time.monotonic()
+        if self._bar is None and self._is_long(now):
+            self._bar = self._open.enter_context(self._made())
+        if now - self._drawn >= _REDRAW:
+            self._drawn = now
+            self._draw()
+
+    def _is_long(self, now: float) -> bool:
+        if self._at_once:
+            return True
+        if self._total is None:
+            return self._done > _LONG or now - self._began > _LONG_WAIT
+        return self._total > _LONG
+
+    def _made(self) -> Any:
+        return click.progressbar(
+            None if self._total is not None else repeat(None),  # click wants to know either the length or the items
+            length=self._total,
+            label="reading",
+            file=sys.stderr,
+            width=20,
+            item_show_func=lambda _: self._amount(),
+        )
+
+    def _draw(self) -> None:
+        if self._bar is not None:
+            self._bar.update(self._done - self._shown)
+            self._shown = self._done
+
+    def _amount(self) -> str:
+        seconds = max(time.monotonic() - self._began, 1e-3)
+        return f"{self._done / 1e6:,.1f} MB, {self._done / 1e6 / seconds:,.1f} MB/s"
 
 
 def style(no_color: bool, target: str, verbose: bool = False) -> Style:
@@ -99,6 +211,13 @@ def style(no_color: bool, target: str, verbose: bool = False) -> Style:
     terminal = target == "-" and sys.stdout.isatty()
     color = terminal and not no_color and "NO_COLOR" not in os.environ
     return Style(width=shutil.get_terminal_size((100, 24)).columns, color=color, verbose=verbose)
+
+
+def end_in_silence() -> NoReturn:
+    """End: the reader of standard output has enough (| head)."""
+    # Leave it pointing nowhere, so that the interpreter does not complain when it writes what is left.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)
 
 
 def write(text: str, target: str) -> None:
@@ -121,9 +240,7 @@ def write_lines(lines: Iterable[str], target: str) -> None:
             sys.stdout.writelines(f"{line}\n" for line in lines)
             sys.stdout.flush()
         except BrokenPipeError:
-            # The reader has enough (| head): leave stdout pointing nowhere, so that the interpreter does not complain.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
+            end_in_silence()
         return
     try:
         with Path(target).open("w", encoding="utf-8") as file:
@@ -132,4 +249,19 @@ def write_lines(lines: Iterable[str], target: str) -> None:
         raise NcclInspectError(f"{target}: {error.strerror}", "check the folder given with -o") from None
 
 
-__all__ = ["given", "inputs", "judging", "output", "read", "style", "write", "write_lines"]
+__all__ = [
+    "INTERRUPTED",
+    "choosing",
+    "end_in_silence",
+    "given",
+    "inputs",
+    "judging",
+    "looks",
+    "machine",
+    "output",
+    "read",
+    "status",
+    "style",
+    "write",
+    "write_lines",
+]

@@ -6,8 +6,6 @@ import click
 
 from nccl_inspect import reading, report
 from nccl_inspect.cli import shared
-from nccl_inspect.model.job import Job
-from nccl_inspect.rules.engine import SEVERITIES
 
 _EXAMPLES = """
 \b
@@ -25,17 +23,7 @@ Examples:
 @click.option(
     "--format", "form", type=click.Choice(report.names()), default="text", show_default=True, help="Output format."
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice(("error", "warning", "info", "never")),
-    default="never",
-    show_default=True,
-    help="Exit with status 1 when there is a finding of this severity or a higher one.",
-)
-@click.option(
-    "--select", multiple=True, metavar="RULE", help="Run only these rules: name, glob or category. May be repeated."
-)
-@click.option("--ignore", multiple=True, metavar="RULE", help="Leave these rules out. May be repeated.")
+@shared.choosing
 @shared.judging
 @shared.output
 @click.option("-v", "--verbose", is_flag=True, help="Do not cut evidence lines.")
@@ -54,18 +42,11 @@ def command(
 ) -> int:
     """Verdict, job, network, paths and findings of one job.
 
-    LOG is a file (plain or gzip), a folder of logs, or - for standard input, which is also read when nothing is
-    named and something is piped in. Several LOGs are parts of one job.
+    LOG is a file, a folder of logs, an archive of logs (tar, zip), a quoted glob, or - for standard input, which is
+    also read when nothing is named and something is piped in; gzip, bzip2, xz and zstd are unpacked. Several LOGs are
+    parts of one job. One that cannot be read stops only itself.
     """
     options = reading.Options(platform, topologies, select, ignore)
     job = shared.read(logs, options, progress)
     shared.write(report.load(form).render(job, shared.style(no_color, output, verbose)), output)
-    return status(job, fail_on)
-
-
-def status(job: Job, fail_on: str) -> int:
-    """The exit status: 1 when a finding is as severe as asked for."""
-    if fail_on == "never":
-        return 0
-    limit = SEVERITIES.index(fail_on)
-    return int(any(SEVERITIES.index(finding.severity) >= limit for finding in job.findings))
+    return shared.status(job, fail_on)

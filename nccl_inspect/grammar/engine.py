@@ -83,6 +83,10 @@ class Grammar:
                 return Parsed(production, line, events.KINDS[production.event])
         return None
 
+    def bare_in(self, block: bytes) -> list[bytes]:
+        """Beginnings of lines without a prefix that occur in many lines at once, at their beginning or not."""
+        return [lead for lead in self._bare if lead in block]
+
     def foreign_in(self, block: bytes) -> list[tuple[bytes, Production]]:
         """The productions of other programs whose fixed text occurs in many lines at once: most blocks have none."""
         return [(needle, production) for needle, production in self._foreign if needle in block]

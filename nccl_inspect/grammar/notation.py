@@ -3,8 +3,9 @@
 ``Channel {channel:02}«/{conn}»? : {src}[{src_dev:id}] -> {dst}[{dst_dev:id}] via P2P/{mechanism:=IPC¦CUMEM}``
 
 ==================  ========================================================================================
-``{x}``             integer, canonical decimal; ``{x:02}`` padded with zeros, ``{x:3}`` with blanks (``%3d``)
-``{x:h}``           integer in hex without ``0x``
+``{x}``             integer, canonical decimal
+``{x:02}``          integer padded with zeros (``%02d``), ``{x:3}`` with blanks (``%3d``); widths from 1 to 99
+``{x:h}``           integer in hex without ``0x``; ``{x:hx}`` hex digits in capitals (``%lX``), kept as text
 ``{x:p}``           pointer or 0x number, kept as text: ``0x7f01`` or ``(nil)``
 ``{x:id}``          hex digits kept as text (a bracket that holds a bus id or a device index)
 ``{_x}``            read and written back, but no part of the event
@@ -12,7 +13,10 @@
 ``{x:i}``           integer kept as text (a setting's value); ``{x:v}`` a name: letters, digits, underscores
 ``{x:w}``           one or more characters without a blank
 ``{x:n}``           one or more characters without a slash (a network's name may hold a blank)
+``{x:c}``           one or more characters without a blank, colon or bracket (a device's name before its port)
+``{x:b}``           blanks, or nothing (indentation)
 ``{x:t}``           any text, may be empty
+``{x:e}``           any text but the error "No such file", at least one character
 ``{x:=a¦b}``        one of the words
 ``{x:?word}``       true when the word stands there
 ``{x:*frag}``       any number of the fragment ``frag``, as a tuple

@@ -8,11 +8,13 @@ import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.ingest import prefix
+from nccl_inspect.ingest import envelopes, prefix
 from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.ingest.stated import NOTHING, Inner, Stated
 from nccl_inspect.records import Record
 
 _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
@@ -21,8 +23,7 @@ _REMEMBERED = 100_000
 """Distinct messages kept in memory; some (collective calls, pointers) never repeat, so there is a limit."""
 _TAIL = 100
 _TAIL_WIDTH = 400
-_ENVELOPE_STARTS = frozenset(bytes([char]) for char in b"[0123456789")
-"""What the prefixes of collectors begin with: most other lines are told from them by one byte."""
+MAX_BROKEN = 5
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -49,6 +50,14 @@ class Counts(Record):
     """Lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows."""
     tail: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=_TAIL))
     """The last lines that are not NCCL's, with their numbers: how a job ended often stands there."""
+    broken: list[tuple[int, bytes]] = field(default_factory=list)
+    """The first damaged lines, with their numbers."""
+    pending: dict[tuple[str | None, str], tuple[int, bytes]] = field(default_factory=dict)
+    """By label and stream, the beginnings of lines that a collector passes on in parts, with their numbers."""
+
+
+Sink: TypeAlias = Callable[[int, Origin, Text], None]
+"""Gets the number, the origin and the text of a sound line."""
 
 
 class Scanner:
@@ -63,6 +72,9 @@ class Scanner:
         self._origins: dict[bytes, Origin | None] = {}
         self._texts: dict[bytes, Text] = {}
         self._foreign: list[tuple[bytes, Production]] = []
+        self._lines: Sequence[bytes] = ()
+        self._needles: list[bytes] | None = None
+        """What occurs in the block and makes a line without NCCL's prefix worth a look; None until one comes."""
         self.productions: set[Production] = set()
         """The productions that recognised a line."""
 
@@ -70,7 +82,7 @@ class Scanner:
         self,
         lines: Sequence[bytes],
         counts: Counts,
-        sink: Callable[[int, Origin, Text], None],
+        sink: Sink,
         numbers: Sequence[int] | None = None,
     ) -> None:
         """Read lines.
@@ -81,11 +93,15 @@ class Scanner:
             sink: gets the number, the origin and the text of each sound line.
             numbers: of the lines, where they do not follow each other: torn lines that were put together.
         """
-        self._foreign = self._grammar.foreign_in(b"\n".join(lines))
+        block = b"\n".join(lines)
+        self._lines, self._needles = lines, None
+        partial = bool(counts.pending) or envelopes.has_partials(block)
         if numbers is None:
             numbers = range(counts.lines + 1, counts.lines + len(lines) + 1)
             counts.lines += len(lines)
-        for number, line in zip(numbers, lines, strict=True):
+        for number, line in zip(numbers, envelopes.cleaned(lines, block), strict=True):
+            if partial and self._continued(number, line, counts, sink):
+                continue
             found = prefix.split(line)
             if found is None:
                 self._bare(number, line, counts, sink)
@@ -95,13 +111,15 @@ class Scanner:
                 origin = self._origins[head]
             except KeyError:
                 origin = self._origin(head)
+            if origin is None and self._opened(number, Inner(line), counts, sink):
+                continue
             try:
                 text = self._texts[rest]
             except KeyError:
-                text = self._text(rest)
+                text = self._text(rest, origin)
             counts.nccl_lines += 1
             if origin is None or text.damaged:
-                counts.damaged_lines += 1
+                _damaged(number, line, counts)
                 continue
             if text.parsed is None:
                 counts.unrecognised_lines += 1
@@ -109,23 +127,100 @@ class Scanner:
                 counts.typed_lines += 1
             sink(number, origin, text)
 
-    def _bare(self, number: int, line: bytes, counts: Counts, sink: Callable[[int, Origin, Text], None]) -> None:
+    def _inner(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
+        """What stood in a whole-line envelope: a line, or several."""
+        for line in envelopes.cleaned(inner.text.strip(b"\r\n").split(b"\n"), inner.text):
+            found = prefix.split(line)
+            if found is None:
+                self._bare(number, line, counts, sink, inner.stated)
+                continue
+            head, rest = found
+            origin = self._origins[head] if head in self._origins else self._origin(head)
+            if origin is not None:
+                self._take(number, prefix.stated_by(origin, inner.stated), rest, line, counts, sink)
+            elif not self._opened(number, Inner(line, inner.stated), counts, sink):
+                counts.nccl_lines += 1
+                _damaged(number, line, counts)
+
+    def _take(self, number: int, origin: Origin, rest: bytes, line: bytes, counts: Counts, sink: Sink) -> None:
+        """A line whose origin is known."""
+        text = self._texts[rest] if rest in self._texts else self._text(rest, origin)
+        counts.nccl_lines += 1
+        if text.damaged:
+            _damaged(number, line, counts)
+            return
+        counts.typed_lines += text.parsed is not None
+        counts.unrecognised_lines += text.parsed is None
+        sink(number, origin, text)
+
+    def _opened(self, number: int, line: Inner, counts: Counts, sink: Sink) -> bool:
+        """Take the lines out of a whole-line envelope; False when there is none."""
+        layer: Inner | None = line
+        for _ in range(envelopes.MAX_DEPTH):
+            if layer is None:
+                return False
+            line = Inner(layer.text, layer.stated.within(line.stated))
+            if inners := envelopes.contents(line.text):
+                for inner in inners:
+                    self._inner(number, Inner(inner.text, inner.stated.within(line.stated)), counts, sink)
+                return True
+            layer = envelopes.peel(line.text)
+        return False
+
+    def _continued(self, number: int, line: bytes, counts: Counts, sink: Sink) -> bool:
+        """Put lines together that a collector passes on in parts; False when this is a whole one."""
+        part = envelopes.stream_of(line)
+        if part is None:
+            return False
+        key = part.stated.label, part.stated.stream
+        before = counts.pending.pop(key, None)
+        if part.stated.partial:
+            first, text = before or (number, b"")
+            counts.pending[key] = first, text + part.text
+        elif before is not None:
+            first, text = before
+            self._inner(first, Inner(text + part.text, part.stated), counts, sink)
+        else:
+            return False
+        return True
+
+    def _bare(self, number: int, line: bytes, counts: Counts, sink: Sink, stated: Stated = NOTHING) -> None:
         """A line without NCCL's prefix: some of NCCL's own have none, all others are counted and passed over."""
-        plain = prefix.unwrapped(line) if line[:1] in _ENVELOPE_STARTS else line
-        parsed = self._grammar.parse_bare(plain)
-        if parsed is not None:
+        parsed = self._grammar.parse_bare(line)
+        needles = self._worth_a_look() if parsed is None else None
+        if needles and any(needle in line for needle in needles):
+            if rest := prefix.bare(line):
+                self._take(number, prefix.stated_by(prefix.ALONE, stated), rest, line, counts, sink)
+                return
+            layers = list(envelopes.layers(line))
+            parsed = next(filter(None, map(self._grammar.parse_bare, layers)), None)
+            if parsed is None and self._opened(number, Inner(line, stated), counts, sink):
+                return
+            parsed = parsed or next(filter(None, map(self._parse_foreign, (line, *layers))), None)
+        if parsed is None or parsed.production.foreign:
+            counts.tail.append((number, line[:_TAIL_WIDTH]))
+        if parsed is None:
+            return
+        if parsed.production.foreign:
+            counts.related_lines += 1
+            level = "OTHER"
+        else:
             counts.nccl_lines += 1
             counts.typed_lines += 1
             level = "INFO" if parsed.production.follows else "VERSION"
-        else:
-            counts.tail.append((number, line[:_TAIL_WIDTH]))
-            parsed = self._grammar.parse_foreign(plain, self._foreign)
-            if parsed is None:
-                return
-            counts.related_lines += 1
-            level = "OTHER"
         self.productions.add(parsed.production)
         sink(number, prefix.NOBODY, Text(level, line, parsed))
+
+    def _worth_a_look(self) -> list[bytes]:
+        if self._needles is None:
+            others = b"\n".join([line for line in self._lines if b" NCCL INFO " not in line])
+            self._foreign = self._grammar.foreign_in(others)
+            alone = [b"NCCL "] if b"NCCL " in others else []
+            self._needles = alone + self._grammar.bare_in(others) + [needle for needle, _ in self._foreign]
+        return self._needles
+
+    def _parse_foreign(self, line: bytes) -> Parsed | None:
+        return self._grammar.parse_foreign(line, self._foreign)
 
     def _origin(self, head: bytes) -> Origin | None:
         origin = prefix.parse(head)
@@ -134,8 +229,10 @@ class Scanner:
         self._origins[head] = origin
         return origin
 
-    def _text(self, rest: bytes) -> Text:
+    def _text(self, rest: bytes, origin: Origin | None) -> Text:
         level, _, message = rest.partition(b" ")
+        if origin is not None and origin.wrapped:
+            message = envelopes.without_trailer(message)
         glued = _GLUED.search(message) is not None
         parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
         if parsed:
@@ -145,3 +242,9 @@ class Scanner:
             self._texts.clear()
         self._texts[rest] = text
         return text
+
+
+def _damaged(number: int, line: bytes, counts: Counts) -> None:
+    counts.damaged_lines += 1
+    if len(counts.broken) < MAX_BROKEN:
+        counts.broken.append((number, line[:_TAIL_WIDTH]))

@@ -104,6 +104,10 @@ class Shape:
         """For each option of each choice, whether the message took it: what :meth:`write` needs besides the values."""
         return tuple(match[group] is not None for group in self._options)
 
+    def free_spans(self, match: re.Match[bytes]) -> list[tuple[int, int]]:
+        """Where the fields of a match stand that can be any text."""
+        return [match.span(group) for _, kind, group in self._fields if isinstance(kind, FieldType) and kind.free]
+
     def write(self, values: Mapping[str, Value], taken: tuple[bool, ...]) -> str:
         """The text that has these values and takes these options."""
         text, used = self._write(self.nodes, values, taken, 0)

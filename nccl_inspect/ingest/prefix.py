@@ -5,9 +5,10 @@ location (since 2.30.7 with the function), for which plugins pass anything, a C+
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.stated import NOTHING, Stated
 from nccl_inspect.records import Record
 from nccl_inspect.text import decode
 
@@ -16,14 +17,22 @@ _SPLIT = re.compile(rb"^(.*?) NCCL (INFO|WARN|TRACE|CALL|ABORT)(?: |$)", re.DOTA
 
 _TIME = rb"(?:(?P<time>\[\d[\d/:., TZ+-]{5,40}\]|\d{9,11}(?:\.\d{1,9})?) )?"
 _HEAD = (
-    _TIME + rb"(?P<host>[A-Za-z0-9_][^\s:\[\]<>(){}]*):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
+    _TIME + rb"(?P<host>[A-Za-z0-9_][^\s:\[\]<>(){},\"'|\\\x80-\xff]*):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
     rb"(?: \[(?P<device>-?\d{1,10})\](?P<location> .+:\d{1,7}(?: \([^()]*\))?)?)?"
 )
 _CORE = re.compile(_HEAD, re.DOTALL)
-_LED = re.compile(rb".{0,500}?(?:[\s>|\]]|[>\]]:)" + _HEAD, re.DOTALL)
+_LED = re.compile(rb"(?P<lead>.{0,500}?(?:[\s>|\]]|:(?!\d)))" + _HEAD, re.DOTALL)
 """Anything that an unknown launcher may have put in front, as long as it is set apart from the host."""
-_PRINTER = re.compile(rb":\d{1,10}:\d{1,10} \[-?\d{1,10}\]")
-"""What every prefix holds once; twice where a torn line was run together with another."""
+_NUMBER = rb"\d{1,10}|[Xx]{1,10}|[*#?]{1,10}|<\w{1,10}>|pid|tid|PID|TID|"
+_MASKED = re.compile(
+    _TIME + rb"(?:(?P<host>[A-Za-z0-9_][\w.-]*|[*#?]{1,64}|<\w{1,64}>|):{1,2}(?P<pid>" + _NUMBER + rb"):(?P<tid>"
+    rb"" + _NUMBER + rb") )?\[(?P<device>-?\d{1,10})\](?P<location> [\w./+-]+:\d{1,7}(?: \([^()]*\))?)?"
+)
+"""A prefix whose host or numbers were taken out before the log was passed on, or that has the device only."""
+_NO_HOST = re.compile(rb"[Xx*#?]*|<.*>|(?i:host|hostname)")
+_PRINTER = re.compile(rb"(?<![\s\[(T]\d\d):\d{1,10}:\d{1,10} \[-?\d{1,10}\]")
+"""What every prefix holds once, twice where a torn line was run together with another; no time of the day."""
+_UNKNOWN = "?"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -39,11 +48,20 @@ class Origin(Record):
     time: str | None = None
     location: str | None = None
     label: str | None = None
+    rank: int | None = None
+    """The rank that an envelope states."""
+    wrapped: bool = False
+    """Whether the line stood in an envelope."""
 
     @property
-    def host(self) -> str:
-        """The host as the line names it; under Kubernetes that is the pod."""
-        return self.process[0]
+    def host(self) -> str | None:
+        """The host as the line names it; under Kubernetes that is the pod. None where it was taken out."""
+        return None if is_masked(self.process) else self.process[0]
+
+    @property
+    def pid(self) -> int | None:
+        """The process id; None where it was taken out."""
+        return None if self.process[1] < 0 else self.process[1]
 
 
 NOBODY = Origin(b"", ("", 0), 0, None)
@@ -65,42 +83,110 @@ def split(line: bytes) -> tuple[bytes, bytes] | None:
 _FIRST = frozenset(level[:5].ljust(5) if len(level) < 5 else level for level in LEVELS)
 
 
+def is_masked(process: tuple[str, int]) -> bool:
+    """Whether the host of a process was taken out of the log: then its name is made up."""
+    return process[0].startswith(_UNKNOWN)
+
+
 def parse(head: bytes) -> Origin | None:
-    """The origin that a head states, or None when it is damaged."""
-    rest, time, label = _unwrap(head)
-    if len(_PRINTER.findall(rest)) > 1:
+    """The origin that a head states, or None when it is damaged or the beginning of a whole-line envelope."""
+    rest, stated = head, NOTHING
+    for _ in range(envelopes.MAX_DEPTH):
+        if found := _CORE.fullmatch(rest):
+            return _origin(head, found, stated)
+        if (found := _MASKED.fullmatch(rest)) and not _PRINTER.search(found["location"] or b""):
+            return _masked(head, stated, **found.groupdict())
+        layer = envelopes.peel(rest + b" ")
+        if layer is None or layer.stated.partial:
+            break
+        stated = layer.stated.within(stated)
+        if layer.text == b"":
+            return _masked(head, stated)
+        rest = layer.text[:-1]
+        if not rest:
+            return None
+    else:
         return None
-    found = _CORE.fullmatch(rest) or _LED.fullmatch(rest)
-    if not found:
+    if layer or envelopes.is_whole(rest) or len(_PRINTER.findall(rest)) > 1:
         return None
-    own_time, host, pid, tid, device, location = found.groups()
+    found = _LED.fullmatch(rest)
+    return _origin(head, found, stated) if found else None
+
+
+def _origin(head: bytes, found: re.Match[bytes], stated: Stated) -> Origin | None:
+    location = found["location"]
+    if location and len(_PRINTER.findall(found[0])) > 1:
+        return None
     return Origin(
         head=head,
-        process=(decode(host), int(pid)),
-        tid=int(tid),
-        device=None if device is None else int(device),
-        time=decode(own_time).strip("[]") if own_time else time,
+        process=(decode(found["host"]), int(found["pid"])),
+        tid=int(found["tid"]),
+        device=None if found["device"] is None else int(found["device"]),
+        time=decode(found["time"]).strip("[]") if found["time"] else stated.time,
         location=decode(location[1:]) if location else None,
-        label=label,
+        label=stated.label,
+        rank=stated.rank,
+        wrapped=len(found[0]) < len(head) or "lead" in found.groupdict(),
     )
+
+
+def _masked(
+    head: bytes,
+    stated: Stated,
+    time: bytes | None = None,
+    host: bytes | None = None,
+    pid: bytes | None = None,
+    tid: bytes | None = None,
+    device: bytes | None = None,
+    location: bytes | None = None,
+) -> Origin:
+    """The origin of a line without host, process id or both: what is left keeps processes apart."""
+    name = decode(host) if host and not _NO_HOST.fullmatch(host) else " ".join(_marks(stated))
+    own = int(pid) if pid and pid.isdigit() else -1 if device is None else -2 - abs(int(device))
+    return Origin(
+        head=head,
+        process=(name, own),
+        tid=int(tid) if tid and tid.isdigit() else own,
+        device=None if device is None else int(device),
+        time=decode(time).strip("[]") if time else stated.time,
+        location=decode(location[1:]) if location else None,
+        label=stated.label,
+        rank=stated.rank,
+        wrapped=stated != NOTHING,
+    )
+
+
+def _marks(stated: Stated) -> list[str]:
+    """The made-up name of a process whose host is not known."""
+    rank = [] if stated.rank is None else [f"rank {stated.rank}"]
+    return [_UNKNOWN, *([stated.label] if stated.label else []), *rank]
 
 
 def unwrapped(line: bytes) -> bytes:
     """A line without what collectors put in front of it."""
-    return _unwrap(line)[0]
+    for _ in range(envelopes.MAX_DEPTH):
+        layer = envelopes.peel(line)
+        if layer is None:
+            break
+        line = layer.text
+    return line
 
 
-def _unwrap(head: bytes) -> tuple[bytes, str | None, str | None]:
-    """The head without its envelopes, and the time and label that they state."""
-    time = label = None
-    taken = True
-    while taken:
-        taken = False
-        for pattern in envelopes.patterns():
-            if found := pattern.match(head):
-                known = found.groupdict()
-                time = decode(known["time"]) if known.get("time") else time
-                label = decode(known["label"]) if known.get("label") else label
-                head = head[found.end() :]
-                taken = True
-    return head, time, label
+def bare(line: bytes) -> bytes | None:
+    """Level and message of a line that begins with ``NCCL``: its whole prefix was taken out."""
+    found = _ALONE.match(line)
+    return line[5:] if found else None
+
+
+_ALONE = re.compile(rb"NCCL (?:INFO|WARN|TRACE|CALL|ABORT) ")
+ALONE = _masked(b"", NOTHING)
+"""The origin of such a line."""
+
+
+def stated_by(origin: Origin, stated: Stated) -> Origin:
+    """The origin of a line in a whole-line envelope, with what that states."""
+    known = Stated(origin.time, origin.label, origin.rank).within(stated)
+    process = origin.process
+    if is_masked(process):
+        process = (" ".join(_marks(known)), process[1])
+    return replace(origin, process=process, time=known.time, label=known.label, rank=known.rank, wrapped=True)

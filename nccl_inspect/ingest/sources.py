@@ -1,24 +1,20 @@
-"""Opens what the user names (files, folders, ``-``) and gives blocks of whole lines in bounded memory."""
+"""Opens what the user names (files, folders, archives, ``-``) and gives blocks of whole lines in bounded memory."""
 
-import gzip
-import io
-import os
-import sys
-import zlib
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, cast
 
 from nccl_inspect.errors import NoInputError
+from nccl_inspect.ingest import archives, compression, files, recognition
+from nccl_inspect.ingest.archives import Member
+from nccl_inspect.ingest.files import File, Input
+from nccl_inspect.ingest.streams import BLOCK, Pieces, StreamError, counted, failing, peeked
 from nccl_inspect.records import Record
+from nccl_inspect.text import printable
 
-BLOCK = 1 << 20
-"""Bytes read at a time, and the longest line that is kept whole; a longer one is cut there."""
-_GZIP = b"\x1f\x8b"
-_LOG_NAMES = ("*.log", "*.log.*", "*.txt", "*.out", "*.err", "*.gz", "stdout*", "stderr*")
-
-Input: TypeAlias = str | os.PathLike[str] | bytes | BinaryIO
+Progress = Callable[[int, int | None], None]
+"""Told how many bytes were read (as stored, not as unpacked), and how many there are where that is known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -26,50 +22,88 @@ class Source(Record):
     """One stream of log bytes."""
 
     name: str
-    open: Callable[[], BinaryIO]
-    size: int | None = None
-    """Bytes as stored, where known: for progress."""
+    """Path, ``archive.tar.gz:path/in/it``, ``<stdin>``, ``<bytes>`` or ``<stream>``."""
+    open: Callable[[], Pieces]
+    """Gives the bytes as stored; those of an archive's member until the next source is asked for."""
 
 
-def find(inputs: Input | Sequence[Input]) -> list[Source]:
-    """The sources that the inputs stand for; folders give the log files in them, in the order of their names.
+def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Iterator[Source]:
+    """The sources that the inputs stand for, one after the other: read one before you ask for the next.
+
+    A folder gives the logs in it, an archive its members that look like logs. What is missing or unreadable is a source
+    as well: reading it raises the error.
 
     Args:
-        inputs: a path, ``-`` for standard input, bytes, a binary file object, or a list of these.
+        inputs: a path, a glob, ``-`` for standard input, bytes, a binary file object, or a list of these.
+        progress: told after each piece that was read.
+    """
+    found = files.find(inputs)
+    total = files.size(found) if progress else None
+
+    def told(size: int) -> None:
+        if progress:
+            progress(size, total)
+
+    for file in found:
+        yield from _of_file(file, told)
+
+
+def _of_file(file: File, told: Callable[[int], None]) -> Iterator[Source]:
+    data = file.open() if file.again else counted(file.open(), told)
+    try:
+        head, unpacked = peeked(compression.unpacked(data), recognition.tells_archives)
+    except (StreamError, OSError) as error:
+        yield Source(file.name, failing(_problem(error)))
+        return
+    if recognition.is_tar(head):
+        if file.again:
+            unpacked = compression.unpacked(counted(file.open(), told))
+        yield from _members(file, archives.of_tar(unpacked))
+    elif recognition.is_zip(head):
+        yield from _members(file, _of_zip(file, told))
+    elif file.again:
+        yield Source(file.name, lambda: counted(file.open(), told))
+    else:
+        yield Source(file.name, lambda: unpacked)
+
+
+def _of_zip(file: File, told: Callable[[int], None]) -> Iterator[Member]:
+    if file.seekable is None:
+        raise StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
+    yield from archives.of_zip(file.seekable(), told)
+
+
+def _members(file: File, members: Iterator[Member]) -> Iterator[Source]:
+    empty = True
+    try:
+        for member in members:
+            empty = False
+            yield Source(f"{file.name}:{printable(member.name)}", member.open)
+    except (StreamError, OSError) as error:
+        yield Source(file.name, failing(_problem(error)))
+        return
+    if empty and not file.found:
+        problem = StreamError("the archive holds no log", "give its members the suffix .log, or unpack it")
+        yield Source(file.name, failing(problem))
+
+
+def _problem(error: StreamError | OSError) -> StreamError:
+    if isinstance(error, StreamError):
+        return error
+    return StreamError(error.strerror or str(error), "check the file")
+
+
+def raw_blocks(source: Source) -> Iterator[bytes]:
+    """The bytes of a source, unpacked, in pieces of at most about :data:`BLOCK` bytes.
 
     Raises:
-        NoInputError: a path is missing or unreadable, or a folder holds no log.
+        NoInputError: the data breaks off or cannot be read; what came before that was given.
     """
-    several: Sequence[Any] = inputs if isinstance(inputs, list | tuple) else [inputs]
-    return [source for item in several for source in _sources(item)]
-
-
-def _sources(item: Input) -> Iterable[Source]:
-    if isinstance(item, bytes):
-        return [Source("<bytes>", lambda: io.BytesIO(item), len(item))]
-    if not isinstance(item, (str, os.PathLike)):
-        name = getattr(item, "name", None)
-        return [Source(name if isinstance(name, str) else "<stream>", lambda: item)]
-    if item == "-":
-        return [Source("<stdin>", lambda: sys.stdin.buffer)]
-    return _of_path(Path(item))
-
-
-def _of_path(path: Path) -> Iterable[Source]:
-    if path.is_dir():
-        files = {file for name in _LOG_NAMES for file in path.rglob(name) if file.is_file()}
-        if not files:
-            raise NoInputError(f"{path}: the folder holds no log", "name the files, or give them the suffix .log")
-        return [_file(file) for file in sorted(files)]
-    if not path.exists():
-        raise NoInputError(f"{path}: no such file", "check the path, or pipe the log in")
-    return [_file(path)]
-
-
-def _file(path: Path) -> Source:
-    if not os.access(path, os.R_OK):
-        raise NoInputError(f"{path}: no permission to read it", "check its mode and owner")
-    return Source(str(path), lambda: path.open("rb"), path.stat().st_size)
+    try:
+        yield from compression.unpacked(source.open())
+    except (StreamError, OSError) as error:
+        problem = _problem(error)
+        raise NoInputError(f"{source.name}: {problem.what}", problem.hint) from None
 
 
 class Lines(list[bytes]):
@@ -86,34 +120,17 @@ class Lines(list[bytes]):
 
 
 def blocks(source: Source) -> Iterator[Lines]:
-    """The lines of a source, without their line ends, in lists of about :data:`BLOCK` bytes.
+    """The lines of a source, without their line ends, as they come; in lists of at most about :data:`BLOCK` bytes.
 
     Compressed data is told by its first bytes, not by its name.
 
     Raises:
-        NoInputError: the data breaks off or cannot be read; the lines before that were given.
+        NoInputError: the data breaks off or cannot be read; the whole lines before that were given.
     """
-    try:
-        with source.open() as raw:
-            yield from _blocks(_decompressed(raw))
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise NoInputError(f"{source.name}: the compressed data is damaged ({error})", "copy the file again") from None
-    except OSError as error:
-        raise NoInputError(f"{source.name}: {error.strerror or error}", "check the file") from None
-
-
-def _decompressed(raw: BinaryIO) -> BinaryIO:
-    stream = cast(BinaryIO, raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, raw)))
-    if cast(io.BufferedReader, stream).peek(2)[:2] == _GZIP:
-        return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
-    return stream
-
-
-def _blocks(stream: BinaryIO) -> Iterator[Lines]:
     rest, size = b"", 0
-    while data := stream.read(BLOCK):
-        size += len(data)
-        text = rest + data
+    for piece in raw_blocks(source):
+        size += len(piece)
+        text = rest + piece
         *lines, rest = text.split(b"\n")
         rest = rest[:BLOCK]
         if not lines:
@@ -125,3 +142,6 @@ def _blocks(stream: BinaryIO) -> Iterator[Lines]:
         size = 0
     if rest:
         yield Lines([rest.rstrip(b"\r")], size)
+
+
+__all__ = ["BLOCK", "Input", "Lines", "Progress", "Source", "blocks", "find", "raw_blocks"]

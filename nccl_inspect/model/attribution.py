@@ -126,7 +126,7 @@ def _split(process: ProcessMembers, burst: Burst) -> Iterator[Unit]:
 class _Work:
     def __init__(self, processes: list[ProcessMembers]) -> None:
         self.result = Attribution()
-        self._open: dict[int, Unit] = {}
+        self._open: dict[tuple[str, int], list[Unit]] = {}
         self._used: dict[tuple[object, ...], int] = {}
         self._first_use: dict[tuple[object, ...], dict[int, int]] = {}
         self._uses: dict[tuple[str, int], int] = {}
@@ -139,23 +139,34 @@ class _Work:
 
     def add(self, unit: Unit) -> None:
         if unit.candidates:
-            self._open[id(unit)] = unit
+            self._open.setdefault(unit.log.process, []).append(unit)
         else:
             self.result.homeless.extend((unit.log, burst) for burst in unit.bursts)
 
     def run(self) -> None:
-        """Decide what is certain first; each decision may exclude candidates of others."""
-        self._open = dict(sorted(self._open.items(), key=lambda item: item[1].place))
-        while self._open:
-            if any(self._pass(rule) for rule in (self._free, self._with_twin, self._on_ring_or_tree)):
-                continue
-            unit = next(iter(self._open.values()))
-            self.result.guessed += len(unit.bursts)
-            self._assign(unit, min(unit.candidates, key=self._order_of_use))
+        """Decide what is certain in all processes first: guesses go by what others did."""
+        for units in self._open.values():
+            units.sort(key=lambda unit: unit.place)
+            self._settle(units)
+        for units in self._open.values():
+            while units:
+                self.result.guessed += len(units[0].bursts)
+                unit = units.pop(0)
+                self._assign(unit, min(unit.candidates, key=self._order_of_use))
+                self._settle(units)
 
-    def _pass(self, rule: Callable[[Unit, Member], bool]) -> bool:
-        """Whether a rule decides anything."""
-        return sum(self._decide(unit, rule) for unit in list(self._open.values())) > 0
+    def _settle(self, units: list[Unit]) -> None:
+        """Decide what can be decided; each decision may exclude candidates of other bursts of the process."""
+        rules = (self._free, self._with_twin, self._on_ring_or_tree)
+        while units:
+            for rule in rules:
+                undecided = [unit for unit in units if not self._decide(unit, rule)]
+                progress = len(undecided) < len(units)
+                units[:] = undecided
+                if progress:
+                    break
+            else:
+                return
 
     def connect(self, process: ProcessMembers) -> None:
         """Give ``Connected …`` lines to the communicator whose connections the thread made just before."""
@@ -212,7 +223,6 @@ class _Work:
         return mine, usual, member.first.place
 
     def _assign(self, unit: Unit, member: Member) -> None:
-        del self._open[id(unit)]
         member.bursts.extend(unit.bursts)
         for burst in unit.bursts:
             self._threads.setdefault((unit.log.process, burst.key.tid), []).append((burst.place, member))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from nccl_inspect import event_types as events
-from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.ingest.prefix import Origin, is_masked
 from nccl_inspect.model import attribution, communicators, members, paths, unknown, versions
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import MAX_EVIDENCE, settings
@@ -17,6 +17,7 @@ from nccl_inspect.model.job import (
     Evidence,
     Host,
     Job,
+    LastLine,
     Network,
     Notice,
     Paths,
@@ -42,10 +43,17 @@ def resolve(fold: Fold) -> Job:
     return _Builder(fold).job()
 
 
+def _printers(fold: Fold) -> list[ProcessLog]:
+    """The processes that printed; where hosts are named, a line without one has lost it by tearing."""
+    logs = [log for process, log in fold.processes.items() if process[0]]
+    named = [log for log in logs if not is_masked(log.process)]
+    return named or logs
+
+
 class _Builder:
     def __init__(self, fold: Fold) -> None:
         self._fold = fold
-        logs = [log for process, log in fold.processes.items() if process[0]]
+        logs = _printers(fold)
         self._processes = [members.of_process(log) for log in logs]
         self._communicators = communicators.join(self._processes)
         self._world = communicators.find_world(self._communicators)
@@ -54,6 +62,7 @@ class _Builder:
         self._lines = paths.place(self._communicators, self._world, self._attribution.homeless)
         self._nics: dict[tuple[int, str], dict[int, str]] = {}
         self._torn = unknown.torn(fold)
+        self._releases = {seen.name: seen.versions for seen in fold.productions if seen.dialect == "nccl"}
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
 
     def job(self) -> Job:
@@ -80,6 +89,13 @@ class _Builder:
             processes=len(self._processes),
             failed=any(map(_is_failed_call, notices)),
             ended_by=self._ended_by(),
+            partial=self._fold.partial,
+            last_lines=[self._last_line(process.log) for process in self._processes],
+            damaged=[
+                Evidence(source.name, number, decode(text))
+                for source in self._fold.sources
+                for number, text in source.counts.broken
+            ],
         )
 
     def evidence(self, place: int, origin: Origin, level: str, message: str) -> Evidence:
@@ -96,12 +112,8 @@ class _Builder:
         known = paths.ranks_of(process.members, self._global_rank)
         if known:
             return known
-        mine = {
-            rank
-            for fragment in self._lines.fragments
-            for rank, owner in fragment.hosts.items()
-            if owner == process.log.process
-        }
+        process_id = process.log.process
+        mine = {fragment.ranks[process_id] for fragment in self._lines.fragments if process_id in fragment.ranks}
         return sorted(mine)
 
     def _hosts(self) -> list[Host]:
@@ -139,6 +151,7 @@ class _Builder:
             hosts=list(dict.fromkeys(process[0] for process in processes if process[0])),
             processes=processes,
             evidence=[self._note_evidence(note) for note in notes[:MAX_EVIDENCE]],
+            releases=self._releases.get(first.event.production, "") if first.event else "",
         )
 
     def _note_evidence(self, note: Note) -> Evidence:
@@ -183,7 +196,7 @@ class _Builder:
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
             nranks=comm.nranks,
-            ranks=comm.global_ranks,
+            ranks=list(comm.global_ranks),
             hosts=list(dict.fromkeys(comm.members[rank].log.process[0] for rank in sorted(comm.members))),
             channels=max(counts) if counts else None,
             rings=_rings(comm),
@@ -191,6 +204,8 @@ class _Builder:
             state=_state(comm),
             started=sorted(comm.members),
             completed=sorted(rank for rank, member in comm.members.items() if member.completed),
+            unconnected=_unconnected(comm),
+            ended=sorted(rank for rank, member in comm.members.items() if member.ended),
             nnodes=comm.nnodes,
             local_ranks=comm.local_ranks,
             ring_gdr=_ring_gdr(comm),
@@ -201,6 +216,10 @@ class _Builder:
     def _member_evidence(self, member: Member) -> Evidence:
         step = member.first
         return self.evidence(step.place, step.origin, "INFO", step.event.message)
+
+    def _last_line(self, log: ProcessLog) -> LastLine:
+        source, line = source_and_line(log.last)
+        return LastLine(log.process, self._ranks[log.process], self._fold.sources[source].name, line)
 
     def _inferred_version(self) -> list[str]:
         ranges = {production.versions for production in self._fold.productions if production.dialect == "nccl"}
@@ -242,6 +261,7 @@ def _source(source: SourceCounts) -> SourceInfo:
         repaired_lines=counts.repaired_lines,
         damaged_lines=counts.damaged_lines,
         related_lines=counts.related_lines,
+        problem=source.problem,
     )
 
 
@@ -284,6 +304,13 @@ def _trees(comm: Communicator) -> list[list[list[int | None]]]:
 def _ring_gdr(comm: Communicator) -> bool | None:
     said = [line.ring_gdr for member in comm.members.values() for line in member.connected if line.ring_gdr is not None]
     return all(said) if said else None
+
+
+def _unconnected(comm: Communicator) -> list[int]:
+    """Ranks with connections where no rank says ``Connected all …``; send/recv (set 1) has no such line."""
+    if any(member.connected for member in comm.members.values()):
+        return []
+    return sorted(rank for rank, member in comm.members.items() if any(burst.key.conn != 1 for burst in member.bursts))
 
 
 def _state(comm: Communicator) -> str:

@@ -27,7 +27,7 @@ class Communicator:
     members: dict[int, Member] = field(default_factory=dict)
     first: int = 0
     """Where in the log it appears."""
-    global_ranks: list[int | None] = field(default_factory=list)
+    global_ranks: Sequence[int | None] = ()
     """For each rank of the communicator the global one; None where the log does not tell."""
 
     @property
@@ -82,7 +82,9 @@ class _Join:
         if member.parent is not None:
             return "split", id(member.parent.communicator), member.ordinal, color
         if init.parent is not None or split is not None:
-            return "orphan", init.nranks, init.ordinal, color
+            # Without its ordinal a split of another process cannot be told from one of equal size and colour.
+            alone = member.log.process if init.ordinal is None else None
+            return "orphan", init.nranks, init.ordinal, color, alone
         if init.comm_id is not None:
             return "root", init.comm_id, init.nranks
         gpu = (member.gpu, init.nranks)
@@ -120,12 +122,12 @@ def number(communicators: Sequence[Communicator], world: Communicator | None) ->
     for index, comm in enumerate(communicators):
         comm.name = _name(comm, index, world)
         if world is None:
-            comm.global_ranks = list(range(comm.nranks))
+            comm.global_ranks = range(comm.nranks)
             continue
         seen = {rank: ranks.get(member.gpu) for rank, member in comm.members.items()}
         same = comm.nranks == world.nranks and all(rank == known for rank, known in seen.items())
         if comm is world or same:
-            comm.global_ranks = list(range(comm.nranks))
+            comm.global_ranks = range(comm.nranks)
         else:
             comm.global_ranks = _closed([seen.get(rank) for rank in range(comm.nranks)], comm, world)
 
@@ -134,6 +136,8 @@ def _world_ranks(communicators: Sequence[Communicator], world: Communicator | No
     if world is None:
         return {}
     ranks = {member.gpu: rank for rank, member in world.members.items()}
+    if world.nranks - len(world.members) != 1:
+        return ranks
     absent = [rank for rank in range(world.nranks) if rank not in world.members]
     gpus = {member.gpu for comm in communicators for member in comm.members.values()} - ranks.keys()
     if len(absent) == len(gpus) == 1:  # the only rank without a line is the only GPU without a rank
@@ -143,10 +147,10 @@ def _world_ranks(communicators: Sequence[Communicator], world: Communicator | No
 
 def _closed(ranks: list[int | None], comm: Communicator, world: Communicator) -> list[int | None]:
     """Fill the last gap of a communicator as large as the world."""
+    if comm.nranks != world.nranks or ranks.count(None) != 1:
+        return ranks
     missing = set(range(world.nranks)) - set(ranks)
-    if comm.nranks == world.nranks and len(missing) == 1:
-        return [missing.copy().pop() if rank is None else rank for rank in ranks]
-    return ranks
+    return [missing.copy().pop() if rank is None else rank for rank in ranks] if len(missing) == 1 else ranks
 
 
 def _name(comm: Communicator, index: int, world: Communicator | None) -> str:

@@ -12,7 +12,23 @@ SCHEMA = "nccl-inspect/1"
 
 
 def to_dict(job: Job) -> dict[str, Any]:
-    """The document: plain lists, dictionaries, text and numbers."""
+    """The document: plain lists, dictionaries, printable text and numbers."""
+    document: dict[str, Any] = _clean(_document(job))
+    return document
+
+
+def _clean(value: Any) -> Any:
+    """The same with all text printable: a log may hold any bytes, a host name, too."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _clean(item) for key, item in value.items()}
+    return value
+
+
+def _document(job: Job) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "verdict": job.verdict,
@@ -28,18 +44,17 @@ def to_dict(job: Job) -> dict[str, Any]:
             "hosts": [asdict(host) for host in job.hosts],
             "network": asdict(job.network),
             "environment": [
-                {"name": s.name, "value": printable(s.value), "source": s.source, "ranks": s.ranks}
-                for s in job.environment
+                {"name": s.name, "value": s.value, "source": s.source, "ranks": s.ranks} for s in job.environment
             ],
             "unplaced_lines": job.unplaced_lines,
+            "partial": job.partial,
         },
         "communicators": [_communicator(comm) for comm in job.communicators],
-        "paths": [path_to_dict(path) for path in job.paths],
+        "paths": [_path(path) for path in job.paths],
         "findings": [finding_to_dict(finding) for finding in job.findings],
         "not_judged": [asdict(entry) for entry in job.not_judged],
         "unrecognised": [
-            {"template": printable(u.template), "count": u.count, "example": _evidence(u.example)}
-            for u in job.unrecognised
+            {"template": u.template, "count": u.count, "example": _evidence(u.example)} for u in job.unrecognised
         ],
     }
 
@@ -60,6 +75,11 @@ def _communicator(comm: CommunicatorInfo) -> dict[str, Any]:
 
 def path_to_dict(path: Path) -> dict[str, Any]:
     """One entry of ``paths``."""
+    entry: dict[str, Any] = _clean(_path(path))
+    return entry
+
+
+def _path(path: Path) -> dict[str, Any]:
     return {
         "src": path.src,
         "dst": path.dst,
@@ -101,4 +121,4 @@ def finding_to_dict(finding: Finding) -> dict[str, Any]:
 
 
 def _evidence(evidence: Evidence) -> dict[str, Any]:
-    return {"source": evidence.source, "line": evidence.line, "text": printable(evidence.text)}
+    return {"source": evidence.source, "line": evidence.line, "text": evidence.text}

@@ -14,9 +14,10 @@ from nccl_inspect import event_types as events
 from nccl_inspect.event_types import ChannelConnect, Event
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.scanner import Counts, Scanner, Text
+from nccl_inspect.grammar.scanner import MAX_BROKEN, Counts, Scanner, Text
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines
+from nccl_inspect.model.plausible import is_plausible
 from nccl_inspect.records import Record
 
 SEQUENCE = (
@@ -33,6 +34,7 @@ SEQUENCE = (
 )
 """Events whose order matters: they say which communicator a thread is busy with."""
 
+_CHECKED = frozenset((events.CommInit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
 _LINE_BITS = 40
 _MAX_NOTES = 20_000
 """Distinct notes kept for one process; after that, one for each production."""
@@ -159,13 +161,13 @@ class ProcessLog(Record):
             self._open[origin.tid] = burst
             self._begun.setdefault(origin.tid, burst)
             self.steps.append(burst)
-        burst.add(edge_key(event), Edge(event, origin, place, 1 << min(event.channel, 4095), 1, level))
+        burst.add(edge_key(event), Edge(event, origin, place, 1 << event.channel, 1, level))
 
     def note(self, place: int, origin: Origin, text: Text) -> None:
         """Count a statement."""
-        key: object = text.message
+        key: object = (text.level, text.message)
         if len(self.notes) >= _MAX_NOTES and key not in self.notes:
-            key = text.parsed.production.name if text.parsed else "unrecognised"
+            key = (text.level, text.parsed.production.name if text.parsed else "unrecognised")
         if known := self.notes.get(key):
             known.count += 1
             known.last = place
@@ -236,6 +238,8 @@ class SourceCounts(Record):
     name: str
     counts: Counts = field(default_factory=Counts)
     bytes: int = 0
+    problem: str | None = None
+    """Why it could not be read, or not to its end."""
 
 
 class Fold:
@@ -250,6 +254,8 @@ class Fold:
         self.sources: list[SourceCounts] = []
         self.processes: dict[tuple[str, int], ProcessLog] = {}
         self.unrecognised: dict[bytes, Note] = {}
+        self.partial = False
+        """Whether the reading was interrupted."""
 
     @property
     def productions(self) -> set[Production]:
@@ -284,6 +290,9 @@ class Fold:
             log = self.processes[origin.process] = ProcessLog(origin.process)
         log.see(place, origin)
         parsed = text.parsed
+        if parsed is not None and parsed.kind in _CHECKED and not is_plausible(parsed.event):
+            self._refuse()
+            return
         if parsed is None:
             self._unknown(place, origin, text)
             if text.level == "WARN":
@@ -298,11 +307,30 @@ class Fold:
         elif kind.kept or text.level == "WARN":
             log.note(place, origin, text)
 
+    def _refuse(self) -> None:
+        """Count a line with impossible numbers as damaged."""
+        counts = self.sources[-1].counts
+        counts.typed_lines -= 1
+        counts.damaged_lines += 1
+
     def _unknown(self, place: int, origin: Origin, text: Text) -> None:
         if known := self.unrecognised.get(text.message):
             known.count += 1
         elif len(self.unrecognised) < _MAX_NOTES:
             self.unrecognised[text.message] = Note(None, origin, text.level, text.message, place, place)
+
+    def extent(self) -> tuple[int, int, int]:
+        """How much there is to resolve: steps, connection lines still in progress, statements.
+
+        It changed when something came that a job is made of; a repeated statement changes nothing.
+        """
+        logs = self.processes.values()
+        return sum(len(log.steps) for log in logs), sum(map(_unfinished, logs)), sum(len(log.notes) for log in logs)
+
+    def last_step(self) -> Step | Burst | None:
+        """What came last of that whose order matters."""
+        last = (log.steps[-1] for log in self.processes.values() if log.steps)
+        return max(last, key=lambda step: step.place, default=None)
 
     def merge(self, later: Fold) -> None:
         """Take in a fold of what follows: the next lines of the same source first, then further sources.
@@ -327,15 +355,22 @@ class Fold:
             else:
                 self.unrecognised[message] = note
         self.productions |= later.productions
+        self.partial |= later.partial
         if goes_on:
             _add(self.sources[-1], later.sources[0])
         self.sources.extend(later.sources[goes_on:])
 
 
+def _unfinished(log: ProcessLog) -> int:
+    return sum(edge.lines for burst in log._open.values() for edge in burst.edges.values())
+
+
 def _add(mine: SourceCounts, later: SourceCounts) -> None:
     mine.bytes += later.bytes
+    mine.problem = mine.problem or later.problem
     ours, theirs = mine.counts, later.counts
     ours.tail.extend((number + ours.lines, text) for number, text in theirs.tail)
+    ours.broken = [*ours.broken, *((number + ours.lines, text) for number, text in theirs.broken)][:MAX_BROKEN]
     for name in (
         "lines",
         "nccl_lines",

@@ -37,6 +37,8 @@ class SourceInfo(Record):
     damaged_lines: int
     related_lines: int
     """Lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows."""
+    problem: str | None = None
+    """Why it could not be read, or not to its end: one line that says what to do about it."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -95,6 +97,10 @@ class CommunicatorInfo(Record):
     started: list[int] = field(default_factory=list)
     """Communicator ranks that began."""
     completed: list[int] = field(default_factory=list)
+    unconnected: list[int] = field(default_factory=list)
+    """Communicator ranks that began to connect rings or trees, if none says that all connections are there."""
+    ended: list[int] = field(default_factory=list)
+    """Communicator ranks that destroyed or aborted it."""
     nnodes: int | None = None
     local_ranks: int | None = None
     network: str | None = None
@@ -195,6 +201,18 @@ class Notice(Record):
     hosts: list[str]
     processes: list[tuple[str, int]]
     evidence: list[Evidence]
+    releases: str = ""
+    """The NCCL releases that print it, as grammar files write them; empty where that is not known."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class LastLine(Record):
+    """Where the NCCL lines of a process end."""
+
+    process: tuple[str, int]
+    ranks: list[int]
+    source: str
+    line: int
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -260,6 +278,8 @@ class Job(Record):
     verdict: str = "unknown"
     findings: list[Finding] = field(default_factory=list)
     not_judged: list[NotJudged] = field(default_factory=list)
+    unexplained: list[Notice] = field(default_factory=list)
+    """Errors in the log that no finding shows, set by the rules."""
     unrecognised: list[Unrecognised] = field(default_factory=list)
     unplaced_lines: int = 0
     """Connection lines whose communicator or global ranks the log does not tell."""
@@ -269,6 +289,12 @@ class Job(Record):
     """A call of NCCL's interface returned an error."""
     ended_by: list[Evidence] = field(default_factory=list)
     """Lines at the end of a source that say that the job was ended from outside."""
+    partial: bool = False
+    """The reading was interrupted: this is the job as far as it was read."""
+    last_lines: list[LastLine] = field(default_factory=list)
+    """Where each process falls silent."""
+    damaged: list[Evidence] = field(default_factory=list)
+    """The first lines of each source that could be neither parsed nor repaired."""
 
     def to_dict(self) -> dict[str, object]:
         """The job as the JSON document ``nccl-inspect/1``."""

@@ -60,6 +60,11 @@ class Member:
         device = self.init.bus_id or f"cuda{self.init.cuda_dev}"
         return (*self.log.process, device)
 
+    @property
+    def is_root(self) -> bool:
+        """Whether the communicator was not split from another one."""
+        return self.init.parent is None and self.split is None
+
     def lives_at(self, place: int) -> bool:
         """Whether the communicator existed in this process when the line at ``place`` was printed."""
         return self.first.place <= place and (self.ended is None or place <= self.ended.place)
@@ -118,7 +123,8 @@ class _Walk:
                 if member := self._live.pop(comm, None):
                     member.ended = step
             case _:
-                if member := self._building.get(tid):
+                member = self._building.get(tid)
+                if member and (not isinstance(step, Burst) or _can_have(member, step)):
                     _give(member, step)
                 else:
                     self._waiting.setdefault(tid, []).append(step)
@@ -135,10 +141,19 @@ class _Walk:
             return
         if member is None:
             member = self._begin(tid, step, event)
-            for waiting in self._waiting.pop(tid, []):
-                _give(member, waiting)
+            self._adopt(member, tid)
         member.completed = step
         self._building = {thread: other for thread, other in self._building.items() if other is not member}
+
+    def _adopt(self, member: Member, tid: int) -> None:
+        """Give a member without START (until 2.18.2, or lost) what its thread printed before COMPLETE and what fits."""
+        left: list[Step | Burst] = []
+        for waiting in self._waiting.pop(tid, []):
+            if isinstance(waiting, Burst) and not _can_have(member, waiting):
+                left.append(waiting)
+            else:
+                _give(member, waiting)
+        self._waiting[tid] = left
 
     def _begin(self, tid: int, step: Step, event: events.CommInit) -> Member:
         member = Member(self._log, event, step, split=self._splits.pop(tid, None))
@@ -147,6 +162,8 @@ class _Walk:
         if member.parent is not None:
             self._children[id(member.parent)] += 1
             member.ordinal = event.ordinal or self._children[id(member.parent)]
+        if (before := self._live.get(event.comm)) and before.ended is None:
+            before.ended = step  # 2.30.3 and later do not print the end; the pointer is used again
         self._live[event.comm] = member
         self._found.members.append(member)
         return member
@@ -158,11 +175,11 @@ class _Walk:
         if member.split is None:
             return None
         # 2.18 to 2.20.2 do not name the parent: it is known only where there is one root.
-        roots = [other for other in self._live.values() if other.parent is None and other.gpu == member.gpu]
+        roots = [other for other in self._live.values() if other.is_root and other.gpu == member.gpu]
         return roots[0] if len(roots) == 1 else None
 
     def _no_color(self) -> None:
-        roots = [member for member in self._live.values() if member.parent is None]
+        roots = [member for member in self._live.values() if member.is_root]
         if len(roots) == 1:
             self._children[id(roots[0])] += 1
 
@@ -183,6 +200,13 @@ class _Walk:
         members = [member for member in self._found.members if member.lives_at(step.place)]
         if len(members) == 1:
             _give(members[0], step)
+
+
+def _can_have(member: Member, burst: Burst) -> bool:
+    """Whether connection lines can be this member's, as far as the member alone tells."""
+    return burst.key.rank == member.rank and all(
+        max(edge.event.src, edge.event.dst or 0) < member.init.nranks for edge in burst.edges.values()
+    )
 
 
 def _give(member: Member, step: Step | Burst) -> None:

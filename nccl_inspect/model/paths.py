@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nccl_inspect.event_types import ChannelConnect
-from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.ingest.prefix import Origin, is_masked
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.fold import Burst, Edge, ProcessLog
 from nccl_inspect.model.job import AlsoPath, Evidence, Path
@@ -36,13 +36,43 @@ class Fragment(Record):
     """A communicator known by its connection lines only: a few lines cut out of a log."""
 
     name: str
-    hosts: dict[int, tuple[str, int]] = field(default_factory=dict)
+    processes: dict[int, tuple[str, int]] = field(default_factory=dict)
     """The process of each rank that printed."""
+    ranks: dict[tuple[str, int], int] = field(default_factory=dict)
+    hosts: dict[int, str] = field(default_factory=dict)
+    """The host of each rank that printed, or that shares memory with one that did."""
+    devices: dict[int, str] = field(default_factory=dict)
+    """The GPU of each rank, as brackets name it."""
 
-    def admits(self, log: ProcessLog, rank: int) -> bool:
-        """Whether this rank can be that process."""
-        known = self.hosts.get(rank)
-        return known == log.process or (known is None and log.process not in self.hosts.values())
+    def admits(self, log: ProcessLog, burst: Burst) -> bool:
+        """Whether nothing that is known contradicts that this burst is of this communicator."""
+        rank = burst.key.rank
+        if self.processes.get(rank, log.process) != log.process or self.ranks.get(log.process, rank) != rank:
+            return False
+        return not any(self._contradicts(*said) for said in _told(log, burst))
+
+    def _contradicts(self, rank: int, host: str | None, device: str) -> bool:
+        other_host = host is not None and self.hosts.get(rank, host) != host
+        return other_host or self.devices.get(rank, device) != device
+
+    def take(self, log: ProcessLog, burst: Burst) -> None:
+        """Remember what a burst says of hosts and GPUs."""
+        self.processes[burst.key.rank] = log.process
+        self.ranks[log.process] = burst.key.rank
+        for who, host, device in _told(log, burst):
+            self.devices[who] = device
+            if host:
+                self.hosts[who] = host
+
+
+def _told(log: ProcessLog, burst: Burst) -> Iterator[tuple[int, str | None, str]]:
+    """Each rank that a burst names, its host where that is proved, and its GPU."""
+    for edge in burst.edges.values():
+        event = edge.event
+        for rank, device in ((event.src, event.src_dev), (event.dst, event.dst_dev)):
+            if rank is not None:
+                here = rank == burst.key.rank or is_local(event)
+                yield rank, log.process[0] if here and not is_masked(log.process) else None, device or ""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -53,6 +83,11 @@ class Lines(Record):
     hosts: dict[tuple[str, int], str] = field(default_factory=dict)
     unplaced: int = 0
     fragments: list[Fragment] = field(default_factory=list)
+
+    def name_host(self, rank: tuple[str, int], log: ProcessLog) -> None:
+        """Note the host of a rank, unless it was taken out of the log."""
+        if not is_masked(log.process):
+            self.hosts[rank] = log.process[0]
 
 
 def place(
@@ -73,7 +108,7 @@ def place(
         for rank, member in comm.members.items():
             own = comm.global_ranks[rank]
             if own is not None:
-                found.hosts[space, own] = member.log.process[0]
+                found.name_host((space, own), member.log)
             for burst in member.bursts:
                 _translate(found, space, comm.global_ranks, burst, comm.name, member.log)
     for log, burst in homeless:
@@ -87,7 +122,8 @@ def _translate(found: Lines, space: str, ranks: Sequence[int | None], burst: Bur
         event = edge.event
         if event.dst is None:
             continue
-        src, dst = ranks[event.src], ranks[event.dst]
+        known = max(event.src, event.dst) < len(ranks)
+        src, dst = (ranks[event.src], ranks[event.dst]) if known else (None, None)
         if src is None or dst is None:
             found.unplaced += edge.lines
             continue
@@ -108,16 +144,17 @@ def _adopt(
     if len(with_room) == 1:
         comm = with_room[0]
         space, own = ("global" if world else comm.name), comm.global_ranks[rank]
-        if own is not None:
-            found.hosts.setdefault((space, own), log.process[0])
+        if own is not None and (space, own) not in found.hosts:
+            found.name_host((space, own), log)
         _translate(found, space, comm.global_ranks, burst, comm.name, log)
     elif world is None:
-        fragment = next((one for one in found.fragments if one.admits(log, rank)), None)
+        fragment = next((one for one in found.fragments if one.admits(log, burst)), None)
         if fragment is None:
             fragment = Fragment(f"fragment {len(found.fragments) + 1}")
             found.fragments.append(fragment)
-        fragment.hosts[rank] = log.process
-        found.hosts[fragment.name, rank] = log.process[0]
+        fragment.take(log, burst)
+        for who, host in fragment.hosts.items():
+            found.hosts[fragment.name, who] = host
         _translate(found, fragment.name, range(highest + 1), burst, fragment.name, log)
     else:
         found.unplaced += sum(edge.lines for edge in burst.edges.values())

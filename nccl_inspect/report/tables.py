@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from nccl_inspect.model.job import Path
 from nccl_inspect.rules.facts import ranges
+from nccl_inspect.text import printable
 
 _FOLD_ABOVE = 64
 """Ranks above which the matrix is folded to hosts."""
@@ -27,7 +28,7 @@ def by_kind(paths: Iterable[Path]) -> list[list[str]]:
     for (scope, detail, gdr, verdict), members in sorted(kinds.items()):
         channels = sorted({len(path.channels) for path in members})
         span = f"{channels[0]}-{channels[-1]}" if len(channels) > 1 else str(channels[0])
-        rows.append([scope, detail, str(len(members)), gdr, span, verdict])
+        rows.append([scope, printable(detail), str(len(members)), gdr, span, verdict])
     return rows
 
 
@@ -43,12 +44,12 @@ def rows(paths: Iterable[Path]) -> list[list[str]]:
             [
                 str(path.src),
                 str(path.dst),
-                path.src_host or "?",
-                path.dst_host or "?",
+                printable(path.src_host or "?"),
+                printable(path.dst_host or "?"),
                 path.scope,
-                path.detail,
+                printable(path.detail),
                 gdr_word(path.gdr),
-                nic,
+                printable(nic),
                 ranges(path.channels),
                 path.verdict,
             ]
@@ -75,10 +76,10 @@ def matrix(paths: Sequence[Path]) -> tuple[list[str], list[list[str]], list[str]
 def _folded(
     paths: Sequence[Path], letters: dict[str, str], legend: list[str]
 ) -> tuple[list[str], list[list[str]], list[str]]:
-    hosts = list(dict.fromkeys(host or "?" for path in paths for host in (path.src_host, path.dst_host)))
+    hosts = list(dict.fromkeys(printable(host or "?") for path in paths for host in (path.src_host, path.dst_host)))
     cells: dict[tuple[str, str], dict[str, int]] = {}
     for path in paths:
-        cell = cells.setdefault((path.src_host or "?", path.dst_host or "?"), {})
+        cell = cells.setdefault((printable(path.src_host or "?"), printable(path.dst_host or "?")), {})
         kind = letters[_kind(path)] + _mark(path)
         cell[kind] = cell.get(kind, 0) + 1
     head = ["src\\dst", *hosts]
@@ -90,7 +91,7 @@ def _folded(
 
 
 def _kind(path: Path) -> str:
-    return path.detail + {"yes": " GDRDMA", "partial": " GDRDMA partial"}.get(gdr_word(path.gdr), "")
+    return printable(path.detail) + {"yes": " GDRDMA", "partial": " GDRDMA partial"}.get(gdr_word(path.gdr), "")
 
 
 def _mark(path: Path) -> str:
@@ -108,5 +109,6 @@ def _letters(paths: Iterable[Path]) -> dict[str, str]:
                 *(char for char in path.detail if char.isalpha()),
                 *"ABCDEFGHIJKLMNOPQRSTUVWXYZ",
             ]
-            letters[kind] = next(char.upper() for char in wanted if char.upper() not in letters.values())
+            free = (char.upper() for char in wanted if char.upper() not in letters.values())
+            letters[kind] = next(free, f"K{len(letters)}")
     return letters

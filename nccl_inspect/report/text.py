@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
-from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Job, Notice
+from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
 from nccl_inspect.report.words import block, cut, paint, shortened, verdict_color
@@ -16,6 +16,8 @@ from nccl_inspect.text import printable
 SUFFIX = ".txt"
 _MAX_COMMUNICATORS = 8
 _MAX_ERRORS = 5
+_MAX_PROBLEMS = 5
+_MAX_RUNS = 12
 _MEANING = {
     "ok": "every path that the log shows is as good as expected",
     "degraded": "the job runs, and part of it is slower than it should be",
@@ -38,16 +40,42 @@ def render(job: Job, style: Style) -> str:
     return "\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 
 
+def brief(finding: Finding, job: Job, style: Style) -> list[str]:
+    """A finding in few lines: what, the first fix and the first line of evidence."""
+    return list(_finding(finding, style, _short_names(job), in_brief=True))
+
+
 def _verdict(job: Job, style: Style) -> Iterator[str]:
-    leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
-    headline = leads[0].summary if leads else _MEANING[job.verdict]
-    if leads and job.verdict == "unknown":
-        headline = f"{_MEANING['unknown']}; perhaps {headline}"
+    if job.partial:
+        lines = sum(source.lines for source in job.sources)
+        yield f"partial: interrupted after {lines:,} {'line' if lines == 1 else 'lines'}"
+    yield from headline(job, style)
+    yield ""
+
+
+def headline(job: Job, style: Style) -> Iterator[str]:
+    """The verdict with its main reason."""
+    headline = _reason(job)
     word = paint(job.verdict.upper(), verdict_color(job.verdict), style)
     lines = block("", printable(f"{job.verdict.upper()}: {headline}"), style, indent=0, hang=0)
     yield lines[0].replace(job.verdict.upper(), word, 1)
     yield from lines[1:]
-    yield ""
+
+
+def _reason(job: Job) -> str:
+    """What the verdict rests on, in one sentence."""
+    leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
+    if job.verdict == "failed" and not any(finding.fatal for finding in leads) and job.unexplained:
+        return f"{_MEANING['failed']}; the log says: {job.unexplained[0].message}"
+    if leads:
+        doubt = f"{_MEANING['unknown']}; perhaps: " if job.verdict == "unknown" else ""
+        return doubt + leads[0].summary
+    if job.verdict == "unknown" and job.unexplained:
+        return f"an error that no rule explains: {job.unexplained[0].message}"
+    unjudged = sum(path.verdict == "unknown" for path in job.paths)
+    if job.verdict == "unknown" and unjudged:
+        return f"{unjudged} of {count(len(job.paths), 'path')} could not be judged"
+    return _MEANING[job.verdict]
 
 
 def _job(job: Job, style: Style) -> Iterator[str]:
@@ -58,6 +86,11 @@ def _job(job: Job, style: Style) -> Iterator[str]:
 
 def _facts(job: Job) -> Iterator[tuple[str, str]]:
     yield "log", _sources(job)
+    problems = [source.problem for source in job.sources if source.problem]
+    for problem in problems[:_MAX_PROBLEMS]:
+        yield "not read", problem
+    if len(problems) > _MAX_PROBLEMS:
+        yield "", f"… and {len(problems) - _MAX_PROBLEMS} more"
     yield "job", _size(job)
     versions = ", ".join(job.nccl_versions) or "version not in the log"
     cuda = f", CUDA driver {', '.join(job.cuda_versions)}" if job.cuda_versions else ""
@@ -112,10 +145,24 @@ def _size(job: Job) -> str:
     if not job.hosts:
         return "not in the log: run it with NCCL_DEBUG=INFO"
     if job.world_size is None:
-        return f"world size not in the log; ranks {ranges(job.ranks_seen) or '?'} seen on {hosts}"
+        return f"world size not in the log; ranks {ranges(job.ranks_seen) or '?'} (of their communicators) on {hosts}"
     if len(job.ranks_seen) < job.world_size:
-        return f"{count(job.world_size, 'rank')}, of which {ranges(job.ranks_seen) or 'none'} seen, on {hosts}"
+        seen = f"{count(job.world_size, 'rank')}, of which {_some(job.ranks_seen) or 'none'} seen"
+        return f"{seen}; {_missing(job)}; {hosts}"
     return f"{count(job.world_size, 'rank')} on {hosts}"
+
+
+def _missing(job: Job) -> str:
+    """Ranks of the world that printed nothing, and where they were looked for."""
+    missing = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
+    ranks = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {_some(missing)} have"
+    where = "this log" if len(job.sources) == 1 else f"these {len(job.sources)} files"
+    return f"{ranks} no line in {where}"
+
+
+def _some(ranks: Sequence[int]) -> str:
+    """Ranks in words, shortened when they are many and scattered."""
+    return shortened(ranges(ranks).split(","), _MAX_RUNS).replace(", ", ",")
 
 
 def _network(job: Job) -> str:
@@ -137,11 +184,11 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
     size = f"{count(first.nranks, 'rank')}{nodes}{channels}, {first.state}"
     if len(comms) == 1:
         known = ranges(rank for rank in first.ranks if rank is not None)
-        return f"{first.id}: {size}" + ("" if first.id == "world" else f"; global ranks {known or '?'}")
+        return f"{first.id}: {size}" + ("" if first.id == "world" else f"; ranks {known or '?'}")
     groups = sorted([rank for rank in comm.ranks if rank is not None] for comm in comms)
     members = shortened([f"[{ranges(ranks) or '?'}]" for ranks in groups], 4)
     kind = first.id.partition(" color ")[0]
-    return f"{kind} of {first.parent}: {len(comms)} x {size}; global ranks {members}"
+    return f"{kind} of {first.parent}: {len(comms)} x {size}; ranks {members}"
 
 
 def _paths(job: Job, style: Style) -> Iterator[str]:
@@ -186,18 +233,19 @@ def _folded(findings: list[Finding]) -> dict[str, str]:
     return under
 
 
-def _finding(finding: Finding, style: Style, names: dict[str, str]) -> Iterator[str]:
+def _finding(finding: Finding, style: Style, names: dict[str, str], in_brief: bool = False) -> Iterator[str]:
     severity = finding.severity.upper()
     where = f", ranks {ranges(finding.ranks)}" if finding.ranks else ""
     for line in block("", f"{severity} {finding.rule} ({finding.confidence}{where})", style, indent=0, hang=0):
         marked = line.replace(severity, paint(severity, finding.severity, style), 1)
         yield marked.replace(finding.rule, paint(finding.rule, "bold", style), 1)
     yield from block("what", printable(finding.summary), style)
-    yield from block("cause", printable(finding.cause), style)
-    yield from block("impact", printable(finding.impact), style)
-    for index, fix in enumerate(finding.fix):
+    if not in_brief:
+        yield from block("cause", printable(finding.cause), style)
+        yield from block("impact", printable(finding.impact), style)
+    for index, fix in enumerate(finding.fix[: 1 if in_brief else None]):
         yield from block("fix" if index == 0 else "", printable(fix), style)
-    yield from _evidence(finding.evidence, style, names)
+    yield from _evidence(finding.evidence[: 1 if in_brief else None], style, names)
 
 
 def _folded_finding(finding: Finding, style: Style, names: dict[str, str], told: list[Evidence]) -> Iterator[str]:
@@ -219,8 +267,7 @@ def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str], lim
 
 def _errors(job: Job, style: Style) -> Iterator[str]:
     """Errors that no finding explains, so that none is passed over in silence."""
-    told = {(line.source, line.line) for finding in job.findings for line in finding.evidence}
-    errors = [notice for notice in job.notices if _is_error(notice) and not told & _places(notice)]
+    errors = job.unexplained
     if not errors:
         return
     names = _short_names(job)
@@ -233,16 +280,6 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
     if len(errors) > _MAX_ERRORS:
         yield f"  … and {len(errors) - _MAX_ERRORS} more"
     yield ""
-
-
-def _places(notice: Notice) -> set[tuple[str, int]]:
-    return {(line.source, line.line) for line in notice.evidence}
-
-
-def _is_error(notice: Notice) -> bool:
-    if notice.event is None:
-        return notice.level == "WARN"
-    return getattr(notice.event, "tone", "info") == "error"
 
 
 def _open(job: Job, style: Style) -> Iterator[str]:

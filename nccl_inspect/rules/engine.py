@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.model.job import Evidence, Finding, Job, NotJudged
+from nccl_inspect.model.job import Evidence, Finding, Job, Notice, NotJudged
 from nccl_inspect.records import Record
 from nccl_inspect.rules.facts import Facts
 
@@ -46,6 +46,8 @@ class Rule(Record):
     """Of these rules the finding is but the effect: when one is present, it leads and this one folds under it."""
     specific: tuple[str, ...] = ()
     """More specific rules: when one of them found something, this one keeps silent."""
+    folds: bool = False
+    """A cause that is told under the slow path it leads to, when there is one: the effect makes the headline."""
 
     def finding(
         self,
@@ -151,10 +153,21 @@ def judge(facts: Facts, rules: Iterable[Registered]) -> None:
     present = {finding.rule for finding in found}
     kept = [finding for finding in found if not present & set(by_name[finding.rule].specific)]
     present = {finding.rule for finding in kept}
-    facts.job.findings = sorted((_joined(f, by_name[f.rule], present) for f in kept), key=_order)
+    facts.job.findings = sorted(
+        (_joined(f, by_name[f.rule], present) for f in kept), key=lambda f: _order(f, by_name[f.rule])
+    )
     facts.job.not_judged = open_questions
-    _judge_paths(facts)
+    _judge_paths(facts, complete=len(rules) == len(registered()))
+    facts.job.unexplained = _unexplained(facts)
     facts.job.verdict = verdict(facts.job)
+
+
+def _unexplained(facts: Facts) -> list[Notice]:
+    """Errors that no finding shows; a finding that shows one of a kind shows all of it."""
+    told = {(line.source, line.line) for finding in facts.job.findings for line in finding.evidence}
+    shown = {id(notice) for notice in facts.job.notices if any((e.source, e.line) in told for e in notice.evidence)}
+    kinds = {notice.production for notice in facts.job.notices if notice.event and id(notice) in shown}
+    return [notice for notice in facts.errors() if id(notice) not in shown and notice.production not in kinds]
 
 
 def _joined(finding: Finding, rule: Rule, present: set[str]) -> Finding:
@@ -163,27 +176,25 @@ def _joined(finding: Finding, rule: Rule, present: set[str]) -> Finding:
     return replace(finding, because=list(dict.fromkeys(causes)), root=not is_echo)
 
 
-def _order(finding: Finding) -> tuple[object, ...]:
+def _order(finding: Finding, rule: Rule) -> tuple[object, ...]:
     """Roots before echoes, the dead before the slow, the sure before the possible."""
     confidence = ("certain", "likely", "possible").index(finding.confidence)
-    is_cause_only = finding.rule in _CAUSES_THAT_FOLD
     severity = -SEVERITIES.index(finding.severity)
-    return not finding.root, not finding.fatal, severity, is_cause_only, confidence, finding.rule
+    return not finding.root, not finding.fatal, severity, rule.folds, confidence, finding.rule
 
 
-_CAUSES_THAT_FOLD = ("plugin-not-found", "plugin-load-failed", "efa-provider-missing")
-"""Causes that are told under the slow path they lead to, when there is one: the effect makes the headline."""
-
-
-def _judge_paths(facts: Facts) -> None:
-    by_rule = {finding.rule: finding for finding in facts.job.findings}
+def _judge_paths(facts: Facts, complete: bool) -> None:
+    """The verdict of each path; without all the rules a path without a mark is not judged."""
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in facts.job.findings:
+        by_rule.setdefault(finding.rule, []).append(finding)
     for path in facts.job.paths:
-        marks = [by_rule[name] for name in facts.marks(path) if name in by_rule]
-        path.rules = [finding.rule for finding in marks]
-        worst = [f for f in marks if f.severity != "info"]
-        if any(f.confidence != "possible" for f in worst):
+        names = [name for name in facts.marks(path) if name in by_rule]
+        path.rules = list(dict.fromkeys(names))
+        worst = [finding for name in path.rules for finding in by_rule[name] if finding.severity != "info"]
+        if any(finding.confidence != "possible" for finding in worst):
             path.verdict = "fallback"
-        elif worst or facts.is_open(path):
+        elif worst or facts.is_open(path) or not complete:
             path.verdict = "unknown"
         else:
             path.verdict = "ok"
@@ -192,11 +203,13 @@ def _judge_paths(facts: Facts) -> None:
 def verdict(job: Job) -> str:
     """``failed`` when the job is dead or stuck, ``degraded`` with a sound finding that costs time, else ``ok``.
 
-    ``unknown`` when no path could be judged, or when what was found is only possible.
+    ``ok`` needs paths, every one of them judged and good. ``unknown`` is what is left: no path, one that could not be
+    judged, something that is only possible, or an error that no rule explains.
     """
     if any(f.fatal and f.confidence != "possible" for f in job.findings) or job.failed:
         return "failed"
     if any(f.severity != "info" and f.confidence != "possible" for f in job.findings):
         return "degraded"
-    doubts = any(f.severity != "info" for f in job.findings)
-    return "ok" if not doubts and any(path.verdict == "ok" for path in job.paths) else "unknown"
+    doubts = bool(job.unexplained) or any(f.severity != "info" for f in job.findings)
+    good = len(job.paths) > 0 and all(path.verdict == "ok" for path in job.paths)
+    return "ok" if good and not doubts else "unknown"

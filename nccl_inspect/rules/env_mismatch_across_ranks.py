@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import BootstrapInterface
 from nccl_inspect.model.job import Finding, NotJudged, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, ranges
+from nccl_inspect.rules.facts import Facts, global_ranks, ranges
 
 RULE = Rule(
     name="env-mismatch-across-ranks",
@@ -73,12 +73,8 @@ def _lonely(facts: Facts, name: str, values: list[Setting]) -> list[Setting]:
         return [setting] if _peers_came_up_without(facts, setting) else []
     if name not in READ_BY_EVERY_RANK or not setting.ranks:
         return []
-    done = {rank for comm in facts.job.communicators for rank in _global(comm.ranks, comm.completed)}
+    done = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.completed)}
     return [setting] if done - set(setting.ranks) else []
-
-
-def _global(ranks: list[int | None], members: list[int]) -> set[int]:
-    return {known for rank in members if rank < len(ranks) and (known := ranks[rank]) is not None}
 
 
 def _peers_came_up_without(facts: Facts, setting: Setting) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from nccl_inspect import event_types as events
 from nccl_inspect import platforms
-from nccl_inspect.model.job import Evidence, Job, Notice, Path, Setting
+from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Notice, Path, Setting
 from nccl_inspect.platforms import Platform
 from nccl_inspect.topology import P2P_CLASSES, Topology
 
@@ -79,6 +79,26 @@ class Facts:
         """The values that these variables have."""
         return [setting for setting in self.job.environment if setting.name in names]
 
+    def switched_on(self, *names: str) -> list[Setting]:
+        """Those of these switches that somebody set to something else than 0."""
+        return [setting for setting in self.settings(*names) if setting.value not in ("0", "")]
+
+    def chosen(self, *names: str) -> list[Setting]:
+        """The values that the user gave these variables; what a plugin sets is its own affair."""
+        return [setting for setting in self.settings(*names) if setting.source != "plugin"]
+
+    def ranks_with(self, settings: Iterable[Setting]) -> set[int]:
+        """The ranks that show these settings."""
+        ranks = [self.job.ranks_seen if setting.ranks is None else setting.ranks for setting in settings]
+        return {rank for some in ranks for rank in some}
+
+    def errors(self) -> list[Notice]:
+        """What went wrong where it was said: no echoes, and no plugin that NCCL went on without."""
+        return [notice for notice in self.job.notices if _is_error(notice) and not self._is_survived(notice)]
+
+    def _is_survived(self, notice: Notice) -> bool:
+        return notice.production in _FALLS_BACK and bool(self.job.paths)
+
     def hosts(self) -> list[str]:
         """The hosts that the log shows."""
         return [host.name for host in self.job.hosts]
@@ -103,6 +123,24 @@ class Facts:
         if found := self.pair_class(path):
             return found.startswith(P2P_CLASSES)
         return self.platform.p2p if self.platform else None
+
+
+CHOOSE_INTERFACE = (
+    "NCCL_SOCKET_IFNAME==eth0 (exact), =eth (prefix) or =^lo,docker,veth,cni,virbr (exclude); the same for "
+    "GLOO_SOCKET_IFNAME"
+)
+"""How the interface for set-up and TCP traffic is chosen."""
+_FALLS_BACK = ("ofi-no-protocol", "ofi-no-optimal-provider")
+"""The plugin does not come up; NCCL goes on with another network."""
+
+
+def _is_error(notice: Notice) -> bool:
+    event = notice.event
+    return (
+        event is None  # a WARN that the grammar does not know
+        or isinstance(event, events.CudaFailure | events.CollectiveTimeout)
+        or getattr(event, "tone", "info") == "error"
+    )
 
 
 def _platform_of(job: Job) -> Platform | None:
@@ -137,6 +175,11 @@ def listed(words: Iterable[str], limit: int = 4) -> str:
     return ", ".join(words[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
+def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:
+    """The global ranks of some ranks of a communicator, as far as the log tells them."""
+    return {known for rank in members if rank < len(comm.ranks) and (known := comm.ranks[rank]) is not None}
+
+
 def ends(paths: Iterable[Path]) -> set[int]:
     """The ranks at both ends of some paths."""
     return {rank for path in paths for rank in (path.src, path.dst)}
@@ -145,6 +188,38 @@ def ends(paths: Iterable[Path]) -> set[int]:
 def hosts_of(paths: Iterable[Path]) -> set[str | None]:
     """The hosts at both ends of some paths."""
     return {host for path in paths for host in (path.src_host, path.dst_host)}
+
+
+def ranks_in(notices: Iterable[Notice]) -> set[int]:
+    """The ranks that said something."""
+    return {rank for notice in notices for rank in notice.ranks}
+
+
+def hosts_in(notices: Iterable[Notice]) -> set[str]:
+    """The hosts on which something was said."""
+    return {host for notice in notices for host in notice.hosts}
+
+
+def first_said(notices: Iterable[Notice]) -> list[Evidence]:
+    """The first line of each statement."""
+    return [notice.evidence[0] for notice in notices]
+
+
+def words_of(settings: Iterable[Setting]) -> str:
+    """Settings as they are written in a shell."""
+    return listed(f"{setting.name}={setting.value}" for setting in settings)
+
+
+def lines_of(settings: Iterable[Setting], limit: int = 2) -> list[Evidence]:
+    """The first lines of each setting."""
+    return [line for setting in settings for line in setting.evidence[:limit]]
+
+
+def unset(settings: Iterable[Setting]) -> list[str]:
+    """What to do about settings that should not be there."""
+    names = dict.fromkeys(setting.name for setting in settings)
+    where = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
+    return [f"unset {' '.join(names)}   # {where}"] if names else []
 
 
 def first_lines(paths: Iterable[Path]) -> list[Evidence]:

@@ -4,20 +4,21 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import CommunicatorInfo, Finding, Job, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ranges
+from nccl_inspect.rules.facts import Facts, count, global_ranks, ranges
 
 RULE = Rule(
     name="hang-in-init",
     category="failures",
     severity="error",
     title="Ranks began to build a communicator and never finished",
+    echo_of=("rank-missing", "version-mismatch", "bootstrap-no-interface"),
     because=("env-mismatch-across-ranks",),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge START without COMPLETE and without an error; only a line that ends the job proves that the log is whole."""
-    if _has_errors(facts):
+    if facts.job.failed or facts.errors():
         return
     for comm in facts.job.communicators:
         waiting = sorted(set(comm.started) - set(comm.completed))
@@ -34,13 +35,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return  # what follows the first stuck communicator waits for it
 
 
-def _has_errors(facts: Facts) -> bool:
-    return facts.job.failed or any(getattr(notice.event, "tone", "info") == "error" for notice in facts.job.notices)
-
-
 def _finding(job: Job, comm: CommunicatorInfo, waiting: list[int]) -> Finding:
     absent = sorted(set(range(comm.nranks)) - set(comm.started))
-    numbers = [comm.ranks[rank] if rank < len(comm.ranks) else None for rank in waiting]
     versions = len(job.nccl_versions) > 1
     cause = "not in the log"
     if absent:
@@ -62,7 +58,7 @@ def _finding(job: Job, comm: CommunicatorInfo, waiting: list[int]) -> Finding:
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET on all ranks shows the last step of each",
         ],
         confidence="likely",
-        ranks=[rank for rank in numbers if rank is not None],
+        ranks=global_ranks(comm, waiting),
         hosts=comm.hosts,
         evidence=[*comm.evidence[:3], *job.ended_by[-2:]],
         fatal=True,

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.model.job import Finding, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, lines_of, listed, unset, words_of
 from nccl_inspect.rules.p2p_disabled_by_env import switched_off
 
 RULE = Rule(
@@ -12,21 +12,26 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Ranks of one host talk over the network instead of P2P or shared memory",
-    because=("p2p-disabled-by-env",),
+    because=("p2p-disabled-by-env", "shm-disabled-by-env"),
 )
+
+
+def local_over_net(facts: Facts) -> list[Path]:
+    """Pairs of one host that have nothing but the network."""
+    return [path for path in facts.paths("intra", "NET") if not any(also.transport == "P2P" for also in path.also)]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NET paths between ranks of one host name."""
-    pairs = [path for path in facts.paths("intra", "NET") if not any(also.transport == "P2P" for also in path.also)]
+    pairs = local_over_net(facts)
     if not pairs:
         return
     facts.mark(pairs, RULE.name)
-    shm_off = [setting for setting in facts.settings("NCCL_SHM_DISABLE") if setting.value != "0"]
+    shm_off = facts.switched_on("NCCL_SHM_DISABLE")
     settings = [*switched_off(facts), *shm_off]
     nvlink = facts.platform is not None and bool(facts.platform.nvlink)
     direct = all(path.gdr is True for path in pairs) and not settings and not nvlink
-    words = listed(f"{setting.name}={setting.value}" for setting in settings)
+    words = words_of(settings)
     yield RULE.finding(
         f"{count(len(pairs), 'pair')} of ranks on one host use {listed(path.detail for path in pairs)}",
         cause=f"{words}: with P2P and shared memory both unusable only the network is left"
@@ -38,7 +43,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="data leaves the GPU for the network stack and comes back; over Socket 1.3-3.5 GB/s bus "
         "bandwidth were measured, against 347 GB/s over NVSwitch (8 x H200, all-reduce of 256 MiB)",
         fix=[
-            *(f"unset {setting.name} (pod spec 'env:', image, launch script, /etc/nccl.conf)" for setting in settings),
+            *unset(settings),
             "one pod for each node with all its GPUs, or the same /dev/shm in all containers (hostIPC: true or "
             "a hostPath)",
             "NCCL_NET_DISABLE_INTRA=1 keeps NCCL from choosing the network inside a host",
@@ -47,5 +52,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="certain" if shm_off else "likely",
         ranks=ends(pairs),
         hosts=hosts_of(pairs),
-        evidence=[*first_lines(pairs)[:3], *(line for setting in settings for line in setting.evidence[:1])],
+        evidence=[*first_lines(pairs)[:3], *lines_of(settings, 1)],
     )

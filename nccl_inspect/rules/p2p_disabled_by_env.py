@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, NotJudged, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, hosts_of, listed
+from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, words_of
 
 RULE = Rule(
     name="p2p-disabled-by-env",
@@ -33,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not local and all(len(host.ranks) < 2 for host in facts.job.hosts):
         return
     wanted = facts.platform.nvlink if facts.platform else None
-    words = listed(f"{setting.name}={setting.value}" for setting in settings)
+    words = words_of(settings)
     facts.mark(slow, RULE.name)
     yield RULE.finding(
         f"{words} keeps GPUs of one host from talking directly",
@@ -43,17 +43,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if slow
         else "no local connection is in the log yet; it would use SHM or the network instead of P2P",
         fix=[
-            *(
-                f"unset {setting.name} (pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf)"
-                for setting in settings
-            ),
+            *unset(settings),
             "if it was set against a hang: check 'nvidia-smi topo -p2p r' and IOMMU/ACS before removing it for good",
         ],
         severity="error" if wanted and slow else "warning",
         confidence="certain" if slow else "likely",
-        ranks={rank for setting in settings for rank in (setting.ranks or facts.job.ranks_seen)},
+        ranks=facts.ranks_with(settings),
         hosts=hosts_of(slow) or {host for setting in settings for host in setting.hosts},
-        evidence=[line for setting in settings for line in setting.evidence[:2]],
+        evidence=lines_of(settings),
     )
 
 

@@ -12,6 +12,7 @@ RULE = Rule(
     category="plugins",
     severity="error",
     title="A network plugin is there and cannot be loaded",
+    folds=True,
 )
 
 

@@ -12,6 +12,7 @@ RULE = Rule(
     category="plugins",
     severity="warning",
     title="A network plugin that was asked for, or that this platform needs, was not found",
+    folds=True,
 )
 _DEFAULT = "libnccl-net.so"
 """What NCCL looks for without being asked; 2.27 says 'set by env' of it though nothing is set."""

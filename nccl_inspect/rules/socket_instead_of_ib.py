@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import NetDevices
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.facts import Facts, ends, first_lines, hosts_of, lines_of, listed
 from nccl_inspect.rules.socket_instead_of_rdma import IMPACT, efa_hints, ib_hints, tcp_paths, wording
 
 RULE = Rule(
@@ -13,6 +13,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Hosts talk over TCP sockets although InfiniBand or RoCE cards are there",
+    echo_of=("ib-disabled-by-env",),
     because=("plugin-load-failed", "plugin-not-found"),
 )
 
@@ -26,7 +27,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     found = facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
     facts.mark(paths, RULE.name)
-    off = [setting for setting in facts.settings("NCCL_IB_DISABLE") if setting.value != "0"]
+    off = facts.switched_on("NCCL_IB_DISABLE")
     yield RULE.finding(
         f"{wording(paths)} over {listed(path.detail for path in paths)} instead of InfiniBand or RoCE",
         cause="NCCL_IB_DISABLE switches InfiniBand and RoCE off"
@@ -46,5 +47,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="certain" if expected and off else "likely" if expected or found else "possible",
         ranks=ends(paths),
         hosts=hosts_of(paths),
-        evidence=[*first_lines(paths)[:2], *hints[:3], *(line for setting in off for line in setting.evidence[:1])],
+        evidence=[*first_lines(paths)[:2], *hints[:3], *lines_of(off, 1)],
     )

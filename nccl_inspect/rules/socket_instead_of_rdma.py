@@ -12,6 +12,7 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="Hosts talk over TCP sockets; no sign of an RDMA network",
+    echo_of=("ib-disabled-by-env",),
     because=("plugin-not-found", "plugin-load-failed", "efa-provider-missing"),
     specific=("socket-instead-of-efa", "socket-instead-of-ib"),
 )

@@ -1,17 +1,166 @@
-"""What launchers and collectors put in front of a line, one module for each.
+"""What launchers and collectors put around a line, one module for each; a new file here is a new envelope.
 
-A module states ``PATTERN``, matched at the start of the line; its group ``time`` and ``label`` (pod, container,
-rank: what the collector calls the printer) are kept where it has them. ``SAMPLES`` are prefixes that it takes off.
+Each module states ``FIRST``, the bytes with which its lines may begin (others are told from them by one byte), and
+``SAMPLES``, each with what is known from it (:class:`~nccl_inspect.ingest.stated.Stated`). It is of one of two kinds:
+
+- A *prefix* states ``PATTERN``, matched at the start of the line, whose groups ``time``, ``label``, ``rank`` and
+  ``stream`` are kept where it has them; a group ``partial`` that is ``P`` says that the line goes on. Samples are
+  prefixes. It may state ``TRAILER``, what it puts after a message.
+- A *whole-line envelope* states ``OPENING``, how such a line opens, and ``READ``, which gives the lines in it. Samples
+  are whole lines with ``LINE`` for the line.
+
+Envelopes are not loaded before a line needs them: a plain log never does.
 """
 
+from __future__ import annotations
+
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 
 from nccl_inspect.discovery import modules
+from nccl_inspect.ingest.stated import Inner, Stated
+from nccl_inspect.text import decode
+
+_ANSI = re.compile(rb"\x1b(?:\[[0-9;?:]*[A-Za-z]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\(B)")
+_NCCL = re.compile(rb"(?:^|[ \]])NCCL (?:INFO|WARN|TRACE|CALL|ABORT|version)\b")
+MAX_DEPTH = 6
+"""Envelopes within each other; more are no log."""
+
+
+def cleaned(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
+    """The lines without colours, and of lines that a progress bar overwrites the part that holds NCCL's.
+
+    Args:
+        lines: of a log.
+        block: the same lines in one piece: most blocks have neither.
+    """
+    if b"\x1b" in block:
+        lines = [_ANSI.sub(b"", line) if b"\x1b" in line else line for line in lines]
+    if b"\r" in block:
+        lines = [_last_part(line) if b"\r" in line else line for line in lines]
+    return lines
+
+
+def has_partials(block: bytes) -> bool:
+    """Whether lines go on in the next one of the same stream."""
+    return b" std" in block and (b" stdout P" in block or b" stderr P" in block)
+
+
+def _last_part(line: bytes) -> bytes:
+    """The line from the last part on that holds NCCL's; what follows in it may be raw memory that NCCL printed."""
+    parts = line.rstrip(b"\r").split(b"\r")
+    for at in range(len(parts) - 1, 0, -1):
+        if _NCCL.search(parts[at]):
+            return b"\r".join(parts[at:])
+    return b"\r".join(parts)
+
+
+def peel(line: bytes) -> Inner | None:
+    """The line without its outermost prefix; None when no envelope knows it."""
+    best = None
+    for pattern in _prefixes().get(line[:1], ()):
+        found = pattern.match(line)
+        if found and (best is None or found.end() > best.end()):
+            best = found
+    return Inner(line[best.end() :], _stated(best)) if best else None
+
+
+def _stated(found: re.Match[bytes]) -> Stated:
+    known = {name: decode(value) for name, value in found.groupdict().items() if value}
+    rank = known.get("rank")
+    return Stated(
+        known.get("time"),
+        known.get("label"),
+        None if rank is None else int(rank),
+        known.get("stream", ""),
+        known.get("partial") == "P",
+    )
+
+
+def is_whole(line: bytes) -> bool:
+    """Whether a line opens like a whole-line envelope."""
+    return any(module.OPENING.match(line) for module in _whole().get(line[:1], ()))
+
+
+def contents(line: bytes) -> list[Inner]:
+    """The lines in a whole-line envelope, from the one that knows most of them; none when it is no envelope."""
+    best: list[Inner] = []
+    for module in _whole().get(line[:1], ()):
+        if module.OPENING.match(line):
+            found: list[Inner] = module.READ(line)
+            if _worth(found) > _worth(best):
+                best = found
+    return best
+
+
+def _worth(found: list[Inner]) -> tuple[int, int]:
+    return len(found), sum(value is not None for inner in found[:1] for value in inner.stated[:3])
+
+
+def layers(line: bytes) -> Iterator[bytes]:
+    """The line without its outermost prefix, then without the next one, and so on.
+
+    Blanks at the end of a prefix may belong to the line: each number of them is tried.
+    """
+    for _ in range(MAX_DEPTH):
+        layer = peel(line)
+        if layer is None:
+            return
+        front = line[: len(line) - len(layer.text)]
+        for blanks in range(len(front) - len(front.rstrip(b" ")) + 1):
+            yield b" " * blanks + layer.text
+        line = layer.text
+
+
+def stream_of(line: bytes) -> Inner | None:
+    """The line without its prefixes up to the one that names the stream; None when none does."""
+    inner = Inner(line)
+    for _ in range(MAX_DEPTH):
+        layer = peel(inner.text)
+        if layer is None:
+            return None
+        inner = Inner(layer.text, layer.stated.within(inner.stated))
+        if inner.stated.stream:
+            return inner
+    return None
+
+
+def without_trailer(message: bytes) -> bytes:
+    """A message without what an envelope puts after it."""
+    for trailer in _trailers():
+        if found := trailer.search(message):
+            message = message[: found.start()]
+    return message
 
 
 @cache
-def patterns() -> tuple[re.Pattern[bytes], ...]:
-    """The patterns of all envelopes, in the order of their names."""
-    return tuple(import_module(f"{__name__}.{name}").PATTERN for name in modules(__file__))
+def shipped() -> dict[str, ModuleType]:
+    """All envelopes by name."""
+    return {name: import_module(f"{__name__}.{name}") for name in modules(__file__)}
+
+
+@cache
+def _prefixes() -> dict[bytes, list[re.Pattern[bytes]]]:
+    return {first: [module.PATTERN for module in found] for first, found in _by_first_byte("PATTERN").items()}
+
+
+@cache
+def _whole() -> dict[bytes, list[ModuleType]]:
+    return _by_first_byte("READ")
+
+
+def _by_first_byte(member: str) -> dict[bytes, list[ModuleType]]:
+    """The modules that have a member, by the bytes with which their lines may begin."""
+    found: dict[bytes, list[ModuleType]] = {}
+    for module in shipped().values():
+        for first in module.FIRST if hasattr(module, member) else b"":
+            found.setdefault(bytes([first]), []).append(module)
+    return found
+
+
+@cache
+def _trailers() -> list[re.Pattern[bytes]]:
+    return [module.TRAILER for module in shipped().values() if hasattr(module, "TRAILER")]

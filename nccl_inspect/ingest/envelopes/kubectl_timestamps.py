@@ -1,6 +1,12 @@
-"""``kubectl logs --timestamps``: an RFC 3339 time and a blank before every line."""
+"""A time and a blank before every line: ``kubectl logs --timestamps``, ``docker logs -t``, GitHub Actions."""
 
 import re
 
-PATTERN = re.compile(rb"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) ")
-SAMPLES = (b"2026-11-20T23:13:07.071868123Z ", b"2026-11-20T23:13:07+01:00 ")
+from nccl_inspect.ingest.stated import ISO, Stated
+
+FIRST = b"0123456789"
+PATTERN = re.compile(rb"(?P<time>" + ISO + rb")[ \t]")
+SAMPLES = {
+    b"2026-11-20T23:13:07.071868123Z ": Stated(time="2026-11-20T23:13:07.071868123Z"),
+    b"2026-11-20T23:13:07+01:00 ": Stated(time="2026-11-20T23:13:07+01:00"),
+}

@@ -1,0 +1,220 @@
+"""``nccl-inspect watch``: the verdict as soon as a running job is up, and what is found later."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from nccl_inspect import following, reading, report
+from nccl_inspect.cli import shared
+from nccl_inspect.interruption import Interruption
+from nccl_inspect.report import Style, text
+from nccl_inspect.report.words import block, cut, paint, verdict_color
+from nccl_inspect.rules.facts import count, ranges
+from nccl_inspect.text import printable
+from nccl_inspect.watching import Change, End, News, Resumed, Stall, Status, Timing, Turn, Verdict, Watch
+
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect watch job.log                        follows the file, also when it is replaced
+  kubectl logs -f -l job-name=llama --prefix --max-log-requests=64 | nccl-inspect watch
+  tail -F rank*.log | nccl-inspect watch --stall 120
+  torchrun train.py 2>&1 | tee job.log | nccl-inspect watch --fail-on error
+"""
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_TICK = 0.25
+"""Seconds after which the status line is written anew."""
+
+
+def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Command]:
+    kind = click.FloatRange(min=0, min_open=True)
+    return click.option(name, type=kind, default=default, show_default=True, metavar="SECONDS", help=words)
+
+
+@click.command(epilog=_EXAMPLES, short_help="The verdict as soon as a running job is up, then each new finding.")
+@click.argument("log", required=False, metavar="[LOG]")
+@click.option("--until-end", is_flag=True, help="Stop at the present end of LOG instead of following it.")
+@_seconds(
+    "--interval", 10, "Time between status lines where stderr is no terminal; the job is judged 4 times as often."
+)
+@_seconds("--settle", 5, "Quiet after which no more connections are waited for.")
+@_seconds("--stall", 60, "Warn when a communicator makes no progress for so long; again after 2, 4, 8 times as long.")
+@shared.choosing
+@shared.machine
+@shared.looks
+def command(
+    log: str | None,
+    until_end: bool,
+    interval: float,
+    settle: float,
+    stall: float,
+    fail_on: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    platform: str | None,
+    topologies: tuple[str, ...],
+    no_color: bool,
+) -> int:
+    """Watch a job start: the verdict as soon as its communicators are up, then each new finding.
+
+    LOG is a file, which is followed until Ctrl-C; without it, or as -, standard input is read until it ends. A
+    status line on stderr tells how far the job got. When ranks wait for others that do not come, they are named.
+    At the end the final verdict is told; Ctrl-C ends with status 130.
+    """
+    judge = reading.Judge(reading.Options(platform, topologies, select, ignore))
+    (name,) = shared.given((log,) if log else ())
+    watch = Watch(judge, Timing(interval, settle, stall), following.STDIN if name == "-" else name)
+    waiter = following.Waiter(min(_TICK, interval / 4), _descriptor(sys.stdout))
+    pieces = following.stream(0, waiter) if name == "-" else following.follow(Path(name), waiter, until_end)
+    screen = _Screen(shared.style(no_color, "-"), interval)
+    try:
+        with Interruption() as interruption:
+            for piece in interruption.until(pieces):
+                _take(watch, piece, screen)
+            news, job = watch.end(interruption.happened)
+            screen.tell(news)
+    except BrokenPipeError:
+        shared.end_in_silence()
+    finally:
+        screen.clear()
+    return shared.status(job, fail_on)
+
+
+def _take(watch: Watch, piece: following.Piece, screen: _Screen) -> None:
+    if isinstance(piece, bytes):
+        watch.feed(piece)
+    elif piece is not None:
+        screen.note(piece.text)
+        if piece.begins:
+            watch.begin()
+    screen.tell(watch.look())
+    screen.status(watch)
+
+
+def _descriptor(stream: Any) -> int | None:
+    try:
+        return int(stream.fileno())
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+class _Screen:
+    """Writes news to stdout and the status to stderr: in place on a terminal, else a line now and then."""
+
+    def __init__(self, style: Style, interval: float) -> None:
+        self._style = style
+        self._in_place = sys.stderr is not None and sys.stderr.isatty()
+        self._pause = _TICK if self._in_place else interval
+        self._next = time.monotonic() + (0 if self._in_place else interval)
+        self._shown = ""
+        self._told = ""
+
+    def tell(self, news: Iterable[News]) -> None:
+        """Write news, if there are any."""
+        lines = [line for one in news for line in _words(one, self._style)]
+        if lines:
+            self.clear()
+            shared.write_lines(lines, "-")
+
+    def note(self, words: str) -> None:
+        """Write something about the input."""
+        self.clear()
+        self._write(f"nccl-inspect: {printable(words)}\n")
+
+    def status(self, watch: Watch) -> None:
+        """Write the status, if it is time for that and, where it cannot be rewritten, if it changed."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + self._pause
+        status = watch.status()
+        begin, progress = _progress(status)
+        if self._in_place:
+            words = cut(f"{begin}, {progress}", max(self._style.width - 1, 20))
+            self._write("\r" + words.ljust(len(self._shown)))
+            self._shown = words
+        elif progress != self._told:
+            self._told = progress
+            self._write(f"nccl-inspect: {begin}, {progress}\n")
+
+    def clear(self) -> None:
+        """Take the status away from the terminal."""
+        if self._shown:
+            self._write("\r" + " " * len(self._shown) + "\r")
+            self._shown = ""
+
+    def _write(self, words: str) -> None:
+        try:
+            click.echo(words, err=True, nl=False)
+        except BrokenPipeError:  # the verdict may still be wanted
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def _progress(status: Status) -> tuple[str, str]:
+    """The status in words: what always changes, and what tells of progress."""
+    begin = f"{status.seconds:.0f} s, {status.lines:,} lines"
+    if not status.nccl_lines:
+        return begin, "none of NCCL yet"
+    parts = [f"ranks {status.ranks}/{status.world_size or '?'}"]
+    parts.append(f"communicators {status.complete}/{status.communicators} complete")
+    if status.last:
+        parts.append(f"last: {status.last}")
+    if status.verdict:
+        parts.append(status.verdict.upper())
+    return begin, ", ".join(parts)
+
+
+def _words(news: News, style: Style) -> Iterator[str]:
+    """News in lines."""
+    match news:
+        case Verdict(job):
+            yield from report.load("text").render(job, style).splitlines()
+        case End(job):
+            yield from text.headline(job, style)
+        case Turn(before, job):
+            now = paint(job.verdict.upper(), verdict_color(job.verdict), style)
+            yield f"the verdict is {now} now (it was {before.upper()})"
+        case Change():
+            yield from _change(news, style)
+        case Stall():
+            yield from _stall(news, style)
+        case Resumed(seconds):
+            yield f"it goes on after {seconds:.0f} s"
+
+
+def _change(change: Change, style: Style) -> Iterator[str]:
+    finding = change.finding
+    severity = paint(finding.severity.upper(), finding.severity, style)
+    if change.how == "new":
+        yield from text.brief(finding, change.job, style)
+        return
+    how = {"gone": "is gone", "back": "is back"}.get(change.how, f"is {severity} now (it was {change.before.upper()})")
+    named = paint(finding.rule, "bold", style)
+    lead = "" if change.how == "severity" else f"{severity} "
+    yield f"{lead}{named} {how}"
+    if change.how != "gone":
+        yield from block("what", printable(finding.summary), style)
+
+
+def _stall(stall: Stall, style: Style) -> Iterator[str]:
+    comm = stall.communicator
+    kind = "" if stall.are_global else " (counted within it)"
+    first = f"STALLED: communicator {comm.id} ({count(comm.nranks, 'rank')}) made no progress for {stall.seconds:.0f} s"
+    lines = block("", printable(first), style, indent=0, hang=0)
+    yield lines[0].replace("STALLED", paint("STALLED", "warning", style), 1)
+    yield from lines[1:]
+    waiting = f"{count(len(stall.waiting), 'rank')}{kind}: {ranges(stall.waiting)}, began and did not finish"
+    yield from block("waiting", waiting, style)
+    if stall.missing:
+        missing = (
+            f"{count(len(stall.missing), 'rank')}{kind}: {ranges(stall.missing)}, did not begin, or not in this log"
+        )
+        yield from block("missing", missing, style)
+    yield from block("last step", printable(stall.last or "none"), style)

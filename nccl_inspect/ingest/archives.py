@@ -1,0 +1,179 @@
+"""The members of tar and zip archives, read one after the other without putting anything on disk."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nccl_inspect.ingest import recognition
+from nccl_inspect.ingest.streams import HEAD, Pieces, StreamError, failing, peeked, pieces
+
+if TYPE_CHECKING:
+    import tarfile
+    import zipfile
+
+_MAX_NAME = 1 << 20
+"""The longest name or extended header of a member: tarfile reads them whole."""
+
+
+class Member(NamedTuple):
+    """A member that looks like a log; its data can be read until the next member is asked for."""
+
+    name: str
+    open: Callable[[], Pieces]
+
+
+def of_tar(data: Pieces) -> Iterator[Member]:
+    """The logs in a tar archive, in its order.
+
+    Raises:
+        StreamError: the archive is damaged or breaks off, and no member has said so.
+    """
+    import tarfile
+
+    watched = _Watched()
+    try:
+        with tarfile.open(fileobj=_Readable(data), mode="r|", tarinfo=_tar_info()) as archive:  # type: ignore[call-overload]
+            while (info := archive.next()) is not None:
+                archive.members.clear()  # else it keeps them all
+                if not info.isreg() or recognition.is_left_out(info.name):
+                    continue
+                member = _tar_member(archive, info, watched)
+                if member is not None:
+                    yield member
+                if watched.failed:
+                    return
+    except tarfile.TarError as error:
+        raise _damaged(error) from None
+
+
+def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo, watched: _Watched) -> Member | None:
+    name = info.name.removeprefix("./")
+    try:
+        head, data = peeked(watched.read(archive.extractfile(info)), lambda taken: len(taken) >= HEAD)
+    except StreamError as error:
+        return Member(name, failing(error))
+    return Member(name, lambda: data) if recognition.is_log(name, head) else None
+
+
+class _Watched:
+    """Reads members and remembers whether one could not be read: then the archive has come to its end as well."""
+
+    def __init__(self) -> None:
+        self.failed = False
+
+    def read(self, stream: Any) -> Pieces:
+        """The data of a member."""
+        import tarfile
+
+        try:
+            yield from pieces(stream)
+        except tarfile.TarError as error:
+            self.failed = True
+            raise _damaged(error) from None
+        except StreamError:
+            self.failed = True
+            raise
+
+
+def _damaged(error: Exception) -> StreamError:
+    return StreamError(f"the archive is damaged ({' '.join(str(error).split())})", "copy it again")
+
+
+def _tar_info() -> type[tarfile.TarInfo]:
+    import tarfile
+
+    lengthy = (
+        tarfile.XHDTYPE,
+        tarfile.XGLTYPE,
+        tarfile.SOLARIS_XHDTYPE,
+        tarfile.GNUTYPE_LONGNAME,
+        tarfile.GNUTYPE_LONGLINK,
+    )
+
+    class Checked(tarfile.TarInfo):
+        """Damage is an error wherever it stands; tarfile takes most of it for the end of the archive."""
+
+        @classmethod
+        def frombuf(cls, buf: Any, encoding: Any, errors: Any) -> Any:
+            try:
+                info = super().frombuf(buf, encoding, errors)
+            except (tarfile.TruncatedHeaderError, tarfile.InvalidHeaderError) as error:  # type: ignore[attr-defined]
+                raise _damaged(error) from None
+            if info.type in lengthy and info.size > _MAX_NAME:
+                raise StreamError("the archive holds a name of absurd length", "pack the logs again")
+            return info
+
+    return Checked
+
+
+class _Readable:
+    """Pieces as a file that can only be read on."""
+
+    def __init__(self, data: Pieces) -> None:
+        self._data = data
+        self._piece = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        """Some bytes, none at the end."""
+        if not self._piece:
+            self._piece = memoryview(next(self._data, b""))
+        taken, self._piece = self._piece[:size], self._piece[size:]
+        return bytes(taken)
+
+
+def of_zip(file: Any, told: Callable[[int], None]) -> Iterator[Member]:
+    """The logs in a zip archive, in the natural order of their names.
+
+    Args:
+        file: path or seekable file object.
+        told: learns how many packed bytes were dealt with.
+
+    Raises:
+        StreamError: the list of members cannot be read.
+    """
+    import zipfile
+
+    try:
+        archive = zipfile.ZipFile(file)
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        raise _damaged(error) from None
+    with archive:
+        for info in sorted(archive.infolist(), key=lambda info: recognition.natural(info.filename)):
+            if _is_file(info) and not recognition.is_left_out(info.filename):
+                member = _zip_member(archive, info)
+                if member is not None:
+                    yield member
+            told(info.compress_size)
+
+
+def _is_file(info: zipfile.ZipInfo) -> bool:
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    return not info.is_dir() and kind in (0, stat.S_IFREG)
+
+
+def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member | None:
+    data = partial(_of_zip_member, archive, info)
+    try:
+        head, _ = peeked(data(), lambda taken: len(taken) >= HEAD)
+    except StreamError:
+        wanted = recognition.is_plausible(info.filename)
+    else:
+        wanted = recognition.is_log(info.filename, head)
+    return Member(info.filename, data) if wanted else None
+
+
+def _of_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Pieces:
+    import zipfile
+    import zlib
+    from lzma import LZMAError
+
+    try:
+        with archive.open(info) as stream:
+            yield from pieces(stream)
+    except (zipfile.BadZipFile, zlib.error, EOFError, LZMAError, OSError) as error:
+        raise _damaged(error) from None
+    except (NotImplementedError, RuntimeError) as error:  # packed in an unknown way; needs a password
+        raise StreamError(" ".join(str(error).split()), "unpack it, and give the folder") from None

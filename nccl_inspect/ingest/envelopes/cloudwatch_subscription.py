@@ -1,0 +1,12 @@
+"""CloudWatch: subscriptions and exports to S3 and Firehose with ``logEvents[].message``."""
+
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, Stated, json_reader
+
+FIRST = JSON_FIRST
+OPENING = JSON
+READ = json_reader("logEvents[].message", time="timestamp")
+SAMPLES = {
+    b'{"logGroup":"train","logEvents":[{"id":"1","timestamp":1795216387071,"message":"LINE"}]}': Stated(
+        time="1795216387071"
+    ),
+}

@@ -1,0 +1,14 @@
+"""Container runtimes (CRI: containerd, CRI-O), as in ``/var/log/pods``: time, stream and whether the line goes on."""
+
+import re
+
+from nccl_inspect.ingest.stated import ISO, Stated
+
+FIRST = b"0123456789"
+PATTERN = re.compile(rb"(?P<time>" + ISO + rb") (?P<stream>stdout|stderr) (?P<partial>[FP])(?::[^ ]*)? ")
+SAMPLES = {
+    b"2026-11-20T23:13:07.071868123Z stdout F ": Stated(time="2026-11-20T23:13:07.071868123Z", stream="stdout"),
+    b"2026-11-20T23:13:07.071868123+01:00 stderr P ": Stated(
+        time="2026-11-20T23:13:07.071868123+01:00", stream="stderr", partial=True
+    ),
+}

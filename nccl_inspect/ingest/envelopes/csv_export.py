@@ -1,0 +1,12 @@
+"""Rows of CSV: CloudWatch Logs Insights, Grafana, Azure; the cell that holds the line is told by its content."""
+
+from nccl_inspect.ingest.stated import CSV, CSV_FIRST, Stated, csv_reader
+
+FIRST = CSV_FIRST
+OPENING = CSV
+READ = csv_reader
+SAMPLES = {
+    b"2026-11-20 23:13:07.071,LINE": Stated(time="2026-11-20 23:13:07.071"),
+    b'2026-11-20 23:13:07.071,"LINE",train/main': Stated(time="2026-11-20 23:13:07.071"),
+    b'"LINE"': Stated(),
+}

@@ -1,0 +1,12 @@
+"""pdsh, dsh, Ansible and DeepSpeed's launcher: the node before every line."""
+
+import re
+
+from nccl_inspect.ingest.stated import Stated
+
+FIRST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+PATTERN = re.compile(rb"(?P<label>[A-Za-z_][\w.-]{0,80}|\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}): ")
+SAMPLES = {
+    b"node-1: ": Stated(label="node-1"),
+    b"10.0.0.1: ": Stated(label="10.0.0.1"),
+}

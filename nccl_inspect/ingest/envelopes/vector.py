@@ -1,0 +1,18 @@
+"""Vector, Logstash and programs that log JSON: objects with ``message``."""
+
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, Stated, json_reader
+
+FIRST = JSON_FIRST
+OPENING = JSON
+READ = json_reader(
+    "message",
+    time="timestamp @timestamp time ts",
+    label="kubernetes.pod_name kubernetes.container_name container_name host.name host",
+    rank="rank",
+)
+SAMPLES = {
+    b'{"message":"LINE","timestamp":"2026-11-20T23:13:07Z","kubernetes":{"pod_name":"llama-0"}}': Stated(
+        time="2026-11-20T23:13:07Z", label="llama-0"
+    ),
+    b'{"message":"LINE","rank":3}': Stated(rank=3),
+}

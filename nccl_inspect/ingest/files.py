@@ -1,0 +1,177 @@
+"""From what the user names (files, folders, globs, ``-``, bytes, file objects) to the files that are read."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+from nccl_inspect.ingest import recognition
+from nccl_inspect.ingest.streams import HEAD, Pieces, StreamError, failing, pieces
+from nccl_inspect.records import Record
+
+Input: TypeAlias = str | os.PathLike[str] | bytes | BinaryIO
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class File(Record):
+    """Something that is read: a log or an archive of logs."""
+
+    name: str
+    open: Callable[[], Pieces]
+    size: int | None = None
+    """Bytes as stored; None where that is not known."""
+    again: bool = True
+    """Whether it can be opened more than once."""
+    seekable: Callable[[], Any] | None = None
+    """Gives what zip archives need: a path, or a file object that can be read anywhere."""
+    found: bool = False
+    """Found in a folder, not named by the user."""
+
+
+def find(inputs: Input | Sequence[Input]) -> list[File]:
+    """The files that the inputs stand for, each once; those of folders and globs in the natural order of their names.
+
+    What cannot be read is among them: opening it says why.
+    """
+    several: Sequence[Any] = inputs if isinstance(inputs, list | tuple) else [inputs]
+    seen: set[object] = set()
+    return [file for item in several for file in _files(item) if _is_new(file, seen)]
+
+
+def size(files: Iterable[File]) -> int | None:
+    """Bytes of all files together, where all are known."""
+    total = 0
+    for file in files:
+        if file.size is None:
+            return None
+        total += file.size
+    return total
+
+
+def _is_new(file: File, seen: set[object]) -> bool:
+    key: object = id(file)
+    if file.name == "<stdin>":
+        key = file.name
+    elif file.seekable and isinstance(path := file.seekable(), Path):
+        status = path.stat()
+        key = (status.st_dev, status.st_ino)
+    new = key not in seen
+    seen.add(key)
+    return new
+
+
+def _files(item: Input) -> Iterable[File]:
+    if isinstance(item, bytes):
+        return [File("<bytes>", lambda: pieces(io.BytesIO(item)), len(item), seekable=lambda: io.BytesIO(item))]
+    if not isinstance(item, (str, os.PathLike)):
+        return [_stream(item)]
+    if item == "-":
+        return [_stdin()]
+    path = Path(item)
+    if not os.path.lexists(path) and any(mark in str(item) for mark in "*?["):
+        return _matching(str(item))
+    return _of_path(path)
+
+
+def _stream(stream: BinaryIO) -> File:
+    name = getattr(stream, "name", None)
+    seekable = getattr(stream, "seekable", None)
+    return File(
+        name if isinstance(name, str) else "<stream>",
+        lambda: pieces(stream),
+        again=False,
+        seekable=(lambda: stream) if seekable is not None and seekable() else None,
+    )
+
+
+def _stdin() -> File:
+    stream = sys.stdin.buffer
+    try:
+        status = os.fstat(stream.fileno())
+    except OSError:  # something that only looks like a file
+        return replace(_stream(stream), name="<stdin>")
+    size = status.st_size if stat.S_ISREG(status.st_mode) else None
+    return replace(_stream(stream), name="<stdin>", size=size)
+
+
+def _matching(pattern: str) -> Iterator[File]:
+    import glob  # rarely needed: shells do it
+
+    names = sorted(glob.glob(pattern, recursive=True), key=recognition.natural)  # noqa: PTH207 - patterns may be absolute
+    if not names:
+        yield _unreadable(pattern, "no file matches", "check the pattern and the folder")
+    for name in names:
+        yield from _of_path(Path(name))
+
+
+def _of_path(path: Path) -> Iterable[File]:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return [_unreadable(str(path), "no such file", "check the path, or pipe the log in")]
+    except OSError as error:
+        return [_unreadable(str(path), error.strerror or str(error), "check the path and the folders in it")]
+    if stat.S_ISDIR(status.st_mode):
+        return _of_folder(path)
+    return [_file(path, status)]
+
+
+def _file(path: Path, status: os.stat_result, found: bool = False) -> File:
+    if not os.access(path, os.R_OK):
+        return _unreadable(str(path), "no permission to read it", "check its mode and owner")
+    if not stat.S_ISREG(status.st_mode):
+        return File(str(path), lambda: _pieces(path), again=False)
+    return File(str(path), lambda: _pieces(path), status.st_size, seekable=lambda: path, found=found)
+
+
+def _pieces(path: Path) -> Pieces:
+    with path.open("rb", buffering=0) as file:
+        yield from pieces(file)
+
+
+def _unreadable(name: str, what: str, hint: str) -> File:
+    return File(name, failing(StreamError(what, hint)), 0)
+
+
+def _of_folder(folder: Path) -> Iterator[File]:
+    problems: list[OSError] = []
+    files = [file for path in _walk(folder, problems) if (file := _of_folder_entry(folder, path))]
+    for problem in problems:
+        name = os.fspath(problem.filename or folder)
+        files.append(_unreadable(name, problem.strerror or str(problem), "check its mode and owner"))
+    if not files:
+        yield _unreadable(str(folder), "the folder holds no log", "name the files, or give them the suffix .log")
+    yield from sorted(files, key=lambda file: recognition.natural(file.name))
+
+
+def _walk(folder: Path, problems: list[OSError]) -> Iterator[Path]:
+    """The files below a folder, without what is hidden; links to folders are not followed."""
+    for root, folders, names in os.walk(folder, onerror=problems.append):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(root, name) for name in names)
+
+
+def _of_folder_entry(folder: Path, path: Path) -> File | None:
+    """The file, if it looks like a log or an archive; of most others not more than the name is looked at."""
+    inside = path.relative_to(folder).as_posix()
+    if recognition.is_left_out(inside):
+        return None
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        with path.open("rb", buffering=0) as stream:
+            head = stream.read(HEAD)
+    except OSError as error:
+        if not recognition.is_plausible(inside) or isinstance(error, FileNotFoundError):
+            return None
+        return _unreadable(str(path), "no permission to read it", "check its mode and owner")
+    if recognition.is_named_as_archive(inside) or recognition.is_log(inside, head):
+        return _file(path, status, found=True)
+    return None

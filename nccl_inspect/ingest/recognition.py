@@ -1,0 +1,120 @@
+"""Tells logs from everything else that lies in a folder or archive: by the name, and by the first bytes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+
+from nccl_inspect.ingest import compression
+from nccl_inspect.ingest.streams import HEAD, StreamError
+
+_PACKED = re.compile(r"\.(?:gz|bz2|xz|lzma|zst|zstd)$", re.IGNORECASE)
+_ARCHIVE = re.compile(r"\.(?:tar|tgz|tbz2?|txz|tzst|zip)$", re.IGNORECASE)
+_PLAUSIBLE = re.compile(
+    r"(?:^|[._-])(?:logs?|out|output|err|error|txt|stdout|stderr)(?:[._-]|$)|^(?:nccl|slurm)[._-]|\.[oe]\d+$",
+    re.IGNORECASE,
+)
+"""``job.log-20261120``, ``slurm-123_4.out``, ``nccl.HOST.PID``, PBS's ``job.o123``, Open MPI's ``rank.0/stdout``."""
+_OTHER = re.compile(
+    r"\.(?:"
+    r"bin|pt|pth|ckpt|safetensors|distcp|h5|hdf5|onnx|engine|gguf|np[yz]|pkl|pickle|arrow|parquet|sqlite3?|db|"
+    r"so|o|a|whl|pyc|nsys-rep|qdrep|ncu-rep|core|png|jpe?g|svg|pdf|"
+    r"json|csv|xml|sarif|html?|md|rst|ya?ml|toml|ini|ipynb|py|sh|c|cc|h|cu|grammar|lock|pid"
+    r")$|^core(?:[.-]\d+.*)?$",
+    re.IGNORECASE,
+)
+"""Checkpoints, libraries and cores are big; documents, reports and programs quote logs without being logs."""
+_NCCL_LINE = re.compile(rb":\d+:\d+ (?:\[-?\d+\] )?[^\n]{0,300}?NCCL (?:INFO|WARN|TRACE|CALL|ABORT) |NCCL version \d")
+_CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\a\b\t\n\v\f\r\x1b")
+_MAX_CONTROL = 0.05
+"""Share of control characters that torn or truncated text may have; packed data has a tenth."""
+_TAR_HEAD = 512
+_TAR_MARK = slice(257, 262)
+_ZIP_BEGINNINGS = (b"PK\3\4", b"PK\5\6")
+_DIGITS = re.compile(r"(\d+)")
+
+
+def natural(path: str) -> list[list[str | int]]:
+    """A key that sorts as people count: ``rank2`` before ``rank10``."""
+    return [_parts(part) for part in path.split("/")]
+
+
+def _parts(name: str) -> list[str | int]:
+    return [int(part) if index % 2 else part for index, part in enumerate(_DIGITS.split(name))]
+
+
+def is_left_out(path: str) -> bool:
+    """Whether the name alone says that this is no log: hidden, core, checkpoint, document.
+
+    Args:
+        path: within the folder or archive.
+    """
+    parts = [part for part in PurePath(path).parts if part not in (".", "..")]
+    name = _PACKED.sub("", parts[-1]) if parts else ""
+    return any(part.startswith(".") for part in parts) or _OTHER.search(name) is not None
+
+
+def is_named_as_archive(path: str) -> bool:
+    """Whether the name is that of an archive."""
+    return _ARCHIVE.search(_PACKED.sub("", PurePath(path).name)) is not None
+
+
+def tells_archives(head: bytes) -> bool:
+    """Whether these first bytes show if the data is an archive; a line end in them shows that it is text."""
+    return len(head) >= _TAR_HEAD or b"\n" in head or head.startswith(_ZIP_BEGINNINGS)
+
+
+def is_tar(head: bytes) -> bool:
+    """Whether data that begins so is a tar archive."""
+    if head[_TAR_MARK] != b"ustar":
+        return False
+    import tarfile  # these modules take some time to load
+
+    try:
+        tarfile.TarInfo.frombuf(head[:_TAR_HEAD], "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
+def is_zip(head: bytes) -> bool:
+    """Whether data that begins so is a zip archive."""
+    return head.startswith(_ZIP_BEGINNINGS)
+
+
+def is_plausible(path: str) -> bool:
+    """Whether the name is one that logs have."""
+    return _PLAUSIBLE.search(_PACKED.sub("", PurePath(path).name)) is not None
+
+
+def is_log(path: str, head: bytes) -> bool:
+    """Whether this is text with the name of a log, or with an NCCL line in its first bytes whatever its name.
+
+    Args:
+        path: within the folder or archive.
+        head: the first bytes, packed or not.
+    """
+    text = _unpacked(head)
+    if text is None:  # it cannot be unpacked: say so where a log was to be expected
+        return is_plausible(path)
+    if is_tar(text) or is_zip(text):
+        return False
+    if text and not text.strip(b"\0"):
+        return False
+    text = text.lstrip(b"\0")  # a log that was cut while it was open begins with a hole
+    if len(text) - len(text.translate(None, _CONTROL)) > _MAX_CONTROL * len(text):
+        return False
+    return is_plausible(path) or _NCCL_LINE.search(text) is not None
+
+
+def _unpacked(head: bytes) -> bytes | None:
+    """The first bytes of what a head stands for; None when it cannot be unpacked."""
+    found = b""
+    try:
+        for piece in compression.unpacked(iter([head])):
+            found += piece
+            if len(found) >= HEAD:
+                break
+    except StreamError:
+        return found[:HEAD] or None
+    return found[:HEAD]

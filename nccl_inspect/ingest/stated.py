@@ -1,0 +1,162 @@
+"""What an envelope states about the line in it, and the reading of whole-line envelopes: JSON objects, CSV rows.
+
+Envelopes (:mod:`nccl_inspect.ingest.envelopes`) are written in these terms.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+from nccl_inspect.text import decode
+
+ISO = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d)?"
+"""A date and time by ISO 8601 or nearly so, as envelopes print them."""
+DAY = rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
+"""A day and time as syslog prints them."""
+
+
+class Stated(NamedTuple):
+    """What a launcher or collector says of a line."""
+
+    time: str | None = None
+    label: str | None = None
+    """Pod, container, node or worker: what it calls the printer."""
+    rank: int | None = None
+    stream: str = ""
+    partial: bool = False
+    """The line goes on in the next one of the same stream."""
+
+    def within(self, outer: Stated) -> Stated:
+        """This and what an envelope around it states; the inner one was nearer to the printer."""
+        labels = [label for label in (outer.label, self.label) if label]
+        return Stated(
+            self.time or outer.time,
+            " ".join(dict.fromkeys(labels)) or None,
+            outer.rank if self.rank is None else self.rank,
+            self.stream or outer.stream,
+            self.partial,
+        )
+
+
+NOTHING = Stated()
+
+
+class Inner(NamedTuple):
+    """The line in an envelope."""
+
+    text: bytes
+    stated: Stated = NOTHING
+
+
+Reader: TypeAlias = Callable[[bytes], list[Inner]]
+"""Gives the lines in a whole-line envelope; none when the line is of another kind."""
+
+JSON = re.compile(rb'[\s,]*(?:\[\s*)?(?:\{\s*"|"[@\w.]{1,40}"\s*:\s*")')
+"""How a line with JSON opens: with an object, an array of such, or a member of an object that is spread over lines."""
+JSON_FIRST = b'{[" \t,'
+_MEMBER = re.compile(rb'[\s,]*("[@\w.]{1,40}"\s*:\s*".*")[\s,}\]]*', re.DOTALL)
+
+
+def json_reader(message: str, time: str = "", label: str = "", rank: str = "", needs: str = "") -> Reader:
+    """A reader of JSON objects; all arguments are paths such as ``kubernetes.pod_name`` or ``events[].message``.
+
+    Args:
+        message: where the line stands.
+        time: where its time stands; more than one place is separated by blanks.
+        label: where the names of its printer stand; all that are there count.
+        rank: where its rank stands.
+        needs: a member that must be there as well.
+    """
+    holder, _, member = message.rpartition("[].")
+
+    def read(line: bytes) -> list[Inner]:
+        document = _document(line)
+        if document is None:
+            return []
+        holders = [document] if not holder else _at(document, holder.strip("."))
+        records = holders if not holder else [item for found in holders if isinstance(found, list) for item in found]
+        if holder == "" and "[]." not in message and isinstance(document, list):
+            records = document
+        return [inner for record in records for inner in _record(record, member, time, label, rank, needs)]
+
+    return read
+
+
+def _record(record: Any, message: str, time: str, label: str, rank: str, needs: str) -> Iterator[Inner]:
+    if not isinstance(record, dict) or (needs and not _at(record, needs)):
+        return
+    for text in map(_text, _at(record, message)):
+        if text is not None:
+            times, labels = _strings(record, time), _strings(record, label)
+            ranks = [int(value) for value in _strings(record, rank) if value.isdecimal()]
+            name = "/".join(labels) or None
+            yield Inner(text, Stated(times[0] if times else None, name, ranks[0] if ranks else None))
+
+
+def _strings(record: Any, paths: str) -> list[str]:
+    found = (value for path in paths.split() for value in _at(record, path))
+    return [str(value) for value in found if isinstance(value, str | int | float)]
+
+
+def _text(value: Any) -> bytes | None:
+    if isinstance(value, list):  # journald writes bytes that are not UTF-8 as numbers
+        small = value and all(isinstance(item, int) and 0 <= item < 256 for item in value)
+        return bytes(value) if small else None
+    if not isinstance(value, str):
+        return None
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "replace")
+
+
+def _at(record: Any, path: str) -> list[Any]:
+    """What stands at a path: nothing or one value; a name with dots may be one name."""
+    found = record
+    if isinstance(found, dict) and path in found:
+        return [] if found[path] in (None, "") else [found[path]]
+    for name in path.split("."):
+        if not isinstance(found, dict) or name not in found:
+            return []
+        found = found[name]
+    return [] if found in (None, "") else [found]
+
+
+@lru_cache(maxsize=1)
+def _document(line: bytes) -> Any:
+    """The JSON in a line; several envelopes look at the same one. None when it is none."""
+    text = line.strip(b" \t\r,")
+    if member := _MEMBER.fullmatch(line):
+        text = b"{" + member[1] + b"}"
+    for shortened in (text, text.lstrip(b"["), text.rstrip(b"]")):
+        try:
+            return json.loads(decode(shortened), strict=False)
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+_TIME = re.compile((ISO + rb"|\d{10,19}").decode("ascii"))
+CSV = re.compile(rb'"|(?:' + ISO + rb"|\d{10,19}),(?!\d{3} )")
+"""How a row of CSV opens that holds a log line: with a time, or with a quoted cell; no comma before thousandths."""
+CSV_FIRST = b'"0123456789'
+
+
+def csv_reader(line: bytes) -> list[Inner]:
+    """The log line in a row: the cell of NCCL, else the longest that is no time."""
+    try:
+        cells = next(csv.reader([decode(line)], strict=True), [])
+    except csv.Error:
+        return []
+    times = [cell for cell in cells if _TIME.fullmatch(cell)]
+    texts = [cell for cell in cells if not _TIME.fullmatch(cell)]
+    if not texts:
+        return []
+    best = max(texts, key=lambda cell: ("NCCL " in cell, len(cell)))
+    text = _text(best)
+    return [Inner(text, Stated(times[0] if times else None))] if text and text != line else []

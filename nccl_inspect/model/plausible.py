@@ -1,0 +1,26 @@
+"""Refuses what no NCCL prints: numbers that a damaged or hostile line may hold and that must not become ranks."""
+
+from __future__ import annotations
+
+from nccl_inspect import event_types as events
+from nccl_inspect.event_types import Event
+
+MAX_RANKS = 1 << 20
+"""Ranks of the largest communicator believed: sixteen times the largest runs made public."""
+MAX_CHANNELS = 4096
+"""MAXCHANNELS is 32 until 2.18 and 64 after; plugins and later releases may have more."""
+
+
+def is_plausible(event: Event) -> bool:
+    """Whether the ranks and channels of an event can be real."""
+    match event:
+        case events.CommInit(rank=rank, nranks=nranks):
+            return 0 <= rank < nranks <= MAX_RANKS
+        case events.ChannelConnect(channel=channel, src=src, dst=dst):
+            return 0 <= channel < MAX_CHANNELS and 0 <= src < MAX_RANKS and (dst is None or 0 <= dst < MAX_RANKS)
+        case events.RingOrder(ranks=ranks, channel=channel):
+            return 0 <= channel < MAX_CHANNELS and all(0 <= rank < MAX_RANKS for rank in ranks)
+        case events.TreeLinks(trees=trees):
+            return all(0 <= channel < MAX_CHANNELS and -1 <= min(ranks) for channel, *ranks in trees)
+        case _:
+            return True

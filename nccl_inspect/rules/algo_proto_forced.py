@@ -1,0 +1,47 @@
+"""The user forces NCCL's algorithm, protocol or buffers."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged, Setting
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, lines_of, listed, unset, words_of
+from nccl_inspect.rules.socket_instead_of_rdma import efa_hints
+
+RULE = Rule(
+    name="algo-proto-forced",
+    category="environment",
+    severity="warning",
+    title="A setting forces the algorithm or the protocol",
+)
+_CHOICES = ("NCCL_ALGO", "NCCL_PROTO")
+_SIZES = ("NCCL_NTHREADS", "NCCL_BUFFSIZE")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge what the user set; what a plugin sets, such as NCCL_PROTO=simple of aws-ofi-nccl, it needs."""
+    forced = facts.chosen(*_CHOICES, *_SIZES)
+    if not forced:
+        return
+    narrow = [setting for setting in forced if _is_narrow(facts, setting)]
+    yield RULE.finding(
+        f"NCCL's own choice is overridden: {words_of(narrow or forced)}",
+        cause=f"{words_of(forced)} in the {listed(setting.source for setting in forced)}; often left over "
+        "from tuning another machine or release",
+        impact="NCCL chooses by message size and topology, and a tuner plugin no longer can: what is best for large "
+        "messages is slow for small ones, and the other way round. How much is not in the log"
+        if narrow
+        else "little or none by itself; the defaults change with releases and machines, a fixed value does not",
+        fix=[*unset(forced), "compare both with nccl-tests over the message sizes of the job before keeping it"],
+        severity="warning" if narrow else "info",
+        confidence="likely" if narrow else "certain",
+        ranks=facts.ranks_with(forced),
+        hosts={host for setting in forced for host in setting.hosts},
+        evidence=lines_of(narrow or forced),
+    )
+
+
+def _is_narrow(facts: Facts, setting: Setting) -> bool:
+    """Whether it leaves one choice only; with EFA that is NCCL_PROTO=simple anyway."""
+    if setting.name not in _CHOICES or setting.value.startswith("^") or "," in setting.value:
+        return False
+    return not (setting.name == "NCCL_PROTO" and setting.value.lower() == "simple" and efa_hints(facts))

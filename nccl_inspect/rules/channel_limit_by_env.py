@@ -1,0 +1,51 @@
+"""NCCL_MAX_NCHANNELS or NCCL_MAX_CTAS limits the channels."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged, Setting
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, lines_of, listed, unset, words_of
+
+RULE = Rule(
+    name="channel-limit-by-env",
+    category="environment",
+    severity="warning",
+    title="A setting limits the number of channels",
+)
+_LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge by effect: a communicator has exactly as many channels as the setting allows."""
+    limits = [setting for setting in facts.chosen(*_LIMITS) if setting.value.isdigit() and int(setting.value) > 0]
+    if not limits:
+        return
+    counted = [comm for comm in facts.job.communicators if comm.channels]
+    if not counted:
+        yield RULE.undecided(
+            f"{words_of(limits)} is set; the log does not show how many channels there are",
+            "the line 'coll channels' at the end of the initialisation",
+        )
+        return
+    held = [(setting, comm) for setting in limits for comm in counted if comm.channels == int(setting.value)]
+    if held:
+        yield _finding(facts, held)
+
+
+def _finding(facts: Facts, held: list[tuple[Setting, CommunicatorInfo]]) -> Finding:
+    settings = [setting for index, (setting, _) in enumerate(held) if setting not in [s for s, _ in held[:index]]]
+    return RULE.finding(
+        f"{words_of(settings)} is all that there are in {listed(comm.id for _, comm in held)}",
+        cause=f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}",
+        impact="fewer channels move less at a time: 24 are usual between GPUs joined by NVLink, and each NIC needs one "
+        "or more of its own. NCCL might have taken no more by itself, so measure",
+        fix=[
+            *unset(settings),
+            "keep it where it was set on purpose, to leave more of the GPU to computation; then tell --ignore "
+            "channel-limit-by-env",
+        ],
+        confidence="likely",
+        ranks=facts.ranks_with(settings),
+        hosts={host for setting in settings for host in setting.hosts},
+        evidence=lines_of(settings),
+    )

@@ -1,0 +1,33 @@
+"""A log that says nothing but the version and warnings."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said
+
+RULE = Rule(
+    name="debug-level-too-low",
+    category="log quality",
+    severity="info",
+    title="NCCL_DEBUG is below INFO: the log does not show which paths are used",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge logs whose NCCL lines are all warnings or the bare version line."""
+    sparse = [notice for notice in facts.job.notices if notice.level in ("WARN", "VERSION")]
+    lines = sum(source.nccl_lines for source in facts.job.sources)
+    if not sparse or sum(notice.count for notice in sparse) < lines:
+        return
+    only = "the version line" if all(notice.level == "VERSION" for notice in sparse) else "warnings"
+    yield RULE.finding(
+        f"of NCCL the log holds only {only}",
+        cause="NCCL_DEBUG is not set, or VERSION or WARN",
+        impact="paths, networks, rings and settings cannot be judged; a warning stands without what led to it",
+        fix=[
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH on all ranks (mpirun -x, pod spec 'env:')",
+            "with NCCL 2.22 and later let it run past the first collective: connections are made there",
+        ],
+        evidence=first_said(sparse),
+    )

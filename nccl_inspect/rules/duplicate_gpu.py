@@ -1,0 +1,44 @@
+"""Two ranks of a communicator use the same GPU."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import Notice
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+
+RULE = Rule(
+    name="duplicate-gpu",
+    category="environment",
+    severity="error",
+    title="Two ranks of one communicator use the same GPU",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge NCCL's own check: up to 2.29 it names the ranks, from 2.30 on it only says that it is so."""
+    refused = facts.notices("duplicate-gpu", "duplicate-gpu-ranks", "duplicate-gpu-nvls")
+    if not refused:
+        return
+    pairs = {
+        (*sorted((notice.event.value("rank"), notice.event.value("other_rank"))), notice.event.value("bus_id"))
+        for notice in refused
+        if notice.production == "duplicate-gpu" and isinstance(notice.event, Notice)
+    }
+    words = listed(f"ranks {first} and {second} on GPU {bus}" for first, second, bus in sorted(pairs, key=str))
+    yield RULE.finding(
+        f"two ranks use the same GPU{': ' + words if words else ''}",
+        cause="the processes of a host do not choose different devices (all lines show the same [0]?), or two "
+        "launchers run on one host",
+        impact="NCCL refuses to build the communicator; the job does not start",
+        fix=[
+            'torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before the first use of CUDA',
+            "one launcher for each node: torchrun --nnodes=<nodes> --nproc_per_node=gpu; not more processes than GPUs",
+            "pods of one node must not share a GPU: nvidia-smi -L in each; CUDA_VISIBLE_DEVICES",
+            "2.30 and later, if it is wanted: NCCL_MULTI_RANK_GPU_ENABLE=1",
+        ],
+        ranks=ranks_in(refused),
+        hosts=hosts_in(refused),
+        evidence=first_said(refused),
+        fatal=True,
+    )

@@ -1,0 +1,57 @@
+"""NCCL_IB_DISABLE or NCCL_NET=Socket keeps hosts on TCP."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged, Path, Setting
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, words_of
+from nccl_inspect.rules.socket_instead_of_rdma import IMPACT, efa_hints, ib_hints, tcp_paths
+
+RULE = Rule(
+    name="ib-disabled-by-env",
+    category="network",
+    severity="warning",
+    title="InfiniBand and RoCE are switched off by a setting",
+)
+
+
+def switched_off(facts: Facts) -> list[Setting]:
+    """The settings that keep NCCL from its own InfiniBand and RoCE code."""
+    forced = [setting for setting in facts.chosen("NCCL_NET") if setting.value.lower() == "socket"]
+    return [*facts.switched_on("NCCL_IB_DISABLE"), *forced]
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge by effect: it counts where hosts talk over TCP; EFA and other plugins do not heed NCCL_IB_DISABLE."""
+    settings = switched_off(facts)
+    if not settings:
+        return
+    network = facts.platform.network if facts.platform else None
+    by_plugin = bool(efa_hints(facts)) if network is None else network not in ("ib", "roce")
+    slow = [] if by_plugin else tcp_paths(facts)
+    facts.mark(slow, RULE.name)
+    hardware = bool(ib_hints(facts)) or network in ("ib", "roce")
+    yield RULE.finding(
+        f"{words_of(settings)} " + (f"keeps {count(len(slow), 'path')} on TCP" if slow else "is set"),
+        cause=f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}; often copied from "
+        "another cluster, or left over from a test",
+        impact=_impact(slow, hardware, by_plugin),
+        fix=[
+            *unset(settings),
+            "ibv_devinfo; ls /dev/infiniband   # is there a card in the container at all?",
+        ],
+        severity="info" if not slow else "error" if hardware else "warning",
+        confidence="likely" if slow and not hardware else "certain",
+        ranks=facts.ranks_with(settings),
+        hosts=hosts_of(slow) or {host for setting in settings for host in setting.hosts},
+        evidence=[*lines_of(settings), *(path.evidence[0] for path in slow[:2])],
+    )
+
+
+def _impact(slow: list[Path], hardware: bool, by_plugin: bool) -> str:
+    if by_plugin:
+        return "none: the network of this machine is not InfiniBand or RoCE, and its plugin does not heed the setting"
+    if not slow:
+        return "none in this log: no path between hosts uses TCP"
+    unsure = "" if hardware else "if the hosts have InfiniBand or RoCE cards, which the log cannot show: "
+    return unsure + IMPACT

@@ -1,0 +1,39 @@
+"""Torn and interleaved lines."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count
+
+RULE = Rule(
+    name="lines-damaged",
+    category="log quality",
+    severity="info",
+    title="Lines of the log are torn or run together",
+)
+_SHARE = 0.01
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the share of NCCL lines that are torn, whether they could be put together again or not."""
+    sources = facts.job.sources
+    lost = sum(source.damaged_lines for source in sources)
+    mended = sum(source.repaired_lines for source in sources)
+    lines = sum(source.nccl_lines for source in sources)
+    if lost + mended <= lines * _SHARE or not facts.job.damaged:
+        return
+    yield RULE.finding(
+        f"{count(lost + mended, 'line')} of {lines:,} are torn or run together"
+        + (f"; {mended} could be put together again" if mended else ""),
+        cause="several processes write to one pipe or file in blocks of 4,096 bytes, which end inside a line",
+        impact=f"{lost} lines are left out: connections, settings or warnings that only they show are missing here"
+        if lost
+        else "none: all of them could be put together again",
+        fix=[
+            "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log gives each process a file of its own",
+            "torchrun --log-dir /logs --redirects 3; mpirun --output-filename; srun --output=log.%t",
+            "stdbuf -oL <command> makes standard output line-buffered",
+        ],
+        evidence=facts.job.damaged,
+    )

@@ -1,0 +1,48 @@
+"""A warning or an error that repeats until it fills the log."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import ErrorCascade
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="log-flood",
+    category="log quality",
+    severity="info",
+    title="One error repeats until it fills the log",
+    echo_of=("peer-death",),
+)
+_MANY = 10_000
+_REPEATED = 100
+"""What is said less often is no flood, however short the log."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge warnings, errors and cascades only: what NCCL_DEBUG_SUBSYS=ALL prints was asked for."""
+    repeated = [notice for notice in facts.job.notices if notice.count >= _REPEATED and _is_trouble(notice)]
+    total = sum(notice.count for notice in repeated)
+    lines = sum(source.lines for source in facts.job.sources)
+    worst = max(repeated, key=lambda notice: notice.count, default=None)
+    if worst is None or (worst.count <= _MANY and total * 2 <= lines):
+        return
+    first = min(repeated, key=lambda notice: notice.place)
+    yield RULE.finding(
+        f"{total:,} of {lines:,} lines repeat the same trouble; the first is: {first.message}",
+        cause="NCCL's helper thread tries again without a pause after a connection was lost (seen with 2.19 to 2.23: "
+        "2.6 million lines, 205 MB)",
+        impact="the log is slow to read and to keep; what came before is hard to find, and a disk may fill up",
+        fix=[
+            "judge the first line only; the repeats say nothing new",
+            "a newer NCCL: 2.28 says it once; NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log keeps ranks apart",
+        ],
+        ranks=ranks_in(repeated),
+        hosts=hosts_in(repeated),
+        evidence=first_said(repeated),
+    )
+
+
+def _is_trouble(notice: Notice) -> bool:
+    tone = getattr(notice.event, "tone", "info")
+    return notice.level == "WARN" or tone != "info" or isinstance(notice.event, ErrorCascade)

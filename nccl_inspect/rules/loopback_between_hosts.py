@@ -1,0 +1,55 @@
+"""Hosts that are told to talk to each other over their loopback interface."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import BootstrapInterface, Event, NetDevices
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import CHOOSE_INTERFACE, Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+
+RULE = Rule(
+    name="loopback-between-hosts",
+    category="bootstrap",
+    severity="error",
+    title="Several hosts use the loopback interface",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the bootstrap interface and the devices of NET/Socket where the communicators span hosts."""
+    if not facts.several_hosts():
+        return
+    setup = facts.said(BootstrapInterface, _is_loopback)
+    data = [notice for notice in facts.said(NetDevices, _is_loopback) if _is_socket(notice)]
+    carried = [path for path in facts.paths("inter", "NET", "Socket") if path.nic == "lo"]
+    if not setup and not data:
+        return
+    facts.mark(carried, RULE.name)
+    named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
+    yield RULE.finding(
+        "ranks of several hosts use the loopback interface (lo), which reaches no other host",
+        cause=f"{words_of(named)} names it" if named else "the host or pod has no other interface that NCCL may use",
+        impact="it worked here, so these hosts share one network: parts of one machine that talk over TCP. On real "
+        "hosts the job stops in the bootstrap"
+        if carried
+        else "loopback addresses lead back to the same host: the job stops in the bootstrap, or when it connects",
+        fix=[
+            CHOOSE_INTERFACE,
+            "ip -br addr   # inside the container: the interface that other hosts can reach",
+        ],
+        confidence="certain" if data and named else "likely",
+        ranks=ranks_in([*setup, *data]),
+        hosts=hosts_in([*setup, *data]),
+        evidence=[*first_said([*setup, *data])[:4], *lines_of(named, 1)],
+        fatal=facts.job.failed or (bool(facts.job.ended_by) and not facts.job.paths),
+    )
+
+
+def _is_loopback(event: Event) -> bool:
+    if isinstance(event, BootstrapInterface):
+        return event.interface == "lo" or (event.address or "").startswith(("127.", "::1"))
+    return isinstance(event, NetDevices) and any(str(device[1]) == "lo" for device in event.devices[:1])
+
+
+def _is_socket(notice: Notice) -> bool:
+    return getattr(notice.event, "net", None) == "Socket"

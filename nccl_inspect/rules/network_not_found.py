@@ -1,0 +1,55 @@
+"""The network that was asked for does not come up."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import NetDevices
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, listed, ranks_in
+
+RULE = Rule(
+    name="network-not-found",
+    category="plugins",
+    severity="error",
+    title="NCCL_NET asks for a network that does not come up",
+    echo_of=("plugin-load-failed", "efa-provider-missing"),
+    because=("plugin-not-found",),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the warning: without NCCL_NET Socket always fits, so some setting leaves it out."""
+    failed = facts.notices("net-not-found", "net-init-failed")
+    if not failed:
+        return
+    named = [str(name) for notice in failed if (name := _name(notice))]
+    asked = facts.settings("NCCL_NET")
+    names = listed([*named, *(setting.value for setting in asked)])
+    there = facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
+    known = listed(str(getattr(notice.event, "net", "")) for notice in there)
+    yield RULE.finding(
+        f"the network {names} was not found" if names else "no network could be initialised",
+        cause=(
+            "NCCL_NET names a network that is not there"
+            if names
+            else "NCCL_NET, which this release does not print, most likely names a network that is not there"
+        )
+        + (f" ({known} would be)" if known else "")
+        + ": a wrong name (it is the network's name, not its file), or its plugin did not come up",
+        impact="NCCL stops with an error on every rank: unlike a missing plugin this is no fallback",
+        fix=[
+            'the name is what "Using network" or "Initialized NET plugin" prints in a good run: IB, Socket, '
+            '"AWS Libfabric" (Libfabric with newer plugins), gIB, FasTrak',
+            "is the plugin there? ldconfig -p | grep libnccl-net; NCCL_NET_PLUGIN=<suffix or file>",
+            "unset NCCL_NET to let NCCL choose; it then falls back to TCP without an error",
+        ],
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=[*first_said(failed), *lines_of(asked, 1)],
+        fatal=True,
+        confidence="certain" if names else "likely",
+    )
+
+
+def _name(notice: Notice) -> object:
+    return dict(getattr(notice.event, "values", ())).get("net")

@@ -1,0 +1,56 @@
+"""Ranks that never began to build the communicator while the others wait."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, global_ranks, ranges
+
+RULE = Rule(
+    name="rank-missing",
+    category="failures",
+    severity="error",
+    title="Ranks never began, and all others wait for them",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge world communicators that no rank completed: what one rank completed, all have begun."""
+    if facts.job.failed or facts.errors():
+        return
+    idle = sum(not last.ranks for last in facts.job.last_lines)
+    for comm in facts.job.communicators:
+        absent = set(range(comm.nranks)) - set(comm.started)
+        if comm.parent is not None or comm.completed or comm.ended or len(absent) <= idle:
+            continue  # processes that have begun no communicator yet may be the absent ranks
+        if any(comm.id in path.communicators for path in facts.job.paths):
+            continue
+        if not facts.job.ended_by or len(comm.hosts) < 2:
+            yield RULE.undecided(
+                f"no line of rank {ranges(absent)} of {comm.nranks}; the log may be cut, or that of "
+                f"{count(len(comm.hosts), 'host')} only",
+                "the logs of all ranks, up to the kill, the timeout or the next prompt",
+            )
+        else:
+            yield _finding(facts, comm, absent, idle)
+        return  # what follows the first stuck communicator waits for it
+
+
+def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int], idle: int) -> Finding:
+    return RULE.finding(
+        f"rank {ranges(absent)} of {comm.nranks} never began; {count(len(comm.started), 'rank')} wait",
+        cause="not in the log: not launched, dead before NCCL, another master address or world size, or its log is "
+        "not here" + (f" ({count(idle, 'process')} of the log has no rank yet)" if idle else ""),
+        impact="the job does not start; NCCL waits without a time limit",
+        fix=[
+            f"find rank {ranges(absent)}: kubectl get pods -o wide, kubectl logs --previous, the scheduler's tasks",
+            "the same MASTER_ADDR, MASTER_PORT and world size everywhere; torchrun --nnodes must be the number of "
+            "launchers",
+            "give this tool the logs of all ranks: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log",
+        ],
+        confidence="likely",
+        ranks=global_ranks(comm, absent),
+        hosts=comm.hosts,
+        evidence=[*comm.evidence[:2], *facts.job.ended_by[:1]],
+        fatal=True,
+    )

@@ -1,0 +1,61 @@
+"""A shared memory segment could not be made."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="shm-segment-failed",
+    category="intra-node path",
+    severity="error",
+    title="A shared memory segment in /dev/shm could not be made",
+    because=("p2p-disabled-by-env", "shm-instead-of-p2p"),
+)
+_NO_SPACE = 28
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the warnings about making a segment; one about attaching to it alone is the echo of a failure elsewhere."""
+    failed = [
+        *facts.notices("shm-extend-failed", "shm-create-failed"),
+        *(notice for notice in facts.notices("shm-segment-failed") if _value(notice, "what") == "creating"),
+    ]
+    if not failed:
+        return
+    codes = {code for notice in failed if (code := _value(notice, "errno")) is not None}
+    sizes = [size for notice in failed if (size := _value(notice, "size")) is not None]
+    asked = f" of {max(sizes) / 1e6:.1f} MB" if sizes else ""
+    other = sorted(
+        {str(_value(notice, "error")) for notice in failed if _value(notice, "errno") not in (None, _NO_SPACE)}
+    )
+    yield RULE.finding(
+        f"a shared memory segment{asked} could not be made in /dev/shm" + (f": {', '.join(other)}" if other else ""),
+        cause="no room: /dev/shm is full or too small (containers get 64 MiB unless told otherwise)"
+        if _NO_SPACE in codes
+        else f"the system refuses it ({', '.join(other)}): a cgroup or memory limit, a sandbox such as gVisor, or a "
+        "read-only mount"
+        if codes
+        else "most often /dev/shm is full or too small (containers get 64 MiB); this release does not print the reason",
+        impact="the rank fails, and with it the job. One segment took 4 MB with 2.19 and 33 MB with 2.27, so an "
+        "upgrade alone can break what ran before",
+        fix=[
+            "pod: volumes: [{name: dshm, emptyDir: {medium: Memory, sizeLimit: 64Gi}}], volumeMounts: "
+            "[{name: dshm, mountPath: /dev/shm}]",
+            "docker: --shm-size=16g or --ipc=host",
+            "df -h /dev/shm; ls -l /dev/shm/nccl-*   # left by a job that crashed? remove them",
+        ],
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said(failed),
+        confidence="certain" if codes else "likely",
+        fatal=True,
+    )
+
+
+def _value(notice: Notice, name: str) -> Any:
+    """A value of the warning, None where its wording has no such field."""
+    return dict(notice.event.values).get(name) if isinstance(notice.event, Said) else None

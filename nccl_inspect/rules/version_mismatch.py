@@ -1,0 +1,86 @@
+"""Ranks of one job run different NCCL releases."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import NcclVersion
+from nccl_inspect.model import versions
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said
+
+RULE = Rule(
+    name="version-mismatch",
+    category="environment",
+    severity="error",
+    title="Ranks of one job run different NCCL releases",
+)
+Process = tuple[str, int]
+_STRANGE = ("bootstrap-already-checked-in", "bootstrap-rank-count-mismatch", "bootstrap-root-internal")
+"""What the root says when it misreads what a process of another release sent."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge NCCL's own check, and versions that differ between processes whose communicators did not come up."""
+    checked = facts.notices("version-mismatch")
+    strange = facts.notices(*_STRANGE)
+    built = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks]
+    if not checked and built:
+        return  # several jobs in one log, each with its own release
+    known = _printed(facts)
+    guessed = _inferred(facts, set(known)) if strange and known else {}
+    releases = sorted({*known.values(), *guessed.values()}, key=versions.order)
+    if not checked and len(releases) < 2:
+        return
+    said = [notice for notice in facts.said(NcclVersion) if notice.hosts]
+    yield RULE.finding(
+        "ranks run different NCCL releases" + (f": {', '.join(releases)}" if len(releases) > 1 else ""),
+        cause="; ".join(_where(release, {**known, **guessed}) for release in releases)
+        or "NCCL says so; the log does not show which rank has which",
+        impact="processes of different releases do not understand each other: the bootstrap fails or never ends",
+        fix=[
+            "the same image or wheel for all ranks: python -c 'import torch; print(torch.cuda.nccl.version())'",
+            "look for a second copy: ldconfig -p | grep libnccl.so; env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'",
+            "pip list | grep nvidia-nccl   # on every host",
+        ],
+        confidence="certain" if checked else "likely" if strange or _is_one_job(facts, said) else "possible",
+        hosts={host for host, _ in {**known, **guessed}},
+        evidence=[*first_said([*checked, *strange])[:3], *(line for notice in said for line in notice.evidence[:1])],
+        fatal=True,
+    )
+
+
+def _printed(facts: Facts) -> dict[Process, str]:
+    """The release of each process that prints it; CUDA's version in it does not matter."""
+    return {
+        process: notice.event.version.partition("+")[0]
+        for notice in facts.said(NcclVersion)
+        if isinstance(notice.event, NcclVersion)
+        for process in notice.processes
+        if process[0]
+    }
+
+
+def _inferred(facts: Facts, known: set[Process]) -> dict[Process, str]:
+    """The releases of the other processes by the wording of their lines, where that excludes what the others print."""
+    seen: dict[Process, set[str]] = {}
+    for notice in facts.job.notices:
+        for process in set(notice.processes) - known:
+            if process[0] and notice.releases:
+                seen.setdefault(process, set()).add(notice.releases)
+    printed = {f"{release}..{release}" for release in _printed(facts).values()}
+    found = {process: versions.infer(texts) for process, texts in seen.items()}
+    return {
+        process: text
+        for process, text in found.items()
+        if text and all(versions.infer([*seen[process], release]) is None for release in printed)
+    }
+
+
+def _is_one_job(facts: Facts, said: list[Notice]) -> bool:
+    """Whether all that printed a release are ranks of the only communicator that was begun."""
+    return len(facts.job.communicators) == 1 and all(notice.ranks for notice in said)
+
+
+def _where(release: str, known: dict[Process, str]) -> str:
+    having = [process for process, text in known.items() if text == release]
+    return f"{release} on {', '.join(sorted({f'{host}:{pid}' for host, pid in having})[:4])}"

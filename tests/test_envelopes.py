@@ -1,0 +1,311 @@
+"""What launchers and collectors put around lines is taken off, in any mixture, and tells what it knows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+
+import pytest
+import sample_data
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nccl_inspect
+from nccl_inspect.ingest import envelopes, prefix
+from nccl_inspect.ingest.stated import CSV, NOTHING, Stated
+
+LINE = b"vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
+MODULES = envelopes.shipped()
+PREFIXES = {
+    f"{name}-{index}": sample
+    for name, module in MODULES.items()
+    if hasattr(module, "PATTERN")
+    for index, sample in enumerate(module.SAMPLES)
+    if not module.SAMPLES[sample].partial
+}
+WHOLE = {
+    f"{name}-{index}": sample
+    for name, module in MODULES.items()
+    if hasattr(module, "READ")
+    for index, sample in enumerate(module.SAMPLES)
+}
+CAPTURES = ("v2.28.9-libfabric-2node", "peer-killed", "timestamps", "rank-missing-hang")
+
+
+def filled(sample: bytes, line: bytes) -> bytes:
+    """A whole-line envelope with a line in it."""
+    if CSV.match(sample):
+        cell = io.StringIO()
+        csv.writer(cell, quoting=csv.QUOTE_ALL).writerow([line.decode("utf-8", "surrogateescape")])
+        quoted = cell.getvalue().rstrip("\r\n").encode("utf-8", "surrogateescape")
+        return sample.replace(b'"LINE"', b"LINE").replace(b"LINE", quoted)
+    return sample.replace(b"LINE", json.dumps(line.decode("utf-8", "surrogateescape"))[1:-1].encode())
+
+
+def wrapper(name: str) -> Callable[[bytes], bytes]:
+    if name in PREFIXES:
+        return lambda line: PREFIXES[name] + line
+    return lambda line: filled(WHOLE[name], line)
+
+
+def first_origin(line: bytes) -> prefix.Origin | None:
+    found: list[prefix.Origin] = []
+    scanned(line, lambda number, origin, text: found.append(origin))
+    return found[0] if found else None
+
+
+def scanned(line: bytes, sink: Callable[[int, prefix.Origin, object], None]) -> None:
+    from nccl_inspect.grammar import engine
+    from nccl_inspect.grammar.scanner import Counts, Scanner
+
+    Scanner(engine.shipped()).scan(line.split(b"\n"), Counts(), sink)
+
+
+def summary(data: bytes) -> tuple[object, ...]:
+    """What must not change when a log is wrapped."""
+    job = nccl_inspect.read(data)
+    return (
+        [(path.src, path.dst, path.src_host, path.detail, path.scope, path.gdr, path.channels) for path in job.paths],
+        sorted((finding.rule, finding.severity) for finding in job.findings),
+        [(comm.id, comm.parent, comm.nranks, comm.ranks, comm.rings, comm.state) for comm in job.communicators],
+        job.nccl_versions,
+        (job.sources[0].nccl_lines, job.sources[0].typed_lines, job.sources[0].damaged_lines),
+    )
+
+
+@cache
+def capture(name: str) -> tuple[bytes, ...]:
+    (data,) = sample_data.contents(name)
+    return tuple(data.rstrip(b"\n").split(b"\n"))
+
+
+@cache
+def plain(name: str) -> tuple[object, ...]:
+    return summary(b"\n".join(capture(name)))
+
+
+# --- each module
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_an_envelope_takes_off_its_samples_and_states_what_they_say(name: str) -> None:
+    module: ModuleType = MODULES[name]
+    assert module.__doc__, "a module says whose envelope it is"
+    assert module.SAMPLES, "a module has samples"
+    for sample, stated in module.SAMPLES.items():
+        assert sample[:1] in {bytes([first]) for first in module.FIRST}
+        if hasattr(module, "PATTERN"):
+            found = module.PATTERN.match(sample + LINE)
+            assert found, f"{sample!r} does not match"
+            assert found.end() == len(sample), f"takes {found[0]!r}"
+            assert not module.PATTERN.match(LINE)
+            assert envelopes.peel(sample + LINE) == (LINE, stated)
+        else:
+            line = filled(sample, LINE)
+            assert module.OPENING.match(line)
+            (inner,) = module.READ(line)
+            assert inner.text.rstrip(b"\n") == LINE
+            assert inner.stated == stated
+            assert not module.OPENING.match(LINE)
+
+
+@pytest.mark.parametrize("name", [*PREFIXES, *WHOLE])
+def test_what_an_envelope_states_is_kept_with_the_origin(name: str) -> None:
+    module = MODULES[name.rpartition("-")[0]]
+    stated: Stated = module.SAMPLES[PREFIXES[name] if name in PREFIXES else WHOLE[name]]
+    origin = first_origin(wrapper(name)(LINE))
+    assert origin is not None
+    assert (origin.process, origin.tid, origin.device) == (("vm", 11), 12, 0)
+    assert (origin.time, origin.label, origin.rank) == stated[:3]
+
+
+def test_a_line_keeps_its_own_time() -> None:
+    origin = first_origin(b"2026-11-20T23:13:07Z [2026-11-20 01:02:03] vm:1:2 [3] init.cc:9 NCCL WARN x")
+    assert origin is not None
+    assert (origin.time, origin.location) == ("2026-11-20 01:02:03", "init.cc:9")
+
+
+def test_nested_envelopes_join_what_they_know() -> None:
+    line = b'{"log":"[rank3]:%s","stream":"stdout","time":"T"}' % LINE
+    origin = first_origin(b"[pod/llama-0/trainer] " + line)
+    assert origin is not None
+    assert (origin.label, origin.rank, origin.time) == ("pod/llama-0/trainer", 3, "T")
+    origin = first_origin(b"(EngineCore_0 pid=123) (Worker_TP0 pid=124) " + LINE)
+    assert origin is not None
+    assert origin.label == "EngineCore_0 pid=123 Worker_TP0 pid=124"
+    assert origin.head == b"(EngineCore_0 pid=123) (Worker_TP0 pid=124) vm:11:12 [0]"
+
+
+# --- whole logs
+
+
+@pytest.mark.parametrize("sample", CAPTURES)
+@pytest.mark.parametrize("name", [*PREFIXES, *WHOLE])
+def test_a_wrapped_log_gives_the_same_job(name: str, sample: str) -> None:
+    wrap = wrapper(name)
+    assert summary(b"\n".join(map(wrap, capture(sample)))) == plain(sample)
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(st.sampled_from([*PREFIXES, *WHOLE]), st.sampled_from([*PREFIXES, *WHOLE]), st.sampled_from(CAPTURES))
+def test_a_log_in_two_envelopes_gives_the_same_job(outer: str, inner: str, sample: str) -> None:
+    around, within = wrapper(outer), wrapper(inner)
+    assert summary(b"\n".join(around(within(line)) for line in capture(sample))) == plain(sample)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1000), st.sampled_from(CAPTURES))
+def test_a_mixture_of_envelopes_in_one_log_gives_the_same_job(seed: int, sample: str) -> None:
+    names = [*PREFIXES, *WHOLE]
+    choose = random.Random(seed)
+    lines = [wrapper(choose.choice(names))(line) for line in capture(sample)]
+    assert summary(b"\n".join(lines)) == plain(sample)
+
+
+@pytest.mark.parametrize("sample", CAPTURES)
+def test_an_export_that_is_printed_pretty_gives_the_same_job(sample: str) -> None:
+    found = [{"timestamp": 1795216387071, "message": line.decode("utf-8")} for line in capture(sample) if line]
+    lines = [line for line in capture(sample) if line]
+    assert summary(json.dumps({"events": found}, indent=4).encode())[:4] == summary(b"\n".join(lines))[:4]
+    in_one_line = summary(json.dumps({"events": found}).encode())
+    assert in_one_line[0] == summary(b"\n".join(lines))[0]
+
+
+def test_parts_of_a_line_are_joined_stream_by_stream() -> None:
+    time = b"2026-11-20T23:13:07.071868123Z "
+    for cut in range(1, len(LINE)):
+        parts = [
+            time + b"stdout P " + LINE[:cut],
+            time + b"stderr F vm:11:11 [0] NCCL INFO cudaDriverVersion 13000",
+            time + b"stdout F " + LINE[cut:],
+        ]
+        job = nccl_inspect.read(b"\n".join(parts) + b"\n")
+        assert [(path.src, path.dst, path.detail) for path in job.paths] == [(0, 1, "P2P/CUMEM")], cut
+        assert [host.name for host in job.hosts] == ["vm"]
+        assert (job.sources[0].nccl_lines, job.sources[0].damaged_lines) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\x1b[36m(RayWorkerWrapper pid=123)\x1b[0m " + LINE,
+        LINE.replace(b"NCCL INFO", b"\x1b[01;31m\x1b[KNCCL INFO\x1b[m\x1b[K"),
+        b"\x1b[32m" + LINE + b"\x1b[0m",
+        b"(RayWorkerWrapper pid=123, ip=10.0.0.1) " + LINE + b" [repeated 8x across cluster]",
+        b"(W pid=1) " + LINE + b" [repeated 3x across cluster] (Ray deduplicates logs by default.)",
+        b"\xe2\x94\x82 " + LINE + b"          \xe2\x94\x82",
+        b"| 2026-11-20 23:13:07.071 | " + LINE + b"     |",
+        b"  0%|          | 0/20\r  5%|#| 1/20\r" + LINE,
+        b"  5%|#| 1/20 [00:01<00:19]\r" + LINE + b"\r",
+        LINE + b"\r",
+        b"node-1: node-1: " + LINE,
+    ],
+)
+def test_colours_bars_and_what_follows_a_message_are_taken_off(line: bytes) -> None:
+    job = nccl_inspect.read(line + b"\n")
+    assert [(path.src, path.dst, path.detail) for path in job.paths] == [(0, 1, "P2P/CUMEM")]
+    assert [host.name for host in job.hosts] == ["vm"]
+    assert job.sources[0].typed_lines == 1
+
+
+@pytest.mark.parametrize(
+    "lead", [b"some launcher> ", b"x|", b"[q]", b"odd thing:", b"##[group]", b"W1120 23:13:07 [7] "]
+)
+def test_an_unknown_lead_does_not_hide_the_line(lead: bytes) -> None:
+    origin = first_origin(lead + LINE)
+    assert origin is not None
+    assert origin.process == ("vm", 11)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Using NCCL backend",
+        b'{"message":"Using NCCL backend"}',
+        b"0: NCCL is used",
+        b"NCCL INFORMATION is here",
+    ],
+)
+def test_text_that_only_mentions_nccl_is_no_line(line: bytes) -> None:
+    source = nccl_inspect.read(line + b"\n" + LINE).sources[0]
+    assert (source.nccl_lines, source.damaged_lines) == (1, 0)
+
+
+def test_a_torn_double_blank_stays_damaged_in_an_envelope() -> None:
+    torn = LINE.replace(b"[0] NCCL", b"[0]  NCCL")
+    for line in (torn, b"0: " + torn, b"[0]  NCCL INFO x 1", filled(b'{"log":"LINE"}', torn)):
+        source = nccl_inspect.read(line + b"\n" + LINE).sources[0]
+        assert (source.typed_lines, source.damaged_lines) == (1, 1), line
+
+
+# --- lines without host or process
+
+
+MASKED = [b"[0]", b"::11:12 [0]", b"host-01:XXXXXX:XXXXXX [0]", b"<host>:<pid>:<tid> [0]", b"***:11:12 [0]", b"NCCL"]
+
+
+def masked(head: bytes, line: bytes) -> bytes:
+    message = line.partition(b" NCCL ")[2]
+    return b"NCCL " + message if head == b"NCCL" else head + b" NCCL " + message
+
+
+@pytest.mark.parametrize("head", MASKED)
+@pytest.mark.parametrize("lead", [b"", b"[rank3]: ", b"[pod/llama-0/trainer] "])
+def test_a_line_without_host_is_a_fragment(head: bytes, lead: bytes) -> None:
+    line = lead + masked(head, LINE)
+    origin = first_origin(line)
+    assert origin is not None
+    assert origin.host == ("host-01" if head.startswith(b"host") else None)
+    assert origin.pid == (11 if b":11:" in head else None)
+    assert origin.rank == (3 if b"rank3" in lead else None)
+    job = nccl_inspect.read(line + b"\n")
+    assert [(path.src, path.dst, path.detail, path.scope) for path in job.paths] == [(0, 1, "P2P/CUMEM", "intra")]
+    job.to_dict()
+
+
+def test_labels_keep_masked_processes_apart() -> None:
+    lines = [b"%s [0] NCCL INFO x" % lead for lead in (b"[rank0]:", b"[rank1]:", b"[default0]:", b"node-1:", b"")]
+    origins = [first_origin(line.lstrip()) for line in lines]
+    assert len({origin.process for origin in origins if origin}) == len(lines)
+
+
+def test_the_host_of_a_masked_network_path_is_not_guessed() -> None:
+    job = nccl_inspect.read(b"[0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n")
+    (path,) = job.paths
+    assert (path.scope, path.src_host) == ("unknown", None)
+
+
+@pytest.mark.parametrize("sample", CAPTURES)
+@pytest.mark.parametrize("head", MASKED)
+def test_a_masked_log_does_not_break_the_model(sample: str, head: bytes) -> None:
+    lines = [masked(head, line) if b" NCCL INFO " in line else line for line in capture(sample)]
+    nccl_inspect.read(b"\n".join(lines)).to_dict()
+
+
+def test_where_hosts_are_named_a_line_without_one_is_not_taken_for_another_process() -> None:
+    job = nccl_inspect.read(LINE + b"\n[3] NCCL INFO Channel 00/0 : 3[3] -> 4[4] via P2P/CUMEM\n")
+    assert [host.name for host in job.hosts] == ["vm"]
+
+
+@given(st.binary(max_size=200), st.sampled_from([b"{", b'{"log":"', b'"', b"[", b"0: ", b"<13>", b"(a pid=1) ", b""]))
+def test_no_bytes_break_the_envelopes(data: bytes, lead: bytes) -> None:
+    line = lead + data
+    envelopes.contents(line)
+    list(envelopes.layers(line))
+    prefix.parse(line)
+    assert envelopes.contents(LINE) == []
+    assert prefix.parse(LINE.partition(b" NCCL ")[0]) is not None
+    assert NOTHING.within(NOTHING) == NOTHING
+
+
+@given(
+    st.lists(st.sampled_from(sorted({*PREFIXES.values(), b" NCCL INFO ", b"vm:1:2 [3]", b'{"log":"', b'"}', b"\n"})))
+)
+def test_no_mixture_breaks_reading(pieces: list[bytes]) -> None:
+    nccl_inspect.read(b"".join(pieces) + b"\n" + LINE)
