@@ -166,7 +166,7 @@ def _lines(source: Source, scanner: Scanner, problems: list[NoInputError]) -> It
         def sink(number: int, origin: Origin, text: Text, found: list[tuple[int, Origin, Text]] = found) -> None:
             found.append((number, origin, text))
 
-        scanner.scan(lines, counts, sink)
+        scanner.scan(lines, counts, sink, lines.mended)
         yield from found
 
 

@@ -83,9 +83,15 @@ class Grammar:
                 return Parsed(production, line, events.KINDS[production.event])
         return None
 
-    def bare_in(self, block: bytes) -> list[bytes]:
-        """Beginnings of lines without a prefix that occur in many lines at once, at their beginning or not."""
-        return [lead for lead in self._bare if lead in block]
+    def bare_in(self, block: bytes, following: bool) -> list[bytes]:
+        """Beginnings of lines without a prefix that occur in many lines at once, whatever stands before them.
+
+        Args:
+            block: the lines.
+            following: whether those of lines that go on with a message count, too.
+        """
+        leads = (lead for lead, found in self._bare.items() if following or not all(one.follows for one in found))
+        return [lead for lead in leads if lead in block]
 
     def foreign_in(self, block: bytes) -> list[tuple[bytes, Production]]:
         """The productions of other programs whose fixed text occurs in many lines at once: most blocks have none."""

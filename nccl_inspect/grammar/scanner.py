@@ -14,6 +14,7 @@ from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes, prefix
 from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.ingest.rejoin import Mended
 from nccl_inspect.ingest.stated import NOTHING, Inner, Stated
 from nccl_inspect.records import Record
 
@@ -73,6 +74,8 @@ class Scanner:
         self._texts: dict[bytes, Text] = {}
         self._foreign: list[tuple[bytes, Production]] = []
         self._lines: Sequence[bytes] = ()
+        self._wrapped = False
+        """Whether a line stood in an envelope: then those that go on with its message do, too."""
         self._needles: list[bytes] | None = None
         """What occurs in the block and makes a line without NCCL's prefix worth a look; None until one comes."""
         self.productions: set[Production] = set()
@@ -83,7 +86,7 @@ class Scanner:
         lines: Sequence[bytes],
         counts: Counts,
         sink: Sink,
-        numbers: Sequence[int] | None = None,
+        mended: Mended | None = None,
     ) -> None:
         """Read lines.
 
@@ -91,14 +94,18 @@ class Scanner:
             lines: whole ones, without their line ends.
             counts: of the source; the numbers of the lines go on where it stands.
             sink: gets the number, the origin and the text of each sound line.
-            numbers: of the lines, where they do not follow each other: torn lines that were put together.
+            mended: where torn lines were put together, so that the numbers do not follow each other.
         """
         block = b"\n".join(lines)
         self._lines, self._needles = lines, None
         partial = bool(counts.pending) or envelopes.has_partials(block)
-        if numbers is None:
-            numbers = range(counts.lines + 1, counts.lines + len(lines) + 1)
+        numbers: Sequence[int] = range(counts.lines + 1, counts.lines + len(lines) + 1)
+        if mended is None:
             counts.lines += len(lines)
+        else:
+            numbers, counts.lines, counts.repaired_lines = mended.numbers, mended.lines, mended.repaired
+            for one in mended.examples:
+                _remember(one.number, one.line, counts)
         for number, line in zip(numbers, envelopes.cleaned(lines, block), strict=True):
             if partial and self._continued(number, line, counts, sink):
                 continue
@@ -216,7 +223,9 @@ class Scanner:
             others = b"\n".join([line for line in self._lines if b" NCCL INFO " not in line])
             self._foreign = self._grammar.foreign_in(others)
             alone = [b"NCCL "] if b"NCCL " in others else []
-            self._needles = alone + self._grammar.bare_in(others) + [needle for needle, _ in self._foreign]
+            self._needles = (
+                alone + self._grammar.bare_in(others, self._wrapped) + [needle for needle, _ in self._foreign]
+            )
         return self._needles
 
     def _parse_foreign(self, line: bytes) -> Parsed | None:
@@ -224,6 +233,8 @@ class Scanner:
 
     def _origin(self, head: bytes) -> Origin | None:
         origin = prefix.parse(head)
+        if origin is not None and origin.wrapped and not self._wrapped:
+            self._wrapped, self._needles = True, None
         if len(self._origins) >= _REMEMBERED:
             self._origins.clear()
         self._origins[head] = origin
@@ -246,5 +257,9 @@ class Scanner:
 
 def _damaged(number: int, line: bytes, counts: Counts) -> None:
     counts.damaged_lines += 1
+    _remember(number, line, counts)
+
+
+def _remember(number: int, line: bytes, counts: Counts) -> None:
     if len(counts.broken) < MAX_BROKEN:
         counts.broken.append((number, line[:_TAIL_WIDTH]))

@@ -21,7 +21,11 @@ from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.records import Record
 
+LOOK_AHEAD = 4 << 20
+"""Bytes that decide whether a source is torn."""
 _BLOCK = 4096
+_SAMPLE = 1 << 18
+_MAX_HOSTS = 32
 _PREFIX = re.compile(
     rb"^(?:\[\d[\d/:., TZ+-]{5,40}\] |\d{9,11}(?:\.\d{1,9})? )?([^\s:\[\]]+):(\d+):\d+ (?:\[-?\d+\] )?"
     rb"(?:[^\n]{1,200}:\d+ (?:\([^()\n]*\) )?)?NCCL (?:INFO|WARN|TRACE|CALL|ABORT)",
@@ -37,6 +41,22 @@ class Numbered(NamedTuple):
 
     number: int
     line: bytes
+    repaired: bool = False
+    """Whether it was put together from two places."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Mended(Record):
+    """What a scanner has to know of lines that were put together."""
+
+    numbers: list[int]
+    """The number of each line: where its beginning stands."""
+    lines: int
+    """Line ends in the source so far."""
+    repaired: int
+    """Lines put together in the source so far."""
+    examples: list[Numbered]
+    """Those of this block."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -127,11 +147,12 @@ class Rejoiner:
             return
         del self._heads[whose]
         text, texts[0] = head.text + texts[0], _TAKEN
-        self.repaired += head.end != self._offset
+        repaired = head.end != self._offset
+        self.repaired += repaired
         if single:
             self._heads[whose] = _Head(text, head.number, self._offset + len(texts[0]))
             return
-        yield Numbered(head.number, text)
+        yield Numbered(head.number, text, repaired)
 
     def _tear(self, owner: Owner, text: bytes) -> Iterator[Numbered]:
         """The block ends inside a line."""
@@ -142,6 +163,28 @@ class Rejoiner:
 
 
 _TAKEN = b"\x00taken"
+
+
+def is_torn(head: bytes) -> bool:
+    """Whether the beginning of a source shows torn lines, and whether putting them together makes it sounder."""
+    glued = _glued(head)
+    if not glued:
+        return False
+    rejoiner = Rejoiner()
+    lines = [*rejoiner.feed(head), *rejoiner.finish()]
+    return _glued(b"\n".join(one.line for one in lines)) < glued
+
+
+def _glued(text: bytes) -> int:
+    """Lines of one process in which the prefix of another one begins."""
+    hosts = {found[1] for found in _PREFIX.finditer(text[:_SAMPLE])}
+    if not hosts or len(hosts) > _MAX_HOSTS:
+        hosts = set(sorted(hosts)[:_MAX_HOSTS])
+    if not hosts:
+        return 0
+    names = b"|".join(map(re.escape, sorted(hosts, key=len, reverse=True)))
+    pattern = rb"(?m)^(?:%b):\d[^\n]*?[^\n](?:%b):\d+:\d+ \[-?\d+\] (?:[^\n]{1,200}:\d+ )?NCCL " % (names, names)
+    return len(re.findall(pattern, text))
 
 
 def rejoined(blocks: Iterable[bytes], rejoiner: Rejoiner) -> Iterator[list[Numbered]]:

@@ -9,6 +9,7 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest import archives, compression, files, recognition
 from nccl_inspect.ingest.archives import Member
 from nccl_inspect.ingest.files import File, Input
+from nccl_inspect.ingest.rejoin import LOOK_AHEAD, Mended, Numbered, Rejoiner, is_torn
 from nccl_inspect.ingest.streams import BLOCK, Pieces, StreamError, counted, failing, peeked
 from nccl_inspect.records import Record
 from nccl_inspect.text import printable
@@ -112,23 +113,70 @@ class Lines(list[bytes]):
     Args:
         lines: in their order.
         size: bytes that they took in the source, with line ends and what was cut off.
+        mended: where torn lines were put together, so that the lines do not simply follow each other.
     """
 
-    def __init__(self, lines: Iterable[bytes], size: int) -> None:
+    def __init__(self, lines: Iterable[bytes], size: int, mended: Mended | None = None) -> None:
         super().__init__(lines)
         self.size = size
+        self.mended = mended
 
 
 def blocks(source: Source) -> Iterator[Lines]:
     """The lines of a source, without their line ends, as they come; in lists of at most about :data:`BLOCK` bytes.
 
-    Compressed data is told by its first bytes, not by its name.
+    Compressed data is told by its first bytes, not by its name; torn lines are put together again where the first
+    :data:`~nccl_inspect.ingest.rejoin.LOOK_AHEAD` bytes show that the source is torn.
 
     Raises:
         NoInputError: the data breaks off or cannot be read; the whole lines before that were given.
     """
+    data = raw_blocks(source)
+    taken, error = _taken(data)
+    pieces = _again(taken, data, error)
+    if is_torn(b"".join(taken)):
+        yield from _rejoined(pieces)
+    else:
+        yield from _cut(pieces)
+
+
+def _taken(data: Iterator[bytes]) -> tuple[list[bytes], NoInputError | None]:
+    """The first pieces, and the error that ended them if there was one."""
+    taken: list[bytes] = []
+    try:
+        while sum(map(len, taken)) < LOOK_AHEAD and (piece := next(data, b"")):
+            taken.append(piece)
+    except NoInputError as error:
+        return taken, error
+    return taken, None
+
+
+def _again(taken: list[bytes], data: Iterator[bytes], error: NoInputError | None) -> Iterator[bytes]:
+    while taken:
+        yield taken.pop(0)
+    if error:
+        raise error
+    yield from data
+
+
+def _rejoined(pieces: Iterator[bytes]) -> Iterator[Lines]:
+    rejoiner = Rejoiner()
+    for piece in pieces:
+        yield _lines_of(rejoiner.feed(piece), len(piece), rejoiner)
+    yield _lines_of(rejoiner.finish(), 0, rejoiner)
+
+
+def _lines_of(found: Iterator[Numbered], size: int, rejoiner: Rejoiner) -> Lines:
+    numbered = list(found)
+    mended = Mended(
+        [one.number for one in numbered], rejoiner.lines, rejoiner.repaired, [one for one in numbered if one.repaired]
+    )
+    return Lines((one.line[:BLOCK].rstrip(b"\r") for one in numbered), size, mended)
+
+
+def _cut(pieces: Iterator[bytes]) -> Iterator[Lines]:
     rest, size = b"", 0
-    for piece in raw_blocks(source):
+    for piece in pieces:
         size += len(piece)
         text = rest + piece
         *lines, rest = text.split(b"\n")

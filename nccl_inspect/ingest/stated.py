@@ -73,9 +73,10 @@ def json_reader(message: str, time: str = "", label: str = "", rank: str = "", n
         needs: a member that must be there as well.
     """
     holder, _, member = message.rpartition("[].")
+    needle = f'"{member.rpartition(".")[2]}"'.encode()
 
     def read(line: bytes) -> list[Inner]:
-        document = _document(line)
+        document = _document(line) if needle in line else None
         if document is None:
             return []
         holders = [document] if not holder else _at(document, holder.strip("."))

@@ -282,7 +282,7 @@ class Fold:
             lines = list(lines)
             lines = Lines(lines, sum(map(len, lines)) + len(lines))
         source.bytes += lines.size
-        self._scanner.scan(lines, source.counts, sink)
+        self._scanner.scan(lines, source.counts, sink, lines.mended)
 
     def _take(self, place: int, origin: Origin, text: Text) -> None:
         log = self.processes.get(origin.process)

@@ -91,7 +91,7 @@ def contents(line: bytes) -> list[Inner]:
     for module in _whole().get(line[:1], ()):
         if module.OPENING.match(line):
             found: list[Inner] = module.READ(line)
-            if _worth(found) > _worth(best):
+            if found and _worth(found) > _worth(best):
                 best = found
     return best
 
