@@ -70,12 +70,16 @@ class _Head(Record):
 
 
 class Rejoiner:
-    """Takes the bytes of a source as they come and gives whole lines."""
+    """Takes the bytes of a source as they come and gives whole lines.
 
-    def __init__(self) -> None:
+    Args:
+        lines: line ends that came before.
+    """
+
+    def __init__(self, lines: int = 0) -> None:
         self.repaired = 0
         """Lines put together from two places."""
-        self.lines = 0
+        self.lines = lines
         """Line ends seen."""
         self._rest = b""
         self._offset = 0

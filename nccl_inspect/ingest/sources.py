@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest import archives, compression, files, recognition
@@ -131,38 +132,14 @@ def blocks(source: Source) -> Iterator[Lines]:
     Raises:
         NoInputError: the data breaks off or cannot be read; the whole lines before that were given.
     """
-    data = raw_blocks(source)
-    taken, error = _taken(data)
-    pieces = _again(taken, data, error)
-    if is_torn(b"".join(taken)):
-        yield from _rejoined(pieces)
-    else:
-        yield from _cut(pieces)
+    yield from _cut(raw_blocks(source))
 
 
-def _taken(data: Iterator[bytes]) -> tuple[list[bytes], NoInputError | None]:
-    """The first pieces, and the error that ended them if there was one."""
-    taken: list[bytes] = []
-    try:
-        while sum(map(len, taken)) < LOOK_AHEAD and (piece := next(data, b"")):
-            taken.append(piece)
-    except NoInputError as error:
-        return taken, error
-    return taken, None
-
-
-def _again(taken: list[bytes], data: Iterator[bytes], error: NoInputError | None) -> Iterator[bytes]:
-    while taken:
-        yield taken.pop(0)
-    if error:
-        raise error
-    yield from data
-
-
-def _rejoined(pieces: Iterator[bytes]) -> Iterator[Lines]:
-    rejoiner = Rejoiner()
+def _rejoined(pieces: Iterator[bytes], rejoiner: Rejoiner, size: int) -> Iterator[Lines]:
+    """Lines put together again; ``size`` bytes of the first piece are told with it, for those before were told."""
     for piece in pieces:
-        yield _lines_of(rejoiner.feed(piece), len(piece), rejoiner)
+        yield _lines_of(rejoiner.feed(piece), size or len(piece), rejoiner)
+        size = 0
     yield _lines_of(rejoiner.finish(), 0, rejoiner)
 
 
@@ -175,10 +152,14 @@ def _lines_of(found: Iterator[Numbered], size: int, rejoiner: Rejoiner) -> Lines
 
 
 def _cut(pieces: Iterator[bytes]) -> Iterator[Lines]:
-    rest, size = b"", 0
+    rest, size, seen, ends = b"", 0, 0, 0
     for piece in pieces:
         size += len(piece)
         text = rest + piece
+        if seen < LOOK_AHEAD and is_torn(text):
+            yield from _rejoined(chain([text], pieces), Rejoiner(ends), size)
+            return
+        seen += len(piece)
         *lines, rest = text.split(b"\n")
         rest = rest[:BLOCK]
         if not lines:
@@ -186,6 +167,7 @@ def _cut(pieces: Iterator[bytes]) -> Iterator[Lines]:
         lines[0] = lines[0][:BLOCK]
         if b"\r" in text:
             lines = [line.rstrip(b"\r") for line in lines]
+        ends += len(lines)
         yield Lines(lines, size)
         size = 0
     if rest:
