@@ -99,13 +99,7 @@ class Scanner:
         block = b"\n".join(lines)
         self._lines, self._needles = lines, None
         partial = bool(counts.pending) or envelopes.has_partials(block)
-        numbers: Sequence[int] = range(counts.lines + 1, counts.lines + len(lines) + 1)
-        if mended is None:
-            counts.lines += len(lines)
-        else:
-            numbers, counts.lines, counts.repaired_lines = mended.numbers, mended.lines, mended.repaired
-            for one in mended.examples:
-                _remember(one.number, one.line, counts)
+        numbers = _numbers(len(lines), counts, mended)
         for number, line in zip(numbers, envelopes.cleaned(lines, block), strict=True):
             if partial and self._continued(number, line, counts, sink):
                 continue
@@ -168,6 +162,8 @@ class Scanner:
                 return False
             line = Inner(layer.text, layer.stated.within(line.stated))
             if inners := envelopes.contents(line.text):
+                if not self._wrapped:
+                    self._wrapped, self._needles = True, None
                 for inner in inners:
                     self._inner(number, Inner(inner.text, inner.stated.within(line.stated)), counts, sink)
                 return True
@@ -253,6 +249,17 @@ class Scanner:
             self._texts.clear()
         self._texts[rest] = text
         return text
+
+
+def _numbers(size: int, counts: Counts, mended: Mended | None) -> Sequence[int]:
+    """The numbers of the next lines of a source."""
+    if mended is None:
+        counts.lines += size
+        return range(counts.lines - size + 1, counts.lines + 1)
+    counts.lines, counts.repaired_lines = mended.lines, mended.repaired
+    for one in mended.examples:
+        _remember(one.number, one.line, counts)
+    return mended.numbers
 
 
 def _damaged(number: int, line: bytes, counts: Counts) -> None:

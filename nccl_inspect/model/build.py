@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from nccl_inspect import event_types as events
 from nccl_inspect.ingest.prefix import Origin, is_masked
-from nccl_inspect.model import attribution, communicators, members, paths, unknown, versions
+from nccl_inspect.model import attribution, communicators, members, paths, runs, unknown, versions
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import MAX_EVIDENCE, settings
 from nccl_inspect.model.fold import Fold, Note, ProcessLog, SourceCounts, source_and_line
@@ -50,12 +50,23 @@ def _printers(fold: Fold) -> list[ProcessLog]:
     return named or logs
 
 
+def _walked(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Communicator]]:
+    """The members of each process, and the communicators that they form."""
+    processes = [members.of_process(log) for log in logs]
+    return processes, communicators.join(processes)
+
+
 class _Builder:
     def __init__(self, fold: Fold) -> None:
         self._fold = fold
         logs = _printers(fold)
-        self._processes = [members.of_process(log) for log in logs]
-        self._communicators = communicators.join(self._processes)
+        self._processes, self._communicators = _walked(logs)
+        self._earlier = runs.superseded(self._communicators)
+        over = set().union(*self._earlier)
+        if over:
+            logs = [log for log in logs if log.process not in over]
+            self._processes, self._communicators = _walked(logs)
+        self._noted = [log for process, log in fold.processes.items() if process not in over]
         self._world = communicators.find_world(self._communicators)
         communicators.number(self._communicators, self._world)
         self._attribution = attribution.attribute(self._processes)
@@ -90,6 +101,7 @@ class _Builder:
             failed=any(map(_is_failed_call, notices)),
             ended_by=self._ended_by(),
             partial=self._fold.partial,
+            earlier_runs=[self._run(processes) for processes in self._earlier],
             last_lines=[self._last_line(process.log) for process in self._processes],
             damaged=[
                 Evidence(source.name, number, decode(text))
@@ -130,7 +142,7 @@ class _Builder:
 
     def _notices(self) -> list[Notice]:
         said: dict[tuple[str, bytes], list[Note]] = {}
-        for log in self._fold.processes.values():
+        for log in self._noted:
             for note in log.notes.values():
                 said.setdefault((note.level, note.message), []).append(note)
         return sorted(map(self._notice, said.values()), key=lambda notice: notice.place)
@@ -216,6 +228,13 @@ class _Builder:
     def _member_evidence(self, member: Member) -> Evidence:
         step = member.first
         return self.evidence(step.place, step.origin, "INFO", step.event.message)
+
+    def _run(self, processes: set[tuple[str, int]]) -> str:
+        logs = [self._fold.processes[process] for process in processes]
+        source, first = source_and_line(min(log.first for log in logs))
+        _, last = source_and_line(max(log.last for log in logs))
+        hosts = len({process[0] for process in processes})
+        return f"{len(logs)} processes on {hosts} hosts, {self._fold.sources[source].name} lines {first} to {last}"
 
     def _last_line(self, log: ProcessLog) -> LastLine:
         source, line = source_and_line(log.last)

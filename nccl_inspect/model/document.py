@@ -48,6 +48,7 @@ def _document(job: Job) -> dict[str, Any]:
             ],
             "unplaced_lines": job.unplaced_lines,
             "partial": job.partial,
+            "earlier_runs": job.earlier_runs,
         },
         "communicators": [_communicator(comm) for comm in job.communicators],
         "paths": [_path(path) for path in job.paths],

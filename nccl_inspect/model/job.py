@@ -281,6 +281,8 @@ class Job(Record):
     unexplained: list[Notice] = field(default_factory=list)
     """Errors in the log that no finding shows, set by the rules."""
     unrecognised: list[Unrecognised] = field(default_factory=list)
+    earlier_runs: list[str] = field(default_factory=list)
+    """Runs in the same log that were over before this one began, in words; they are not judged."""
     unplaced_lines: int = 0
     """Connection lines whose communicator or global ranks the log does not tell."""
     platform: str | None = None

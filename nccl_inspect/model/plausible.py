@@ -21,6 +21,6 @@ def is_plausible(event: Event) -> bool:
         case events.RingOrder(ranks=ranks, channel=channel):
             return 0 <= channel < MAX_CHANNELS and all(0 <= rank < MAX_RANKS for rank in ranks)
         case events.TreeLinks(trees=trees):
-            return all(0 <= channel < MAX_CHANNELS and -1 <= min(ranks) for channel, *ranks in trees)
+            return all(0 <= channel < MAX_CHANNELS and min(ranks) >= -1 for channel, *ranks in trees)
         case _:
             return True

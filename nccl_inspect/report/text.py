@@ -92,6 +92,8 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
     if len(problems) > _MAX_PROBLEMS:
         yield "", f"… and {len(problems) - _MAX_PROBLEMS} more"
     yield "job", _size(job)
+    for run in job.earlier_runs[-_MAX_PROBLEMS:]:
+        yield "earlier run", f"{run}: not judged"
     versions = ", ".join(job.nccl_versions) or "version not in the log"
     cuda = f", CUDA driver {', '.join(job.cuda_versions)}" if job.cuda_versions else ""
     yield "NCCL", versions + cuda

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import GdrDecision, OfiProvider
-from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
+from nccl_inspect.model.job import Finding, Notice, NotJudged, Path, Setting
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.socket_instead_of_rdma import wording
 
 RULE = Rule(
     name="gdr-disabled",
@@ -43,18 +44,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         )
     facts.mark(pairs, RULE.name)
     yield RULE.finding(
-        f"{count(len(pairs), 'path')} between hosts over {listed(path.detail for path in pairs)} without "
-        "GPUDirect RDMA",
+        f"{wording(pairs)} over {listed(path.detail for path in pairs)} {_lack(pairs)}",
         cause=_cause(facts, reasons, able),
         impact="two extra copies through host memory and PCIe for every byte; with GPUDirect a 100 Gb/s NIC "
         "gives 11-12 GB/s",
-        fix=[
-            "on every node: modprobe nvidia-peermem, or an open driver with DMA-BUF (2.23 and later also look "
-            "in /sys/module)",
-            "EFA: fi_info -p efa -c FI_HMEM must list the NICs; install libfabric and the plugin of one EFA installer",
-            "NIC too far from the GPU: kubelet topologyManagerPolicy: single-numa-node, a whole node for each "
-            "pod; test NCCL_NET_GDR_LEVEL=SYS",
-        ],
+        fix=_fixes(facts),
         severity="error" if able and any(path.gdr is False for path in pairs) else "warning" if sure else "info",
         confidence="certain" if able and reasons else "likely" if sure else "possible",
         ranks=ends(pairs),
@@ -85,12 +79,43 @@ def _over_tcp(facts: Facts) -> bool:
     return bool(facts.said(OfiProvider, lambda e: isinstance(e, OfiProvider) and e.provider in ("tcp", "sockets")))
 
 
+def _lack(pairs: list[Path]) -> str:
+    """What is missing: GPUDirect altogether, or on some lines or at one end only."""
+    partial = [path for path in pairs if path.gdr == "partial"]
+    if len(partial) == len(pairs):
+        return "with GPUDirect RDMA on some of their lines only (one end, or some channels)"
+    return "without GPUDirect RDMA" + (f" ({len(partial)} of them in part)" if partial else "")
+
+
+def _limits(facts: Facts) -> list[Setting]:
+    """Settings that keep NICs and GPUs from each other: a distance of LOC is none at all."""
+    return [s for s in facts.settings("NCCL_NET_GDR_LEVEL") if s.value.upper() in ("LOC", "0", "PIX", "1")]
+
+
+def _fixes(facts: Facts) -> list[str]:
+    if _over_tcp(facts):
+        return [
+            "get the efa provider first: fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband   # inside the container",
+            "pod 'resources.limits: {vpc.amazonaws.com/efa: \"<NICs of the node>\"}', 'capabilities.add: [IPC_LOCK]'",
+        ]
+    return [
+        *(f"unset {setting.name}" for setting in _limits(facts)),
+        "on every node: modprobe nvidia-peermem, or an open driver with DMA-BUF (2.23 and later also look "
+        "in /sys/module)",
+        "EFA: fi_info -p efa -c FI_HMEM must list the NICs; install libfabric and the plugin of one EFA installer",
+        "NIC too far from the GPU: kubelet topologyManagerPolicy: single-numa-node, a whole node for each "
+        "pod; test NCCL_NET_GDR_LEVEL=SYS",
+    ]
+
+
 def _cause(facts: Facts, reasons: list[Notice], able: bool | None) -> str:
     if _over_tcp(facts):
         return (
             "libfabric runs over its tcp provider, which has no GPUDirect RDMA: no EFA is used, whatever the "
             "word Libfabric suggests"
         )
+    if limits := _limits(facts):
+        return f"{limits[0].name}={limits[0].value} allows GPUDirect RDMA only between a NIC and a GPU that close"
     if reasons:
         return f"NCCL or its plugin says: {reasons[0].message}"
     if able:

@@ -77,8 +77,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"{wording(paths)} over {listed(path.detail for path in paths)}",
         cause=f"{facts.platform.name if facts.platform else ''} has no RDMA network"
         if without
-        else "NCCL found no RDMA device and no network plugin; the log does not show whether the machines have "
-        "EFA or InfiniBand cards",
+        else "NCCL found no RDMA device; the log does not show whether the machines have EFA or InfiniBand cards"
+        if none_found
+        else "not proved: the log does not show which networks NCCL found on these machines",
         impact="none to mend: TCP is the network of this machine" if without else IMPACT,
         fix=["nothing to fix"]
         if without
