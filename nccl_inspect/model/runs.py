@@ -1,7 +1,7 @@
 """Tells apart the runs in one log: a pod that was started again, or two logs in one file.
 
-Processes that share a communicator are of one run. A run is over when its last line stands before the first line of another
-one; then only the newest is judged.
+Processes that share a communicator are of one run. A run is over when its last line stands before the first line of
+another one; then only the newest is judged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def superseded(communicators: Sequence[Communicator]) -> list[set[tuple[str, int
     if len(runs) < 2:
         return []
     newest = max(runs, key=_begin)
-    return [set(log.process for log in run) for run in sorted(runs, key=_begin) if _end(run) < _begin(newest)]
+    return [{log.process for log in run} for run in sorted(runs, key=_begin) if _end(run) < _begin(newest)]
 
 
 def _runs(communicators: Sequence[Communicator]) -> list[list[ProcessLog]]:
