@@ -120,7 +120,7 @@ class Grammar:
         """The productions whose literals fit: longest lead first."""
         for size in _LEAD_SIZES:
             for lead, needle, production in self._by_lead.get(message[:size], ()):
-                if needle in message and message.startswith(lead):
+                if needle in message and message.startswith(lead) and production.may_begin(message):
                     yield production
         for needle, production in self._loose:
             if needle in message:

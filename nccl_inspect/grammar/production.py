@@ -44,7 +44,19 @@ class Production:
         load: reads the rest of what the file says; called when first needed, because a short log needs few productions.
     """
 
-    __slots__ = ("_details", "_load", "_shape", "bare", "dialect", "family", "follows", "foreign", "line", "name")
+    __slots__ = (
+        "_beginnings",
+        "_details",
+        "_load",
+        "_shape",
+        "bare",
+        "dialect",
+        "family",
+        "follows",
+        "foreign",
+        "line",
+        "name",
+    )
 
     def __init__(self, name: str, dialect: str, family: str, line: str, load: Callable[[], Details] = Details) -> None:
         self.name = name
@@ -60,6 +72,7 @@ class Production:
         self._load = load
         self._details: Details | None = None
         self._shape: Shape | None = None
+        self._beginnings: tuple[bytes, ...] | None = None
 
     @property
     def details(self) -> Details:
@@ -109,6 +122,13 @@ class Production:
     def samples(self) -> tuple[str, ...]:
         """Messages of this shape."""
         return self.details.samples
+
+    def may_begin(self, message: bytes) -> bool:
+        """Whether the message begins as this shape can: cheaper to tell than to compile the shape."""
+        if self._beginnings is None:
+            leads = notation.leads(notation.parse(self.line), limit=256)
+            self._beginnings = tuple(lead.encode() for lead in leads)
+        return message.startswith(self._beginnings)
 
     def match(self, message: bytes) -> re.Match[bytes] | None:
         """The match when the message as a whole has this shape."""
