@@ -5,8 +5,6 @@ Envelopes (:mod:`nccl_inspect.ingest.envelopes`) are written in these terms.
 
 from __future__ import annotations
 
-import csv
-import json
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -131,6 +129,8 @@ def _at(record: Any, path: str) -> list[Any]:
 @lru_cache(maxsize=1)
 def _document(line: bytes) -> Any:
     """The JSON in a line; several envelopes look at the same one. None when it is none."""
+    import json  # only logs in JSON need it
+
     text = line.strip(b" \t\r,")
     if member := _MEMBER.fullmatch(line):
         text = b"{" + member[1] + b"}"
@@ -150,6 +150,8 @@ CSV_FIRST = b'"0123456789'
 
 def csv_reader(line: bytes) -> list[Inner]:
     """The log line in a row: the cell of NCCL, else the longest that is no time."""
+    import csv  # only logs in CSV need it
+
     try:
         cells = next(csv.reader([decode(line)], strict=True), [])
     except csv.Error:
