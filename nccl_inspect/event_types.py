@@ -15,9 +15,6 @@ from nccl_inspect.event import Event, Message, Notice, Where
 __all__ = ["KINDS", "Event", "Message", "Notice", "Where"]
 
 
-# --- process and software ---------------------------------------------------------------------------------------
-
-
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class NcclVersion(Event):
     """The library version of a process (debug.cc, init.cc)."""
@@ -49,7 +46,7 @@ class PluginStatus(Event):
     kind: str
     """NET, COLLNET, TUNER, PROFILER, ENV, GIN or RMA."""
     status: str
-    """``requested``, ``not-found``, ``load-failed``, ``probe`` (an older interface), ``loaded``, ``failed`` (its
+    """``requested``, ``loading``, ``not-found``, ``load-failed``, ``probe`` (an older interface), ``loaded``, ``failed`` (its
     initialisation), ``initialised`` or ``assigned``."""
     plugin: str | None = None
     detail: str | None = None
@@ -110,9 +107,6 @@ class GdrDecision(Event):
     """Index of the path class between them; what it means depends on the version."""
     limit: int | None = None
     """The farthest class (up to 2.5: the nearest) with which it is (not) allowed."""
-
-
-# --- communicators ----------------------------------------------------------------------------------------------
 
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
@@ -283,6 +277,11 @@ class ChannelConnect(Event):
         flags = ("/read" if self.read else "") + ("/CE" if self.copy_engine else "")
         return f"{self.transport}/{self.mechanism}{flags}"
 
+    @property
+    def is_local(self) -> bool:
+        """Whether this transport proves that both ranks are on one host; multi-node NVLink does not."""
+        return self.transport == "SHM" or (self.transport == "P2P" and self.mechanism != "MNNVL")
+
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class P2pCheck(Event):
@@ -300,9 +299,6 @@ class P2pRefused(Event):
     reason: str
     gpu: str | None = None
     peer_gpu: str | None = None
-
-
-# --- traffic ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
@@ -324,9 +320,6 @@ class Collective(Event):
     stream: str
     task: int | None = None
     global_rank: int | None = None
-
-
-# --- failures ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)

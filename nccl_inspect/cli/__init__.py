@@ -53,7 +53,8 @@ def cli(ctx: click.Context) -> None:
     Not to be confused with NVIDIA's "NCCL Inspector", which is a profiler plugin.
 
     \b
-    Exit status: 0 done; 1 findings at or above --fail-on; 2 usage error;
+    Exit status: 0 done; 1 findings at or above --fail-on, or
+    a failed job where --fail-on is given; 2 usage error;
     3 no input could be read, or no NCCL line found in it;
     130 interrupted (what was read until then is reported).
     """

@@ -53,7 +53,7 @@ def choosing(command: _Command) -> _Command:
             type=click.Choice(("error", "warning", "info", "never")),
             default="never",
             show_default=True,
-            help="Exit with status 1 when there is a finding of this severity or a higher one.",
+            help="Exit with status 1 when there is a finding of this severity or a higher one, or the job failed.",
         ),
     ):
         command = option(command)

@@ -44,8 +44,8 @@ class Attribution(Record):
 
     homeless: list[tuple[ProcessLog, Burst]] = field(default_factory=list)
     """Bursts that fit no communicator that the log shows."""
-    guessed: int = 0
-    """Bursts decided by the order of use only."""
+    guessed: set[int] = field(default_factory=set)
+    """The ids of bursts decided by the order of use only."""
 
 
 def attribute(processes: Iterable[ProcessMembers]) -> Attribution:
@@ -79,15 +79,11 @@ def fits(member: Member, edge: Edge, rank: int) -> bool:
     mate = comm.members.get(other)
     if mate is None:
         return True
-    return _is_device(mate, other_device) and (mate.log.process[0] == member.log.process[0] or not _is_local(event))
+    return _is_device(mate, other_device) and (mate.log.process[0] == member.log.process[0] or not event.is_local)
 
 
 def _is_device(member: Member, name: str | None) -> bool:
     return name is None or not member.device_names or name in member.device_names
-
-
-def _is_local(event: ChannelConnect) -> bool:
-    return event.transport == "SHM" or (event.transport == "P2P" and event.mechanism != "MNNVL")
 
 
 def _candidates(process: ProcessMembers, burst: Burst) -> list[Member]:
@@ -150,7 +146,7 @@ class _Work:
             self._settle(units)
         for units in self._open.values():
             while units:
-                self.result.guessed += len(units[0].bursts)
+                self.result.guessed.update(map(id, units[0].bursts))
                 unit = units.pop(0)
                 self._assign(unit, min(unit.candidates, key=self._order_of_use))
                 self._settle(units)

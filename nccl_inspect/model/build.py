@@ -70,7 +70,7 @@ class _Builder:
         self._world = communicators.find_world(self._communicators)
         communicators.number(self._communicators, self._world)
         self._attribution = attribution.attribute(self._processes)
-        self._lines = paths.place(self._communicators, self._world, self._attribution.homeless)
+        self._lines = paths.place(self._communicators, self._world, self._attribution)
         self._nics: dict[tuple[int, str], dict[int, str]] = {}
         self._torn = unknown.torn(fold)
         self._releases = {seen.name: seen.versions for seen in fold.productions if seen.dialect == "nccl"}

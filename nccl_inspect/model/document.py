@@ -98,6 +98,7 @@ def _path(path: Path) -> dict[str, Any]:
         "communicators": path.communicators,
         "verdict": path.verdict,
         "rules": path.rules,
+        "guessed": path.guessed,
         "also": [asdict(also) for also in path.also],
     }
 

@@ -143,6 +143,8 @@ class Path(Record):
     """``ok``, ``fallback`` or ``unknown``."""
     rules: list[str] = field(default_factory=list)
     also: list[AlsoPath] = field(default_factory=list)
+    guessed: bool = False
+    """Whether only the order in which communicators were used tells that the lines are of this one."""
     evidence: list[Evidence] = field(default_factory=list)
     net: str | None = None
     src_gpu: str | None = None

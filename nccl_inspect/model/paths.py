@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from nccl_inspect.event_types import ChannelConnect
 from nccl_inspect.ingest.prefix import Origin, is_masked
+from nccl_inspect.model.attribution import Attribution
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.fold import Burst, Edge, ProcessLog
 from nccl_inspect.model.job import AlsoPath, Evidence, Path
@@ -29,6 +30,8 @@ class Line(NamedTuple):
     edge: Edge
     communicator: str
     log: ProcessLog
+    guessed: bool
+    """Whether only the order of use told the communicator."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -71,7 +74,7 @@ def _told(log: ProcessLog, burst: Burst) -> Iterator[tuple[int, str | None, str]
         event = edge.event
         for rank, device in ((event.src, event.src_dev), (event.dst, event.dst_dev)):
             if rank is not None:
-                here = rank == burst.key.rank or is_local(event)
+                here = rank == burst.key.rank or event.is_local
                 yield rank, log.process[0] if here and not is_masked(log.process) else None, device or ""
 
 
@@ -82,6 +85,8 @@ class Lines(Record):
     lines: list[Line] = field(default_factory=list)
     hosts: dict[tuple[str, int], str] = field(default_factory=dict)
     unplaced: int = 0
+    guessed: set[int] = field(default_factory=set)
+    """The ids of bursts whose communicator only the order of use told."""
     fragments: list[Fragment] = field(default_factory=list)
 
     def name_host(self, rank: tuple[str, int], log: ProcessLog) -> None:
@@ -93,16 +98,16 @@ class Lines(Record):
 def place(
     communicators: Sequence[Communicator],
     world: Communicator | None,
-    homeless: Iterable[tuple[ProcessLog, Burst]],
+    found_by: Attribution,
 ) -> Lines:
     """Translate the ranks of all connection lines.
 
     Args:
         communicators: with their members and bursts.
         world: whose ranks are the global ones; None when the log does not show it.
-        homeless: bursts of no known communicator.
+        found_by: how the bursts came to their communicators, and which came to none.
     """
-    found = Lines()
+    found = Lines(guessed=found_by.guessed)
     for comm in communicators:
         space = "global" if world else comm.name
         for rank, member in comm.members.items():
@@ -111,7 +116,7 @@ def place(
                 found.name_host((space, own), member.log)
             for burst in member.bursts:
                 _translate(found, space, comm.global_ranks, burst, comm.name, member.log)
-    for log, burst in homeless:
+    for log, burst in found_by.homeless:
         _adopt(found, communicators, world, log, burst)
     _spread_hosts(found)
     return found
@@ -120,14 +125,16 @@ def place(
 def _translate(found: Lines, space: str, ranks: Sequence[int | None], burst: Burst, name: str, log: ProcessLog) -> None:
     for edge in burst.edges.values():
         event = edge.event
-        if event.dst is None:
-            continue
-        known = max(event.src, event.dst) < len(ranks)
-        src, dst = (ranks[event.src], ranks[event.dst]) if known else (None, None)
+        src, dst = _known(ranks, event.src), _known(ranks, event.dst)
         if src is None or dst is None:
             found.unplaced += edge.lines
             continue
-        found.lines.append(Line(space, src, dst, event, edge, name, log))
+        found.lines.append(Line(space, src, dst, event, edge, name, log, id(burst) in found.guessed))
+
+
+def _known(ranks: Sequence[int | None], rank: int | None) -> int | None:
+    """The global rank; None for CollNet's missing end, and for a rank beyond the communicator."""
+    return ranks[rank] if rank is not None and rank < len(ranks) else None
 
 
 def _adopt(
@@ -162,7 +169,7 @@ def _adopt(
 
 def _spread_hosts(found: Lines) -> None:
     """Ranks joined by SHM or P2P are on one host, even where only one of them printed."""
-    local = [line for line in found.lines if is_local(line.event)]
+    local = [line for line in found.lines if line.event.is_local]
     changed = True
     while changed:
         changed = False
@@ -172,11 +179,6 @@ def _spread_hosts(found: Lines) -> None:
                 if here in found.hosts and there not in found.hosts:
                     found.hosts[there] = found.hosts[here]
                     changed = True
-
-
-def is_local(event: ChannelConnect) -> bool:
-    """Whether this transport proves that both ranks are on one host."""
-    return event.transport == "SHM" or (event.transport == "P2P" and event.mechanism != "MNNVL")
 
 
 class _Scope:
@@ -194,7 +196,7 @@ class _Scope:
                     self._devices.setdefault((line.space, host, device), set()).add(rank)
 
     def of(self, line: Line) -> str:
-        if is_local(line.event):
+        if line.event.is_local:
             return "intra"
         hosts = [self._hosts.get((line.space, rank)) for rank in (line.src, line.dst)]
         comm = self._by_name.get(line.communicator)
@@ -299,6 +301,7 @@ def _path(
         channels=_channels(way),
         communicators=list(dict.fromkeys(line.communicator for line in way)),
         evidence=[evidence(first.edge.place, first.edge.origin, first.edge.level, event.message)],
+        guessed=all(line.guessed for line in way),
         net=net,
         src_gpu=event.src_dev,
         dst_gpu=event.dst_dev,

@@ -1,6 +1,6 @@
 """Output formats, one module each; renderers see the judged job and nothing else.
 
-A module states ``SUFFIX`` and ``render(job, style)``, which gives the text; its name is the name of the format.
+A module states ``render(job, style)``, which gives the text; its name is the name of the format.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ class Style(Record):
 
 class Format(Protocol):
     """What a format module has."""
-
-    SUFFIX: str
 
     def render(self, job: Job, style: Style) -> str:
         """The report as text that ends with a line end."""

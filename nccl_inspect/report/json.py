@@ -5,8 +5,6 @@ import json
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 
-SUFFIX = ".json"
-
 
 def render(job: Job, style: Style) -> str:
     """The document as JSON, indented for reading."""

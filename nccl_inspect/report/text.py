@@ -13,7 +13,6 @@ from nccl_inspect.report.words import block, cut, paint, shortened, verdict_colo
 from nccl_inspect.rules.facts import count, ranges
 from nccl_inspect.text import printable
 
-SUFFIX = ".txt"
 _MAX_COMMUNICATORS = 8
 _MAX_ERRORS = 5
 _MAX_PROBLEMS = 5
@@ -206,7 +205,7 @@ def _paths(job: Job, style: Style) -> Iterator[str]:
             yield from block("path", text, style, indent=0)
     if job.unplaced_lines:
         lines = count(job.unplaced_lines, "connection line")
-        text = f"{lines} could not be placed: the log does not show their communicator"
+        text = f"{lines} could not be placed: no communicator in the log has them, or they name one end only (CollNet)"
         yield from block("", text, style, indent=0, hang=0)
     yield ""
 
