@@ -46,8 +46,8 @@ class PluginStatus(Event):
     kind: str
     """NET, COLLNET, TUNER, PROFILER, ENV, GIN or RMA."""
     status: str
-    """``requested``, ``loading``, ``not-found``, ``load-failed``, ``probe`` (an older interface), ``loaded``, ``failed`` (its
-    initialisation), ``initialised`` or ``assigned``."""
+    """``requested``, ``loading``, ``not-found``, ``load-failed``, ``probe`` (an older interface),
+    ``loaded``, ``failed`` (its initialisation), ``initialised`` or ``assigned``."""
     plugin: str | None = None
     detail: str | None = None
 
