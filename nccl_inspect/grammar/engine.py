@@ -49,13 +49,13 @@ class Grammar:
 
     def __init__(self, productions: Iterable[Production]) -> None:
         self.productions = list(productions)
-        self._by_lead: dict[bytes, list[tuple[bytes, bytes, Production]]] = {}
-        self._loose: list[tuple[bytes, Production]] = []
+        self._by_lead: dict[bytes, list[tuple[bytes, Production]]] = {}
+        self._loose: list[Production] = []
         self._bare: dict[bytes, list[Production]] = {}
-        self._foreign: list[tuple[bytes, Production]] = []
+        self._foreign: list[Production] = []
         for production in self.productions:
             if production.foreign:
-                self._foreign.append((notation.quick_needle(production.line).encode(), production))
+                self._foreign.append(production)
                 continue
             if production.bare:
                 self._index_bare(production)
@@ -63,14 +63,13 @@ class Grammar:
                 self._index(production)
 
     def _index(self, production: Production) -> None:
-        needle = notation.quick_needle(production.line).encode()
         for lead in _leads(production.line):
             for size in _LEAD_SIZES:
                 if len(lead) >= size:
-                    self._by_lead.setdefault(lead[:size], []).append((lead, needle, production))
+                    self._by_lead.setdefault(lead[:size], []).append((lead, production))
                     break
             else:
-                self._loose.append((needle, production))
+                self._loose.append(production)
 
     def _index_bare(self, production: Production) -> None:
         for lead in notation.leads(notation.parse(production.line)):
@@ -93,19 +92,19 @@ class Grammar:
         leads = (lead for lead, found in self._bare.items() if following or not all(one.follows for one in found))
         return [lead for lead in leads if lead in block]
 
-    def foreign_in(self, block: bytes) -> list[tuple[bytes, Production]]:
+    def foreign_in(self, block: bytes) -> list[Production]:
         """The productions of other programs whose fixed text occurs in many lines at once: most blocks have none."""
-        return [(needle, production) for needle, production in self._foreign if needle in block]
+        return [production for production in self._foreign if production.needle in block]
 
-    def parse_foreign(self, line: bytes, among: Iterable[tuple[bytes, Production]] | None = None) -> Parsed | None:
+    def parse_foreign(self, line: bytes, among: Iterable[Production] | None = None) -> Parsed | None:
         """The parsed line of another program that tells something about the job; None for any other line.
 
         Args:
             line: a whole line.
             among: what :meth:`foreign_in` gave for its block; all when left out.
         """
-        for needle, production in self._foreign if among is None else among:
-            if needle in line and production.match(line):
+        for production in self._foreign if among is None else among:
+            if production.needle in line and production.match(line):
                 return Parsed(production, line, events.KINDS[production.event])
         return None
 
@@ -119,17 +118,17 @@ class Grammar:
     def candidates(self, message: bytes) -> Iterable[Production]:
         """The productions whose literals fit: longest lead first."""
         for size in _LEAD_SIZES:
-            for lead, needle, production in self._by_lead.get(message[:size], ()):
-                if needle in message and message.startswith(lead) and production.may_begin(message):
+            for lead, production in self._by_lead.get(message[:size], ()):
+                if message.startswith(lead) and production.may_fit(message):
                     yield production
-        for needle, production in self._loose:
-            if needle in message:
+        for production in self._loose:
+            if production.may_fit(message):
                 yield production
 
     def beginnings(self, message: bytes) -> Iterable[Production]:
         """The productions that a message may be the beginning of."""
         for size in _LEAD_SIZES:
-            for lead, _, production in self._by_lead.get(message[:size], ()):
+            for lead, production in self._by_lead.get(message[:size], ()):
                 if message.startswith(lead):
                     yield production
 

@@ -21,7 +21,6 @@ begin with ``#`` are comments; a line that begins with two blanks goes on with t
 ``foreign: yes`` of whole lines that other programs print (PyTorch, libfabric, nccl-tests).
 """
 
-import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -44,9 +43,6 @@ _KEYS = {
     "bare",
     "foreign",
 }
-
-
-_FOLLOWS = re.compile(r"^follows: (.*)$", re.MULTILINE)
 
 
 def shipped() -> Iterator[Path]:
@@ -82,17 +78,27 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
     productions = []
     for block in blocks:
         label = block[: block.find("\n")]
-        start = block.find("\nline: ")
-        if start < 0:
+        line = _value(block, "line")
+        if not line:
             raise GrammarError(f"{name}: production '{label}' has no line")
-        line = block[start + 7 : block.find("\n", start + 1)] if "\n" in block[start + 1 :] else block[start + 7 :]
-        follows = _FOLLOWS.search(block)
+        follows = _value(block, "follows")
         production = Production(label, dialect, family, line, partial(_details, block, common, name))
-        production.follows = follows[1] if follows else ""
+        production.follows = follows
         production.bare = bool(follows) or "\nbare: yes" in block
         production.foreign = "foreign" in common
         productions.append(production)
     return productions
+
+
+def _value(block: str, key: str) -> str:
+    """The first value of a key, found without reading the block as a whole."""
+    mark = f"\n{key}: "
+    start = block.find(mark)
+    if start < 0:
+        return ""
+    start += len(mark)
+    end = block.find("\n", start)
+    return block[start:] if end < 0 else block[start:end]
 
 
 def _details(block: str, common: dict[str, list[str]], name: str) -> Details:

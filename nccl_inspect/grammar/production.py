@@ -48,6 +48,7 @@ class Production:
         "_beginnings",
         "_details",
         "_load",
+        "_needle",
         "_shape",
         "bare",
         "dialect",
@@ -72,6 +73,7 @@ class Production:
         self._load = load
         self._details: Details | None = None
         self._shape: Shape | None = None
+        self._needle: bytes | None = None
         self._beginnings: tuple[bytes, ...] | None = None
 
     @property
@@ -123,8 +125,17 @@ class Production:
         """Messages of this shape."""
         return self.details.samples
 
-    def may_begin(self, message: bytes) -> bool:
-        """Whether the message begins as this shape can: cheaper to tell than to compile the shape."""
+    @property
+    def needle(self) -> bytes:
+        """A literal that every message of this shape holds."""
+        if self._needle is None:
+            self._needle = notation.quick_needle(self.line).encode()
+        return self._needle
+
+    def may_fit(self, message: bytes) -> bool:
+        """Whether literals and beginning fit: cheaper to tell than to compile the shape."""
+        if self.needle not in message:
+            return False
         if self._beginnings is None:
             leads = notation.leads(notation.parse(self.line), limit=256)
             self._beginnings = tuple(lead.encode() for lead in leads)

@@ -72,7 +72,7 @@ class Scanner:
         self._grammar = grammar
         self._origins: dict[bytes, Origin | None] = {}
         self._texts: dict[bytes, Text] = {}
-        self._foreign: list[tuple[bytes, Production]] = []
+        self._foreign: list[Production] = []
         self._lines: Sequence[bytes] = ()
         self._wrapped = False
         """Whether a line stood in an envelope: then those that go on with its message do, too."""
@@ -220,7 +220,9 @@ class Scanner:
             self._foreign = self._grammar.foreign_in(others)
             alone = [b"NCCL "] if b"NCCL " in others else []
             self._needles = (
-                alone + self._grammar.bare_in(others, self._wrapped) + [needle for needle, _ in self._foreign]
+                alone
+                + self._grammar.bare_in(others, self._wrapped)
+                + [production.needle for production in self._foreign]
             )
         return self._needles
 
