@@ -22,6 +22,16 @@ class Maker(Protocol):
         """Fields that the shape itself decides."""
 
 
+class Process(NamedTuple):
+    """What identifies a process in a log."""
+
+    host: str
+    pid: int
+    apart: str = ""
+    """What else keeps it apart from others: what its collector calls it (pods that share host name and pid numbers), or
+    which of its lives this is (a container that was started again)."""
+
+
 class Where(NamedTuple):
     """Where a line stood and who printed it."""
 
@@ -34,6 +44,10 @@ class Where(NamedTuple):
     device: int | None = None
     level: str = "INFO"
     location: str | None = None
+    label: str | None = None
+    """What a launcher or collector calls the printer: pod, container, node or worker."""
+    label_rank: int | None = None
+    """The rank that a launcher states."""
 
 
 _NOWHERE = Where()

@@ -191,5 +191,15 @@ def _where(source: str, number: int, origin: Origin, level: str) -> Where:
     if not origin.head:
         return Where(source, number, level=level)
     return Where(
-        source, number, origin.time, origin.host, origin.pid, origin.tid, origin.device, level, origin.location
+        source=source,
+        line=number,
+        time=origin.time,
+        host=origin.host,
+        pid=origin.pid,
+        tid=origin.tid,
+        device=origin.device,
+        level=level,
+        location=origin.location,
+        label=origin.label,
+        label_rank=origin.rank,
     )

@@ -7,6 +7,7 @@ location (since 2.30.7 with the function), for which plugins pass anything, a C+
 import re
 from dataclasses import dataclass, replace
 
+from nccl_inspect.event import Process
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.stated import NOTHING, Stated
 from nccl_inspect.records import Record
@@ -41,8 +42,7 @@ class Origin(Record):
 
     head: bytes
     """The line up to ``NCCL``, as it stands: with the message it is the line again."""
-    process: tuple[str, int]
-    """Host and pid: what identifies a process in a log."""
+    process: Process
     tid: int
     device: int | None
     time: str | None = None
@@ -64,7 +64,7 @@ class Origin(Record):
         return None if self.process[1] < 0 else self.process[1]
 
 
-NOBODY = Origin(b"", ("", 0), 0, None)
+NOBODY = Origin(b"", Process("", 0), 0, None)
 """The origin of a bare line, such as the version line of NCCL 2.21 and before."""
 
 
@@ -83,7 +83,7 @@ def split(line: bytes) -> tuple[bytes, bytes] | None:
 _FIRST = frozenset(level[:5].ljust(5) if len(level) < 5 else level for level in LEVELS)
 
 
-def is_masked(process: tuple[str, int]) -> bool:
+def is_masked(process: Process) -> bool:
     """Whether the host of a process was taken out of the log: then its name is made up."""
     return process[0].startswith(_UNKNOWN)
 
@@ -119,7 +119,7 @@ def _origin(head: bytes, found: re.Match[bytes], stated: Stated) -> Origin | Non
         return None
     return Origin(
         head=head,
-        process=(decode(found["host"]), int(found["pid"])),
+        process=Process(decode(found["host"]), int(found["pid"]), stated.label or ""),
         tid=int(found["tid"]),
         device=None if found["device"] is None else int(found["device"]),
         time=decode(found["time"]).strip("[]") if found["time"] else stated.time,
@@ -145,7 +145,7 @@ def _masked(
     own = int(pid) if pid and pid.isdigit() else -1 if device is None else -2 - abs(int(device))
     return Origin(
         head=head,
-        process=(name, own),
+        process=Process(name, own, stated.label or ""),
         tid=int(tid) if tid and tid.isdigit() else own,
         device=None if device is None else int(device),
         time=decode(time).strip("[]") if time else stated.time,
@@ -186,7 +186,6 @@ ALONE = _masked(b"", NOTHING)
 def stated_by(origin: Origin, stated: Stated) -> Origin:
     """The origin of a line in a whole-line envelope, with what that states."""
     known = Stated(origin.time, origin.label, origin.rank).within(stated)
-    process = origin.process
-    if is_masked(process):
-        process = (" ".join(_marks(known)), process[1])
+    host = " ".join(_marks(known)) if is_masked(origin.process) else origin.process.host
+    process = Process(host, origin.process.pid, known.label or "")
     return replace(origin, process=process, time=known.time, label=known.label, rank=known.rank, wrapped=True)

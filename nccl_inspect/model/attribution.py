@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from nccl_inspect.event import Process
 from nccl_inspect.event_types import ChannelConnect, Connected
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.fold import Burst, Edge, ProcessLog
@@ -122,12 +123,12 @@ def _split(process: ProcessMembers, burst: Burst) -> Iterator[Unit]:
 class _Work:
     def __init__(self, processes: list[ProcessMembers]) -> None:
         self.result = Attribution()
-        self._open: dict[tuple[str, int], list[Unit]] = {}
+        self._open: dict[Process, list[Unit]] = {}
         self._used: dict[tuple[object, ...], int] = {}
         self._first_use: dict[tuple[object, ...], dict[int, int]] = {}
-        self._uses: dict[tuple[str, int], int] = {}
-        self._threads: dict[tuple[tuple[str, int], int], list[tuple[int, Member]]] = {}
-        self._ends: dict[tuple[str, int], set[tuple[object, ...]]] = {}
+        self._uses: dict[Process, int] = {}
+        self._threads: dict[tuple[Process, int], list[tuple[int, Member]]] = {}
+        self._ends: dict[Process, set[tuple[object, ...]]] = {}
         self._ring_edges: dict[int, set[tuple[int, int]]] = {}
         for process in processes:
             bursts = [burst for member in process.members for burst in member.bursts] + process.loose

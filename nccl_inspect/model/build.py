@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from nccl_inspect import event_types as events
+from nccl_inspect.event import Process
 from nccl_inspect.ingest.prefix import Origin, is_masked
-from nccl_inspect.model import attribution, communicators, members, paths, runs, unknown, versions
+from nccl_inspect.model import attribution, communicators, members, paths, processes, runs, unknown, versions
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import MAX_EVIDENCE, settings
 from nccl_inspect.model.fold import Fold, Note, ProcessLog, SourceCounts, source_and_line
@@ -43,30 +45,53 @@ def resolve(fold: Fold) -> Job:
     return _Builder(fold).job()
 
 
-def _printers(fold: Fold) -> list[ProcessLog]:
+def _printers(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
     """The processes that printed; where hosts are named, a line without one has lost it by tearing."""
-    logs = [log for process, log in fold.processes.items() if process[0]]
+    logs = [log for log in logs if log.process.host]
     named = [log for log in logs if not is_masked(log.process)]
     return named or logs
 
 
 def _walked(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Communicator]]:
     """The members of each process, and the communicators that they form."""
-    processes = [members.of_process(log) for log in logs]
-    return processes, communicators.join(processes)
+    found = [members.of_process(log) for log in logs]
+    return found, communicators.join(found)
+
+
+def _remaining(logs: list[ProcessLog], split: list[list[ProcessLog]], over: set[Process]) -> list[ProcessLog]:
+    """The processes that are judged: those of earlier runs are not, and what only looked like several lives is one."""
+    remaining: list[ProcessLog] = []
+    for log, lives in zip(logs, split, strict=True):
+        left = [life for life in lives if life.process not in over]
+        one = len(left) == len(lives) and not processes.in_other_sources(lives)
+        remaining.extend([log] if one else left)
+    return remaining
+
+
+def _others(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) -> Iterator[ProcessLog]:
+    """What was said by nobody that is known, as far as it belongs to the run that is judged."""
+    known = {id(log) for log in logs}
+    for log in everything:
+        if id(log) not in known:
+            notes = {
+                key: note for key, one in log.notes.items() if (note := processes.within(one, begin, log.last + 1))
+            }
+            yield replace(log, notes=notes)
 
 
 class _Builder:
     def __init__(self, fold: Fold) -> None:
         self._fold = fold
-        logs = _printers(fold)
-        self._processes, self._communicators = _walked(logs)
+        everything = processes.apart(fold.processes.values())
+        logs = _printers(everything)
+        split = [processes.lives(log) for log in logs]
+        self._processes, self._communicators = _walked(life for lives in split for life in lives)
         self._earlier = runs.superseded(self._communicators)
-        over = set().union(*self._earlier)
-        if over:
-            logs = [log for log in logs if log.process not in over]
-            self._processes, self._communicators = _walked(logs)
-        self._noted = [log for process, log in fold.processes.items() if process not in over]
+        over = {process for run in self._earlier for process in run.processes}
+        remaining = _remaining(logs, split, over)
+        if over or len(remaining) < len(self._processes):
+            self._processes, self._communicators = _walked(remaining)
+        self._noted = [*remaining, *_others(everything, logs, self._began())]
         self._world = communicators.find_world(self._communicators)
         communicators.number(self._communicators, self._world)
         self._attribution = attribution.attribute(self._processes)
@@ -101,7 +126,7 @@ class _Builder:
             failed=any(map(_is_failed_call, notices)),
             ended_by=self._ended_by(),
             partial=self._fold.partial,
-            earlier_runs=[self._run(processes) for processes in self._earlier],
+            earlier_runs=[self._run(run) for run in self._earlier],
             last_lines=[self._last_line(process.log) for process in self._processes],
             damaged=[
                 Evidence(source.name, number, decode(text))
@@ -109,6 +134,10 @@ class _Builder:
                 for number, text in source.counts.broken
             ],
         )
+
+    def _began(self) -> int:
+        """Where the run that is judged begins, if others came before it."""
+        return min((process.log.first for process in self._processes), default=0) if self._earlier else 0
 
     def evidence(self, place: int, origin: Origin, level: str, message: str) -> Evidence:
         """The line at a place, as it stood."""
@@ -134,24 +163,25 @@ class _Builder:
         for process in self._processes:
             name = process.log.process[0]
             ranks.setdefault(name, set()).update(self._ranks[process.log.process])
-            gpus.setdefault(name, set()).update(member.gpu[2] for member in process.members)
+            gpus.setdefault(name, set()).update(member.gpu.device for member in process.members)
         for (_, rank), name in self._lines.hosts.items():
             ranks.setdefault(name, set()).add(rank)
         hosts = [Host(name, sorted(known), len(gpus.get(name, ()))) for name, known in ranks.items()]
         return sorted(hosts, key=lambda host: (host.ranks or [1 << 30], host.name))
 
     def _notices(self) -> list[Notice]:
-        said: dict[tuple[str, bytes], list[Note]] = {}
+        said: dict[tuple[str, bytes], list[tuple[Process, Note]]] = {}
         for log in self._noted:
             for note in log.notes.values():
-                said.setdefault((note.level, note.message), []).append(note)
+                said.setdefault((note.level, note.message), []).append((log.process, note))
         return sorted(map(self._notice, said.values()), key=lambda notice: notice.place)
 
-    def _notice(self, notes: list[Note]) -> Notice:
+    def _notice(self, said: list[tuple[Process, Note]]) -> Notice:
         """One statement of all notes that say the same."""
-        notes.sort(key=lambda note: note.place)
+        said.sort(key=lambda one: one[1].place)
+        notes = [note for _, note in said]
         first = notes[0]
-        processes = [note.origin.process for note in notes]
+        printers = [process for process, _ in said]
         return Notice(
             event=first.event,
             production=first.event.production if first.event else "",
@@ -159,9 +189,9 @@ class _Builder:
             message=decode(first.message),
             count=sum(note.count for note in notes),
             place=first.place,
-            ranks=sorted({rank for process in processes for rank in self._ranks.get(process, [])}),
-            hosts=list(dict.fromkeys(process[0] for process in processes if process[0])),
-            processes=processes,
+            ranks=sorted({rank for process in printers for rank in self._ranks.get(process, [])}),
+            hosts=list(dict.fromkeys(process.host for process in printers if process.host)),
+            processes=printers,
             evidence=[self._note_evidence(note) for note in notes[:MAX_EVIDENCE]],
             releases=self._releases.get(first.event.production, "") if first.event else "",
         )
@@ -229,12 +259,13 @@ class _Builder:
         step = member.first
         return self.evidence(step.place, step.origin, "INFO", step.event.message)
 
-    def _run(self, processes: set[tuple[str, int]]) -> str:
-        logs = [self._fold.processes[process] for process in processes]
-        source, first = source_and_line(min(log.first for log in logs))
-        _, last = source_and_line(max(log.last for log in logs))
-        hosts = len({process[0] for process in processes})
-        return f"{len(logs)} processes on {hosts} hosts, {self._fold.sources[source].name} lines {first} to {last}"
+    def _run(self, run: runs.Run) -> str:
+        source, first = source_and_line(run.begin)
+        end, last = source_and_line(run.end)
+        begin_name, end_name = (self._fold.sources[one].name for one in (source, end))
+        lines = f"lines {first} to {last}" if source == end else f"line {first} to {end_name} line {last}"
+        hosts = len({process.host for process in run.processes})
+        return f"{_count(len(run.logs), 'process', 'es')} on {_count(hosts, 'host')}, {begin_name} {lines}"
 
     def _last_line(self, log: ProcessLog) -> LastLine:
         source, line = source_and_line(log.last)
@@ -291,6 +322,10 @@ def _is_failed_call(notice: Notice) -> bool:
         and event.code not in (0, _IN_PROGRESS)
         and event.file.rpartition("/")[2] in _INTERFACE
     )
+
+
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{'' if number == 1 else plural}"
 
 
 def _values(notices: Iterable[Notice], kind: type[events.Event], name: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from nccl_inspect.model.members import Member, ProcessMembers
+from nccl_inspect.model.members import Gpu, Member, ProcessMembers
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -132,7 +132,7 @@ def number(communicators: Sequence[Communicator], world: Communicator | None) ->
             comm.global_ranks = _closed([seen.get(rank) for rank in range(comm.nranks)], comm, world)
 
 
-def _world_ranks(communicators: Sequence[Communicator], world: Communicator | None) -> dict[tuple[str, int, str], int]:
+def _world_ranks(communicators: Sequence[Communicator], world: Communicator | None) -> dict[Gpu, int]:
     if world is None:
         return {}
     ranks = {member.gpu: rank for rank, member in world.members.items()}

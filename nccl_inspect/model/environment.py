@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from nccl_inspect.event import Process
 from nccl_inspect.event_types import EnvSetting
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.model.fold import Note
@@ -20,13 +21,13 @@ MAX_EVIDENCE = 8
 @dataclass(slots=True, eq=False, repr=False)
 class _Value(Record):
     source: str
-    processes: list[tuple[str, int]] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
 
 def settings(
     processes: Iterable[ProcessMembers],
-    ranks: dict[tuple[str, int], list[int]],
+    ranks: dict[Process, list[int]],
     evidence: Callable[[int, Origin, str, str], Evidence],
 ) -> list[Setting]:
     """The settings of a job, ordered by name and value.
@@ -62,7 +63,7 @@ def _setting(
     value: str,
     entry: _Value,
     total: int,
-    ranks: dict[tuple[str, int], list[int]],
+    ranks: dict[Process, list[int]],
     evidence: Callable[[int, Origin, str, str], Evidence],
 ) -> Setting:
     everywhere = len(entry.processes) == total

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nccl_inspect import event_types as events
+from nccl_inspect.event import Process
 from nccl_inspect.event_types import ChannelConnect, Event
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.scanner import MAX_BROKEN, Counts, Scanner, Text
-from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.ingest.prefix import NOBODY, Origin
 from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.model.plausible import is_plausible
 from nccl_inspect.records import Record
@@ -127,12 +128,17 @@ class Note(Record):
 class ProcessLog(Record):
     """What one process (host and pid) printed."""
 
-    process: tuple[str, int]
+    process: Process
     steps: list[Step | Burst] = field(default_factory=list)
     notes: dict[object, Note] = field(default_factory=dict)
     first: int = 0
     last: int = 0
-    labels: set[str] = field(default_factory=set)
+    opening: Origin = NOBODY
+    """Of the first line."""
+    final: Origin = NOBODY
+    """Of the last line."""
+    bootstraps: list[int] = field(default_factory=list)
+    """Places where it said which interface it bootstraps over: a process says so once."""
     _open: dict[int, Burst] = field(default_factory=dict)
     """The burst that each thread is still printing."""
     _begun: dict[int, Burst | None] = field(default_factory=dict)
@@ -140,10 +146,9 @@ class ProcessLog(Record):
 
     def see(self, place: int, origin: Origin) -> None:
         """Remember that the process printed a line."""
-        self.first = self.first or place
-        self.last = place
-        if origin.label:
-            self.labels.add(origin.label)
+        if not self.first:
+            self.first, self.opening = place, origin
+        self.last, self.final = place, origin
 
     def step(self, place: int, origin: Origin, event: Event) -> None:
         """Add an event whose order matters."""
@@ -177,9 +182,10 @@ class ProcessLog(Record):
 
     def merge(self, later: ProcessLog, move: Callable[[int], int]) -> None:
         """Take in what the same process printed later; ``move`` gives the place that a later place has here."""
-        self.first = self.first or move(later.first)
-        self.last = move(later.last)
-        self.labels |= later.labels
+        if not self.first:
+            self.first, self.opening = move(later.first), later.opening
+        self.last, self.final = move(later.last), later.final
+        self.bootstraps.extend(map(move, later.bootstraps))
         joined = self._join(later, move)
         for step in later.steps:
             if isinstance(step, Step):
@@ -252,7 +258,7 @@ class Fold:
     def __init__(self, grammar: Grammar) -> None:
         self._scanner = Scanner(grammar)
         self.sources: list[SourceCounts] = []
-        self.processes: dict[tuple[str, int], ProcessLog] = {}
+        self.processes: dict[Process, ProcessLog] = {}
         self.unrecognised: dict[bytes, Note] = {}
         self.partial = False
         """Whether the reading was interrupted."""
@@ -306,6 +312,8 @@ class Fold:
             log.step(place, origin, parsed.event)
         elif kind.kept or text.level == "WARN":
             log.note(place, origin, text)
+            if kind is events.BootstrapInterface:
+                log.bootstraps.append(place)
 
     def _refuse(self) -> None:
         """Count a line with impossible numbers as damaged."""

@@ -11,6 +11,7 @@ from nccl_inspect.records import Record
 if TYPE_CHECKING:
     import pandas
 
+    from nccl_inspect.event import Process
     from nccl_inspect.event_types import Event
 
 
@@ -73,7 +74,7 @@ class Setting(Record):
     ranks: list[int] | None
     """None when every process shows it."""
     hosts: list[str] = field(default_factory=list)
-    processes: list[tuple[str, int]] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
     """Host and pid of those that show it."""
     evidence: list[Evidence] = field(default_factory=list)
 
@@ -201,7 +202,7 @@ class Notice(Record):
     place: int
     ranks: list[int]
     hosts: list[str]
-    processes: list[tuple[str, int]]
+    processes: list[Process]
     evidence: list[Evidence]
     releases: str = ""
     """The NCCL releases that print it, as grammar files write them; empty where that is not known."""
@@ -211,7 +212,7 @@ class Notice(Record):
 class LastLine(Record):
     """Where the NCCL lines of a process end."""
 
-    process: tuple[str, int]
+    process: Process
     ranks: list[int]
     source: str
     line: int

@@ -9,14 +9,23 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import event_types as events
+from nccl_inspect.event import Process
 from nccl_inspect.model.fold import Burst, ProcessLog, Step
 from nccl_inspect.records import Record
 
 if TYPE_CHECKING:
     from nccl_inspect.model.communicators import Communicator
+
+
+class Gpu(NamedTuple):
+    """A GPU in the hands of a process."""
+
+    process: Process
+    device: str
+    """Its PCI bus id, or its CUDA number where the log has no bus id."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -55,10 +64,9 @@ class Member:
         return {str(name) for name in known if name is not None}
 
     @property
-    def gpu(self) -> tuple[str, int, str]:
-        """What stays the same for this rank in all communicators: host, pid and GPU."""
-        device = self.init.bus_id or f"cuda{self.init.cuda_dev}"
-        return (*self.log.process, device)
+    def gpu(self) -> Gpu:
+        """What stays the same for this rank in all communicators."""
+        return Gpu(self.log.process, self.init.bus_id or f"cuda{self.init.cuda_dev}")
 
     @property
     def is_root(self) -> bool:
@@ -133,8 +141,11 @@ class _Walk:
         member = self._building.get(tid)
         if member is None or member.init.comm != event.comm:
             member = self._live.get(event.comm)
-            if member is not None and (member.completed or member.rank != event.rank):
+            ours = member is not None and member.rank == event.rank
+            if member is not None and not (ours and (not member.completed or _is_repeated(member, event))):
                 member = None
+        if member is not None and _is_repeated(member, event):
+            return  # what collects the log has this line twice
         if event.phase == "START":
             self._building[tid] = self._begin(tid, step, event)
             self._building[tid].started = step
@@ -200,6 +211,16 @@ class _Walk:
         members = [member for member in self._found.members if member.lives_at(step.place)]
         if len(members) == 1:
             _give(members[0], step)
+
+
+def _is_repeated(member: Member, event: events.CommInit) -> bool:
+    """Whether a line stood before, word by word, and nothing that could make it mean another communicator."""
+    known = member.started if event.phase == "START" else member.completed
+    if known is None or known.event.message != event.message:
+        return False
+    if event.phase == "START":
+        return member.ended is None
+    return member.started is not None or event.comm_id is not None
 
 
 def _can_have(member: Member, burst: Burst) -> bool:

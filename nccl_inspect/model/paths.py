@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from nccl_inspect.event import Process
 from nccl_inspect.event_types import ChannelConnect
 from nccl_inspect.ingest.prefix import Origin, is_masked
 from nccl_inspect.model.attribution import Attribution
@@ -39,9 +40,9 @@ class Fragment(Record):
     """A communicator known by its connection lines only: a few lines cut out of a log."""
 
     name: str
-    processes: dict[int, tuple[str, int]] = field(default_factory=dict)
+    processes: dict[int, Process] = field(default_factory=dict)
     """The process of each rank that printed."""
-    ranks: dict[tuple[str, int], int] = field(default_factory=dict)
+    ranks: dict[Process, int] = field(default_factory=dict)
     hosts: dict[int, str] = field(default_factory=dict)
     """The host of each rank that printed, or that shares memory with one that did."""
     devices: dict[int, str] = field(default_factory=dict)

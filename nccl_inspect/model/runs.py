@@ -1,19 +1,61 @@
 """Tells apart the runs in one log: a pod that was started again, or two logs in one file.
 
-Processes that share a communicator are of one run. A run is over when its last line stands before the first line of
-another one; then only the newest is judged.
+Processes that share a communicator are of one run. A run is over when its last line comes before the first line of
+another one, by the time of the lines if they have one and else by their order; then only the newest is judged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
+from nccl_inspect.event import Process
 from nccl_inspect.model.communicators import Communicator
-from nccl_inspect.model.fold import ProcessLog
+from nccl_inspect.model.fold import ProcessLog, source_and_line
+from nccl_inspect.times import in_order, moment
 
 
-def superseded(communicators: Sequence[Communicator]) -> list[set[tuple[str, int]]]:
-    """The processes of each run that was over before the newest one began, the oldest first.
+class Run:
+    """Processes that are joined by communicators.
+
+    Args:
+        logs: what they printed.
+    """
+
+    def __init__(self, logs: Sequence[ProcessLog]) -> None:
+        self.logs = logs
+        self.processes = {log.process for log in logs}
+        self.begin = min(log.first for log in logs)
+        self.end = max(log.last for log in logs)
+
+        opening = [moment(log.opening.time) for log in logs]
+        final = [moment(log.final.time) for log in logs]
+        known = in_order(*opening, *final)
+        self.began = min(time for time in opening if time) if known else None
+        """When the first process began, where all lines tell the time by one clock."""
+        self.ended = max(time for time in final if time) if known else None
+
+    @cached_property
+    def _hosts(self) -> set[str]:
+        return {log.process.host for log in self.logs}
+
+    @cached_property
+    def _sources(self) -> set[int]:
+        return {source_and_line(place)[0] for log in self.logs for place in (log.first, log.last)}
+
+    def is_before(self, other: Run) -> bool:
+        """Whether this run is known to have ended before the other one began.
+
+        The order of sources says something only where the same hosts or the same source are in both.
+        """
+        if self.ended and other.began and in_order(self.ended, other.began):
+            return self.ended < other.began
+        related = bool(self._sources & other._sources or self._hosts & other._hosts)
+        return related and self.end < other.begin
+
+
+def superseded(communicators: Sequence[Communicator]) -> list[Run]:
+    """The runs that were over before the newest one began, the oldest first.
 
     Args:
         communicators: of the whole log, with their members.
@@ -21,14 +63,18 @@ def superseded(communicators: Sequence[Communicator]) -> list[set[tuple[str, int
     runs = _runs(communicators)
     if len(runs) < 2:
         return []
-    newest = max(runs, key=_begin)
-    return [{log.process for log in run} for run in sorted(runs, key=_begin) if _end(run) < _begin(newest)]
+    times = [run.began for run in runs]
+    if in_order(*times):
+        runs.sort(key=lambda run: run.began or times[0])  # type: ignore[arg-type,return-value]
+    else:
+        runs.sort(key=lambda run: run.begin)
+    return [run for run in runs[:-1] if run.is_before(runs[-1])]
 
 
-def _runs(communicators: Sequence[Communicator]) -> list[list[ProcessLog]]:
+def _runs(communicators: Sequence[Communicator]) -> list[Run]:
     """Processes joined by communicators of more than one rank."""
-    group: dict[tuple[str, int], int] = {}
-    logs: dict[int, dict[tuple[str, int], ProcessLog]] = {}
+    group: dict[Process, int] = {}
+    logs: dict[int, dict[Process, ProcessLog]] = {}
     for comm in communicators:
         members = {member.log.process: member.log for member in comm.members.values()}
         joined = {group[process] for process in members if process in group}
@@ -39,12 +85,4 @@ def _runs(communicators: Sequence[Communicator]) -> list[list[ProcessLog]]:
             logs[other] = {}
         for process in logs[into]:
             group[process] = into
-    return [list(run.values()) for run in logs.values() if run]
-
-
-def _begin(run: list[ProcessLog]) -> int:
-    return min(log.first for log in run)
-
-
-def _end(run: list[ProcessLog]) -> int:
-    return max(log.last for log in run)
+    return [Run(list(run.values())) for run in logs.values() if run]

@@ -80,7 +80,7 @@ def _lonely(facts: Facts, name: str, values: list[Setting]) -> list[Setting]:
 def _peers_came_up_without(facts: Facts, setting: Setting) -> bool:
     """Whether another process of the same host chose its interface without being told."""
     chose = {process for notice in facts.said(BootstrapInterface) for process in notice.processes}
-    return any(host in setting.hosts for host, _ in chose - set(setting.processes))
+    return any(host in setting.hosts for host, *_ in chose - set(setting.processes))
 
 
 def _finding(name: str, values: list[Setting], outliers: list[Setting]) -> Finding:

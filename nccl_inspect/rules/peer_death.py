@@ -84,5 +84,5 @@ def _summary(gone: list[LastLine], ranks: set[int]) -> str:
         return "ranks lost their connections to a peer; the first failing rank is not in this log"
     if len(gone) > 1:
         return f"rank {ranges(ranks)} fell silent before the others lost a connection: one of them went away, or all"
-    (host, pid), line = gone[0].process, gone[0].line
+    (host, pid, _), line = gone[0].process, gone[0].line
     return f"rank {ranges(ranks)} ({host}, pid {pid}) went away: silent after line {line}, others lost connections"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.event import Process
 from nccl_inspect.event_types import NcclVersion
 from nccl_inspect.model import versions
 from nccl_inspect.model.job import Finding, Notice, NotJudged
@@ -14,7 +15,6 @@ RULE = Rule(
     severity="error",
     title="Ranks of one job run different NCCL releases",
 )
-Process = tuple[str, int]
 _STRANGE = ("bootstrap-already-checked-in", "bootstrap-rank-count-mismatch", "bootstrap-root-internal")
 """What the root says when it misreads what a process of another release sent."""
 
@@ -43,7 +43,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "pip list | grep nvidia-nccl   # on every host",
         ],
         confidence="certain" if checked else "likely" if strange or _is_one_job(facts, said) else "possible",
-        hosts={host for host, _ in {**known, **guessed}},
+        hosts={process.host for process in {**known, **guessed}},
         evidence=[*first_said([*checked, *strange])[:3], *(line for notice in said for line in notice.evidence[:1])],
         fatal=True,
     )
@@ -83,4 +83,4 @@ def _is_one_job(facts: Facts, said: list[Notice]) -> bool:
 
 def _where(release: str, known: dict[Process, str]) -> str:
     having = [process for process, text in known.items() if text == release]
-    return f"{release} on {', '.join(sorted({f'{host}:{pid}' for host, pid in having})[:4])}"
+    return f"{release} on {', '.join(sorted({f'{process.host}:{process.pid}' for process in having})[:4])}"

@@ -1,0 +1,128 @@
+"""Several runs in one log, the same name for different processes, and lines that stand there twice."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import nccl_inspect
+from nccl_inspect.model.job import Job
+from nccl_inspect.times import moment
+
+SAMPLES = Path(__file__).parent.parent / "sample_logs"
+ONE_HOST = (SAMPLES / "p2p-nvlink-8gpu" / "job.log").read_bytes()
+TIMED = (SAMPLES / "timestamps" / "job.log").read_bytes()
+TWO_HOSTS = (SAMPLES / "socket-2node-tp4-dp2" / "job.log").read_bytes()
+
+
+def ways(job: Job) -> list[tuple[int, int, str]]:
+    return [(path.src, path.dst, path.detail) for path in job.paths]
+
+
+def started_again(log: bytes) -> bytes:
+    """The same processes by host and pid in another run: its communicators have other ids and pointers."""
+    return re.sub(rb"(comm|commId) 0x(.)", lambda found: found[1] + b" 0x" + (b"b" if found[2] == b"a" else b"a"), log)
+
+
+def test_a_container_that_was_started_again_has_two_runs_and_the_newest_is_judged() -> None:
+    lost = re.sub(rb".*Destroy COMPLETE.*\n|.*Channel 1.*\n", b"", ONE_HOST)
+    job = nccl_inspect.read(lost + started_again(ONE_HOST))
+    assert len(job.earlier_runs) == 1
+    assert job.earlier_runs[0].startswith("8 processes on 1 host")
+    assert [comm.id for comm in job.communicators] == ["world"]
+    assert job.communicators[0].channels == 24
+    assert ways(job) == ways(nccl_inspect.read(ONE_HOST))
+    assert all(len(path.channels) == 24 for path in job.paths)
+
+
+def test_what_ended_the_earlier_run_is_not_held_against_the_newest() -> None:
+    warning = b"vm:1234:1234 [0] misc/shmutils.cc:87 NCCL WARN Error: failed to extend /dev/shm/nccl-x to 4194660 bytes"
+    pid = re.search(rb"vm:(\d+):", ONE_HOST)
+    assert pid
+    warning = warning.replace(b"1234", pid[1])
+    assert nccl_inspect.read(ONE_HOST + warning + b"\n").verdict == "failed"
+    assert nccl_inspect.read(ONE_HOST + warning + b"\n" + started_again(ONE_HOST)).verdict == "ok"
+
+
+def test_a_log_that_was_appended_to_itself_is_judged_once() -> None:
+    job = nccl_inspect.read(ONE_HOST + ONE_HOST)
+    assert len(job.earlier_runs) == 1
+    assert ways(job) == ways(nccl_inspect.read(ONE_HOST))
+    assert len(job.communicators) == 1
+
+
+@pytest.mark.parametrize("log", [ONE_HOST, TIMED, TWO_HOSTS])
+def test_lines_that_were_collected_twice_change_nothing(log: bytes) -> None:
+    twice = b"".join(line + line for line in log.splitlines(keepends=True))
+    once, job = nccl_inspect.read(log), nccl_inspect.read(twice)
+    assert ways(job) == ways(once)
+    assert [(comm.id, comm.state) for comm in job.communicators] == [(c.id, c.state) for c in once.communicators]
+    assert [f.rule for f in job.findings] == [f.rule for f in once.findings]
+
+
+def test_two_copies_of_the_library_in_one_process_are_one_run() -> None:
+    """A second copy bootstraps again while the first one goes on."""
+    first = ONE_HOST.split(b"\n")
+    second = started_again(ONE_HOST).split(b"\n")
+    half = len(first) * 3 // 4
+    mixed = [*first[:half], *(line for pair in zip(first[half:], second, strict=False) for line in pair)]
+    job = nccl_inspect.read(b"\n".join([*mixed, *second[len(first) - half :]]))
+    assert job.earlier_runs == []
+    assert len(job.communicators) == 2
+
+
+def test_pods_with_own_pid_numbers_on_one_host_are_told_apart_by_their_names() -> None:
+    """With hostNetwork pods have the name of the node, and each counts its pids from 1."""
+    pids = sorted(set(re.findall(rb"vm:(\d+):", ONE_HOST)))
+    pods = {pid: b"[pod/llama-%d/main] " % (index // 4) for index, pid in enumerate(pids)}
+    renamed = {pid: b"vm:%d:" % (20 + index % 4) for index, pid in enumerate(pids)}
+
+    def moved(line: bytes) -> bytes:
+        found = re.search(rb"vm:(\d+):", line)
+        return pods[found[1]] + line.replace(found[0], renamed[found[1]]) if found else line
+
+    job = nccl_inspect.read(b"\n".join(map(moved, ONE_HOST.split(b"\n"))))
+    assert job.ranks_seen == list(range(8))
+    assert job.processes == 8
+    assert ways(job) == ways(nccl_inspect.read(ONE_HOST))
+
+
+def test_files_of_two_runs_are_put_in_order_by_their_times(tmp_path: Path) -> None:
+    later = started_again(TIMED).replace(b"2026-11-20 23:", b"2026-11-21 07:").replace(b"Channel 01", b"Channel 03")
+    (tmp_path / "a.log").write_bytes(later)
+    (tmp_path / "b.log").write_bytes(TIMED)
+    job = nccl_inspect.read([str(tmp_path / "a.log"), str(tmp_path / "b.log")])
+    assert len(job.earlier_runs) == 1
+    assert "b.log" in job.earlier_runs[0]
+
+
+def test_files_of_different_hosts_without_times_are_not_ordered_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_bytes(ONE_HOST)
+    (tmp_path / "b.log").write_bytes(started_again(ONE_HOST).replace(b"vm:", b"other:"))
+    job = nccl_inspect.read([str(tmp_path / "a.log"), str(tmp_path / "b.log")])
+    assert job.earlier_runs == []
+    assert len(job.communicators) == 2
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("2026-11-20 23:13:07.071868", "2026-11-20 23:13:07.071869"),
+        ("2026-11-20T23:13:07Z", "2026-11-20T23:13:07.123456789Z"),
+        ("2026-11-20T23:13:07+01:00", "2026-11-20T23:13:07Z"),
+        ("1732143187", "1732143187.5"),
+        ("Nov 20 23:13:07", "Nov 21 01:00:00"),
+    ],
+)
+def test_time_stamps_are_comparable(earlier: str, later: str) -> None:
+    before, after = moment(earlier), moment(later)
+    assert before is not None and after is not None
+    assert before.clock == after.clock
+    assert before.seconds < after.seconds
+
+
+@pytest.mark.parametrize("text", [None, "", "now", "23:13", "Nov 99 23:13:07"])
+def test_what_is_no_time_is_no_moment(text: str | None) -> None:
+    assert moment(text) is None
