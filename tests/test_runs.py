@@ -1,4 +1,4 @@
-"""Several runs in one log, the same name for different processes, and lines that stand there twice."""
+"""Several runs in one log, one name for different processes, lines that stand there twice or were run together."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nccl_inspect
+from nccl_inspect import report
 from nccl_inspect.model.job import Job
 from nccl_inspect.times import moment
 
@@ -126,3 +129,31 @@ def test_time_stamps_are_comparable(earlier: str, later: str) -> None:
 @pytest.mark.parametrize("text", [None, "", "now", "23:13", "Nov 99 23:13:07"])
 def test_what_is_no_time_is_no_moment(text: str | None) -> None:
     assert moment(text) is None
+
+
+@settings(max_examples=15)
+@given(st.sets(st.integers(0, 440), max_size=60), st.sampled_from([b"", b"0: ", b"[pod/llama-0/main] "]))
+def test_lines_run_together_are_taken_apart(glued: set[int], envelope: bytes) -> None:
+    lines = ONE_HOST.split(b"\n")
+    log = b"".join(
+        (b"" if index - 1 in glued else envelope) + line + (b"" if index in glued else b"\n")
+        for index, line in enumerate(lines)
+    )
+    job, whole = nccl_inspect.read(log), nccl_inspect.read(ONE_HOST)
+    assert [(p.src, p.dst, p.detail, p.channels) for p in job.paths] == [
+        (p.src, p.dst, p.detail, p.channels) for p in whole.paths
+    ]
+    assert job.sources[0].damaged_lines == 0
+    assert job.sources[0].typed_lines == whole.sources[0].typed_lines
+
+
+def test_a_line_whose_half_is_missing_stays_damaged_and_is_listed() -> None:
+    log = (
+        ONE_HOST + b"vm:1401:1401 [2] NCCL INFO Channel 05/0 : 2[2] -> 3[3] via P2Pvm:1401:1401 [2] NCCL INFO Connec\n"
+    )
+    job = nccl_inspect.read(log)
+    assert job.sources[0].damaged_lines == 1
+    assert [line.line for line in job.damaged] == [ONE_HOST.count(b"\n") + 1]
+    text = report.load("text").render(job, report.Style(verbose=True))
+    assert "damaged lines that could not be repaired" in text
+    assert "via P2Pvm:1401" in text

@@ -24,7 +24,7 @@ _REMEMBERED = 100_000
 """Distinct messages kept in memory; some (collective calls, pointers) never repeat, so there is a limit."""
 _TAIL = 100
 _TAIL_WIDTH = 400
-MAX_BROKEN = 5
+MAX_EXAMPLES = 20
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -46,6 +46,9 @@ class Counts(Record):
     typed_lines: int = 0
     unrecognised_lines: int = 0
     repaired_lines: int = 0
+    """Lines put together from two places."""
+    split_lines: int = 0
+    """Lines taken apart into several."""
     damaged_lines: int = 0
     related_lines: int = 0
     """Lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows."""
@@ -53,6 +56,8 @@ class Counts(Record):
     """The last lines that are not NCCL's, with their numbers: how a job ended often stands there."""
     broken: list[tuple[int, bytes]] = field(default_factory=list)
     """The first damaged lines, with their numbers."""
+    mended: list[tuple[int, bytes]] = field(default_factory=list)
+    """The first lines that were put together or taken apart, with their numbers."""
     pending: dict[tuple[str | None, str], tuple[int, bytes]] = field(default_factory=dict)
     """By label and stream, the beginnings of lines that a collector passes on in parts, with their numbers."""
 
@@ -118,6 +123,8 @@ class Scanner:
                 text = self._texts[rest]
             except KeyError:
                 text = self._text(rest, origin)
+            if text.damaged and origin is not None and self._split(number, line, origin, counts, sink):
+                continue
             counts.nccl_lines += 1
             if origin is None or text.damaged:
                 _damaged(number, line, counts)
@@ -146,6 +153,8 @@ class Scanner:
     def _take(self, number: int, origin: Origin, rest: bytes, line: bytes, counts: Counts, sink: Sink) -> None:
         """A line whose origin is known."""
         text = self._texts[rest] if rest in self._texts else self._text(rest, origin)
+        if text.damaged and self._split(number, line, origin, counts, sink):
+            return
         counts.nccl_lines += 1
         if text.damaged:
             _damaged(number, line, counts)
@@ -153,6 +162,28 @@ class Scanner:
         counts.typed_lines += text.parsed is not None
         counts.unrecognised_lines += text.parsed is None
         sink(number, origin, text)
+
+    def _split(self, number: int, line: bytes, origin: Origin, counts: Counts, sink: Sink) -> bool:
+        """Take lines apart that were run together; False when not each of them is whole and known."""
+        found: list[tuple[Origin, Text]] = []
+        for piece in prefix.pieces(line, origin):
+            parts = prefix.split(piece)
+            own = self._origin(parts[0]) if parts else None
+            if parts is None or own is None:
+                return False
+            text = self._text(parts[1], own)
+            if text.parsed is None:
+                return False
+            found.append((prefix.stated_by(own, Stated(origin.time, origin.label, origin.rank)), text))
+        if len(found) < 2:
+            return False
+        counts.nccl_lines += len(found)
+        counts.typed_lines += len(found)
+        counts.split_lines += 1
+        _remember(number, line, counts.mended)
+        for own, text in found:
+            sink(number, own, text)
+        return True
 
     def _opened(self, number: int, line: Inner, counts: Counts, sink: Sink) -> bool:
         """Take the lines out of a whole-line envelope; False when there is none."""
@@ -260,15 +291,15 @@ def _numbers(size: int, counts: Counts, mended: Mended | None) -> Sequence[int]:
         return range(counts.lines - size + 1, counts.lines + 1)
     counts.lines, counts.repaired_lines = mended.lines, mended.repaired
     for one in mended.examples:
-        _remember(one.number, one.line, counts)
+        _remember(one.number, one.line, counts.mended)
     return mended.numbers
 
 
 def _damaged(number: int, line: bytes, counts: Counts) -> None:
     counts.damaged_lines += 1
-    _remember(number, line, counts)
+    _remember(number, line, counts.broken)
 
 
-def _remember(number: int, line: bytes, counts: Counts) -> None:
-    if len(counts.broken) < MAX_BROKEN:
-        counts.broken.append((number, line[:_TAIL_WIDTH]))
+def _remember(number: int, line: bytes, examples: list[tuple[int, bytes]]) -> None:
+    if len(examples) < MAX_EXAMPLES:
+        examples.append((number, line[:_TAIL_WIDTH]))

@@ -11,7 +11,7 @@ from nccl_inspect.event import Process
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.stated import NOTHING, Stated
 from nccl_inspect.records import Record
-from nccl_inspect.text import decode
+from nccl_inspect.text import decode, encode
 
 LEVELS = (b"INFO", b"WARN", b"TRACE", b"CALL", b"ABORT")
 _SPLIT = re.compile(rb"^(.*?) NCCL (INFO|WARN|TRACE|CALL|ABORT)(?: |$)", re.DOTALL)
@@ -33,6 +33,7 @@ _MASKED = re.compile(
 _NO_HOST = re.compile(rb"[Xx*#?]*|<.*>|(?i:host|hostname)")
 _PRINTER = re.compile(rb"(?<![\s\[(T]\d\d):\d{1,10}:\d{1,10} \[-?\d{1,10}\]")
 """What every prefix holds once, twice where a torn line was run together with another; no time of the day."""
+_TWICE = rb":\d{1,10}:\d{1,10} \[-?\d{1,10}\] "
 _UNKNOWN = "?"
 
 
@@ -160,6 +161,13 @@ def _marks(stated: Stated) -> list[str]:
     """The made-up name of a process whose host is not known."""
     rank = [] if stated.rank is None else [f"rank {stated.rank}"]
     return [_UNKNOWN, *([stated.label] if stated.label else []), *rank]
+
+
+def pieces(line: bytes, origin: Origin) -> list[bytes]:
+    """A line cut before every prefix of its own host: several lines may have been run together."""
+    again = re.compile(rb"(?:\[\d[\d/:., TZ+-]{5,40}\] )?" + re.escape(encode(origin.process.host)) + _TWICE)
+    starts = [found.start() for found in again.finditer(line)][1:]
+    return [line[begin:end] for begin, end in zip([0, *starts], [*starts, len(line)], strict=True)]
 
 
 def unwrapped(line: bytes) -> bytes:

@@ -128,11 +128,8 @@ class _Builder:
             partial=self._fold.partial,
             earlier_runs=[self._run(run) for run in self._earlier],
             last_lines=[self._last_line(process.log) for process in self._processes],
-            damaged=[
-                Evidence(source.name, number, decode(text))
-                for source in self._fold.sources
-                for number, text in source.counts.broken
-            ],
+            damaged=[line for source in self._fold.sources for line in _shown(source, source.counts.broken)],
+            repaired=[line for source in self._fold.sources for line in _shown(source, source.counts.mended)],
         )
 
     def _began(self) -> int:
@@ -292,11 +289,14 @@ class _Builder:
     def _ended_by(self) -> list[Evidence]:
         ended = re.compile(_ENDED.encode())
         return [
-            Evidence(source.name, number, decode(text))
+            line
             for source in self._fold.sources
-            for number, text in source.counts.tail
-            if ended.search(text)
+            for line in _shown(source, (entry for entry in source.counts.tail if ended.search(entry[1])))
         ]
+
+
+def _shown(source: SourceCounts, lines: Iterable[tuple[int, bytes]]) -> list[Evidence]:
+    return [Evidence(source.name, number, decode(text)) for number, text in lines]
 
 
 def _source(source: SourceCounts) -> SourceInfo:
@@ -308,7 +308,7 @@ def _source(source: SourceCounts) -> SourceInfo:
         nccl_lines=counts.nccl_lines,
         typed_lines=counts.typed_lines,
         unrecognised_lines=counts.unrecognised_lines,
-        repaired_lines=counts.repaired_lines,
+        repaired_lines=counts.repaired_lines + counts.split_lines,
         damaged_lines=counts.damaged_lines,
         related_lines=counts.related_lines,
         problem=source.problem,

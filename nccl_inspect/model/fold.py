@@ -15,7 +15,7 @@ from nccl_inspect.event import Process
 from nccl_inspect.event_types import ChannelConnect, Event
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.scanner import MAX_BROKEN, Counts, Scanner, Text
+from nccl_inspect.grammar.scanner import MAX_EXAMPLES, Counts, Scanner, Text
 from nccl_inspect.ingest.prefix import NOBODY, Origin
 from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.model.plausible import is_plausible
@@ -378,13 +378,16 @@ def _add(mine: SourceCounts, later: SourceCounts) -> None:
     mine.problem = mine.problem or later.problem
     ours, theirs = mine.counts, later.counts
     ours.tail.extend((number + ours.lines, text) for number, text in theirs.tail)
-    ours.broken = [*ours.broken, *((number + ours.lines, text) for number, text in theirs.broken)][:MAX_BROKEN]
+    for mine_too, theirs_too in ((ours.broken, theirs.broken), (ours.mended, theirs.mended)):
+        mine_too.extend((number + ours.lines, text) for number, text in theirs_too)
+        del mine_too[MAX_EXAMPLES:]
     for name in (
         "lines",
         "nccl_lines",
         "typed_lines",
         "unrecognised_lines",
         "repaired_lines",
+        "split_lines",
         "damaged_lines",
         "related_lines",
     ):

@@ -300,6 +300,8 @@ class Job(Record):
     """Where each process falls silent."""
     damaged: list[Evidence] = field(default_factory=list)
     """The first lines of each source that could be neither parsed nor repaired."""
+    repaired: list[Evidence] = field(default_factory=list)
+    """The first lines of each source that were put together from two places or taken apart."""
 
     def to_dict(self) -> dict[str, object]:
         """The job as the JSON document ``nccl-inspect/1``."""

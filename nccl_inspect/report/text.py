@@ -136,8 +136,11 @@ def _sources(job: Job) -> str:
     damaged = sum(source.damaged_lines for source in job.sources)
     if unknown:
         text += f", {unknown:,} not recognised (-v lists them)"
+    repaired = sum(source.repaired_lines for source in job.sources)
+    if repaired:
+        text += f", {repaired:,} repaired"
     if damaged:
-        text += f", {damaged:,} damaged (torn or run together)"
+        text += f", {damaged:,} damaged (torn or run together; -v lists them)"
     return text
 
 
@@ -293,9 +296,17 @@ def _open(job: Job, style: Style) -> Iterator[str]:
 
 
 def _unknown(job: Job, style: Style) -> Iterator[str]:
-    """With -v: lines that the grammar does not know, fit to be pasted into a report."""
-    if not style.verbose or not job.unrecognised:
+    """With -v: lines that the grammar does not know, fit to be pasted into a report, and damaged ones."""
+    if not style.verbose:
         return
-    yield paint("NCCL lines that the grammar does not know (please report them)", "bold", style)
-    for entry in job.unrecognised:
-        yield f"  {entry.count} x  {printable(entry.example.text)}"
+    if job.unrecognised:
+        yield paint("NCCL lines that the grammar does not know (please report them)", "bold", style)
+        for entry in job.unrecognised:
+            yield f"  {entry.count} x  {printable(entry.example.text)}"
+    if job.damaged:
+        yield paint("damaged lines that could not be repaired: no rule uses them", "bold", style)
+        for line in job.damaged:
+            yield f"  {line.source}:{line.line}: {printable(line.text)}"
+        left = sum(source.damaged_lines for source in job.sources) - len(job.damaged)
+        if left > 0:
+            yield f"  … and {left:,} more"
