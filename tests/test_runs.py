@@ -135,6 +135,7 @@ def test_what_is_no_time_is_no_moment(text: str | None) -> None:
 @given(st.sets(st.integers(0, 440), max_size=60), st.sampled_from([b"", b"0: ", b"[pod/llama-0/main] "]))
 def test_lines_run_together_are_taken_apart(glued: set[int], envelope: bytes) -> None:
     lines = ONE_HOST.split(b"\n")
+    glued = {index for index in glued if b" NCCL " in lines[index] and b" NCCL " in lines[index + 1]}
     log = b"".join(
         (b"" if index - 1 in glued else envelope) + line + (b"" if index in glued else b"\n")
         for index, line in enumerate(lines)
@@ -157,3 +158,13 @@ def test_a_line_whose_half_is_missing_stays_damaged_and_is_listed() -> None:
     text = report.load("text").render(job, report.Style(verbose=True))
     assert "damaged lines that could not be repaired" in text
     assert "via P2Pvm:1401" in text
+
+
+def test_other_text_glued_to_the_host_does_not_make_another_host() -> None:
+    log = ONE_HOST.replace(
+        b"\nvm:1403:1477 [4] NCCL INFO Channel 00", b" steps = 50vm:1403:1477 [4] NCCL INFO Channel 00"
+    )
+    assert log != ONE_HOST
+    job, whole = nccl_inspect.read(log), nccl_inspect.read(ONE_HOST)
+    assert [host.name for host in job.hosts] == ["vm"]
+    assert [(p.src, p.dst, p.channels) for p in job.paths] == [(p.src, p.dst, p.channels) for p in whole.paths]

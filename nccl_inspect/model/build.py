@@ -16,6 +16,7 @@ from nccl_inspect.model.environment import MAX_EVIDENCE, settings
 from nccl_inspect.model.fold import Fold, Note, ProcessLog, SourceCounts, source_and_line
 from nccl_inspect.model.job import (
     CommunicatorInfo,
+    Earliest,
     Evidence,
     Host,
     Job,
@@ -28,6 +29,7 @@ from nccl_inspect.model.job import (
 )
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.text import decode
+from nccl_inspect.times import in_order, moment
 
 _ENDED = (
     r"(?i)\b(?:kill(?:ed|ing)|SIG(?:TERM|KILL|ABRT|INT)|terminated|time[ds]?[ -]?out|CANCELLED|"
@@ -190,7 +192,23 @@ class _Builder:
             hosts=list(dict.fromkeys(process.host for process in printers if process.host)),
             processes=printers,
             evidence=[self._note_evidence(note) for note in notes[:MAX_EVIDENCE]],
+            earliest=self._earliest(said),
             releases=self._releases.get(first.event.production, "") if first.event else "",
+        )
+
+    def _earliest(self, said: list[tuple[Process, Note]]) -> Earliest:
+        """Who said it first: by time where one clock tells that of all, else the first in the log."""
+        times = [moment(note.origin.time) for _, note in said] if said[0][1].origin.time else [None]
+        ordered = in_order(*times)
+        seconds = [time.seconds for time in times if time] if ordered else [float(at) for at in range(len(said))]
+        at_once = [one for one, when in zip(said, seconds, strict=True) if when == min(seconds)]
+        note = at_once[0][1]
+        return Earliest(
+            processes=[process for process, _ in at_once],
+            device=note.origin.device,
+            time=note.origin.time,
+            evidence=self._note_evidence(note),
+            is_ordered=ordered,
         )
 
     def _note_evidence(self, note: Note) -> Evidence:

@@ -53,6 +53,7 @@ def _document(job: Job) -> dict[str, Any]:
         "communicators": [_communicator(comm) for comm in job.communicators],
         "paths": [_path(path) for path in job.paths],
         "findings": [finding_to_dict(finding) for finding in job.findings],
+        "first_failure": asdict(job.first_failure) if job.first_failure else None,
         "not_judged": [asdict(entry) for entry in job.not_judged],
         "unrecognised": [
             {"template": u.template, "count": u.count, "example": _evidence(u.example)} for u in job.unrecognised

@@ -190,6 +190,35 @@ class Paths(Sequence[Path]):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Earliest(Record):
+    """Who made a statement first."""
+
+    processes: list[Process]
+    """Several where they made it at the same moment."""
+    device: int | None
+    time: str | None
+    evidence: Evidence
+    is_ordered: bool
+    """Whether one clock orders the lines of all that made it; else this is the first in the log."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class FirstFailure(Record):
+    """What failed first."""
+
+    ranks: list[int]
+    """One, or several that failed at the same moment; empty where the log does not tell the ranks of the processes."""
+    processes: list[tuple[str, int]]
+    """Their hosts and pids."""
+    device: int | None
+    """The CUDA device that the line names."""
+    time: str | None
+    basis: str
+    """``time`` (the earliest of all errors by their time stamps), or ``alone`` (no other process has an error)."""
+    evidence: Evidence
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Notice(Record):
     """What several processes said in the same words: one statement with its ranks."""
 
@@ -204,6 +233,7 @@ class Notice(Record):
     hosts: list[str]
     processes: list[Process]
     evidence: list[Evidence]
+    earliest: Earliest
     releases: str = ""
     """The NCCL releases that print it, as grammar files write them; empty where that is not known."""
 
@@ -283,6 +313,8 @@ class Job(Record):
     not_judged: list[NotJudged] = field(default_factory=list)
     unexplained: list[Notice] = field(default_factory=list)
     """Errors in the log that no finding shows, set by the rules."""
+    first_failure: FirstFailure | None = None
+    """Of a failed job, where the log tells it; set by the rules."""
     unrecognised: list[Unrecognised] = field(default_factory=list)
     earlier_runs: list[str] = field(default_factory=list)
     """Runs in the same log that were over before this one began, in words; they are not judged."""

@@ -6,12 +6,15 @@ says so again after it had a communicator, it is another one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from nccl_inspect import event_types as events
+from nccl_inspect.event import Process
 from nccl_inspect.model.fold import Burst, Note, ProcessLog, Step, source_and_line
+
+_FEW, _MANY = 3, 10
 
 
 def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
@@ -20,17 +23,41 @@ def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
     Args:
         logs: one for each host, pid and name.
     """
+    logs = list(logs)
+    owners = _owners(logs)
     alike: dict[tuple[str, int], list[ProcessLog]] = {}
     for log in logs:
-        alike.setdefault((log.process.host, log.process.pid), []).append(log)
+        process = owners.get(log.process, log.process)
+        alike.setdefault((process.host, process.pid), []).append(log)
     found: list[ProcessLog] = []
     for group in alike.values():
         several = sum(bool(log.bootstraps) for log in group) > 1
-        found.extend(group if several or len(group) == 1 else [_together(group)])
+        found.extend(group if several or len(group) == 1 else [_together(group, owners)])
     return found
 
 
-def _together(logs: Sequence[ProcessLog]) -> ProcessLog:
+def _owners(logs: Iterable[ProcessLog]) -> dict[Process, Process]:
+    """To whom lines belong whose host begins with the end of other text: ``loss 0.5node-1:11:11 [0] NCCL INFO …``."""
+    by_pid: dict[int, list[ProcessLog]] = {}
+    for log in logs:
+        by_pid.setdefault(log.process.pid, []).append(log)
+    return {
+        log.process: owner.process
+        for log in logs
+        if _size(log) <= _FEW
+        for owner in by_pid[log.process.pid]
+        if _size(owner) > _MANY
+        and owner.process.host
+        and log.process.host.endswith(owner.process.host)
+        and owner is not log
+    }
+
+
+def _size(log: ProcessLog) -> int:
+    return len(log.steps) + len(log.notes)
+
+
+def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> ProcessLog:
     """One log of lines that stand between each other in the sources."""
     first, last = min(logs, key=lambda log: log.first), max(logs, key=lambda log: log.last)
     notes: dict[object, Note] = {}
@@ -39,7 +66,7 @@ def _together(logs: Sequence[ProcessLog]) -> ProcessLog:
         known = notes.get(key)
         notes[key] = _sum(known, note) if known else note
     return ProcessLog(
-        process=first.process,
+        process=owners.get(first.process, first.process),
         steps=sorted((step for log in logs for step in log.steps), key=lambda step: step.place),
         notes=notes,
         first=first.first,

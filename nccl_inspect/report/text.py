@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
-from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Job
+from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, FirstFailure, Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
 from nccl_inspect.report.words import block, cut, paint, shortened, verdict_color
@@ -104,11 +104,24 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
     if overrides:
         words = [f"{s.name}={s.value}" + ("" if s.source == "environment" else f" ({s.source})") for s in overrides]
         yield "environment", shortened(words, 12)
+    if job.first_failure:
+        yield "first failed", _first_failure(job.first_failure, _short_names(job))
     groups = _alike(job.communicators)
     for comms in groups[:_MAX_COMMUNICATORS]:
         yield "communicator", _communicators(comms)
     if len(groups) > _MAX_COMMUNICATORS:
         yield "", f"… and {sum(map(len, groups[_MAX_COMMUNICATORS:]))} more"
+
+
+def _first_failure(failure: FirstFailure, names: dict[str, str]) -> str:
+    ranks = f"rank{'s' * (len(failure.ranks) > 1)} {_some(failure.ranks)}" if failure.ranks else "rank not in the log"
+    where = shortened([f"{host} pid {pid}" for host, pid in failure.processes], 2)
+    device = "" if failure.device is None else f", GPU {failure.device}"
+    when = f" at {failure.time}" if failure.time else ""
+    why = "the earliest of all errors" if failure.basis == "time" else "the only process with an error that is no echo"
+    if len(failure.processes) > 1:
+        why += f", {len(failure.processes)} at once"
+    return f"{ranks} ({where}{device}){when}, {names[failure.evidence.source]}:{failure.evidence.line}: {why}"
 
 
 def _alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]]:

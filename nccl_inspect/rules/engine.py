@@ -13,6 +13,7 @@ from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model.job import Evidence, Finding, Job, Notice, NotJudged
 from nccl_inspect.records import Record
+from nccl_inspect.rules import failure
 from nccl_inspect.rules.facts import Facts
 
 SEVERITIES = ("info", "warning", "error")
@@ -101,7 +102,7 @@ class Registered(Record):
 def registered() -> tuple[Registered, ...]:
     """All rules, ordered by category and name."""
     found = []
-    for name in modules(__file__, "engine", "facts"):
+    for name in modules(__file__, "engine", "facts", "failure"):
         loaded = import_module(f"nccl_inspect.rules.{name}")
         found.append(Registered(loaded.RULE, loaded.judge))
     return tuple(sorted(found, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
@@ -160,6 +161,7 @@ def judge(facts: Facts, rules: Iterable[Registered]) -> None:
     _judge_paths(facts, complete=len(rules) == len(registered()))
     facts.job.unexplained = _unexplained(facts)
     facts.job.verdict = verdict(facts.job)
+    facts.job.first_failure = failure.first(facts)
 
 
 def _unexplained(facts: Facts) -> list[Notice]:

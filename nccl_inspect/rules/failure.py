@@ -1,0 +1,50 @@
+"""What failed first: by the time of its lines, or because it is the only one whose error is no echo."""
+
+from __future__ import annotations
+
+from nccl_inspect.model.job import FirstFailure, Notice
+from nccl_inspect.rules.facts import Facts
+from nccl_inspect.times import in_order, moment
+
+
+def first(facts: Facts) -> FirstFailure | None:
+    """The first failing rank of a job that failed, or several at once; None where the log does not tell.
+
+    Only the errors that the leading finding shows count, when it shows any: a local resource error beats the network
+    errors that it leads to.
+    """
+    if facts.job.verdict != "failed":
+        return None
+    errors = facts.errors()
+    lead = next((finding for finding in facts.job.findings if finding.fatal), None)
+    told = {(line.source, line.line) for line in lead.evidence} if lead else set()
+    kinds = {one.production for one in errors if any((line.source, line.line) in told for line in one.evidence)}
+    leading = [notice for notice in errors if notice.production in kinds]
+    if lead and not leading:
+        return None
+    return _first_of(facts, leading or errors)
+
+
+def _first_of(facts: Facts, errors: list[Notice]) -> FirstFailure | None:
+    if len({process for notice in errors for process in notice.processes}) == 1:
+        return _failure(facts, errors[:1], "alone")
+    times = [moment(notice.earliest.time) for notice in errors]
+    if not in_order(*times) or not all(notice.earliest.is_ordered for notice in errors):
+        return None
+    first_time = min(time.seconds for time in times if time)
+    at_once = [one for one, time in zip(errors, times, strict=True) if time and time.seconds == first_time]
+    return _failure(facts, at_once, "time")
+
+
+def _failure(facts: Facts, errors: list[Notice], basis: str) -> FirstFailure:
+    processes = list(dict.fromkeys(process for notice in errors for process in notice.earliest.processes))
+    known = {last.process: last.ranks for last in facts.job.last_lines}
+    earliest = errors[0].earliest
+    return FirstFailure(
+        ranks=sorted({rank for process in processes for rank in known.get(process, [])}),
+        processes=[(process.host, process.pid) for process in processes],
+        device=earliest.device if len(processes) == 1 else None,
+        time=earliest.time,
+        basis=basis,
+        evidence=earliest.evidence,
+    )

@@ -1,0 +1,69 @@
+"""Which rank failed first, and when the log does not tell it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import nccl_inspect
+from nccl_inspect import report
+
+INIT = "".join(
+    f"vm:{10 + rank}:{10 + rank} [{rank}] NCCL INFO ncclCommInitRankConfig comm 0x{rank + 1:x} rank {rank} nranks 4 "
+    f"cudaDev {rank} nvmlDev {rank} busId {rank + 1}000 commId 0xabc - Init START\n"
+    for rank in range(4)
+)
+
+
+def warning(rank: int, second: int | None = None) -> str:
+    time = "" if second is None else f"[2026-11-20 23:13:{second:02}] "
+    text = "Error: failed to extend /dev/shm/nccl-abc to 33030532 bytes, error: No space left on device (28)"
+    return f"{time}vm:{10 + rank}:{50 + rank} [{rank}] misc/shmutils.cc:87 NCCL WARN {text}\n"
+
+
+def closed(rank: int, second: int) -> str:
+    text = "socketProgress: Connection closed by remote peer vm<4711>"
+    return f"[2026-11-20 23:13:{second:02}] vm:{10 + rank}:{50 + rank} [{rank}] misc/socket.cc:58 NCCL WARN {text}\n"
+
+
+def test_the_earliest_error_by_time_is_the_first_wherever_it_stands() -> None:
+    job = nccl_inspect.read((INIT + closed(0, 1) + warning(3, 9) + warning(2, 5) + warning(1, 7)).encode())
+    assert job.first_failure is not None
+    assert (job.first_failure.ranks, job.first_failure.basis) == ([2], "time")
+    assert job.first_failure.processes == [("vm", 12)]
+    assert job.first_failure.device == 2
+    assert "first failed rank 2 (vm pid 12, GPU 2) at 2026-11-20 23:13:05" in report.load("text").render(
+        job, report.Style()
+    )
+
+
+def test_ranks_that_fail_at_the_same_moment_are_named_together() -> None:
+    job = nccl_inspect.read((INIT + warning(3, 5) + warning(2, 5) + warning(1, 7)).encode())
+    assert job.first_failure is not None
+    assert job.first_failure.ranks == [2, 3]
+    assert job.first_failure.device is None
+
+
+def test_the_only_rank_with_an_error_is_the_first_without_any_time() -> None:
+    job = nccl_inspect.read((INIT + warning(1)).encode())
+    assert job.first_failure is not None
+    assert (job.first_failure.ranks, job.first_failure.basis, job.first_failure.time) == ([1], "alone", None)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        INIT + warning(1) + warning(2),  # no clock
+        INIT + warning(1, 5) + warning(2),  # a clock for one only
+        INIT + closed(1, 5),  # nothing but an echo
+        INIT,
+    ],
+)
+def test_where_the_log_does_not_tell_nothing_is_named(log: str) -> None:
+    assert nccl_inspect.read(log.encode()).first_failure is None
+
+
+def test_a_healthy_job_has_no_failure() -> None:
+    log = Path(__file__).parent.parent / "sample_logs" / "p2p-nvlink-8gpu" / "job.log"
+    assert nccl_inspect.read(str(log)).first_failure is None
