@@ -117,6 +117,7 @@ class _Builder:
             nccl_versions=_values(notices, events.NcclVersion, "version") or self._inferred_version(),
             cuda_versions=[_cuda(text) for text in _values(notices, events.CudaDriver, "cuda_version")],
             hosts=self._hosts(),
+            isolated_hosts=self._isolated_hosts(),
             network=self._network(notices),
             environment=environment,
             communicators=[self._info(comm) for comm in self._communicators],
@@ -168,11 +169,23 @@ class _Builder:
         hosts = [Host(name, sorted(known), len(gpus.get(name, ()))) for name, known in ranks.items()]
         return sorted(hosts, key=lambda host: (host.ranks or [1 << 30], host.name))
 
+    def _isolated_hosts(self) -> list[str]:
+        """Hosts with several GPUs of which every process sees its own only."""
+        devices: dict[str, set[tuple[int | None, str | None]]] = {}
+        for process in self._processes:
+            seen = devices.setdefault(process.log.process[0], set())
+            seen.update((member.init.cuda_dev, member.init.bus_id) for member in process.members)
+        return [
+            name
+            for name, seen in devices.items()
+            if {cuda_dev for cuda_dev, _ in seen} == {0} and len({bus_id for _, bus_id in seen}) > 1
+        ]
+
     def _notices(self) -> list[Notice]:
-        said: dict[tuple[str, bytes], list[tuple[Process, Note]]] = {}
+        said: dict[tuple[str, bytes, str | None], list[tuple[Process, Note]]] = {}
         for log in self._noted:
             for note in log.notes.values():
-                said.setdefault((note.level, note.message), []).append((log.process, note))
+                said.setdefault((note.level, note.message, note.origin.location), []).append((log.process, note))
         return sorted(map(self._notice, said.values()), key=lambda notice: notice.place)
 
     def _notice(self, said: list[tuple[Process, Note]]) -> Notice:
@@ -194,6 +207,7 @@ class _Builder:
             evidence=[self._note_evidence(note) for note in notes[:MAX_EVIDENCE]],
             earliest=self._earliest(said),
             releases=self._releases.get(first.event.production, "") if first.event else "",
+            location=first.origin.location,
         )
 
     def _earliest(self, said: list[tuple[Process, Note]]) -> Earliest:

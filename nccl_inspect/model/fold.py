@@ -170,7 +170,7 @@ class ProcessLog(Record):
 
     def note(self, place: int, origin: Origin, text: Text) -> None:
         """Count a statement."""
-        key: object = (text.level, text.message)
+        key: object = (text.level, text.message, origin.location)
         if len(self.notes) >= _MAX_NOTES and key not in self.notes:
             key = (text.level, text.parsed.production.name if text.parsed else "unrecognised")
         if known := self.notes.get(key):

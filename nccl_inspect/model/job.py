@@ -236,6 +236,8 @@ class Notice(Record):
     earliest: Earliest
     releases: str = ""
     """The NCCL releases that print it, as grammar files write them; empty where that is not known."""
+    location: str | None = None
+    """``file:line`` of a WARN: the same words from two places are two statements."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -326,6 +328,8 @@ class Job(Record):
     """A call of NCCL's interface returned an error."""
     ended_by: list[Evidence] = field(default_factory=list)
     """Lines at the end of a source that say that the job was ended from outside."""
+    isolated_hosts: list[str] = field(default_factory=list)
+    """Hosts with several GPUs where the GPU of every rank is CUDA device 0: each process sees its own only."""
     partial: bool = False
     """The reading was interrupted: this is the job as far as it was read."""
     last_lines: list[LastLine] = field(default_factory=list)
