@@ -169,6 +169,7 @@ CUDA_CODES = {
     "peer access is not supported between these two devices": 217,
     "OS call failed or operation not supported on this OS": 304,
     "invalid resource handle": 400,
+    "the operation cannot be performed in the present state": 401,
     "peer mapping resources exhausted": 711,
     "operation not permitted": 800,
     "operation not supported": 801,

@@ -12,7 +12,8 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Ranks of one host talk over the network instead of P2P or shared memory",
-    because=("p2p-disabled-by-env", "shm-disabled-by-env"),
+    echo_of=("shm-disabled-by-env",),
+    because=("p2p-disabled-by-env", "p2p-disabled-driver"),
 )
 
 

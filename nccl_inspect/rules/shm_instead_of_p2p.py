@@ -13,7 +13,8 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="GPUs of one host talk through host memory (SHM) instead of directly (P2P)",
-    echo_of=("p2p-disabled-by-env",),
+    echo_of=("p2p-disabled-by-env", "nvlink-not-used"),
+    because=("p2p-disabled-driver",),
 )
 _DECIDE = (
     "nvidia-smi topo -m > topo.txt, then --topology topo.txt; or --platform NAME; 'nvidia-smi topo -p2p "

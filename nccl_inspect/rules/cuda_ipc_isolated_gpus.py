@@ -1,0 +1,41 @@
+"""Each process sees only its own GPU, and CUDA cannot share memory between them."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.p2p_import_failed import not_shared
+
+RULE = Rule(
+    name="cuda-ipc-isolated-gpus",
+    category="intra-node path",
+    severity="error",
+    title="Each process sees only its own GPU, and memory cannot be shared between them",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge failed imports on hosts where all ranks have CUDA device 0 on different GPUs; alone that is harmless."""
+    failed = [notice for notice in not_shared(facts) if set(notice.hosts) & set(facts.job.isolated_hosts)]
+    if not failed:
+        return
+    yield RULE.finding(
+        f"GPU memory could not be shared, and each process sees one GPU only: {failed[0].message}",
+        cause="the launcher shows each process its own GPU as device 0 (Ray, srun --gpus-per-task, one container for "
+        "each rank), so NCCL takes P2P for granted and cannot test the pair",
+        impact="the connection cannot be made, and the job stops",
+        fix=[
+            "show all GPUs of the host to each process, and choose one: "
+            'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))',
+            "Slurm: srun --gpu-bind=none (or --gpus-per-node instead of --gpus-per-task); Ray: "
+            "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1",
+            "one container for all GPUs of the host",
+            "stop-gap: NCCL_P2P_DISABLE=1 (slow: 13-18 GB/s through host memory)",
+        ],
+        confidence="likely",
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said(failed),
+        fatal=True,
+    )

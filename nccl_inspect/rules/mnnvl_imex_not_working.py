@@ -1,0 +1,102 @@
+"""Hosts are joined by NVLink, and the service that shares memory between them does not work."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import (
+    Facts,
+    count,
+    cuda_code,
+    ends,
+    first_lines,
+    first_said,
+    hosts_in,
+    hosts_of,
+    lines_of,
+    ranks_in,
+    unset,
+    words_of,
+)
+
+RULE = Rule(
+    name="mnnvl-imex-not-working",
+    category="intra-node path",
+    severity="error",
+    title="Hosts are joined by NVLink (MNNVL), and ranks cannot use it: IMEX",
+)
+_NOT_PERMITTED = 800
+_FIX = (
+    "nvidia-imex-ctl -N   # every node of the domain must be READY; systemctl status nvidia-imex on each",
+    "containers: the channel device must be inside: ls /dev/nvidia-caps-imex-channels",
+    "Kubernetes: NVIDIA DRA driver, a ComputeDomain for the job and its resource claim in each pod",
+    "to go on over the network: NCCL_MNNVL_ENABLE=0",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge NCCL's own statement, CUDA's refusal to import on such machines, and NET between hosts of one domain."""
+    stated = facts.notices("mnnvl-not-working")
+    failed = list(stated)
+    if _domains(facts) or facts.notices("mnnvl-clique"):
+        refused = facts.cuda_failures("transport/p2p.cc")
+        failed += [notice for notice in refused if cuda_code(notice) == _NOT_PERMITTED]
+    if failed:
+        yield RULE.finding(
+            f"multi-node NVLink is there and does not work: {failed[0].message}",
+            cause="the IMEX service of a node is down or does not know the others, or the container lacks the IMEX "
+            "channel",
+            impact="the job stops",
+            fix=_FIX,
+            confidence="certain" if stated else "likely",
+            ranks=ranks_in(failed),
+            hosts=hosts_in(failed),
+            evidence=first_said(failed),
+            fatal=True,
+        )
+    elif slow := _over_net(facts):
+        yield _unused(facts, slow)
+
+
+def _unused(facts: Facts, slow: list[Path]) -> Finding:
+    off = [setting for setting in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if setting.value == "0"]
+    facts.mark(slow, RULE.name)
+    return RULE.finding(
+        f"{count(len(slow), 'pair')} of hosts in one NVLink domain use the network",
+        cause=f"{words_of(off)} switches multi-node NVLink off"
+        if off
+        else "not in these lines: IMEX does not work, or this release does not use it (2.20 and later do)",
+        impact="the NIC (12.5 to 50 GB/s for each GPU) instead of NVLink (up to 900 GB/s one way)",
+        fix=[*unset(off), *_FIX[:3]],
+        confidence="certain" if off else "likely",
+        ranks=ends(slow),
+        hosts=hosts_of(slow),
+        evidence=[*first_lines(slow)[:3], *lines_of(off, 1)],
+    )
+
+
+def _domains(facts: Facts) -> dict[tuple[object, ...], set[str]]:
+    """The hosts of each NVLink domain: fabric UUID and clique; a UUID of zeros is none."""
+    domains: dict[tuple[object, ...], set[str]] = {}
+    for notice in facts.notices("mnnvl-fabric"):
+        uuid, clique = _fabric(notice)
+        if any(str(half).strip("0") for half in uuid):
+            domains.setdefault((*uuid, clique), set()).update(notice.hosts)
+    return domains
+
+
+def _fabric(notice: Notice) -> tuple[tuple[object, object], object]:
+    assert isinstance(notice.event, Said)
+    value = notice.event.value
+    return (value("uuid_high"), value("uuid_low")), value("clique")
+
+
+def _over_net(facts: Facts) -> list[Path]:
+    domains = _domains(facts).values()
+    return [
+        path
+        for path in facts.paths("inter", "NET")
+        if any({path.src_host, path.dst_host} <= hosts for hosts in domains)
+        and not any(also.transport == "P2P" for also in path.also)
+    ]

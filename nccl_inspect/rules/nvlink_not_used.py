@@ -1,0 +1,57 @@
+"""GPUs joined by NVLink talk through host memory or the network."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import P2pRefused
+from nccl_inspect.model.job import Finding, NotJudged, Path
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed, words_of
+from nccl_inspect.rules.p2p_disabled_by_env import switched_off
+
+RULE = Rule(
+    name="nvlink-not-used",
+    category="intra-node path",
+    severity="error",
+    title="GPUs joined by NVLink talk through host memory or the network",
+    echo_of=("p2p-disabled-by-env", "shm-disabled-by-env", "net-instead-of-p2p"),
+    because=("p2p-disabled-driver",),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge pairs that are known to have NVLink; where nothing is known, ``shm-instead-of-p2p`` asks for it."""
+    idle = [path for path in facts.paths("intra") if path.transport != "P2P" and _has_nvlink(facts, path)]
+    if not idle:
+        return
+    facts.mark(idle, RULE.name)
+    kinds = listed(sorted({kind for path in idle if (kind := facts.pair_class(path))}))
+    machine = facts.platform.name if facts.platform else "the machine"
+    yield RULE.finding(
+        f"{count(len(idle), 'pair')} of GPUs joined by NVLink use {listed(path.detail for path in idle)}",
+        cause=f"NVLink is there ({f'the topology shows {kinds}' if kinds else machine}); {_why(facts)}",
+        impact="NVLink idle: 13-18 GB/s bus bandwidth through host memory, 1.3-3.5 over Socket, against 347 GB/s "
+        "over NVSwitch (8 x H200, all-reduce of 256 MiB)",
+        fix=[
+            "nvidia-smi topo -p2p n; nvidia-smi topo -p2p r   # NVLink and peer access of each pair",
+            "nvidia-smi nvlink -s   # links that are down; systemctl status nvidia-fabricmanager on NVSwitch machines",
+            'one pod or container with all GPUs: resources.limits "nvidia.com/gpu": "8"',
+        ],
+        ranks=ends(idle),
+        hosts=hosts_of(idle),
+        evidence=first_lines(idle),
+    )
+
+
+def _why(facts: Facts) -> str:
+    settings = [*switched_off(facts), *facts.switched_on("NCCL_SHM_DISABLE")]
+    if settings:
+        return f"{words_of(settings)} keeps NCCL from it"
+    if facts.said(P2pRefused):
+        return "the driver refuses peer access"
+    return "why NCCL could not use P2P is not in the log: peer access, or containers that hide GPUs from each other"
+
+
+def _has_nvlink(facts: Facts, path: Path) -> bool:
+    if kind := facts.pair_class(path):
+        return kind.startswith("NV")
+    return facts.platform is not None and bool(facts.platform.nvlink) and bool(facts.platform.p2p)

@@ -1,0 +1,62 @@
+"""The driver refuses peer access between GPUs of one host."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import P2pRefused
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.rules.p2p_disabled_by_env import switched_off
+
+RULE = Rule(
+    name="p2p-disabled-driver",
+    category="intra-node path",
+    severity="warning",
+    title="The driver refuses peer access between GPUs of one host",
+    folds=True,
+)
+_REASONS = {
+    "p2p-disabled": "NVML says that the pair may not read or write each other's memory",
+    "peer-query-failed": "CUDA could not say whether the pair reaches each other's memory",
+    "enable-failed": "CUDA says that the pair does not reach each other's memory",
+    "legacy-ipc-unsupported": "CUDA IPC does not work in this process",
+    "no-p2p": "CUDA says that the pair does not reach each other's memory",
+}
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge by effect: the refusal counts where a local pair does without P2P that the hardware may offer."""
+    refused = facts.said(P2pRefused)
+    local = facts.paths("intra")
+    slow = [path for path in local if path.transport != "P2P"]
+    if not refused or (local and not slow) or switched_off(facts):
+        return
+    known = [facts.allows_p2p(path) for path in slow]
+    poor = all(can is False for can in known)
+    facts.mark(slow, RULE.name)
+    yield RULE.finding(
+        f"the driver refuses peer access between GPUs of one host ({count(len(refused), 'statement')})",
+        cause="; ".join(dict.fromkeys(map(_reason, refused)))
+        + (": this hardware has no P2P" if slow and poor else ": a virtual machine, IOMMU or ACS, or the GPU model"),
+        impact=f"{count(len(slow), 'pair')} of one host use {listed(path.detail for path in slow)}, 13-18 GB/s over "
+        "host memory"
+        if slow
+        else "no local connection is in the log yet; it would use SHM or the network",
+        fix=[
+            "nvidia-smi topo -p2p r; nvidia-smi topo -p2p w   # OK, or why not (CNS chipset, GNS GPU, NS)",
+            "bare metal: IOMMU and PCIe ACS off (lspci -vvv | grep ACSCtl), or iommu=pt; virtual machines need ATS",
+            "'Legacy IPC not supported': NCCL_CUMEM_ENABLE=1 shares memory in another way (2.18 and later)",
+            "GeForce, T4, A10G, L4 and many virtual machines: nothing to fix, NCCL_IGNORE_DISABLED_P2P=1 only hides "
+            "the line",
+        ],
+        severity="info" if poor else "warning",
+        confidence="certain" if slow and (poor or any(known)) else "possible",
+        ranks=ends(slow) or ranks_in(refused),
+        hosts=hosts_in(refused),
+        evidence=[*first_said(refused)[:3], *first_lines(slow)[:2]],
+    )
+
+
+def _reason(notice: Notice) -> str:
+    assert isinstance(notice.event, P2pRefused)
+    return _REASONS[notice.event.reason]

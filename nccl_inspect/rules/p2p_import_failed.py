@@ -1,0 +1,68 @@
+"""The memory of a GPU could not be shared with another rank of its host."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import CUDA_CODES, Facts, cuda_code, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="p2p-import-failed",
+    category="intra-node path",
+    severity="error",
+    title="The memory of a GPU could not be shared with another rank of its host",
+    because=("env-mismatch-across-ranks",),
+    specific=("cuda-ipc-isolated-gpus", "mnnvl-imex-not-working"),
+)
+_NOT_SHAREABLE = (1, 101, 217, 304, 400, 800, 801)
+_EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
+_REFUSED = 111
+_SOCKETS = ("uds-send-failed", "uds-bind-failed", "uds-create-failed", "uds-receive-failed", "uds-name-too-long")
+
+
+def not_shared(facts: Facts) -> list[Notice]:
+    """CUDA's refusals to export, open or map the memory of another GPU."""
+    peers = facts.notices("p2p-peer-access-failed")
+    return [
+        *(notice for notice in facts.cuda_failures("transport/p2p.cc") if cuda_code(notice) in _NOT_SHAREABLE),
+        *facts.notices("p2p-ipc-handle-failed"),
+        *(notice for notice in peers if _value(notice, "code") != _EXHAUSTED),
+    ]
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge failed imports, and failed handing-over through Unix sockets; a refused one is the echo of other errors."""
+    refused_by_cuda = not_shared(facts)
+    sockets = facts.notices(*_SOCKETS)
+    told = [*refused_by_cuda, *sockets]
+    others = [n for n in facts.errors() if n.level == "WARN" and not any(n is one for one in told)]
+    if not told or (others and not refused_by_cuda):
+        return
+    only_refused = not refused_by_cuda and all(_value(notice, "errno") == _REFUSED for notice in sockets)
+    yield RULE.finding(
+        f"GPU memory could not be shared between ranks of one host: {told[0].message}",
+        cause="a rank does not answer: it uses another P2P setting (NCCL_P2P_DISABLE, NCCL_CUMEM_ENABLE on some ranks "
+        "only), has died, or lives in another network namespace"
+        if only_refused
+        else "NCCL takes the ranks for one host, but the GPU of one is not there for the other: containers with one "
+        "GPU each that share host name or NCCL_HOSTID, or different network or IPC namespaces",
+        impact="the connection cannot be made, and the job stops",
+        fix=[
+            'one pod with all GPUs of the node: resources.limits "nvidia.com/gpu": "8"; or hostNetwork: true and '
+            "hostIPC: true on all pods of it",
+            "the same NCCL_P2P_*, NCCL_CUMEM_* and NCCL_HOSTID on all ranks; print them with NCCL_DEBUG=INFO",
+            "2.29 and later, other network namespace: NCCL_IPC_USE_ABSTRACT_SOCKET=0 with a shared /tmp",
+            "to see whether this is it: NCCL_CUMEM_ENABLE=0, then NCCL_P2P_DISABLE=1 (slow)",
+        ],
+        confidence="possible" if only_refused else "likely",
+        ranks=ranks_in(told),
+        hosts=hosts_in(told),
+        evidence=first_said(told),
+        fatal=True,
+    )
+
+
+def _value(notice: Notice, name: str) -> object:
+    """A value of the statement, None where its wording has no such field."""
+    return dict(notice.event.values).get(name) if isinstance(notice.event, Said) else None

@@ -1,0 +1,44 @@
+"""GPUs joined by NVLink may not read each other's memory."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import Notice
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+
+RULE = Rule(
+    name="p2p-nvlink-fault",
+    category="intra-node path",
+    severity="error",
+    title="The driver refuses peer access between GPUs that NVLink joins: a hardware fault",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge NCCL's own statement; it stops the job (src/graph/paths.cc)."""
+    broken = facts.notices("p2p-disabled-nvlink")
+    if not broken:
+        return
+    pairs = {
+        tuple(sorted((notice.event.value("gpu"), notice.event.value("other_gpu"))))
+        for notice in broken
+        if isinstance(notice.event, Notice)
+    }
+    words = listed(f"GPUs {first} and {second}" for first, second in sorted(pairs))
+    yield RULE.finding(
+        f"NVLink joins {words}, and the driver refuses peer access between them",
+        cause="a broken or degraded NVLink, NVSwitch or fabric manager: NCCL itself calls it a probable hardware issue",
+        impact="NCCL stops; with NCCL_IGNORE_DISABLED_P2P=1 the pair would go through host memory, 13-18 GB/s instead "
+        "of hundreds",
+        fix=[
+            "drain the node: kubectl drain <node> --ignore-daemonsets --delete-emptydir-data, or "
+            "scontrol update nodename=<node> state=drain reason=nvlink",
+            "nvidia-smi nvlink -s; nvidia-smi nvlink -e; nvidia-smi topo -p2p n; dmesg -T | grep -iE 'xid|sxid'",
+            "systemctl status nvidia-fabricmanager   # machines with NVSwitch; then reset the GPUs (nvidia-smi -r)",
+        ],
+        ranks=ranks_in(broken),
+        hosts=hosts_in(broken),
+        evidence=first_said(broken),
+        fatal=True,
+    )

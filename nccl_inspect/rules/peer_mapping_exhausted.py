@@ -1,0 +1,43 @@
+"""One process maps the memory of more GPUs than the driver allows."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import CUDA_CODES, Facts, cuda_code, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="peer-mapping-exhausted",
+    category="intra-node path",
+    severity="error",
+    title="One process maps the memory of more GPUs than the driver allows",
+)
+_EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge CUDA error 711, from a CUDA call or from NCCL's own wording of it."""
+    failed = [
+        *(notice for notice in facts.cuda_failures() if cuda_code(notice) == _EXHAUSTED),
+        *(
+            notice
+            for notice in facts.notices("p2p-peer-access-failed")
+            if isinstance(notice.event, Said) and notice.event.value("code") == _EXHAUSTED
+        ),
+    ]
+    if not failed:
+        return
+    yield RULE.finding(
+        "a GPU has no room for one more peer (CUDA error 711, peer mapping resources exhausted)",
+        cause="the driver allows 8 peers for each GPU within one process, and this one joins more GPUs",
+        impact="the connection cannot be made, and the job stops",
+        fix=[
+            "one process for each GPU: torchrun --nproc_per_node=gpu (not DataParallel, not ncclCommInitAll)",
+            "or fewer GPUs: CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7",
+        ],
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said(failed),
+        fatal=True,
+    )
