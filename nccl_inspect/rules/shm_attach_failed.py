@@ -1,0 +1,54 @@
+"""A shared memory segment that another rank made could not be opened."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="shm-attach-failed",
+    category="intra-node path",
+    severity="error",
+    title="A shared memory segment that another rank made could not be opened",
+    specific=("shm-segment-failed",),
+)
+_NOT_THERE = 2
+_ABOUT_SHM = ("shm-segment-failed", "shm-map-failed", "shm-create-failed")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge failed attaching where nothing else failed: else the maker of the segment went away for another reason."""
+    failed = [notice for notice in facts.notices("shm-segment-failed") if _value(notice, "what") == "attaching to"]
+    others = [n for n in facts.errors() if n.level == "WARN" and n.production not in _ABOUT_SHM]
+    if not failed or others:
+        return
+    missing = any(_value(notice, "errno") == _NOT_THERE for notice in failed)
+    removed = facts.notices("shm-unlink-failed")
+    reason = next((str(found) for notice in failed if (found := _value(notice, "error"))), "")
+    yield RULE.finding(
+        "a shared memory segment of another rank could not be opened" + (f": {reason}" if reason else ""),
+        cause="the file is gone, or was never in this rank's /dev/shm: something cleans /dev/shm (systemd-logind with "
+        "RemoveIPC=yes at the end of a session, a cron job), or the containers have a /dev/shm each"
+        if missing
+        else "the file cannot be opened or mapped: no right to it (other user), or memory is short",
+        impact="the rank fails, and with it the job",
+        fix=[
+            "/etc/systemd/logind.conf: RemoveIPC=no, then systemctl restart systemd-logind; or run the job as a "
+            "system user (uid < 1000)",
+            "containers of one host: the same /dev/shm (hostIPC: true, or docker --ipc=host), or one container for all "
+            "GPUs; all under one user id",
+            "ls -l /dev/shm/nccl-* on the host while the job starts shows who makes and who removes them",
+        ],
+        confidence="likely",
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said([*failed, *removed]),
+        fatal=True,
+    )
+
+
+def _value(notice: Notice, name: str) -> object:
+    """A value of the warning, None where its wording has no such field."""
+    return dict(notice.event.values).get(name) if isinstance(notice.event, Said) else None

@@ -1,0 +1,71 @@
+"""Host memory made with the cuMem interface does not work."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import ErrorCascade
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, cuda_code, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="shm-cumem-host-failed",
+    category="intra-node path",
+    severity="error",
+    title="Shared host memory made with CUDA's cuMem interface does not work",
+)
+_REFUSED = (1, 101, 217, 304, 400, 800, 801)
+_FIX = (
+    "NCCL_CUMEM_HOST_ENABLE=0   # goes back to /dev/shm, which must then be large enough",
+    "containers: docker --cap-add SYS_NICE; pod: securityContext.capabilities.add: [SYS_NICE] (for get_mempolicy)",
+    "NCCL 2.26.5 or later tests it and falls back by itself; driver for CUDA 13.0 or later does without P2P",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge failed calls of the cuMem host path; that NCCL falls back by itself is a note."""
+    failed = _failed(facts)
+    fell_back = facts.notices("cumem-host-fallback")
+    if failed:
+        yield RULE.finding(
+            f"shared host memory could not be made or mapped: {failed[0].message}",
+            cause="cuMem host memory (default since 2.24 with drivers for CUDA 12.6 and later) needs NUMA support in "
+            "the container and peer access between the GPUs; one of them is missing",
+            impact="the rank fails, and with it the job",
+            fix=_FIX,
+            confidence="likely",
+            ranks=ranks_in(failed),
+            hosts=hosts_in(failed),
+            evidence=first_said(failed),
+            fatal=True,
+        )
+    elif fell_back:
+        yield RULE.finding(
+            "cuMem host memory does not work here; NCCL uses /dev/shm instead",
+            cause="NCCL tested it and went back to files in /dev/shm; often a container without NUMA support",
+            impact="none as long as /dev/shm is large enough",
+            fix=["nothing to fix; NCCL_CUMEM_HOST_ENABLE=0 avoids the test and the line", _FIX[1]],
+            severity="info",
+            ranks=ranks_in(fell_back),
+            hosts=hosts_in(fell_back),
+            evidence=first_said(fell_back),
+        )
+
+
+def _failed(facts: Facts) -> list[Notice]:
+    """Failures in shm.cc, and those in the allocator that shm.cc passes on."""
+    passed_on = [notice for notice in facts.said(ErrorCascade) if _is_shm(notice)]
+    processes = {process for notice in passed_on for process in notice.processes}
+    return [
+        *(notice for notice in facts.cuda_failures("transport/shm.cc") if cuda_code(notice) in _REFUSED),
+        *(
+            notice
+            for notice in facts.cuda_failures("include/alloc.h")
+            if cuda_code(notice) in _REFUSED
+            and (processes & set(notice.processes) or "(ncclCuMemHostAlloc" in (notice.location or ""))
+        ),
+    ]
+
+
+def _is_shm(notice: Notice) -> bool:
+    event = notice.event
+    return isinstance(event, ErrorCascade) and event.file.endswith("transport/shm.cc") and event.code == 1
