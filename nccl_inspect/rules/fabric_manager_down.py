@@ -1,0 +1,47 @@
+"""CUDA is not ready because the fabric manager does not run."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, cuda_code, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="fabric-manager-down",
+    category="intra-node path",
+    severity="error",
+    title="CUDA is not ready on a machine with NVSwitch: the fabric manager does not run",
+)
+_NOT_READY = 802
+_WORDS = "system not yet initialized"
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge CUDA error 802, whoever prints it; no other fault gives it."""
+    failed = [
+        *(notice for notice in facts.cuda_failures() if cuda_code(notice) == _NOT_READY),
+        *filter(_says_so, facts.notices("cuda-error", "test-cuda-failure")),
+    ]
+    if not failed:
+        return
+    yield RULE.finding(
+        f"CUDA is not ready: {_WORDS} (802)",
+        cause="the GPUs sit behind an NVSwitch, and the fabric manager, which must set up the switches first, does not "
+        "run, failed, or is of another version than the driver",
+        impact="no program can use the GPUs of this machine",
+        fix=[
+            "systemctl enable --now nvidia-fabricmanager; journalctl -u nvidia-fabricmanager",
+            "the package of the driver's own version: apt-get install nvidia-fabricmanager-<branch>=<version of "
+            "nvidia-smi>",
+            "virtual machine: the fabric manager runs on the host or in the service VM; see nvidia-smi -q | grep -A4 "
+            "Fabric",
+        ],
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said(failed),
+        fatal=True,
+    )
+
+
+def _says_so(notice: Notice) -> bool:
+    return _WORDS in notice.message
