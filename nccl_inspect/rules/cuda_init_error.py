@@ -1,0 +1,72 @@
+"""CUDA itself cannot be initialised."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import CUDA_CODES, Facts, cuda_code, file_of, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="cuda-init-error",
+    category="environment",
+    severity="error",
+    title="CUDA cannot be initialised",
+    specific=("cuda-lib-missing",),
+)
+_CAUSES = {
+    3: "CUDA was used before a fork: a child process cannot use it",
+    35: "the driver is older than the CUDA release that NCCL or the framework is built for",
+    100: "the process sees no GPU: none given to the container, an empty CUDA_VISIBLE_DEVICES, or a fault",
+    803: "the driver's kernel module and its libraries are of different versions",
+    999: "the driver failed: a lost GPU (Xid), a broken kernel module (nvidia_uvm), or a reset is needed",
+}
+_UNKNOWN = 999
+_FIX = {
+    3: 'multiprocessing.set_start_method("spawn") (torch.multiprocessing), no CUDA call before the workers start',
+    35: "a newer driver, or an image with an older CUDA; data centre GPUs: the cuda-compat package",
+    100: 'docker --gpus all; pod: resources.limits "nvidia.com/gpu"; echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L',
+    803: "after an upgrade of the driver: reboot, or reload the modules; no other libcuda.so in the image",
+    999: "dmesg -T | grep -i xid; nvidia-smi; modprobe nvidia_uvm; reset the GPU (nvidia-smi -r) or reboot",
+}
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge errors that only the start of CUDA gives, and 999 outside of connections, where it may be anything."""
+    codes = {id(notice): code for notice in facts.cuda_failures() if (code := _code(notice)) is not None}
+    failed = [notice for notice in facts.cuda_failures() if id(notice) in codes]
+    program = facts.notices("cuda-error", "test-cuda-failure")
+    said = {id(notice): code for notice in program if (code := _said(notice)) is not None}
+    failed += [notice for notice in program if id(notice) in said]
+    mixed = [notice for notice in facts.notices("nvml-failed") if _is_mixed(notice)]
+    told = [*failed, *mixed]
+    if not told:
+        return
+    found = sorted({*codes.values(), *said.values(), *((803,) if mixed else ())})
+    yield RULE.finding(
+        f"CUDA cannot be initialised: {told[0].message}",
+        cause="; ".join(_CAUSES[code] for code in found),
+        impact="this rank cannot use its GPU, and the job does not start",
+        fix=[_FIX[code] for code in found],
+        confidence="likely" if found == [_UNKNOWN] else "certain",
+        ranks=ranks_in(told),
+        hosts=hosts_in(told),
+        evidence=first_said(told),
+        fatal=True,
+    )
+
+
+def _code(notice: Notice) -> int | None:
+    code = cuda_code(notice)
+    connecting = "transport/" in file_of(notice) or file_of(notice).endswith("proxy.cc")
+    return code if code in _CAUSES and not (code == _UNKNOWN and connecting) else None
+
+
+def _said(notice: Notice) -> int | None:
+    """The number of an error that the program's own CUDA call gave; 'unknown error' may come at any time."""
+    words = (text for text, code in CUDA_CODES.items() if code in _CAUSES and code != _UNKNOWN)
+    return next((CUDA_CODES[text] for text in words if text in notice.message), None)
+
+
+def _is_mixed(notice: Notice) -> bool:
+    """Whether NVML says that kernel module and library differ, which stops NCCL."""
+    return notice.level == "WARN" and "version mismatch" in notice.message

@@ -1,0 +1,46 @@
+"""The libraries of the NVIDIA driver are missing or too old."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="cuda-lib-missing",
+    category="environment",
+    severity="error",
+    title="A library of the NVIDIA driver cannot be loaded, or lacks a function",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge libcuda and libnvidia-ml; libgdrapi is optional."""
+    nvml = [notice for notice in facts.notices("driver-library-missing") if "libnvidia-ml" in notice.message]
+    failed = [*facts.notices("cuda-library-missing", "cuda-symbol-missing"), *nvml]
+    if not failed:
+        return
+    fatal = not facts.job.paths and (facts.job.failed or bool(nvml))
+    lacks = all(notice.production == "cuda-symbol-missing" for notice in failed)
+    yield RULE.finding(
+        f"NCCL cannot use a library of the driver: {failed[0].message}",
+        cause="the driver's library is older than this NCCL needs, or is a stub"
+        if lacks
+        else "the container was started without the NVIDIA runtime, so the driver's libraries are not inside, or "
+        "NCCL_CUDA_PATH names another folder",
+        impact="the initialisation fails"
+        if fatal
+        else "in this log NCCL goes on: without cuMem (P2P/IPC instead of P2P/CUMEM), DMA-BUF and NVLS",
+        fix=[
+            "docker run --gpus all ... (NVIDIA Container Toolkit); pod: runtimeClassName: nvidia and "
+            'resources.limits "nvidia.com/gpu"',
+            "NVIDIA_DRIVER_CAPABILITIES=compute,utility   # utility brings libnvidia-ml.so.1",
+            "inside: nvidia-smi; ldconfig -p | grep -E 'libcuda.so|libnvidia-ml'; no stubs folder in LD_LIBRARY_PATH",
+            "WSL: export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH; unset NCCL_CUDA_PATH",
+        ],
+        severity="error" if fatal else "info" if facts.job.paths else "warning",
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said(failed),
+        fatal=fatal,
+    )
