@@ -13,7 +13,7 @@ RULE = Rule(
     severity="error",
     title="No progress after the initialisation until the job was ended",
     echo_of=("peer-death",),
-    because=("env-mismatch-across-ranks", "loopback-between-hosts"),
+    because=("env-mismatch-across-ranks", "loopback-between-hosts", "nvls-fabric-manager", "rccl-iommu-pt-missing"),
 )
 _GAVE_UP = re.compile(r"(?i)time[ds]?[ -]?out|kill|SIGTERM|CANCELLED")
 _CAPTURE = "the end of the log of every rank, up to the kill or the timeout; NCCL_DEBUG_SUBSYS=INIT,COLL"

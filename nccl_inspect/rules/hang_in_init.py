@@ -12,7 +12,7 @@ RULE = Rule(
     severity="error",
     title="Ranks began to build a communicator and never finished",
     echo_of=("rank-missing", "version-mismatch", "bootstrap-no-interface"),
-    because=("env-mismatch-across-ranks",),
+    because=("env-mismatch-across-ranks", "rccl-iommu-pt-missing"),
 )
 
 
