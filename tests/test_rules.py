@@ -149,6 +149,97 @@ def test_a_slow_path_leads_and_names_the_plugin_that_is_missing() -> None:
     assert all(finding.root for finding in job.findings)
 
 
+def cuda_failure(rank: int, place: str, text: str) -> str:
+    version = line(rank, "NCCL version 2.27.3+cuda12.9")
+    return f"{version}vm:{100 + rank}:{100 + rank} [{rank}] {place} NCCL WARN Cuda failure {text}\n"
+
+
+def roots(job: Job) -> list[str]:
+    return [finding.rule for finding in job.findings if finding.root]
+
+
+def test_idle_nvlink_folds_under_the_setting_that_causes_it() -> None:
+    assert roots(read(SHM, platform="p5.48xlarge")) == ["nvlink-not-used"]
+    job = read(P2P_OFF + SHM, platform="p5.48xlarge")
+    assert roots(job) == ["p2p-disabled-by-env"]
+    assert found(job, "nvlink-not-used").because == ["p2p-disabled-by-env"]
+    assert found(job, "shm-instead-of-p2p").because == ["p2p-disabled-by-env", "nvlink-not-used"]
+
+
+def test_a_slow_path_names_the_refusal_of_the_driver() -> None:
+    refused = line(0, "Could not enable P2P between dev 0(=60) and dev 1(=70)")
+    job = read(refused + SHM, platform="dgx-a100")
+    assert roots(job) == ["nvlink-not-used", "p2p-disabled-driver"]
+    assert job.findings[0].because == ["p2p-disabled-driver"]
+
+
+def test_network_within_a_host_folds_under_the_settings_that_leave_nothing_else() -> None:
+    shm_off = line(0, "NCCL_SHM_DISABLE set by environment to 1.")
+    net = line(0, "Channel 00/0 : 0[0] -> 1[1] [send] via NET/Socket/0")
+    net += line(1, "Channel 00/0 : 0[0] -> 1[1] [receive] via NET/Socket/0")
+    job = read(P2P_OFF + shm_off + net)
+    assert roots(job) == ["shm-disabled-by-env", "p2p-disabled-by-env"]
+    assert found(job, "net-instead-of-p2p").because == ["shm-disabled-by-env", "p2p-disabled-by-env"]
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "rule"),
+    [
+        ("transport/p2p.cc:275", "1 'invalid argument'", "p2p-import-failed"),
+        ("/build/src/transport/p2p.cc:275 (ncclP2pImportShareableBuffer)", "'invalid argument'", "p2p-import-failed"),
+        ("transport/p2p.cc:275", "711 'peer mapping resources exhausted'", "peer-mapping-exhausted"),
+        (
+            "transport/shm.cc:619",
+            "217 'peer access is not supported between these two devices'",
+            "shm-cumem-host-failed",
+        ),
+        ("transport/nvls.cc:255", "1 'invalid argument'", "nvls-fabric-manager"),
+        ("transport/nvls.cc:255", "802 'system not yet initialized'", "fabric-manager-down"),
+        ("init.cc:438", "'no CUDA-capable device is detected'", "cuda-init-error"),
+        ("enqueue.cc:100", "'no kernel image is available for execution on the device'", "nccl-too-old"),
+    ],
+)
+def test_a_cuda_failure_belongs_to_one_rule_by_place_and_code(place: str, text: str, rule: str) -> None:
+    job = read(cuda_failure(0, place, text))
+    assert names(job) == [rule]
+    assert job.verdict == "failed"
+    assert not job.unexplained
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("transport/net_ib/p2p.cc:275", "1 'invalid argument'"),
+        ("transport/p2p.cc:275", "'out of memory'"),
+        ("transport/nvls.cc:255", "2 'out of memory'"),
+        ("transport/nvls.cc:255", "700 'an illegal memory access was encountered'"),
+    ],
+)
+def test_other_cuda_failures_are_not_taken_for_a_fault_of_the_path(place: str, text: str) -> None:
+    specific = {"p2p-import-failed", "nvls-fabric-manager", "shm-cumem-host-failed", "cuda-init-error"}
+    assert not specific & set(names(read(cuda_failure(0, place, text))))
+
+
+def test_the_same_text_from_two_places_is_two_statements() -> None:
+    text = "1 'invalid argument'"
+    job = read(cuda_failure(0, "transport/p2p.cc:275", text) + cuda_failure(0, "transport/nvls.cc:255", text))
+    assert names(job) == ["nvls-fabric-manager", "p2p-import-failed"]
+
+
+def test_nvls_given_up_by_some_ranks_only_is_an_error() -> None:
+    start = (
+        "ncclCommInitRank comm 0x{0} rank {0} nranks 2 cudaDev {0} nvmlDev {0} busId {0}0 commId 0x2 - Init COMPLETE"
+    )
+    given_up = (
+        "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2 : CUDA error 1 'invalid argument'. "
+        "Proceeding without NVLS support."
+    )
+    begun = "".join(line(rank, start.format(rank)) for rank in (0, 1))
+    assert found(read(begun + line(0, given_up)), "nvls-fabric-manager").severity == "error"
+    both = begun + line(0, given_up) + line(1, given_up)
+    assert found(read(both), "nvls-fabric-manager").severity == "warning"
+
+
 def test_a_cause_is_named_only_when_it_was_looked_for() -> None:
     job = read(P2P_OFF + SHM, ignore=["p2p-disabled-by-env"])
     assert found(job, "shm-instead-of-p2p").root
