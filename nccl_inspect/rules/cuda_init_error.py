@@ -31,7 +31,7 @@ _FIX = {
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge errors that only the start of CUDA gives, and 999 outside of connections, where it may be anything."""
+    """Judge errors that the start of CUDA gives; a process that already connects has CUDA, and another fault."""
     codes = {id(notice): code for notice in facts.cuda_failures() if (code := _code(notice)) is not None}
     failed = [notice for notice in facts.cuda_failures() if id(notice) in codes]
     program = facts.notices("cuda-error", "test-cuda-failure")
@@ -57,8 +57,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _code(notice: Notice) -> int | None:
     code = cuda_code(notice)
-    connecting = "transport/" in file_of(notice) or file_of(notice).endswith("proxy.cc")
-    return code if code in _CAUSES and not (code == _UNKNOWN and connecting) else None
+    connecting = "transport" in file_of(notice) or file_of(notice).endswith(("proxy.cc", "channel.cc"))
+    return code if code in _CAUSES and not connecting else None
 
 
 def _said(notice: Notice) -> int | None:

@@ -15,7 +15,7 @@ RULE = Rule(
     because=("env-mismatch-across-ranks",),
     specific=("cuda-ipc-isolated-gpus", "mnnvl-imex-not-working"),
 )
-_NOT_SHAREABLE = (1, 101, 217, 304, 400, 800, 801)
+_NOT_SHAREABLE = (1, 304, 400, 800)
 _EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
 _REFUSED = 111
 _SOCKETS = ("uds-send-failed", "uds-bind-failed", "uds-create-failed", "uds-receive-failed", "uds-name-too-long")

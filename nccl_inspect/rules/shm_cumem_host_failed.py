@@ -13,7 +13,7 @@ RULE = Rule(
     severity="error",
     title="Shared host memory made with CUDA's cuMem interface does not work",
 )
-_REFUSED = (1, 101, 217, 304, 400, 800, 801)
+_REFUSED = (1, 217, 801)
 _FIX = (
     "NCCL_CUMEM_HOST_ENABLE=0   # goes back to /dev/shm, which must then be large enough",
     "containers: docker --cap-add SYS_NICE; pod: securityContext.capabilities.add: [SYS_NICE] (for get_mempolicy)",
