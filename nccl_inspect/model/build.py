@@ -10,13 +10,12 @@ from dataclasses import replace
 from nccl_inspect import event_types as events
 from nccl_inspect.event import Process
 from nccl_inspect.ingest.prefix import Origin, is_masked
-from nccl_inspect.model import attribution, communicators, members, paths, processes, runs, unknown, versions
+from nccl_inspect.model import attribution, communicators, members, notices, paths, processes, runs, unknown, versions
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import MAX_EVIDENCE, settings
 from nccl_inspect.model.fold import Fold, Note, ProcessLog, SourceCounts, source_and_line
 from nccl_inspect.model.job import (
     CommunicatorInfo,
-    Earliest,
     Evidence,
     Host,
     Job,
@@ -29,7 +28,6 @@ from nccl_inspect.model.job import (
 )
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.text import decode
-from nccl_inspect.times import in_order, moment
 
 _ENDED = (
     r"(?i)\b(?:kill(?:ed|ing)|SIG(?:TERM|KILL|ABRT|INT)|terminated|time[ds]?[ -]?out|CANCELLED|"
@@ -104,7 +102,7 @@ class _Builder:
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
 
     def job(self) -> Job:
-        notices = self._notices()
+        said = self._notices()
         environment = settings(self._processes, self._ranks, self.evidence)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         built = paths.build(self._lines, self._communicators, self.evidence, self._nic_name, not shm_off)
@@ -114,19 +112,19 @@ class _Builder:
             ranks_seen=sorted({rank for ranks in self._ranks.values() for rank in ranks}),
             rank_space="global" if self._world else "communicator",
             dialects=sorted({production.dialect for production in self._fold.productions}),
-            nccl_versions=_values(notices, events.NcclVersion, "version") or self._inferred_version(),
-            cuda_versions=[_cuda(text) for text in _values(notices, events.CudaDriver, "cuda_version")],
+            nccl_versions=_values(said, events.NcclVersion, "version") or self._inferred_version(),
+            cuda_versions=[_cuda(text) for text in _values(said, events.CudaDriver, "cuda_version")],
             hosts=self._hosts(),
             isolated_hosts=self._isolated_hosts(),
-            network=self._network(notices),
+            network=self._network(said),
             environment=environment,
             communicators=[self._info(comm) for comm in self._communicators],
             paths=Paths(built),
-            notices=notices,
+            notices=said,
             unrecognised=self._unrecognised(),
             unplaced_lines=self._lines.unplaced,
             processes=len(self._processes),
-            failed=any(map(_is_failed_call, notices)),
+            failed=any(map(_is_failed_call, said)),
             ended_by=self._ended_by(),
             partial=self._fold.partial,
             earlier_runs=[self._run(run) for run in self._earlier],
@@ -182,59 +180,18 @@ class _Builder:
         ]
 
     def _notices(self) -> list[Notice]:
-        said: dict[tuple[str, bytes, str | None], list[tuple[Process, Note]]] = {}
-        for log in self._noted:
-            for note in log.notes.values():
-                said.setdefault((note.level, note.message, note.origin.location), []).append((log.process, note))
-        return sorted(map(self._notice, said.values()), key=lambda notice: notice.place)
-
-    def _notice(self, said: list[tuple[Process, Note]]) -> Notice:
-        """One statement of all notes that say the same."""
-        said.sort(key=lambda one: one[1].place)
-        notes = [note for _, note in said]
-        first = notes[0]
-        printers = [process for process, _ in said]
-        return Notice(
-            event=first.event,
-            production=first.event.production if first.event else "",
-            level=first.level,
-            message=decode(first.message),
-            count=sum(note.count for note in notes),
-            place=first.place,
-            ranks=sorted({rank for process in printers for rank in self._ranks.get(process, [])}),
-            hosts=list(dict.fromkeys(process.host for process in printers if process.host)),
-            processes=printers,
-            evidence=[self._note_evidence(note) for note in notes[:MAX_EVIDENCE]],
-            earliest=self._earliest(said),
-            releases=self._releases.get(first.event.production, "") if first.event else "",
-            location=first.origin.location,
-        )
-
-    def _earliest(self, said: list[tuple[Process, Note]]) -> Earliest:
-        """Who said it first: by time where one clock tells that of all, else the first in the log."""
-        times = [moment(note.origin.time) for _, note in said] if said[0][1].origin.time else [None]
-        ordered = in_order(*times)
-        seconds = [time.seconds for time in times if time] if ordered else [float(at) for at in range(len(said))]
-        at_once = [one for one, when in zip(said, seconds, strict=True) if when == min(seconds)]
-        note = at_once[0][1]
-        return Earliest(
-            processes=[process for process, _ in at_once],
-            device=note.origin.device,
-            time=note.origin.time,
-            evidence=self._note_evidence(note),
-            is_ordered=ordered,
-        )
+        return notices.joined(self._noted, self._ranks, self._releases, self.evidence)
 
     def _note_evidence(self, note: Note) -> Evidence:
         return self.evidence(note.place, note.origin, note.level, decode(note.message))
 
-    def _network(self, notices: list[Notice]) -> Network:
+    def _network(self, said: list[Notice]) -> Network:
         used = Counter(line.event.net for line in self._lines.lines if line.event.net)
         named = Counter(m.network for comm in self._communicators for m in comm.members.values() if m.network)
         name = (used or named).most_common(1)[0][0] if used or named else None
         network = Network(name=name)
         by_plugin = name is not None and name not in _BUILT_IN
-        for notice in notices:
+        for notice in said:
             match notice.event:
                 case events.NetDevices(net=net, devices=devices) if net == name:
                     network.devices = list(dict.fromkeys([*network.devices, *(device[1] for device in devices)]))
@@ -360,8 +317,8 @@ def _count(number: int, noun: str, plural: str = "s") -> str:
     return f"{number} {noun}{'' if number == 1 else plural}"
 
 
-def _values(notices: Iterable[Notice], kind: type[events.Event], name: str) -> list[str]:
-    return sorted({str(getattr(notice.event, name)) for notice in notices if isinstance(notice.event, kind)})
+def _values(said: Iterable[Notice], kind: type[events.Event], name: str) -> list[str]:
+    return sorted({str(getattr(notice.event, name)) for notice in said if isinstance(notice.event, kind)})
 
 
 def _cuda(text: str) -> str:

@@ -1,0 +1,88 @@
+"""Joins what several processes said in the same words at the same place of NCCL's source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from nccl_inspect.event import Process
+from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.model.environment import MAX_EVIDENCE
+from nccl_inspect.model.fold import Note, ProcessLog
+from nccl_inspect.model.job import Earliest, Evidence, Notice
+from nccl_inspect.text import decode
+from nccl_inspect.times import in_order, moment
+
+
+class _Said(NamedTuple):
+    process: Process
+    note: Note
+
+
+def joined(
+    logs: Iterable[ProcessLog],
+    ranks: Mapping[Process, list[int]],
+    releases: Mapping[str, str],
+    evidence: Callable[[int, Origin, str, str], Evidence],
+) -> list[Notice]:
+    """One notice for each statement, in the order of the log.
+
+    Args:
+        logs: what each process said.
+        ranks: the global ranks of each process.
+        releases: by production the NCCL releases that print it.
+        evidence: makes evidence of (place, origin, level, message).
+    """
+    said: dict[tuple[str, bytes, str | None], list[_Said]] = {}
+    for log in logs:
+        for note in log.notes.values():
+            said.setdefault((note.level, note.message, note.origin.location), []).append(_Said(log.process, note))
+    found = (_notice(all_said, ranks, releases, evidence) for all_said in said.values())
+    return sorted(found, key=lambda notice: notice.place)
+
+
+def _notice(
+    said: list[_Said],
+    ranks: Mapping[Process, list[int]],
+    releases: Mapping[str, str],
+    evidence: Callable[[int, Origin, str, str], Evidence],
+) -> Notice:
+    said.sort(key=lambda one: one.note.place)
+    first = said[0].note
+    printers = [one.process for one in said]
+    return Notice(
+        event=first.event,
+        production=first.event.production if first.event else "",
+        level=first.level,
+        message=decode(first.message),
+        count=sum(one.note.count for one in said),
+        place=first.place,
+        ranks=sorted({rank for process in printers for rank in ranks.get(process, [])}),
+        hosts=list(dict.fromkeys(process.host for process in printers if process.host)),
+        processes=printers,
+        evidence=[_line(one.note, evidence) for one in said[:MAX_EVIDENCE]],
+        earliest=_earliest(said, evidence),
+        releases=releases.get(first.event.production, "") if first.event else "",
+        location=first.origin.location,
+    )
+
+
+def _line(note: Note, evidence: Callable[[int, Origin, str, str], Evidence]) -> Evidence:
+    return evidence(note.place, note.origin, note.level, decode(note.message))
+
+
+def _earliest(said: list[_Said], evidence: Callable[[int, Origin, str, str], Evidence]) -> Earliest:
+    """Who said it first: by time where one clock tells that of all, else the first in the log."""
+    times = [moment(one.note.origin.time) for one in said] if said[0].note.origin.time else [None]
+    ordered = in_order(*times)
+    seconds = [time.seconds for time in times if time] if ordered else [float(at) for at in range(len(said))]
+    first = min(seconds)
+    at_once = [one for one, when in zip(said, seconds, strict=True) if when == first]
+    note = at_once[0].note
+    return Earliest(
+        processes=[one.process for one in at_once],
+        device=note.origin.device,
+        time=note.origin.time,
+        evidence=_line(note, evidence),
+        is_ordered=ordered,
+    )
