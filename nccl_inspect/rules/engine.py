@@ -14,7 +14,7 @@ from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model.job import Evidence, Finding, Job, Notice, NotJudged
 from nccl_inspect.records import Record
 from nccl_inspect.rules import failure
-from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.facts import Facts, value
 
 SEVERITIES = ("info", "warning", "error")
 CATEGORIES = (
@@ -168,8 +168,13 @@ def _unexplained(facts: Facts) -> list[Notice]:
     """Errors that no finding shows; a finding that shows one of a kind shows all of it."""
     told = {(line.source, line.line) for finding in facts.job.findings for line in finding.evidence}
     shown = {id(notice) for notice in facts.job.notices if any((e.source, e.line) in told for e in notice.evidence)}
-    kinds = {notice.production for notice in facts.job.notices if notice.event and id(notice) in shown}
-    return [notice for notice in facts.errors() if id(notice) not in shown and notice.production not in kinds]
+    kinds = {_kind(notice) for notice in facts.job.notices if notice.event and id(notice) in shown}
+    return [notice for notice in facts.errors() if id(notice) not in shown and _kind(notice) not in kinds]
+
+
+def _kind(notice: Notice) -> tuple[str, object]:
+    """What makes errors the same: the wording, and the status in it, which tells apart what NICs report."""
+    return notice.production, value(notice, "status")
 
 
 def _joined(finding: Finding, rule: Rule, present: set[str]) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from nccl_inspect import event_types as events
 from nccl_inspect import platforms
@@ -75,6 +76,13 @@ class Facts:
         failed = [notice for notice in self.said(events.CudaFailure) if notice.level == "WARN"]
         return [notice for notice in failed if not files or file_of(notice).endswith(files)]
 
+    def completions(self, *statuses: int) -> list[Notice]:
+        """Transfers that a NIC reports as failed, with one of these statuses of InfiniBand verbs."""
+        said = self.notices(
+            "ib-completion-error", "ib-completion-error-named", "ib-completion-error-old", "ib-gin-completion-error"
+        )
+        return [notice for notice in said if value(notice, "status") in statuses]
+
     def plugin(self, kind: str, *statuses: str) -> list[Notice]:
         """Statements about plugins of that kind with one of these statuses."""
 
@@ -138,8 +146,10 @@ CHOOSE_INTERFACE = (
     "GLOO_SOCKET_IFNAME"
 )
 """How the interface for set-up and TCP traffic is chosen."""
-_FALLS_BACK = ("ofi-no-protocol", "ofi-no-optimal-provider")
-"""The plugin does not come up; NCCL goes on with another network."""
+FLUSHED = 5
+"""The status of transfers that were given up because another one had failed before."""
+_FALLS_BACK = ("ofi-no-protocol", "ofi-no-optimal-provider", "ib-device-not-usable")
+"""A plugin or a card does not come up; NCCL goes on with another one."""
 
 
 def _is_error(notice: Notice) -> bool:
@@ -147,8 +157,12 @@ def _is_error(notice: Notice) -> bool:
     return (
         event is None  # a WARN that the grammar does not know
         or isinstance(event, events.CudaFailure | events.CollectiveTimeout)
-        or getattr(event, "tone", "info") == "error"
+        or (getattr(event, "tone", "info") == "error" and not _is_flushed(notice))
     )
+
+
+def _is_flushed(notice: Notice) -> bool:
+    return notice.production.startswith("ib-") and value(notice, "status") == FLUSHED
 
 
 def _platform_of(job: Job) -> Platform | None:
@@ -191,6 +205,11 @@ def cuda_code(notice: Notice) -> int | None:
 def file_of(notice: Notice) -> str:
     """The source file that printed a WARN: ``transport/p2p.cc``, in some builds with its whole path in front."""
     return (notice.location or "").partition(":")[0]
+
+
+def value(notice: Notice, name: str) -> Any:
+    """A value of a statement, None where its wording has no such field."""
+    return dict(notice.event.values).get(name) if isinstance(notice.event, events.Notice) else None
 
 
 def ranges(ranks: Iterable[int]) -> str:

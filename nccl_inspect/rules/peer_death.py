@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, LastLine, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, global_ranks, hosts_in, ranges, ranks_in
+from nccl_inspect.rules.facts import FLUSHED, Facts, first_said, global_ranks, hosts_in, ranges, ranks_in
 
 RULE = Rule(
     name="peer-death",
@@ -16,7 +16,11 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge closed connections where nobody names an error: what the log then shows are echoes."""
-    closed = [*facts.notices("socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
+    closed = [
+        *facts.notices("socket-closed-by-peer"),
+        *filter(_is_reset, facts.job.notices),
+        *facts.completions(FLUSHED),
+    ]
     local = facts.notices("proxy-connection-closed")
     comms = facts.job.communicators
     errors = [notice for notice in facts.errors() if not _is_reset(notice)]
