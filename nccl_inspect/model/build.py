@@ -220,6 +220,7 @@ class _Builder:
         present = list(comm.members.values())
         by_place = sorted(present, key=lambda member: member.first.place)
         counts = [member.counts.coll for member in present if member.counts]
+        networks = _networks(present)
         return CommunicatorInfo(
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
@@ -238,11 +239,17 @@ class _Builder:
             local_ranks=comm.local_ranks,
             ring_gdr=_ring_gdr(comm),
             network=next((member.network for member in present if member.network), None),
+            networks={net: sorted(member.rank for member in members) for net, members in networks.items()},
+            network_lines=[self._network_evidence(members) for members in networks.values()],
             evidence=[self._member_evidence(member) for member in by_place[:MAX_EVIDENCE]],
         )
 
     def _member_evidence(self, member: Member) -> Evidence:
         step = member.first
+        return self.evidence(step.place, step.origin, "INFO", step.event.message)
+
+    def _network_evidence(self, members: list[Member]) -> Evidence:
+        step = min((member.network_line for member in members if member.network_line), key=lambda step: step.place)
         return self.evidence(step.place, step.origin, "INFO", step.event.message)
 
     def _run(self, run: runs.Run) -> str:
@@ -324,6 +331,14 @@ def _values(said: Iterable[Notice], kind: type[events.Event], name: str) -> list
 def _cuda(text: str) -> str:
     """13000 is how CUDA writes 13.0."""
     return f"{int(text) // 1000}.{int(text) % 1000 // 10}"
+
+
+def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:
+    found: dict[str, list[Member]] = {}
+    for member in members:
+        if member.network:
+            found.setdefault(member.network, []).append(member)
+    return found
 
 
 def _rings(comm: Communicator) -> list[list[int | None]]:

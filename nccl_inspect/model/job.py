@@ -105,6 +105,10 @@ class CommunicatorInfo(Record):
     nnodes: int | None = None
     local_ranks: int | None = None
     network: str | None = None
+    networks: dict[str, list[int]] = field(default_factory=dict)
+    """Communicator ranks by the network that they say they use."""
+    network_lines: list[Evidence] = field(default_factory=list)
+    """The first line that names each network."""
     ring_gdr: bool | None = None
     """Whether NCCL says that the ring NET edges of all ranks use GPUDirect (2.24 and later)."""
     evidence: list[Evidence] = field(default_factory=list)

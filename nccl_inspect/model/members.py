@@ -44,7 +44,8 @@ class Member:
     ordinal: int | None = None
     """The how-manieth child of its parent, from 1; as printed, or counted."""
     shape: events.CommShape | None = None
-    network: str | None = None
+    network_line: Step | None = None
+    """The line that names the network."""
     counts: events.ChannelCounts | None = None
     rings: dict[int, events.RingOrder] = field(default_factory=dict)
     trees: tuple[tuple[int, ...], ...] = ()
@@ -56,6 +57,12 @@ class Member:
     def rank(self) -> int:
         """The rank within the communicator."""
         return self.init.rank
+
+    @property
+    def network(self) -> str | None:
+        """The network that carries its traffic between hosts."""
+        event = self.network_line.event if self.network_line else None
+        return event.net if isinstance(event, events.NetworkInUse) else None
 
     @property
     def device_names(self) -> set[str]:
@@ -107,7 +114,8 @@ class _Walk:
         self._waiting: dict[int, list[Step | Burst]] = {}
         """What each thread printed outside of START and COMPLETE."""
         self._splits: dict[int, events.CommSplit] = {}
-        self._networks: dict[int, str] = {}
+        self._networks: dict[int, Step] = {}
+        """The ``Using network`` line of each thread, which tells of the communicator that follows."""
         self._children: Counter[int] = Counter()
 
     def take(self, step: Step | Burst) -> None:
@@ -121,8 +129,9 @@ class _Walk:
                 self._splits[tid] = event
             case events.CommNoColor():
                 self._no_color()
-            case events.NetworkInUse(net=net):
-                self._networks[tid] = net
+            case events.NetworkInUse():
+                assert isinstance(step, Step)
+                self._networks[tid] = step
             case events.CommShape(comm=comm):
                 if member := self._live.get(comm) or self._building.get(tid):
                     member.shape = event
@@ -168,7 +177,7 @@ class _Walk:
 
     def _begin(self, tid: int, step: Step, event: events.CommInit) -> Member:
         member = Member(self._log, event, step, split=self._splits.pop(tid, None))
-        member.network = self._networks.pop(tid, None)
+        member.network_line = self._networks.pop(tid, None)
         member.parent = self._parent(member)
         if member.parent is not None:
             self._children[id(member.parent)] += 1
