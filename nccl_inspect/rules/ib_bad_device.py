@@ -1,0 +1,61 @@
+"""A card is visible and cannot be used."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in, value
+from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
+
+RULE = Rule(
+    name="ib-bad-device",
+    category="network",
+    severity="error",
+    title="An InfiniBand or RoCE card is visible and cannot be used",
+    folds=True,
+)
+_AT_START = ("open_device", "query_device", "query_port")
+"""Calls that NCCL makes while it looks for cards; it goes on without those that refuse."""
+_REFUSED = ("No such device", "Operation not permitted")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge by effect: a card that nobody misses is a note, one that leaves the hosts on TCP or stops NCCL an error."""
+    calls = facts.notices("ib-call-failed")
+    refused = [n for n in calls if value(n, "error") in _REFUSED and value(n, "name") not in _AT_START]
+    unusable = facts.notices("ib-device-not-usable")
+    if not refused and not unusable:
+        return
+    said = [*refused, *unusable, *(n for n in calls if value(n, "name") in _AT_START)]
+    slow = tcp_paths(facts)
+    names = listed(str(name) for n in unusable if (name := value(n, "device")))
+    dead = bool(refused) and facts.job.failed
+    yield RULE.finding(
+        _summary(refused, names),
+        cause="the process may not use the card, or its driver does not answer: the device node is not in the "
+        "container, the libraries of the image do not fit the driver of the host, or the card is broken",
+        impact="NCCL stops with an error"
+        if dead
+        else "NCCL leaves the card out, and hosts talk over TCP"
+        if slow
+        else "NCCL leaves the card out; nothing in this log shows that it is missed",
+        fix=[
+            "ls -l /dev/infiniband; ibv_devinfo   # inside the container; compare with the host",
+            "docker: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1; Kubernetes: rdma/<resource>: 1 "
+            "(EFA: vpc.amazonaws.com/efa)",
+            "a card that is not meant for this job: NCCL_IB_HCA==mlx5_0,mlx5_1 (exact) or =^mlx5_2 (exclude)",
+            "a card that fails on the host too: dmesg -T | grep -i mlx5; ibstat; same MOFED in host and image",
+        ],
+        severity="error" if dead or slow else "warning" if refused else "info",
+        confidence="certain" if dead or not (refused or slow) else "likely",
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=first_said(said),
+        fatal=dead,
+    )
+
+
+def _summary(refused: list[Notice], names: str) -> str:
+    if refused:
+        return f"a card refuses calls: {refused[0].message}"
+    return f"{names or 'a port'} cannot be opened or queried"
