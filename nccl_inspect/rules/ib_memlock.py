@@ -1,0 +1,54 @@
+"""The limit on locked memory keeps NICs from registering buffers."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, value
+
+RULE = Rule(
+    name="ib-memlock",
+    category="network",
+    severity="error",
+    title="Buffers cannot be registered with the NIC: the limit on locked memory",
+)
+_CALLS = ("create_cq", "create_qp", "reg_mr", "reg_mr_iova2", "reg_dmabuf_mr")
+"""Calls that lock memory."""
+_NO_MEMORY = "Cannot allocate memory"
+_NO_MEMORY_CODE = -12
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge calls that lock memory and have none; before 2.14 NCCL does not print why a call failed."""
+    calls = [notice for notice in facts.notices("ib-call-failed") if value(notice, "name") in _CALLS]
+    ofi = facts.notices("ofi-register-failed", "ofi-register-failed-cm", "ofi-register-failed-regattr")
+    failed = [
+        *(notice for notice in calls if value(notice, "error") == _NO_MEMORY),
+        *(notice for notice in ofi if value(notice, "rc") == _NO_MEMORY_CODE),
+    ]
+    if failed:
+        yield _finding(failed)
+    elif calls and all(value(notice, "error") is None for notice in calls):
+        yield RULE.undecided(
+            f"'{calls[0].message}' without a reason: the limit on locked memory, or memory that the NIC cannot reach",
+            "ulimit -l inside the container, seen through the launcher; NCCL 2.14 and later print the reason",
+        )
+
+
+def _finding(failed: list[Notice]) -> Finding:
+    return RULE.finding(
+        f"the NIC gets no locked memory: {failed[0].message}",
+        cause="the limit on locked memory (memlock) of the process is too small, or the container lacks IPC_LOCK; more "
+        "seldom the host or its memory cgroup has no memory left",
+        impact="the rank cannot connect, and the job stops",
+        fix=[
+            "ulimit -l   # must say unlimited, seen through the launcher: srun bash -c 'ulimit -l'",
+            "docker: --ulimit memlock=-1 --cap-add=IPC_LOCK; Kubernetes: securityContext.capabilities.add: [IPC_LOCK]",
+            "systemd: LimitMEMLOCK=infinity for slurmd or containerd, then restart it; limits.conf needs a new login",
+        ],
+        confidence="likely",
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said(failed),
+        fatal=True,
+    )
