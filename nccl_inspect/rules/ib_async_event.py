@@ -1,0 +1,70 @@
+"""A NIC reports that its port went down, or that it failed."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in, value
+
+RULE = Rule(
+    name="ib-async-event",
+    category="network",
+    severity="warning",
+    title="A NIC reports an event of its own: port down, new GIDs, or a fatal error",
+)
+_FATAL = ("catastrophic", "access violation", "invalid request", "CQ error", "fatal")
+_PORT_DOWN = ("port error",)
+_NEW_GIDS = ("GID table change",)
+_EVERYDAY = ("last WQE reached", "communication established", "send queue drained")
+"""What belongs to the life of a connection; releases before 2.23 print it as a warning, too."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge by the kind of event, and whether transfers failed afterwards."""
+    plain = facts.notices("ib-async-event", "ib-async-error-event")
+    fatal = [*facts.notices("ib-async-fatal-event"), *_of_kind(plain, _FATAL)]
+    down = [*_of_kind(plain, _PORT_DOWN), *facts.notices("ib-speed-change")]
+    gids = [*_of_kind(plain, _NEW_GIDS), *facts.notices("ib-gid-table-changed")]
+    said = [*fatal, *down, *gids] or [n for n in plain if not any(word in _event(n) for word in _EVERYDAY)]
+    if not said:
+        return
+    hurt = facts.job.failed or bool(facts.completions(5, 12))
+    severity = "error" if fatal or (down and hurt) else "warning" if down or (gids and hurt) else "info"
+    ports = listed(str(card) for notice in said if (card := value(notice, "device") or value(notice, "name")))
+    yield RULE.finding(
+        f"{ports or 'a NIC'} reports: {listed(_event(notice) for notice in said)}",
+        cause="the card reports an error of its own or of a connection: hardware, firmware, or memory out of reach"
+        if fatal
+        else "the link went down or changed its speed: cable, transceiver, switch port, or maintenance"
+        if down
+        else "the addresses of the card changed: an interface was configured anew while NCCL ran"
+        if gids
+        else "the subnet manager or the driver tells of a change; connections go on",
+        impact="the communicators on this card are lost"
+        if fatal
+        else "transfers failed around it"
+        if hurt
+        else "transfers wait until the link is back (30 s with the default NCCL_IB_TIMEOUT), then the job goes on"
+        if down
+        else "none in this log",
+        fix=[
+            "ibstat; mlxlink -d <device> -m -e; dmesg -T | grep -i mlx5   # on the host named here",
+            "InfiniBand: perfquery -x; the log of the subnet manager. RoCE: ethtool -S <netdev>; who changed addresses "
+            "(NetworkManager, DHCP)?",
+        ],
+        severity=severity,
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=first_said([*said, *facts.notices("ib-fatal-error")]),
+        fatal=bool(fatal),
+    )
+
+
+def _event(notice: Notice) -> str:
+    if event := value(notice, "event"):
+        return str(event)
+    return notice.message.partition(" : ")[2] or notice.message
+
+
+def _of_kind(notices: list[Notice], words: tuple[str, ...]) -> list[Notice]:
+    return [notice for notice in notices if any(word in _event(notice) for word in words)]
