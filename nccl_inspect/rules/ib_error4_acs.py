@@ -1,0 +1,45 @@
+"""A NIC may not reach the memory of its own GPU: status 4, local protection."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="ib-error4-acs",
+    category="network",
+    severity="error",
+    title="A NIC may not reach the memory it shall send (status 4): ACS or an IOMMU between NIC and GPU",
+)
+_LOCAL_PROTECTION = 4
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge local protection errors, unless no path uses GPUDirect: then the memory is the host's."""
+    failed = facts.completions(_LOCAL_PROTECTION)
+    paths = facts.leaving()
+    direct = [path for path in paths if path.gdr]
+    if not failed or (paths and not direct):
+        return
+    yield RULE.finding(
+        f"{count(len(failed), 'transfer')} failed: the NIC may not reach local memory (status 4, local protection)",
+        cause="GPUDirect RDMA is in use, and PCIe access control (ACS) or an IOMMU redirects or blocks what NIC and "
+        "GPU send each other"
+        if direct
+        else "most often PCIe access control (ACS) or an IOMMU between NIC and GPU; whether GPUDirect RDMA is in use "
+        "is not in this log",
+        impact="the communicator is lost, and with it the job",
+        fix=[
+            "test: NCCL_NET_GDR_LEVEL=LOC (no GPUDirect, slower); if it runs, it is ACS or the IOMMU",
+            "sudo lspci -vvv | grep ACSCtl   # SrcValid+ means ACS is on",
+            "switch it off in the BIOS (ACS, VT-d), or iommu=pt; or for each bridge after each boot: setpci -s <bdf> "
+            "ECAP_ACS+0x6.w=0000",
+            "in virtual machines ACS must stay on: switch ATS on in the NIC instead",
+        ],
+        confidence="likely" if direct else "possible",
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said(failed),
+        fatal=True,
+    )
