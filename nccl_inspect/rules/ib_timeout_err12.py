@@ -1,0 +1,82 @@
+"""Transfers between NICs get no answer: status 12, retries exceeded."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged, Setting
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, first_said, hosts_in, lines_of, listed, ranks_in, unset, value
+
+RULE = Rule(
+    name="ib-timeout-err12",
+    category="network",
+    severity="error",
+    title="Transfers over InfiniBand or RoCE get no answer (status 12)",
+    echo_of=("ib-error4-acs",),
+    because=("ib-async-event",),
+)
+_UNANSWERED = 12
+_USUAL_WAIT = 18
+"""NCCL_IB_TIMEOUT from 2.14 on; 20 from 2.23 on."""
+_OTHER_ROOTS = (9, 10, 11, 13)
+"""What a NIC refused; its connection is dead then, and the other end may report status 12."""
+
+
+def after_another(facts: Facts) -> list[Notice]:
+    """Transfers without an answer after a peer had gone away, or a NIC had refused a transfer: echoes of that."""
+    before = [*facts.notices("socket-closed-by-peer"), *facts.completions(*_OTHER_ROOTS)]
+    return [late for late in facts.completions(_UNANSWERED) if any(_precedes(one, late) for one in before)]
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the first failed transfers; where failover took over, NCCL goes on and it is a warning."""
+    echoes = set(map(id, after_another(facts)))
+    failed = [notice for notice in facts.completions(_UNANSWERED) if id(notice) not in echoes]
+    survived = [n for n in facts.notices("ib-resilient-completion-error") if value(n, "status") == _UNANSWERED]
+    lost = facts.notices("ib-error-fatal", "ib-failover-impossible")
+    if not failed and (not survived or facts.completions(_UNANSWERED)):
+        return
+    said = [*failed, *survived]
+    settings = [*_short_waits(facts), *(s for s in facts.chosen("NCCL_IB_GID_INDEX") if s.value != "-1")]
+    dead = bool(failed or lost)
+    yield RULE.finding(
+        f"{count(len(said), 'transfer')} got no answer from the peer (status 12, retries exceeded){_where(said)}",
+        cause="packets are lost between the two NICs: a bad cable or switch port, RoCE without PFC or ECN, a wrong "
+        "route or GID, or the peer died (then its log ends before this)",
+        impact="the communicator is lost, and with it the job"
+        if dead
+        else "NCCL moved the traffic to another port and goes on with less bandwidth",
+        fix=[
+            *unset(settings),
+            "is the peer alive? its log, kubectl describe pod, dmesg -T on its host",
+            "ports and cables of both ends: ibstat; perfquery -x; rdma statistic; RoCE: ethtool -S <netdev> | grep -iE "
+            "'pause|discard|err'",
+            "ib_write_bw -d mlx5_0 on one host, ib_write_bw -d mlx5_0 <host> on the other: each pair of cards",
+            "only for stalls that pass (rerouting, switch restart): NCCL_IB_TIMEOUT=22 waits 2 minutes instead of 30 s",
+        ],
+        severity="error" if dead else "warning",
+        confidence="possible" if facts.completions(*_OTHER_ROOTS) else "likely",
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=[*first_said([*said, *lost])[:4], *lines_of(settings, 1)],
+        fatal=dead,
+    )
+
+
+def _short_waits(facts: Facts) -> list[Setting]:
+    """Settings that wait less long than NCCL does by itself."""
+    return [s for s in facts.chosen("NCCL_IB_TIMEOUT") if s.value.isdigit() and 0 < int(s.value) < _USUAL_WAIT]
+
+
+def _precedes(one: Notice, other: Notice) -> bool:
+    """Whether a statement stands before another in the same source; lines of two sources have no order."""
+    first, second = one.evidence[0], other.evidence[0]
+    return first.source == second.source and first.line < second.line
+
+
+def _where(said: list[Notice]) -> str:
+    """The card and the peer that all of them name: the place to look first."""
+    cards = {str(card) for notice in said if (card := value(notice, "device"))}
+    peers = {str(peer).partition("<")[0] for notice in said if (peer := value(notice, "peer"))}
+    common = [f"card {listed(cards)}"] if len(cards) == 1 else []
+    common += [f"peer {listed(peers)}"] if len(peers) == 1 else []
+    return f", all of them {' and '.join(common)}" if common and len(said) > 1 else ""
