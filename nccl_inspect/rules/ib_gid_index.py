@@ -1,0 +1,81 @@
+"""RoCE connections cannot be made: the address (GID) of a NIC does not lead to its peer."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import NetDevices
+from nccl_inspect.model.job import Finding, Notice, NotJudged, Setting
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, value, words_of
+
+RULE = Rule(
+    name="ib-gid-index",
+    category="network",
+    severity="error",
+    title="RoCE connections cannot be made: wrong GID index, or the GID does not lead to the peer",
+)
+_INVALID = "Invalid argument"
+_UNREACHABLE = ("Connection timed out", "No route to host", "Network is unreachable")
+_TO_THE_PEER = (None, "RTR")
+"""The step that names the peer; before 2.24 the step is not printed."""
+_MAPPED = "::ffff:"
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge queue pairs that cannot reach their peer; on InfiniBand, which has LIDs, the GID index plays no part."""
+    calls = [n for n in facts.notices("ib-call-failed") if value(n, "name") == "modify_qp"]
+    failed = [
+        notice
+        for notice in (*facts.notices("ib-modify-qp-failed"), *calls)
+        if value(notice, "error") in (_INVALID, *_UNREACHABLE)
+        and value(notice, "to_state") in _TO_THE_PEER
+        and value(notice, "local_gid") != "N/A"
+    ]
+    if not failed or _kinds_of_link(facts) == {"IB"}:
+        return
+    chosen = [setting for setting in facts.chosen("NCCL_IB_GID_INDEX") if setting.value != "-1"]
+    sign = _sign(failed, chosen)
+    yield RULE.finding(
+        f"RoCE connections cannot be made: {value(failed[0], 'error')}{_addresses(failed[0])}",
+        cause=sign
+        or "not proved: the GID may be of the wrong kind or subnet, the rails of the fabric may not be connected with "
+        "each other, or the peer's port is down",
+        impact="the ranks cannot connect, and the job does not start",
+        fix=[
+            *unset(chosen),
+            "2.21 and later choose the GID themselves; before: show_gids, and NCCL_IB_GID_INDEX=<row of RoCE v2 with "
+            "the IPv4 address>; several subnets: NCCL_IB_ADDR_RANGE=10.0.0.0/16",
+            "in pods the NIC's network interface must be in the network namespace of the pod: ip addr; show_gids",
+            "rping -s -a <address> on one host, rping -c -a <address> -C 10 on the other; ib_write_bw -x <index>",
+        ],
+        confidence="likely" if sign else "possible",
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=[*first_said(failed), *lines_of(chosen, 1)],
+        fatal=True,
+    )
+
+
+def _kinds_of_link(facts: Facts) -> set[str]:
+    cards = facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and event.net == "IB")
+    return {str(device[-1]) for notice in cards for device in getattr(notice.event, "devices", ())}
+
+
+def _sign(failed: list[Notice], chosen: list[Setting]) -> str:
+    """What points to the GID and not to the fabric."""
+    if chosen:
+        return f"{words_of(chosen)} names a row of the GID table that is not the same, or not there, on every NIC"
+    gids = [(str(value(n, "local_gid")), str(value(n, "remote_gid"))) for n in failed if value(n, "local_gid")]
+    if any(gid == "::" or gid.startswith("fe80:") for pair in gids for gid in pair):
+        return (
+            "a GID is link-local or empty: the NIC has no IP address in this network namespace, so no router knows it"
+        )
+    if any(local.startswith(_MAPPED) != remote.startswith(_MAPPED) for local, remote in gids):
+        return "one end uses an IPv4 GID and the other an IPv6 one: the GID tables of the hosts differ"
+    if any(value(notice, "error") == _INVALID for notice in failed):
+        return "the NIC refuses the address: the GID index, or the kind of GID behind it, does not fit"
+    return ""
+
+
+def _addresses(notice: Notice) -> str:
+    local, remote = value(notice, "local_gid"), value(notice, "remote_gid")
+    return f" from {local} ({value(notice, 'device')}) to {remote}" if local and remote else ""
