@@ -1,0 +1,67 @@
+"""InfiniBand and RoCE ports side by side."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import NetDevices
+from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, ends, first_lines, first_said, hosts_in, listed, ranks_in
+
+RULE = Rule(
+    name="ib-mixed-link-layer",
+    category="network",
+    severity="error",
+    title="InfiniBand and RoCE ports are mixed",
+)
+_BOTH = {"IB", "RoCE"}
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge connections that fail; else whether traffic uses ports of both kinds."""
+    clashes = facts.notices("ib-link-layer-mixed", "ib-devices-incompatible")
+    apart = [notice for notice in clashes if "to merge" in notice.message]  # NCCL goes on and uses the ports one by one
+    failed = [notice for notice in clashes if "to merge" not in notice.message]
+    apart += facts.notices("ib-merge-link-layer")
+    lists = [n for n in facts.said(NetDevices) if set(_links(n).values()) >= _BOTH]
+    kinds = {name: link for notice in lists for name, link in _links(notice).items()}
+    paths = [path for path in facts.leaving() if path.nic in kinds]
+    both = {kinds[path.nic] for path in paths if path.nic} == _BOTH
+    if not failed and not apart and not paths:
+        return
+    said = [*failed, *apart, *lists]
+    yield RULE.finding(
+        _summary(failed, lists, paths, kinds),
+        cause="the host has ports of both kinds, often a storage or management card beside those meant for NCCL",
+        impact="the ranks cannot connect, and NCCL stops"
+        if failed
+        else "part of the traffic takes the ports of the other kind, which may be slower or reach other hosts only"
+        if both
+        else "none in this log: traffic uses ports of one kind",
+        fix=[
+            "name the ports meant for NCCL, exactly and on all nodes: NCCL_IB_HCA==mlx5_0,mlx5_1 or =^mlx5_8 (exclude)",
+            "ibstat | grep -E 'CA |Link layer'   # which port is of which kind",
+        ],
+        severity="error" if failed else "warning" if both else "info",
+        confidence="likely" if both and not failed else "certain",
+        ranks=ranks_in(failed) or (ends(paths) if both else ranks_in(said)),
+        hosts=hosts_in(said),
+        evidence=[*first_said(said)[:3], *first_lines(paths)[:2]],
+        fatal=bool(failed),
+    )
+
+
+def _links(notice: Notice) -> dict[str, str]:
+    """The kind of link of each InfiniBand or RoCE device in a list."""
+    event = notice.event
+    if not isinstance(event, NetDevices) or event.net != "IB":
+        return {}
+    return {str(device[1]): str(device[-1]) for device in event.devices}
+
+
+def _summary(failed: list[Notice], lists: list[Notice], paths: list[Path], kinds: dict[str, str]) -> str:
+    if failed:
+        return "a connection joins an InfiniBand port and a RoCE port"
+    if not lists:
+        return "ports of both kinds of link cannot be used as one NIC"
+    used = listed(f"{nic} ({kinds[nic]})" for nic in sorted({path.nic for path in paths if path.nic}))
+    return "InfiniBand and RoCE ports are listed side by side" + (f"; traffic uses {used}" if used else "")
