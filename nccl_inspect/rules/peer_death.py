@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import Finding, LastLine, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import FLUSHED, Facts, first_said, global_ranks, hosts_in, ranges, ranks_in
+from nccl_inspect.rules.ib_timeout_err12 import after_another
 
 RULE = Rule(
     name="peer-death",
@@ -16,22 +17,20 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge closed connections where nobody names an error: what the log then shows are echoes."""
-    closed = [
-        *facts.notices("socket-closed-by-peer"),
-        *filter(_is_reset, facts.job.notices),
-        *facts.completions(FLUSHED),
-    ]
+    closed = [*facts.notices("socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
+    given_up = [*after_another(facts), *facts.completions(FLUSHED)]
     local = facts.notices("proxy-connection-closed")
     comms = facts.job.communicators
-    errors = [notice for notice in facts.errors() if not _is_reset(notice)]
-    if not (closed or local) or errors:
+    echoes = set(map(id, [*closed, *given_up]))
+    if not (closed or local or given_up) or any(id(notice) not in echoes for notice in facts.errors()):
         return
     if comms and all(len(comm.ended) == comm.nranks for comm in comms):
         return  # every rank came to its end: connections close then
-    gone = _gone(facts, [*closed, *local])
+    said = [*closed, *given_up, *local]
+    gone = _gone(facts, said)
     aborted = any(comm.state == "aborted" for comm in comms)
-    if closed or (gone and aborted):  # local connections close at every exit
-        yield _finding(gone, [*closed, *local])
+    if closed or given_up or (gone and aborted):  # local connections close at every exit
+        yield _finding(gone, said, sure=bool(closed or gone))
 
 
 def _gone(facts: Facts, echoes: list[Notice]) -> list[LastLine]:
@@ -58,7 +57,7 @@ def _is_reset(notice: Notice) -> bool:
     return notice.production == "socket-recv-failed" and any(word in notice.message for word in gone)
 
 
-def _finding(gone: list[LastLine], echoes: list[Notice]) -> Finding:
+def _finding(gone: list[LastLine], echoes: list[Notice], *, sure: bool) -> Finding:
     ranks = {rank for last in gone for rank in last.ranks}
     return RULE.finding(
         _summary(gone, ranks),
@@ -75,7 +74,7 @@ def _finding(gone: list[LastLine], echoes: list[Notice]) -> Finding:
             if gone
             else "give this tool the logs of all ranks: the one that ends first or names another error is the cause",
         ],
-        confidence="likely",
+        confidence="likely" if sure else "possible",
         ranks=ranks or ranks_in(echoes),
         hosts={last.process[0] for last in gone} or hosts_in(echoes),
         evidence=first_said(echoes),
