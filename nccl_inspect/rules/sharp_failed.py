@@ -1,0 +1,51 @@
+"""In-network reduction (SHARP) does not come up, or fails."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="sharp-failed",
+    category="network",
+    severity="warning",
+    title="In-network reduction (SHARP) does not come up, or fails",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge what the plugin says: without SHARP NCCL goes on, an operation that fails ends the job."""
+    init = facts.notices("hpcx-sharp-init-failed")
+    failed = facts.notices("hpcx-sharp-failed")
+    small = facts.notices("hpcx-sharp-small-group")
+    said = [*failed, *init] or small
+    if not said:
+        return
+    dead = bool(failed) and facts.job.failed
+    yield RULE.finding(
+        f"SHARP: {said[0].message}",
+        cause="an operation of SHARP failed, or it is not possible with this data type"
+        if failed
+        else "no aggregation manager answers, sharpd does not run, or all reduction trees of the switches are taken"
+        if init
+        else "the communicator has fewer ranks than NCCL_SHARP_GROUP_SIZE_THRESH asks for",
+        impact="the operation fails, and with it the job"
+        if dead
+        else "NCCL goes on with rings and trees, without in-network reduction"
+        if init or failed
+        else "none: rings and trees are as good for small groups",
+        fix=[
+            "on the host of the subnet manager: systemctl status sharp_am; on a node: sharp_hello -d mlx5_0:1",
+            "are trees left? fewer communicators with SHARP; SHARP_COLL_LOG_LEVEL=3 tells more",
+            "without SHARP: NCCL_COLLNET_ENABLE=0",
+        ]
+        if init or failed
+        else ["nothing to fix"],
+        severity="error" if dead else "warning" if init or failed else "info",
+        confidence="certain",
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=first_said(said),
+        fatal=dead,
+    )
