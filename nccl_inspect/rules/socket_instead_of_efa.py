@@ -12,7 +12,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Hosts talk over TCP sockets although EFA is there or was asked for",
-    because=("efa-provider-missing", "plugin-load-failed", "plugin-not-found"),
+    because=("ib-bad-device", "efa-provider-missing", "plugin-load-failed", "plugin-not-found"),
 )
 
 

@@ -13,8 +13,8 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Hosts talk over TCP sockets although InfiniBand or RoCE cards are there",
-    echo_of=("ib-disabled-by-env",),
-    because=("plugin-load-failed", "plugin-not-found"),
+    echo_of=("ib-disabled-by-env", "mixed-networks"),
+    because=("ib-bad-device", "plugin-load-failed", "plugin-not-found"),
 )
 
 
@@ -28,10 +28,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     found = facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
     facts.mark(paths, RULE.name)
     off = facts.switched_on("NCCL_IB_DISABLE")
+    unusable = facts.notices("ib-device-not-usable")
     yield RULE.finding(
         f"{wording(paths)} over {listed(path.detail for path in paths)} instead of InfiniBand or RoCE",
         cause="NCCL_IB_DISABLE switches InfiniBand and RoCE off"
         if off
+        else f"a card is there and cannot be used: {unusable[0].message}"
+        if unusable
         else "the log shows cards, and these paths do not use them; device nodes or verbs libraries are missing "
         "in the container, or NCCL_IB_HCA leaves the card out"
         if hints

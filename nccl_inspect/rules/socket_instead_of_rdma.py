@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 
 from nccl_inspect import event_types as events
-from nccl_inspect.model.job import Evidence, Finding, NotJudged, Path
+from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed, value
 
 RULE = Rule(
     name="socket-instead-of-rdma",
     category="network",
     severity="warning",
     title="Hosts talk over TCP sockets; no sign of an RDMA network",
-    echo_of=("ib-disabled-by-env",),
-    because=("plugin-not-found", "plugin-load-failed", "efa-provider-missing"),
+    echo_of=("ib-disabled-by-env", "mixed-networks"),
+    because=("ib-bad-device", "plugin-not-found", "plugin-load-failed", "efa-provider-missing"),
     specific=("socket-instead-of-efa", "socket-instead-of-ib"),
 )
 IMPACT = (
@@ -44,14 +44,24 @@ def efa_hints(facts: Facts) -> list[Evidence]:
         for line in setting.evidence[:1]
     ]
     sought = [n for n in facts.plugin("NET", "not-found") if "ofi" in str(getattr(n.event, "plugin", "")).lower()]
-    return [*(notice.evidence[0] for notice in (*plugin[:3], *sought[:2])), *asked]
+    unusable = [notice for notice in facts.notices("ib-device-not-usable") if _is_efa(notice)]
+    return [*(notice.evidence[0] for notice in (*plugin[:3], *sought[:2], *unusable[:2])), *asked]
+
+
+def _is_efa(notice: Notice) -> bool:
+    """Whether a device that cannot be opened is an EFA one: verbs has no name for its kind of link."""
+    return str(value(notice, "device")).startswith(("rdmap", "efa_"))
 
 
 def ib_hints(facts: Facts) -> list[Evidence]:
-    """Lines that show InfiniBand or RoCE hardware: a list of devices, an IPoIB interface, a chosen HCA."""
-    cards = facts.said(
-        events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices)
-    )
+    """Lines that show InfiniBand or RoCE hardware: devices, also unusable ones, an IPoIB interface, a chosen HCA."""
+    cards = [
+        *facts.said(
+            events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices)
+        ),
+        *facts.notices("net-ib-merged"),
+        *(notice for notice in facts.notices("ib-device-not-usable") if not _is_efa(notice)),
+    ]
     ipoib = facts.said(
         events.NetDevices,
         lambda e: (
