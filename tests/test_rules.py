@@ -309,6 +309,32 @@ def test_path_verdicts() -> None:
     assert read(SHM, topology=G6E_TOPOLOGY).paths.between(0, 1).verdict == "ok"
 
 
+def completion(status: int, rank: int = 0) -> str:
+    said = f"NET/IB: Got completion from peer 10.0.0.2<40000> with status={status} opcode=0 len=0 vendor err 129 (Send)"
+    return f"node-a:{100 + rank}:{100 + rank} [{rank}] transport/net_ib.cc:2449 NCCL WARN {said} hca mlx5_{rank}\n"
+
+
+@pytest.mark.parametrize("status", [9, 10, 11, 13])
+def test_a_status_without_a_rule_stays_visible(status: int) -> None:
+    alone = read(completion(status))
+    assert [notice.message for notice in alone.unexplained] == [alone.notices[0].message]
+    after = read(completion(12) + completion(status, rank=1))
+    assert found(after, "ib-timeout-err12").confidence == "possible"
+    assert [f"status={status}" in notice.message for notice in after.unexplained] == [True]
+    before = read(completion(status, rank=1) + completion(12))
+    assert "ib-timeout-err12" not in names(before)
+    assert len(before.unexplained) == 2
+
+
+def test_the_status_that_came_first_is_the_root() -> None:
+    job = read(completion(4) + completion(12, rank=1) + completion(5, rank=2))
+    cause, effect = found(job, "ib-error4-acs"), found(job, "ib-timeout-err12")
+    assert cause.root
+    assert not effect.root
+    assert "peer-death" not in names(job)
+    assert not job.unexplained
+
+
 def field_note(name: str, **options: str) -> Job:
     return nccl_inspect.read(FIELD_NOTES / name, **options)
 

@@ -165,8 +165,9 @@ def judge(facts: Facts, rules: Iterable[Registered]) -> None:
 
 
 def _unexplained(facts: Facts) -> list[Notice]:
-    """Errors that no finding shows; a finding that shows one of a kind shows all of it."""
-    told = {(line.source, line.line) for finding in facts.job.findings for line in finding.evidence}
+    """Errors that no finding shows; a finding that shows one of a kind shows all of it, unless it is about the log."""
+    about_the_job = [finding for finding in facts.job.findings if finding.category != CATEGORIES[-1]]
+    told = {(line.source, line.line) for finding in about_the_job for line in finding.evidence}
     shown = {id(notice) for notice in facts.job.notices if any((e.source, e.line) in told for e in notice.evidence)}
     kinds = {_kind(notice) for notice in facts.job.notices if notice.event and id(notice) in shown}
     return [notice for notice in facts.errors() if id(notice) not in shown and _kind(notice) not in kinds]

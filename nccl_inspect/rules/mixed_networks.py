@@ -78,11 +78,11 @@ def _refused(facts: Facts) -> list[Evidence]:
 
 
 def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:
-    """The ranks that are not of the largest group; none where two groups are equally large."""
+    """The ranks that are not of the largest group; of equally large ones Socket, what is left when all else fails."""
     for comm in mixed:
-        groups = sorted(comm.networks.values(), key=len, reverse=True)
-        if len(groups[0]) > len(groups[1]):
-            return {rank for group in groups[1:] for rank in global_ranks(comm, group)}
+        (_, most), *rest = sorted(comm.networks.items(), key=lambda group: (-len(group[1]), group[0] == "Socket"))
+        if len(most) > len(rest[0][1]) or rest[0][0] == "Socket":
+            return {rank for _, ranks in rest for rank in global_ranks(comm, ranks)}
     return set()
 
 
