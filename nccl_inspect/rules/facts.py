@@ -148,8 +148,15 @@ CHOOSE_INTERFACE = (
 """How the interface for set-up and TCP traffic is chosen."""
 FLUSHED = 5
 """The status of transfers that were given up because another one had failed before."""
-_FALLS_BACK = ("ofi-no-protocol", "ofi-no-optimal-provider", "ib-device-not-usable")
-"""A plugin or a card does not come up; NCCL goes on with another one."""
+_FALLS_BACK = (
+    "ofi-no-protocol",
+    "ofi-no-optimal-provider",
+    "ib-device-not-usable",
+    "ib-device-count-mismatch",
+    "net-device-count-low",
+    "net-device-mismatch",
+)
+"""A plugin, a card or some of its ports do not come up; NCCL goes on with what there is."""
 
 
 def _is_error(notice: Notice) -> bool:

@@ -15,14 +15,13 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the warnings; NCCL goes on with the ports it has, unless nothing else explains an end."""
+    """Judge the warnings; NCCL goes on with the ports it has, unless it is forced to fuse them."""
     unequal = facts.notices("ib-device-count-mismatch")
     refused = facts.notices("ib-merge-disabled")
     said = [*unequal, *refused]
     if not said:
         return
-    mine = set(map(id, said))
-    alone = facts.job.failed and all(id(notice) in mine for notice in facts.errors())
+    dead = bool(refused) and facts.job.failed and not facts.job.paths
     first = unequal[0] if unequal else None
     yield RULE.finding(
         f"{value(first, 'device')} fuses {value(first, 'devices')} ports, its peer {value(first, 'peer_device')} "
@@ -34,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if first
         else "a topology or NCCL_NET_FORCE_MERGE wants ports of a card as one, while NCCL_IB_MERGE_NICS=0 is set",
         impact="NCCL stops"
-        if alone
+        if dead
         else "the pair shares out its traffic unevenly and has the bandwidth of the side with fewer ports"
         if first
         else "none if nothing else fails: NCCL uses the ports one by one",
@@ -45,10 +44,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             if first
             else "unset NCCL_IB_MERGE_NICS, or unset NCCL_NET_FORCE_MERGE",
         ],
-        severity="error" if alone else "warning" if first else "info",
-        confidence="likely" if alone else "certain",
+        severity="error" if dead else "warning" if first else "info",
+        confidence="likely" if dead else "certain",
         ranks=ranks_in(said),
         hosts=hosts_in(said),
         evidence=first_said(said),
-        fatal=alone,
+        fatal=dead,
     )
