@@ -13,6 +13,7 @@ RULE = Rule(
     title="Transfers over InfiniBand or RoCE get no answer (status 12)",
     echo_of=("ib-error4-acs",),
     because=("ib-async-event",),
+    specific=("rail-only-fabric",),
 )
 _UNANSWERED = 12
 _USUAL_WAIT = 18
