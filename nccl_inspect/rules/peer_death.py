@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, LastLine, Notice, NotJudged
+from nccl_inspect.rules.efa_completion_error import lost_peers
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import FLUSHED, Facts, first_said, global_ranks, hosts_in, ranges, ranks_in
 from nccl_inspect.rules.ib_timeout_err12 import after_another
@@ -18,6 +19,7 @@ RULE = Rule(
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge closed connections where nobody names an error: what the log then shows are echoes."""
     closed = [*facts.notices("socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
+    closed.extend(lost_peers(facts))
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]
     local = facts.notices("proxy-connection-closed")
     comms = facts.job.communicators

@@ -1,0 +1,62 @@
+"""EFA packets do not reach the peer: the security group does not let them through."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.efa_completion_error import UNREACHABLE, code_of, completions, never_connected, unreached
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, value
+
+RULE = Rule(
+    name="efa-security-group",
+    category="plugins",
+    severity="error",
+    title="EFA packets never reached the peer: most often the security group drops them",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the first transfers: what fails after connections were made is a peer that went away."""
+    failed = unreached(facts) or _without_a_reason(facts)
+    if not failed:
+        return
+    banner = [notice for notice in facts.notices("ofi-security-group-banner") if "security group" in notice.message]
+    yield RULE.finding(
+        f"EFA packets never reached the peer: {value(failed[0], 'error')}",
+        cause="the plugin says so: the security group of one of the two instances drops EFA's packets"
+        if banner
+        else "most often the security group: it must allow all traffic from and to itself. Instances in different "
+        "VPCs or zones, and a peer process that is gone, look alike",
+        impact="no connection between hosts can be made: the job does not start",
+        fix=[
+            "aws ec2 authorize-security-group-ingress --group-id <sg> --ip-permissions "
+            "'IpProtocol=-1,UserIdGroupPairs=[{GroupId=<sg>}]'; the same with authorize-security-group-egress",
+            "all instances in that group, one VPC and one Availability Zone; P4d, P4de and DL1 cannot talk EFA with "
+            "other types",
+            "between two nodes: fi_pingpong -p efa, and on the other fi_pingpong -p efa <address>",
+            "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html#nccl-start-base-setup",
+        ],
+        confidence=_confidence(facts, failed, bool(banner)),
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=[*first_said(failed)[:3], *first_said(banner)[:1]],
+        fatal=True,
+    )
+
+
+def _without_a_reason(facts: Facts) -> list[Notice]:
+    """Failed transfers of a libfabric before 1.16, which prints the same words for all reasons."""
+    failed = completions(facts) if never_connected(facts) else []
+    return failed if all(map(_is_unknown, failed)) else []
+
+
+def _is_unknown(notice: Notice) -> bool:
+    return code_of(notice) is None and value(notice, "error") == "unknown error"
+
+
+def _confidence(facts: Facts, failed: list[Notice], banner: bool) -> str:
+    """An address that never answered has few causes; libfabric names a peer that is gone as one of them."""
+    if any(map(_is_unknown, failed)):
+        return "possible"
+    sure = banner and never_connected(facts) and code_of(failed[0]) == UNREACHABLE
+    return "certain" if sure else "likely"
