@@ -12,7 +12,15 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Hosts talk over TCP sockets although EFA is there or was asked for",
-    because=("ib-bad-device", "efa-provider-missing", "plugin-load-failed", "plugin-not-found"),
+    echo_of=("mixed-networks",),
+    because=(
+        "ib-bad-device",
+        "efa-provider-missing",
+        "efa-libfabric-incompat",
+        "efa-init-failed",
+        "plugin-load-failed",
+        "plugin-not-found",
+    ),
 )
 
 

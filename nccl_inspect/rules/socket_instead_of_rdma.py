@@ -13,7 +13,14 @@ RULE = Rule(
     severity="warning",
     title="Hosts talk over TCP sockets; no sign of an RDMA network",
     echo_of=("ib-disabled-by-env", "mixed-networks"),
-    because=("ib-bad-device", "plugin-not-found", "plugin-load-failed", "efa-provider-missing"),
+    because=(
+        "ib-bad-device",
+        "plugin-not-found",
+        "plugin-load-failed",
+        "efa-provider-missing",
+        "efa-libfabric-incompat",
+        "efa-init-failed",
+    ),
     specific=("socket-instead-of-efa", "socket-instead-of-ib"),
 )
 IMPACT = (

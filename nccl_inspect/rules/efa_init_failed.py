@@ -1,0 +1,119 @@
+"""aws-ofi-nccl has a provider and does not come up."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, value
+from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
+
+RULE = Rule(
+    name="efa-init-failed",
+    category="plugins",
+    severity="error",
+    title="aws-ofi-nccl does not come up",
+    specific=("efa-libfabric-incompat", "efa-provider-missing"),
+    folds=True,
+)
+_REASONS = (
+    "ofi-open-failed",
+    "ofi-endpoint-enable-failed",
+    "ofi-getname-failed",
+    "ofi-getinfo-failed",
+    "ofi-option-failed",
+    "ofi-emulated-write",
+    "ofi-emulated-write-size",
+    "ofi-gdr-inconsistent",
+    "ofi-unknown-protocol",
+    "ofi-exception",
+    "ofi-few-tag-bits",
+    "ofi-mr-key-size",
+    "ofi-no-immediate-data",
+    "ofi-rma-unsupported",
+    "ofi-mr-mode",
+    "ofi-few-devices",
+    "ofi-fi-info",
+    "ofi-only-efa",
+    "ofi-no-tcp-endpoint",
+    "ofi-register-failed-cm",
+)
+"""Errors of set-up that say themselves what failed."""
+_REGISTERING = ("ofi-register-failed", "ofi-register-failed-cm", "ofi-register-failed-regattr")
+_NO_MEMORY = -12
+_BUILT_IN = (None, "Socket", "IB")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge a failed initialisation, and errors of set-up where no network of the plugin came up."""
+    failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
+    reasons = facts.notices(*_REASONS)
+    told = [*reasons, *facts.notices("ofi-protocol-failed"), *failed]
+    if not told or _lacks_memory(facts) or (_came_up(facts) and not failed and not facts.job.failed):
+        return
+    slow = tcp_paths(facts)
+    stopped = facts.job.failed and not slow
+    yield RULE.finding(
+        f"aws-ofi-nccl does not come up{_in_words(reasons)}",
+        cause=_cause(reasons),
+        impact="hosts talk over TCP"
+        if slow
+        else "the job stops"
+        if stopped
+        else "NCCL goes on with InfiniBand or TCP, or stops where NCCL_NET asks for the plugin",
+        fix=[
+            *_fix(reasons),
+            "libfabric and plugin of one EFA installer in the image, the installer's driver on the node: fi_info "
+            "--version; modinfo efa | grep ^version",
+            "fi_info -p efa -t FI_EP_RDM; ls -l /dev/infiniband   # inside the container",
+            "FI_LOG_LEVEL=warn tells what libfabric itself says",
+        ],
+        confidence="likely" if reasons else "possible",
+        severity="error" if slow or stopped else "warning" if facts.several_hosts() else "info",
+        ranks=ranks_in(told),
+        hosts=hosts_in(told),
+        evidence=first_said([*reasons[:3], *told[-2:]]),
+        fatal=stopped,
+    )
+
+
+def _came_up(facts: Facts) -> bool:
+    return any(comm.network not in _BUILT_IN for comm in facts.job.communicators) or any(
+        "Libfabric" in path.detail for path in facts.leaving()
+    )
+
+
+def _lacks_memory(facts: Facts) -> bool:
+    """Whether buffers could not be registered for want of locked memory: what fails then is an effect of that."""
+    return any(value(notice, "rc") == _NO_MEMORY for notice in facts.notices(*_REGISTERING))
+
+
+def _in_words(reasons: list[Notice]) -> str:
+    return f": {reasons[0].message.removeprefix('NET/OFI ')}" if reasons else ""
+
+
+def _cause(reasons: list[Notice]) -> str:
+    if not reasons:
+        return "not in the log: no provider (the lines at level INFO would tell), or plugin and libfabric do not fit"
+    if _is_asked(reasons[0]):
+        return "OFI_NCCL_PROTOCOL names a protocol that the plugin does not have"
+    if value(reasons[0], "rc") == _NO_MEMORY:
+        return (
+            "memory or a resource of the device ran out: most often the limit of locked memory, else queues that "
+            "other processes hold"
+        )
+    return (
+        "libfabric or the EFA device refuses a step of the set-up: plugin, libfabric and driver do not fit "
+        "together, or the device is not usable in this container"
+    )
+
+
+def _is_asked(notice: Notice) -> bool:
+    return notice.production == "ofi-unknown-protocol"
+
+
+def _fix(reasons: list[Notice]) -> list[str]:
+    if reasons and _is_asked(reasons[0]):
+        return ["OFI_NCCL_PROTOCOL=SENDRECV or RDMA, or unset it"]
+    if reasons and value(reasons[0], "rc") == _NO_MEMORY:
+        return ["pod: 'securityContext.capabilities.add: [IPC_LOCK]'; docker: --ulimit memlock=-1; check: ulimit -l"]
+    return []

@@ -1,0 +1,77 @@
+"""libfabric does not fit NCCL or aws-ofi-nccl."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model import versions
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, value
+from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
+
+RULE = Rule(
+    name="efa-libfabric-incompat",
+    category="plugins",
+    severity="error",
+    title="libfabric is too old for this NCCL or for aws-ofi-nccl",
+    folds=True,
+)
+_STATED = ("ofi-efa-libfabric-too-old", "ofi-cuda-api-permitted-undeclared")
+_INVALID = -22
+_GPU = 2
+_CUMEM = versions.order("2.19")
+"""Since then NCCL allocates GPU memory in a way that an old libfabric cannot register."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge what the plugin says of libfabric, and GPU memory that libfabric calls invalid."""
+    stated, refused = facts.notices(*_STATED), _refused(facts)
+    told = [*stated, *refused]
+    if not told:
+        return
+    slow = tcp_paths(facts)
+    stopped = bool(refused) or (facts.job.failed and not facts.job.paths)
+    yield RULE.finding(
+        _summary(stated),
+        cause="libfabric, aws-ofi-nccl and NCCL of this image are of different generations"
+        + ("" if stated else ": since 2.19 NCCL allocates GPU memory in a way that an older libfabric refuses"),
+        impact="the job stops when it connects"
+        if stopped
+        else "the plugin does not come up; hosts talk over TCP"
+        if slow
+        else "the plugin does not come up; NCCL goes on without EFA, or stops where NCCL_NET asks for it",
+        fix=[
+            "a current EFA installer in the image (for NCCL 2.19 at least 1.29.1): it brings libfabric and plugin that "
+            "belong together; fi_info --version",
+            "its libfabric first: LD_LIBRARY_PATH=/opt/amazon/efa/lib:/opt/amazon/ofi-nccl/lib:$LD_LIBRARY_PATH; "
+            "ldd <path>/libnccl-net.so | grep libfabric",
+            *(["stop-gap: FI_EFA_SET_CUDA_SYNC_MEMOPS=0 on all ranks"] if refused else []),
+        ],
+        confidence="certain" if stated else "likely" if _releases(facts) else "possible",
+        severity="error" if stopped or slow or facts.job.failed else "warning" if facts.several_hosts() else "info",
+        ranks=ranks_in(told),
+        hosts=hosts_in(told),
+        evidence=first_said(told),
+        fatal=stopped,
+    )
+
+
+def _refused(facts: Facts) -> list[Notice]:
+    """GPU memory that could not be registered, unless all ranks run a release that allocates it the old way."""
+    known = _releases(facts)
+    if known and max(known) < _CUMEM:
+        return []
+    failed = facts.notices("ofi-register-failed")
+    return [notice for notice in failed if value(notice, "rc") == _INVALID and value(notice, "type") == _GPU]
+
+
+def _releases(facts: Facts) -> list[tuple[int, ...]]:
+    return [versions.order(text) for text in facts.job.nccl_versions if "inferred" not in text]
+
+
+def _summary(stated: list[Notice]) -> str:
+    if not stated:
+        return "libfabric refuses to register GPU memory (RC -22, invalid argument)"
+    needed = value(stated[0], "version")
+    if needed:
+        return f"libfabric is too old for aws-ofi-nccl: it needs at least {str(needed).rstrip('.')}"
+    return "aws-ofi-nccl was built with a libfabric that does not fit: FI_OPT_CUDA_API_PERMITTED is not declared"
