@@ -11,7 +11,15 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="Ranks began to build a communicator and never finished",
-    echo_of=("rank-missing", "version-mismatch", "bootstrap-no-interface"),
+    echo_of=(
+        "rank-missing",
+        "version-mismatch",
+        "mixed-networks",
+        "bootstrap-no-interface",
+        "bootstrap-wrong-interface",
+        "bootstrap-connect-refused",
+        "bootstrap-no-route",
+    ),
     because=("env-mismatch-across-ranks", "rccl-iommu-pt-missing"),
 )
 

@@ -1,0 +1,92 @@
+"""Nobody listens at the address that ranks connect to."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in, value
+
+RULE = Rule(
+    name="bootstrap-connect-refused",
+    category="bootstrap",
+    severity="error",
+    title="Connections to another rank are refused: nobody listens there",
+    echo_of=(
+        "bootstrap-wrong-interface",
+        "loopback-between-hosts",
+        "bootstrap-no-interface",
+        "rank-missing",
+        "duplicate-gpu",
+        "network-not-found",
+        "shm-segment-failed",
+    ),
+    because=("env-mismatch-across-ranks",),
+    specific=("version-mismatch",),
+)
+REFUSED = ("Connection refused", "exceeded retries")
+"""The error as it is printed; up to 2.23 only the number of retries is."""
+_GAVE_UP = (
+    "socket-connect-failed",
+    "socket-connect-gave-up",
+    "socket-connect-gave-up-old",
+    "socket-poll-connect-failed",
+    "socket-poll-connect-failed-os",
+    "socket-poll-connect-result",
+)
+
+
+def gave_up(facts: Facts, *errors: str) -> list[Notice]:
+    """Connections that failed for good with one of these errors."""
+    return [notice for notice in facts.notices(*_GAVE_UP) if any(error in notice.message for error in errors)]
+
+
+def retried(facts: Facts, *errors: str) -> list[Notice]:
+    """Connections that failed with one of these errors and were tried again."""
+    said = facts.notices("connect-retry", "call-retry")
+    return [notice for notice in said if any(f"returned {error}" in notice.message for error in errors)]
+
+
+def came_up(facts: Facts) -> bool:
+    """Whether a communicator was built after all: NCCL tries again, and a few failures are the start of others."""
+    return bool(facts.job.paths) or any(len(comm.completed) == comm.nranks for comm in facts.job.communicators)
+
+
+def addresses(notices: list[Notice]) -> str:
+    """The addresses that these connections went to, in words."""
+    known = (value(notice, "peer") or value(notice, "address") for notice in notices)
+    return listed(str(address) for address in known if address)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge connections that were given up, and those still tried when the job was ended."""
+    failed, again = gave_up(facts, *REFUSED), retried(facts, *REFUSED)
+    if not failed and (not again or came_up(facts)):
+        return
+    if not failed and not facts.job.ended_by:
+        yield RULE.undecided(
+            f"connections to {addresses(again) or 'another rank'} are refused and tried again; the log does not show "
+            "how that ended",
+            "the lines up to 'exceeded', to 'Init COMPLETE', or to the end of the job",
+        )
+        return
+    told = failed or again
+    where = addresses([*failed, *again]) or "another rank"
+    yield RULE.finding(
+        f"connections to {where} are refused" + ("" if failed else ": still tried again when the job was ended"),
+        cause="nobody listens at that address: the process there (mostly rank 0, which gives the address) is gone or "
+        "has not begun, or the address is one of an earlier job or of another machine",
+        impact="ranks that cannot reach each other build no communicator; NCCL gives up after 20 s (up to 2.23) or "
+        "one minute",
+        fix=[
+            "look at rank 0 first: does it still run, and how does its own log end? kubectl get pods -o wide",
+            f"on the host of {where}: ss -ltnp | grep <port>",
+            "MASTER_ADDR must be the host of rank 0 as all others resolve it; remove a file:// store or a "
+            "NCCL_COMM_ID of an earlier job",
+            "ranks that begin minutes apart, 2.24 and later: NCCL_SOCKET_RETRY_CNT=100",
+        ],
+        confidence="likely",
+        ranks=ranks_in(told),
+        hosts=hosts_in(told),
+        evidence=first_said(told),
+        fatal=True,
+    )

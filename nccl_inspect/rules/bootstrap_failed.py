@@ -1,0 +1,117 @@
+"""The set-up of a communicator failed for another reason than a peer that cannot be reached."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.bootstrap_connect_refused import REFUSED, came_up, gave_up
+from nccl_inspect.rules.bootstrap_no_route import NO_ROUTE
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, value
+
+RULE = Rule(
+    name="bootstrap-failed",
+    category="bootstrap",
+    severity="error",
+    title="Ranks do not find together",
+    echo_of=(
+        "env-mismatch-across-ranks",
+        "bootstrap-no-interface",
+        "bootstrap-connect-refused",
+        "bootstrap-no-route",
+        "bootstrap-wrong-interface",
+    ),
+    specific=("version-mismatch",),
+)
+_MIXED = (
+    "bootstrap-already-checked-in",
+    "bootstrap-rank-count-mismatch",
+    "bootstrap-root-internal",
+    "bootstrap-message-truncated",
+)
+_STRANGER = ("socket-wrong-magic",)
+_ADDRESS = ("comm-id-invalid", "comm-id-set-with-get-id", "address-invalid", "no-interface-in-subnet")
+_DEVICE = ("oob-device-not-found",)
+_SYSTEM = (
+    "socket-accept-failed",
+    "socket-create-failed",
+    "socket-create-failed-init",
+    "socket-address-family",
+    "socket-address-family-init",
+)
+_CALLS = ("socket", "bind", "listen", "accept", "getsockname", "getsockopt", "setsockopt", "fcntl")
+_CAUSES = {
+    **dict.fromkeys(
+        _MIXED,
+        "processes of two jobs, or of two starts of one job, share the address of rank 0; or a rank number is given "
+        "twice; or ranks run different NCCL releases",
+    ),
+    **dict.fromkeys(
+        _STRANGER,
+        "somebody who is no rank of this communicator connected to its port: a port scanner, another job, or a rank "
+        "of another release. Before 2.27.3 that alone ends the job",
+    ),
+    **dict.fromkeys(_ADDRESS, "NCCL_COMM_ID cannot be used: not an address with a port, or not of a reachable subnet"),
+    **dict.fromkeys(_DEVICE, "NCCL_OOB_NET_IFNAME fits no device"),
+}
+_FIXES = {
+    **dict.fromkeys(
+        _MIXED,
+        (
+            "one job at one address: another MASTER_PORT, rdzv id or file:// store for each start; no process of the "
+            "last start left: ps aux | grep <script>",
+            "RANK and WORLD_SIZE: each number once, the same size everywhere; one torchrun for each node",
+            "the same NCCL everywhere: python -c 'import torch; print(torch.cuda.nccl.version())'",
+        ),
+    ),
+    **dict.fromkeys(
+        _STRANGER,
+        (
+            "NCCL 2.27.3 or later drops such connections and goes on",
+            "keep scanners off: a network of the cluster's own for NCCL_SOCKET_IFNAME, or a firewall towards others",
+        ),
+    ),
+    **dict.fromkeys(
+        _ADDRESS, ("unset NCCL_COMM_ID (PyTorch and MPI do without), or NCCL_COMM_ID=<ipv4 of rank 0>:<port>",)
+    ),
+    **dict.fromkeys(_DEVICE, ("unset NCCL_OOB_NET_IFNAME, or name a device that ibv_devinfo lists",)),
+}
+_FIX = (
+    "ulimit -n   # too many open files: LimitNOFILE of the container runtime or of slurmd",
+    "connections lost at thousands of ranks: sysctl net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=4096",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge errors of set-up; what only says that a peer is gone is the affair of peer-death."""
+    failed = _failed(facts)
+    if not failed:
+        return
+    kind = failed[0].production
+    works = came_up(facts) and not facts.job.failed
+    yield RULE.finding(
+        f"ranks do not find together: {failed[0].message}",
+        cause=_CAUSES.get(kind, "the message tells: the system refuses a step of the set-up"),
+        impact="the job went on: one communicator, or one attempt, failed"
+        if works
+        else "the communicator is not built: the job does not start, and ranks without the error wait",
+        fix=_FIXES.get(kind, _FIX),
+        severity="warning" if works else "error",
+        confidence="likely" if kind in (*_MIXED, *_STRANGER) else "certain",
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said(failed),
+        fatal=not works,
+    )
+
+
+def _failed(facts: Facts) -> list[Notice]:
+    told = {id(notice) for notice in gave_up(facts, *REFUSED, *NO_ROUTE)}
+    other = [notice for notice in gave_up(facts, "") if id(notice) not in told]
+    stated = facts.notices(*_MIXED, *_STRANGER, *_ADDRESS, *_DEVICE)
+    system = [] if came_up(facts) else [*facts.notices(*_SYSTEM), *_calls(facts)]
+    return [*stated, *other, *system]
+
+
+def _calls(facts: Facts) -> list[Notice]:
+    """System calls for sockets that failed; others are about shared memory, files and threads."""
+    return [notice for notice in facts.notices("system-call-failed") if value(notice, "call") in _CALLS]
