@@ -12,6 +12,7 @@ RULE = Rule(
     category="plugins",
     severity="error",
     title="aws-ofi-nccl finds no libfabric provider that it can use",
+    specific=("efa-not-supported-instance",),
     folds=True,
 )
 _ONE_SEARCH_FAILED = "ofi-no-eligible-providers"

@@ -1,0 +1,43 @@
+"""aws-ofi-nccl is loaded where no EFA is needed."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="efa-not-supported-instance",
+    category="plugins",
+    severity="info",
+    title="aws-ofi-nccl is loaded on a machine without EFA, or for one host only",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge a failed search for a provider where the machine has no EFA, or the whole job is on one host."""
+    failed = facts.notices("ofi-no-protocol", "ofi-no-optimal-provider")
+    network = facts.platform.network if facts.platform else None
+    without = network not in (None, "efa")
+    alone = bool(facts.job.communicators) and all(map(_is_on_one_host, facts.job.communicators))
+    if not failed or facts.job.failed or not (without or alone):
+        return
+    yield RULE.finding(
+        "aws-ofi-nccl finds no EFA, and none is needed",
+        cause=f"{facts.platform.name if facts.platform else ''} has no EFA; its network is {network}"
+        if without
+        else "all ranks are on one host, where NCCL uses no network",
+        impact="none: NCCL goes on without the plugin"
+        + (", over the network of the machine" if without and facts.several_hosts() else ""),
+        fix=["NCCL_NET_PLUGIN=none leaves the plugin out, and its warnings with it"],
+        confidence="certain" if without else "likely",
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said(failed),
+    )
+
+
+def _is_on_one_host(comm: CommunicatorInfo) -> bool:
+    if comm.nnodes is not None:
+        return comm.nnodes == 1
+    return len(comm.hosts) == 1 and len(comm.completed) == comm.nranks

@@ -1,0 +1,42 @@
+"""aws-ofi-nccl switches the protocols LL and LL128 off."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, lines_of, words_of
+
+RULE = Rule(
+    name="protocol-forced-by-plugin",
+    category="plugins",
+    severity="info",
+    title="A plugin, not the user, forces NCCL's protocol",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Tell that the plugin did it, and why: the echo that NCCL prints later looks like a setting of the user."""
+    forced = [setting for setting in facts.settings("NCCL_PROTO") if setting.source == "plugin"]
+    if not forced:
+        return
+    weak = facts.notices("ofi-gdr-not-supported")
+    ordering = facts.notices("ofi-simple-protocol")
+    lacks_gdr = bool(weak) or any("(reason: GDR" in line.text for setting in forced for line in setting.evidence)
+    yield RULE.finding(
+        f"aws-ofi-nccl sets {words_of(forced)}",
+        cause="the provider has no GPUDirect RDMA; LL could then read data before it is complete"
+        if lacks_gdr
+        else "the device does not promise to deliver bytes in order, which LL and LL128 rely on"
+        if ordering
+        else "LL and LL128 are not safe over this network",
+        impact="small messages get slower, within hosts as well; large ones use Simple anyway",
+        fix=[
+            "EFA with GPUDirect RDMA gets the protocols back: see gdr-disabled where the machine can do it"
+            if lacks_gdr
+            else "nothing to fix: expected with SENDRECV (p4d and older)",
+            "do not set NCCL_PROTO against it: results may silently be wrong",
+        ],
+        ranks=facts.ranks_with(forced),
+        hosts={host for setting in forced for host in setting.hosts},
+        evidence=[*lines_of(forced, 1), *first_said([*weak, *ordering])[:2]],
+    )

@@ -1,0 +1,74 @@
+"""A tuner plugin that was asked for, or that this platform has data for, does not choose."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+
+RULE = Rule(
+    name="tuner-plugin-not-loaded",
+    category="plugins",
+    severity="info",
+    title="A tuner plugin was asked for and does not choose algorithm and protocol",
+)
+_TUNED = ("p5", "p6")
+"""Types for which aws-ofi-nccl has tuning data."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge what the plugin says, and a library that was asked for and not loaded; none at all is normal."""
+    overridden = facts.notices("ofi-tuner-overridden")
+    unavailable = facts.notices("ofi-tuner-not-available")
+    asked = [s for s in facts.settings("NCCL_TUNER_PLUGIN") if s.value not in ("none", "")]
+    missed = [] if facts.plugin("TUNER", "loaded") else facts.plugin("TUNER", "not-found", "probe")
+    if overridden:
+        yield _finding(
+            overridden,
+            cause=f"{words_of(facts.chosen('NCCL_ALGO', 'NCCL_PROTO')) or 'NCCL_ALGO or NCCL_PROTO'} is set; the "
+            "tuner of aws-ofi-nccl then stays out",
+            fix=["unset NCCL_ALGO NCCL_PROTO   # unless they are wanted"],
+        )
+    elif unavailable:
+        tuned = any(f": {kind}" in notice.message for notice in unavailable for kind in _TUNED)
+        yield _finding(
+            unavailable,
+            cause="aws-ofi-nccl has no tuning data for this number of ranks and nodes"
+            if tuned
+            else "aws-ofi-nccl has tuning data for p5 and later only; on other machines this is normal",
+            fix=["nothing to fix; compare a current release of aws-ofi-nccl" if tuned else "nothing to fix"],
+        )
+    elif missed and (asked or _has_data(facts)):
+        yield _finding(
+            missed,
+            cause=f"{words_of(asked)} names a library that is not there or holds no tuner"
+            if asked
+            else "no library with a tuner is loaded; aws-ofi-nccl would have data for this machine",
+            fix=[
+                "aws-ofi-nccl up to 1.15: NCCL_TUNER_PLUGIN=libnccl-ofi-tuner.so; later ones set it themselves",
+                "the library must be on LD_LIBRARY_PATH, inside the container: ldconfig -p | grep tuner",
+            ],
+            more=lines_of(asked, 1),
+            confidence="likely",
+        )
+
+
+def _has_data(facts: Facts) -> bool:
+    """Whether this is a machine that aws-ofi-nccl has tuning data for, and the plugin is in use."""
+    tuned = facts.platform is not None and facts.platform.name.startswith(_TUNED)
+    return tuned and any("Libfabric" in path.detail for path in facts.leaving())
+
+
+def _finding(
+    told: list[Notice], cause: str, fix: list[str], more: list[Evidence] | None = None, confidence: str = "certain"
+) -> Finding:
+    return RULE.finding(
+        "NCCL's own tuner chooses algorithm and protocol, not that of a plugin",
+        cause=cause,
+        impact="mostly small; a tuner knows the machine's network better for some message sizes",
+        fix=fix,
+        confidence=confidence,
+        ranks=ranks_in(told),
+        hosts=hosts_in(told),
+        evidence=[*(more or []), *first_said(told)[:3]],
+    )
