@@ -240,6 +240,39 @@ def test_nvls_given_up_by_some_ranks_only_is_an_error() -> None:
     assert found(read(both), "nvls-fabric-manager").severity == "warning"
 
 
+PLUGIN_FAILED = line(0, "NET/OFI aws-ofi-nccl initialization failed", "node-a").replace("INFO", "WARN")
+NO_PROTOCOL = line(0, "NET/OFI Unable to find a protocol that worked.  Failing initialization.", "node-a").replace(
+    "INFO", "WARN"
+)
+TOO_OLD = line(0, "NET/OFI EFA provider requires at least libfabric version 1.22.0.", "node-a").replace("INFO", "WARN")
+
+
+def test_the_plugin_that_fails_is_told_by_its_most_specific_rule() -> None:
+    assert names(read(PLUGIN_FAILED + SOCKET)) == ["socket-instead-of-efa", "efa-init-failed"]
+    assert names(read(TOO_OLD + PLUGIN_FAILED + SOCKET)) == ["socket-instead-of-efa", "efa-libfabric-incompat"]
+    assert names(read(NO_PROTOCOL + PLUGIN_FAILED + SOCKET)) == ["socket-instead-of-efa", "efa-provider-missing"]
+
+
+def test_a_plugin_that_finds_no_provider_is_fatal_only_where_nothing_follows() -> None:
+    assert read(NO_PROTOCOL + PLUGIN_FAILED).verdict == "failed"
+    assert read(NO_PROTOCOL + PLUGIN_FAILED + line(0, "Using network Socket", "node-a")).verdict != "failed"
+
+
+def test_an_interface_that_reaches_nobody_leads_over_what_comes_of_it() -> None:
+    job = read(
+        line(0, "Bootstrap: Using virbr0:192.168.122.1<0>", "node-a")
+        + line(1, "Bootstrap: Using virbr0:192.168.122.1<0>", "node-b")
+        + line(
+            1,
+            "socketPollConnect: connect to 192.168.122.1<39543> returned No route to host, exceeded error retry count "
+            "after 35 attempts",
+            "node-b",
+        ).replace("INFO", "WARN")
+    )
+    assert names(job) == ["bootstrap-wrong-interface", "bootstrap-no-route"]
+    assert not found(job, "bootstrap-no-route").root
+
+
 def test_a_cause_is_named_only_when_it_was_looked_for() -> None:
     job = read(P2P_OFF + SHM, ignore=["p2p-disabled-by-env"])
     assert found(job, "shm-instead-of-p2p").root

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import NetworkInUse, OfiProvider
-from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.event_types import ErrorCascade, OfiProvider
+from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts
 
@@ -40,7 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     ]
     if not unlucky:
         return
-    stopped = not facts.job.paths and not facts.said(NetworkInUse)
+    stopped = not facts.job.paths and _is_last(facts, unlucky)
     ranks = {rank for notice in unlucky for rank in notice.ranks} - lucky
     yield RULE.finding(
         "aws-ofi-nccl found no provider to use: no EFA device, or a libfabric without EFA",
@@ -68,3 +68,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _in_use(facts: Facts) -> bool:
     """Whether a connection over libfabric shows that a provider was found after all."""
     return any("Libfabric" in path.detail for path in facts.paths(transport="NET"))
+
+
+def _is_last(facts: Facts, unlucky: list[Notice]) -> bool:
+    """Whether the processes that found no provider say nothing more than that the plugin failed."""
+    who = {process for notice in unlucky for process in notice.processes}
+    said: dict[tuple[str, int], int] = {}
+    for notice in (*unlucky, *facts.plugin("NET", "failed"), *facts.said(ErrorCascade)):
+        for process, line in zip(notice.processes, notice.evidence, strict=False):  # evidence is of the first ones
+            said[process] = max(line.line, said.get(process, 0))
+    return all(last.line <= said.get(last.process, 0) for last in facts.job.last_lines if last.process in who)
