@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -10,10 +9,21 @@ from dataclasses import replace
 from nccl_inspect import event_types as events
 from nccl_inspect.event import Process
 from nccl_inspect.ingest.prefix import Origin, is_masked
-from nccl_inspect.model import attribution, communicators, members, notices, paths, processes, runs, unknown, versions
+from nccl_inspect.model import (
+    attribution,
+    communicators,
+    endings,
+    members,
+    notices,
+    paths,
+    processes,
+    runs,
+    unknown,
+    versions,
+)
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import MAX_EVIDENCE, settings
-from nccl_inspect.model.fold import Fold, Note, ProcessLog, SourceCounts, source_and_line
+from nccl_inspect.model.fold import Fold, Note, ProcessLog, SourceCounts, position, source_and_line
 from nccl_inspect.model.job import (
     CommunicatorInfo,
     Evidence,
@@ -29,11 +39,6 @@ from nccl_inspect.model.job import (
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.text import decode
 
-_ENDED = (
-    r"(?i)\b(?:kill(?:ed|ing)|SIG(?:TERM|KILL|ABRT|INT)|terminated|time[ds]?[ -]?out|CANCELLED|"
-    r"exit(?:ed)? (?:with )?(?:code|status))\b"
-)
-"""What launchers print when they end a job: proof that a log which stops did not just get cut."""
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 """Files whose frames in a cascade mean that the error reached the caller of NCCL."""
 _IN_PROGRESS = 7
@@ -283,11 +288,23 @@ class _Builder:
         return [Unrecognised(shape, count, self._note_evidence(note)) for shape, count, note in unknown.grouped(notes)]
 
     def _ended_by(self) -> list[Evidence]:
-        ended = re.compile(_ENDED.encode())
+        """The last line of each kind that ends the job; one that processes begin after ended something else."""
+        lines = {
+            note.last: decode(note.message)
+            for log in self._noted
+            for note in log.notes.values()
+            if endings.is_end(note.event)
+        }
+        for index, source in enumerate(self._fold.sources):
+            for number, text in source.counts.tail:
+                if endings.LAUNCHERS.search(text):
+                    lines.setdefault(position(index, number), decode(text))
+        begun = [source_and_line(process.log.first) for process in self._processes]
         return [
-            line
-            for source in self._fold.sources
-            for line in _shown(source, (entry for entry in source.counts.tail if ended.search(entry[1])))
+            Evidence(self._fold.sources[source].name, line, lines[place])
+            for place in sorted(lines)
+            for source, line in [source_and_line(place)]
+            if not any(source == other and line < first for other, first in begun)
         ]
 
 

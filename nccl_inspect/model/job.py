@@ -331,7 +331,7 @@ class Job(Record):
     failed: bool = False
     """A call of NCCL's interface returned an error."""
     ended_by: list[Evidence] = field(default_factory=list)
-    """Lines at the end of a source that say that the job was ended from outside."""
+    """Lines of launchers, schedulers and PyTorch that prove that a source goes on to the end of the job."""
     isolated_hosts: list[str] = field(default_factory=list)
     """Hosts with several GPUs where the GPU of every rank is CUDA device 0: each process sees its own only."""
     partial: bool = False

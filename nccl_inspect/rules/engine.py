@@ -102,10 +102,15 @@ class Registered(Record):
 def registered() -> tuple[Registered, ...]:
     """All rules, ordered by category and name."""
     found = []
-    for name in modules(__file__, "engine", "facts", "failure"):
+    for name in _with_page():
         loaded = import_module(f"nccl_inspect.rules.{name}")
         found.append(Registered(loaded.RULE, loaded.judge))
     return tuple(sorted(found, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
+
+
+def _with_page() -> list[str]:
+    """The modules that are rules: each has its page beside it, what several rules share has none."""
+    return [name for name in modules(__file__) if (Path(__file__).parent / f"{name}.md").exists()]
 
 
 def selected(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Registered]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from nccl_inspect import event_types as events
 from nccl_inspect import platforms
+from nccl_inspect.model import endings
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Notice, Path, Setting
 from nccl_inspect.platforms import Platform
 from nccl_inspect.topology import P2P_CLASSES, Topology
@@ -111,6 +112,10 @@ class Facts:
     def errors(self) -> list[Notice]:
         """What went wrong where it was said: no echoes, and no plugin that NCCL went on without."""
         return [notice for notice in self.job.notices if _is_error(notice) and not self._is_survived(notice)]
+
+    def failures(self) -> list[Notice]:
+        """Errors without those that only say that somebody ended the job: what a hanging job does not have."""
+        return [notice for notice in self.errors() if not endings.is_forced(notice.event)]
 
     def _is_survived(self, notice: Notice) -> bool:
         return notice.production in _FALLS_BACK and bool(self.job.paths)

@@ -1,11 +1,11 @@
 """Communicators that were built, and then nothing more happened until the job was ended."""
 
-import re
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ranges
+from nccl_inspect.rules.hangs import gave_up, phases, silenced_at_once, suspects
 
 RULE = Rule(
     name="hang-after-init",
@@ -15,31 +15,25 @@ RULE = Rule(
     echo_of=("peer-death",),
     because=("env-mismatch-across-ranks", "loopback-between-hosts", "nvls-fabric-manager", "rccl-iommu-pt-missing"),
 )
-_GAVE_UP = re.compile(r"(?i)time[ds]?[ -]?out|kill|SIGTERM|CANCELLED")
 _CAPTURE = "the end of the log of every rank, up to the kill or the timeout; NCCL_DEBUG_SUBSYS=INIT,COLL"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge communicators that every rank completed and none ended, where the log proves that it is whole."""
-    if facts.job.failed or facts.errors():
+    if facts.job.failed or facts.failures():
         return
     comms = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks > 1 and not comm.ended]
-    ends = [line for line in facts.job.ended_by if _GAVE_UP.search(line.text)]
+    ends = facts.job.ended_by
     open_ones = [comm for comm in comms if comm.unconnected]
-    silent = [line for line in ends if _follows_at_once(facts, line)]
+    silent = silenced_at_once(facts, ends)
     if open_ones and ends:
-        yield _finding(open_ones[0], ends, f"{_who(open_ones[0])}, and no 'Connected all …' follows")
+        yield _finding(facts, open_ones[0], ends, "connections are missing")
     elif open_ones:
         yield RULE.undecided(f"{_who(open_ones[0])}: stuck, or the log was cut there", _CAPTURE)
     elif comms and silent and facts.job.paths:
         yield _finding(
-            comms[-1], silent, "all connections are there, and nothing follows but the line that ends the job"
+            facts, comms[-1], silent, "all connections are there, and nothing follows but the line that ends the job"
         )
-
-
-def _follows_at_once(facts: Facts, end: Evidence) -> bool:
-    """Whether the line that ends the job is the next one after NCCL's last: no sign of work in between."""
-    return any(last.source == end.source and 0 < end.line - last.line <= 2 for last in facts.job.last_lines)
 
 
 def _who(comm: CommunicatorInfo) -> str:
@@ -48,11 +42,12 @@ def _who(comm: CommunicatorInfo) -> str:
     return f"rank {ranges(comm.unconnected)} of communicator {comm.id} began to connect{rest}"
 
 
-def _finding(comm: CommunicatorInfo, ends: list[Evidence], what: str) -> Finding:
+def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: str) -> Finding:
     return RULE.finding(
         f"{count(comm.nranks, 'rank')} of communicator {comm.id} finished the initialisation, then made no progress",
-        cause=f"not in the log: {what}. Ranks that call different collectives or have different settings, data ports "
-        "that are blocked, or a path that loses packets",
+        cause=f"not in the log: {what}. How far the ranks came: {phases(facts, comm)}. It may be ranks that call "
+        "different collectives or have different settings, blocked data ports, or a path that loses packets"
+        f"{suspects(facts)}",
         impact="the first collective never returns; NCCL waits without a time limit",
         fix=[
             "py-spy dump --pid <pid> on every rank: are all in the same collective?",
@@ -60,7 +55,7 @@ def _finding(comm: CommunicatorInfo, ends: list[Evidence], what: str) -> Finding
             "let all hosts reach each other on all ports of the data network, with one MTU; nccl-tests on two hosts",
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,COLL on all ranks shows the last call of each",
         ],
-        confidence="likely" if comm.unconnected or any("time" in line.text.lower() for line in ends) else "possible",
+        confidence="likely" if comm.unconnected or gave_up(ends) else "possible",
         ranks=[rank for rank in comm.ranks if rank is not None],
         hosts=comm.hosts,
         evidence=[*comm.evidence[:1], *ends[:2]],

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import CommunicatorInfo, Finding, Job, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, global_ranks, ranges
+from nccl_inspect.rules.hangs import phases, suspects
 
 RULE = Rule(
     name="hang-in-init",
@@ -26,14 +27,14 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge START without COMPLETE and without an error; only a line that ends the job proves that the log is whole."""
-    if facts.job.failed or facts.errors():
+    if facts.job.failed or facts.failures():
         return
     for comm in facts.job.communicators:
         waiting = sorted(set(comm.started) - set(comm.completed))
         if not waiting or any(comm.id in path.communicators for path in facts.job.paths):
             continue  # what has connections was complete, though a line of it may be lost
         if facts.job.ended_by:
-            yield _finding(facts.job, comm, waiting)
+            yield _finding(facts, comm, waiting)
         else:
             yield RULE.undecided(
                 f"{count(len(waiting), 'rank')} of communicator {comm.id} began and did not finish in this log: "
@@ -43,20 +44,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return  # what follows the first stuck communicator waits for it
 
 
-def _finding(job: Job, comm: CommunicatorInfo, waiting: list[int]) -> Finding:
+def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Finding:
     absent = sorted(set(range(comm.nranks)) - set(comm.started))
-    versions = len(job.nccl_versions) > 1
-    cause = "not in the log"
-    if absent:
-        cause = (
-            f"rank {ranges(absent)} of {comm.nranks} never began: not started, dead before NCCL, or its log is not here"
-        )
-    if versions:
-        cause += f"; the ranks run different versions ({', '.join(job.nccl_versions)})"
+    missing = " What never began was not started, died before NCCL, or its log is not here." if absent else ""
     return RULE.finding(
         f"{count(len(waiting), 'rank')} of communicator {comm.id} ({comm.nranks} ranks) began and did not "
         "finish the initialisation",
-        cause=cause,
+        cause=f"not in the log. How far the ranks came: {phases(facts, comm)}.{missing}{suspects(facts)}",
         impact="the job does not start; NCCL itself waits without a time limit",
         fix=[
             f"look for the missing ranks: {ranges(absent)} (pod list, scheduler, their own logs)"
@@ -68,6 +62,6 @@ def _finding(job: Job, comm: CommunicatorInfo, waiting: list[int]) -> Finding:
         confidence="likely",
         ranks=global_ranks(comm, waiting),
         hosts=comm.hosts,
-        evidence=[*comm.evidence[:3], *job.ended_by[-2:]],
+        evidence=[*comm.evidence[:3], *facts.job.ended_by[-2:]],
         fatal=True,
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, global_ranks, ranges
+from nccl_inspect.rules.hangs import phases, suspects
 
 RULE = Rule(
     name="rank-missing",
@@ -16,7 +17,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge world communicators that no rank completed: what one rank completed, all have begun."""
-    if facts.job.failed or facts.errors():
+    if facts.job.failed or facts.failures():
         return
     idle = sum(not last.ranks for last in facts.job.last_lines)
     for comm in facts.job.communicators:
@@ -32,15 +33,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 "the logs of all ranks, up to the kill, the timeout or the next prompt",
             )
         else:
-            yield _finding(facts, comm, absent, idle)
+            yield _finding(facts, comm, absent)
         return  # what follows the first stuck communicator waits for it
 
 
-def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int], idle: int) -> Finding:
+def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int]) -> Finding:
     return RULE.finding(
         f"rank {ranges(absent)} of {comm.nranks} never began; {count(len(comm.started), 'rank')} wait",
         cause="not in the log: not launched, dead before NCCL, another master address or world size, or its log is "
-        "not here" + (f" ({count(idle, 'process')} of the log has no rank yet)" if idle else ""),
+        "not here. How far the ranks came: "
+        f"{phases(facts, comm)}{suspects(facts)}",
         impact="the job does not start; NCCL waits without a time limit",
         fix=[
             f"find rank {ranges(absent)}: kubectl get pods -o wide, kubectl logs --previous, the scheduler's tasks",

@@ -1,0 +1,62 @@
+"""Which lines prove that a log goes on to the end of the job: a log that was merely cut looks like one that hangs.
+
+Only what launchers, shells, schedulers and PyTorch's watchdog really print counts; words such as ``timeout=1800`` or
+``exited with code 0`` in the output of a program prove nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nccl_inspect.event_types import CollectiveTimeout, Event, Notice
+
+_WATCHDOG = ("process-taken-down", "watchdog-terminated", "process-terminating", "heartbeat-timeout", "watchdog-stuck")
+"""PyTorch ends the process."""
+_OVER = (
+    *("slurm-cancelled", "slurm-failed", "slurm-task-ended", "slurm-step-aborted", "slurm-force-terminated"),
+    *("agent-signalled", "agent-signal-exception", "worker-signalled", "worker-failed", "worker-forced"),
+    *("child-failed", "failure-exitcode", "failure-signal"),
+    *("mpi-signalled", "mpi-exit-code", "mpi-abort", "mpi-primary-job", "mpi-hydra"),
+    *("kubectl-exit-code", "kubernetes-oom"),
+)
+"""The launcher says that processes have ended, by themselves or by force."""
+_FORCED = (
+    *("slurm-cancelled", "slurm-step-aborted", "slurm-force-terminated"),
+    *("agent-signalled", "agent-signal-exception", "worker-signalled", "worker-forced"),
+)
+"""Processes did not fail, they were ended."""
+_TOLD_BY: dict[str, tuple[str, tuple[str, ...]]] = {
+    "slurm-task-ended": ("how", ("Killed", "Terminated")),
+    "kubectl-exit-code": ("exitcode", ("130", "143")),
+    "mpi-signalled": ("signal_number", ("2", "15")),
+}
+"""Here a value tells whether processes failed or were ended: SIGINT is 2 or 130, SIGTERM 15 or 143."""
+
+LAUNCHERS = re.compile(
+    rb"\bkilling \d+ (?:rank|process|worker|task)(?:s|es)?\b"
+    rb"|\b(?:mpirun|mpiexec|prterun|orterun): (?:killing job|Forwarding signal)"
+    rb"|The user-provided time limit for job execution has been reached"
+    rb"|APPLICATION TIMED OUT, TIMEOUT = |APPLICATION TERMINATED WITH THE EXIT STRING: "
+    rb"|Sending Ctrl-C to processes as requested"
+    rb"|\btimeout: sending signal \S+ to command "
+    rb"|\bsrun: (?:forcing job termination|sending Ctrl-C to )"
+    rb"|=>> PBS: job killed: |\bTERM_RUNLIMIT: job killed "
+    rb"|: line \d+: +\d+ (?:Killed|Terminated|Aborted|Hangup) "
+    rb"|^(?:Killed|Terminated|Hangup)\s*$|^\^C|^KeyboardInterrupt\s*$"
+)
+"""What else launchers, GNU timeout, schedulers and shells print when they end a job."""
+
+
+def is_end(event: Event | None) -> bool:
+    """Whether a statement shows that the processes of a job have ended."""
+    return isinstance(event, CollectiveTimeout) or (event is not None and event.production in (*_OVER, *_WATCHDOG))
+
+
+def is_forced(event: Event | None) -> bool:
+    """Whether a statement says that processes were ended from outside: that is no failure of theirs."""
+    if not isinstance(event, Notice):
+        return False
+    if told := _TOLD_BY.get(event.production):
+        name, values = told
+        return str(event.value(name)).startswith(values)
+    return event.production in _FORCED

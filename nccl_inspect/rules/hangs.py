@@ -1,0 +1,76 @@
+"""What the rules about hangs share: how far each rank came, and what differs between ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from nccl_inspect.event_types import NcclVersion
+from nccl_inspect.model.job import CommunicatorInfo, Evidence
+from nccl_inspect.rules.env_mismatch_across_ranks import AGREE_ON_A_HOST, MUST_AGREE, READ_BY_EVERY_RANK
+from nccl_inspect.rules.facts import Facts, count, global_ranks, listed, ranges
+
+
+def phases(facts: Facts, comm: CommunicatorInfo) -> str:
+    """How far each rank of a communicator came, the last first: ``rank 2 never began; rank 0-1 began and …``.
+
+    Ranks are those of the communicator. A rank that is only waiting came further than the one it waits for.
+    """
+    everyone = set(range(comm.nranks))
+    started, completed, connecting = set(comm.started), set(comm.completed), set(comm.unconnected)
+    steps = [
+        (everyone - started - completed, "never began (no Init START)"),
+        (started - completed, "began and did not finish the initialisation"),
+        (completed - connecting if connecting else set[int](), "finished it and began no connection"),
+        (connecting & completed, "began to connect, and no 'Connected all …' follows"),
+        (completed if not connecting else set[int](), "finished it"),
+    ]
+    told = [f"rank {ranges(ranks)} {what}" for ranks, what in steps if ranks]
+    mute = [f"{host} pid {pid}" for (host, pid) in (last.process for last in facts.job.last_lines if not last.ranks)]
+    if mute:
+        told.append(f"{count(len(mute), 'process')} of the log began no communicator at all ({listed(mute)})")
+    return "; ".join(told)
+
+
+def suspects(facts: Facts) -> str:
+    """What differs between ranks and may be why they wait for each other; empty where nothing does."""
+    found = [*_versions(facts), *_settings(facts)]
+    return f". Suspect, not proved: {listed(found)}" if found else ""
+
+
+def _versions(facts: Facts) -> list[str]:
+    told = facts.said(NcclVersion)
+    if len(facts.job.nccl_versions) < 2 or not told:
+        return []
+    return [f"NCCL releases differ: {', '.join(facts.job.nccl_versions)}"]
+
+
+def _settings(facts: Facts) -> list[str]:
+    found = []
+    done = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.completed)}
+    for name in (*MUST_AGREE, *AGREE_ON_A_HOST):
+        values = facts.settings(name)
+        lonely = name in READ_BY_EVERY_RANK and len(values) == 1 and bool(done - set(values[0].ranks or done))
+        shared = len(values) > 1 and (
+            name in MUST_AGREE or any(set(a.hosts) & set(b.hosts) for a in values for b in values if a is not b)
+        )
+        if lonely or shared:
+            found += [f"{name}={value.value} on rank {ranges(value.ranks)} only" for value in values if value.ranks]
+    return found
+
+
+def silenced_at_once(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
+    """Those lines that end the job right after NCCL's last line: no sign of work in between."""
+    last_lines = facts.job.last_lines
+    return [
+        end for end in ends if any(last.source == end.source and 0 < end.line - last.line <= 2 for last in last_lines)
+    ]
+
+
+def gave_up(ends: Iterable[Evidence]) -> bool:
+    """Whether somebody who watched the job gave up; a limit of the scheduler ends jobs that work as well."""
+    return any(_GAVE_UP.search(end.text) and not _LIMIT.search(end.text) for end in ends)
+
+
+_GAVE_UP = re.compile(r"(?i)\btime(?:d )?-?out\b")
+_LIMIT = re.compile(r"(?i)TIME LIMIT|walltime|RUNLIMIT|time limit for job execution")

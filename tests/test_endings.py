@@ -1,0 +1,62 @@
+"""What proves that a log goes on to the end of the job, and what does not."""
+
+import pytest
+
+import nccl_inspect
+
+START = "vm:100:100 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x2"
+LOG = f"{START} - Init START\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "launcher: timeout, killing 4 ranks",
+        "slurmstepd: error: *** STEP 123456.0 ON node-1 CANCELLED AT 2025-03-04T10:20:30 ***",
+        "srun: error: node-1: task 3: Terminated",
+        "srun: Force Terminated StepId=123456.0",
+        "W1218 20:27:21.426000 12345 torch/distributed/elastic/agent/server/api.py:719] Received 15 death signal, "
+        "shutting down workers",
+        "command terminated with exit code 143",
+        "timeout: sending signal TERM to command 'python'",
+        "=>> PBS: job killed: walltime 3605 exceeded limit 3600",
+        "./run.sh: line 3: 12345 Killed                  python train.py",
+        "Killed",
+        "^CTraceback (most recent call last):",
+    ],
+)
+def test_what_launchers_print_proves_the_end(line: str) -> None:
+    job = nccl_inspect.read((LOG + line + "\n").encode())
+    assert [end.text for end in job.ended_by] == [line]
+    assert job.verdict == "failed"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Namespace(timeout=1800, lr=0.1)",
+        "data preparation exited with code 0",
+        "retry: request timed out, trying again",
+        "step 100: killed 3 outliers",
+        "INFO: SIGTERM handler installed",
+        "dataset loader (pid 12) terminated",
+    ],
+)
+def test_ordinary_output_proves_nothing(line: str) -> None:
+    job = nccl_inspect.read((LOG + line + "\n").encode())
+    assert not job.ended_by
+    assert job.verdict == "unknown"
+
+
+def test_what_ended_an_earlier_attempt_does_not_end_this_one() -> None:
+    job = nccl_inspect.read(("launcher: timeout, killing 2 ranks\n" + LOG).encode())
+    assert not job.ended_by
+
+
+def test_a_rank_that_failed_is_no_hang() -> None:
+    crashed = (
+        "E1218 20:27:31.426000 12345 torch/x/api.py:874] failed (exitcode: 1) local_rank: 0 (pid: 21760) of binary: p"
+    )
+    job = nccl_inspect.read((LOG + crashed + "\n").encode())
+    assert job.ended_by
+    assert not job.findings
