@@ -168,7 +168,8 @@ def _is_error(notice: Notice) -> bool:
     event = notice.event
     return (
         event is None  # a WARN that the grammar does not know
-        or isinstance(event, events.CudaFailure | events.CollectiveTimeout)
+        or isinstance(event, events.CollectiveTimeout)
+        or (isinstance(event, events.CudaFailure) and notice.level == "WARN")  # at INFO NCCL goes on without it
         or (getattr(event, "tone", "info") == "error" and not _is_flushed(notice))
     )
 

@@ -1,0 +1,93 @@
+"""A CUDA call failed while NCCL set up a communicator or its connections."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules import cuda
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+
+RULE = Rule(
+    name="cuda-failure-in-connect",
+    category="failures",
+    severity="error",
+    title="A CUDA call failed while NCCL set up its connections",
+    because=("gpu-out-of-memory",),
+)
+_SET_UP = (
+    *("init", "channel", "transport", "proxy", "group", "bootstrap", "graph/", "register", "mnnvl", "allocator"),
+    *("misc/", "dev_runtime", "include/"),
+)
+"""Beginnings of source files that build communicators and connections; enqueue.cc and its kind launch kernels."""
+_CONNECT = ("transport", "proxy", "channel")
+_P2P_IMPORT, _SHM, _INIT = (1, 304, 400, 800), (1, 217, 801), (3, 35, 100, 999)
+_MAPPING, _FABRIC = 711, 802
+_KERNEL = {700: "illegal address", 710: "device-side assert", 716: "misaligned address", 719: "launch failure"}
+"""Errors of a kernel: whatever calls CUDA next reports them."""
+_HARDWARE = (214, 220)
+_MEANING = {
+    1: "an argument that this driver or GPU does not take",
+    101: "a GPU that this process cannot see",
+    217: "two GPUs that cannot access each other",
+    304: "an operating system call was refused: a sandbox, missing capabilities or another name space",
+    400: "a handle that is not valid in this process",
+    800: "not permitted: missing rights or capabilities in the container",
+    801: "not supported by this GPU, driver or virtual machine",
+}
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge failed calls of the set-up that no rule about a certain code and place takes."""
+    failed = [failure for failure in cuda.failures(facts) if _is_ours(failure)]
+    if not failed:
+        return
+    first = failed[0]
+    notices = [failure.notice for failure in failed]
+    yield RULE.finding(
+        f"CUDA failed in {first.file}: {listed(_words(failure) for failure in failed)}",
+        cause=_cause(first.code),
+        impact="the rank fails, and with it the job; the others wait for it or lose their connections",
+        fix=[
+            "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # a GPU that is broken",
+            "find the kernel at fault: CUDA_LAUNCH_BLOCKING=1, compute-sanitizer"
+            if first.code in _KERNEL
+            else "compare driver and container: nvidia-smi on the host and in the container, CUDA of the image, "
+            "NVIDIA_VISIBLE_DEVICES, NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+            "NCCL_DEBUG=INFO on all ranks: the lines above the warning tell which connection was being made",
+        ],
+        confidence="likely",
+        ranks=ranks_in(notices),
+        hosts=hosts_in(notices),
+        evidence=first_said(notices),
+        fatal=True,
+    )
+
+
+def _is_ours(failure: cuda.Failure) -> bool:
+    code, file = failure.code, failure.file
+    if file is None or not file.startswith(_SET_UP) or code in (cuda.OUT_OF_MEMORY, _MAPPING, _FABRIC):
+        return False
+    if file.endswith("transport/p2p.cc"):
+        return code not in _P2P_IMPORT
+    if file.endswith("transport/shm.cc"):
+        return code not in _SHM
+    if file.endswith("transport/nvls.cc"):
+        return False
+    return code not in _INIT or file.startswith(_CONNECT)
+
+
+def _words(failure: cuda.Failure) -> str:
+    return f"'{failure.error}'" + (f" ({failure.code})" if failure.code is not None else "")
+
+
+def _cause(code: int | None) -> str:
+    if code in _KERNEL:
+        return (
+            f"a kernel that ran before on this GPU ({_KERNEL[code]}), most often one of the program and not NCCL's: "
+            "CUDA reports it at the next call"
+        )
+    if code in _HARDWARE:
+        return "a GPU or an NVLink reports an error of its hardware"
+    if code in _MEANING:
+        return f"CUDA's answer means: {_MEANING[code]}. Which of driver, container or GPU is at fault is not in the log"
+    return "not in the log: driver, container or GPU"

@@ -1,0 +1,62 @@
+"""A GPU has no memory left for NCCL's buffers."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules import cuda
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="gpu-out-of-memory",
+    category="failures",
+    severity="error",
+    title="A GPU had no memory left for NCCL, or for PyTorch before the job ended",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge CUDA's "out of memory" from NCCL; from PyTorch, which programs catch, only where the job then ended."""
+    full = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
+    torch = facts.notices("cuda-out-of-memory") if facts.job.ended_by or facts.job.failed else []
+    said = [*(failure.notice for failure in full), *torch]
+    if not said:
+        return
+    sizes = facts.notices("cuda-allocation-failed")
+    host_calls = any("CUDA host alloc" in notice.message for notice in sizes)
+    on_host = not torch and (host_calls or all("shm.cc" in (failure.file or "") for failure in full))
+    yield RULE.finding(
+        f"{'host' if on_host else 'GPU'} memory ran out when {_who(full)} asked for more",
+        cause="no pinned host memory was left: the call was one that allocates on the host. The memory limit of the "
+        "pod or job, or of the host, is reached, or pinning is not allowed"
+        if on_host
+        else "the framework has taken nearly all memory of the GPU, or another process shares it; NCCL allocates "
+        "its buffers outside of the framework's pool, and more with every communicator and connection",
+        impact="the rank fails, and with it the job; the others wait for it or lose their connections",
+        fix=[
+            "leave NCCL some GB: a smaller batch, more sharding, or torch.cuda.set_per_process_memory_fraction(0.9)",
+            "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # does another process hold the memory?",
+            "smaller buffers: NCCL_BUFFSIZE=2097152, NCCL_MAX_CTAS=8 (before 2.17 NCCL_MAX_NCHANNELS=8)",
+        ],
+        ranks=ranks_in(said) | _told_ranks(torch),
+        hosts=hosts_in(said),
+        evidence=[*first_said(said), *first_said(sizes)],
+        confidence="likely" if on_host else "certain",
+        fatal=True,
+    )
+
+
+def _who(full: list[cuda.Failure]) -> str:
+    if not full:
+        return "PyTorch"
+    return f"NCCL ({full[0].file})" if full[0].file else "NCCL"
+
+
+def _told_ranks(notices: list[Notice]) -> set[int]:
+    """Ranks that PyTorch puts in front of its lines: ``[rank3]:``."""
+    found = set()
+    for notice in notices:
+        head, _, _ = notice.message.partition("]:")
+        if head.startswith("[rank") and head[5:].isdigit():
+            found.add(int(head[5:]))
+    return found
