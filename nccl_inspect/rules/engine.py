@@ -14,7 +14,7 @@ from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model.job import Evidence, Finding, Job, Notice, NotJudged
 from nccl_inspect.records import Record
 from nccl_inspect.rules import failure
-from nccl_inspect.rules.facts import Facts, value
+from nccl_inspect.rules.facts import Facts, is_retold, value
 
 SEVERITIES = ("info", "warning", "error")
 CATEGORIES = (
@@ -170,12 +170,17 @@ def judge(facts: Facts, rules: Iterable[Registered]) -> None:
 
 
 def _unexplained(facts: Facts) -> list[Notice]:
-    """Errors that no finding shows; a finding that shows one of a kind shows all of it, unless it is about the log."""
+    """Errors that no finding shows; a finding that shows one of a kind shows all of it, unless it is about the log.
+
+    Where a finding tells why the job is dead, what PyTorch and launchers say of that needs no other explanation.
+    """
     about_the_job = [finding for finding in facts.job.findings if finding.category != CATEGORIES[-1]]
     told = {(line.source, line.line) for finding in about_the_job for line in finding.evidence}
     shown = {id(notice) for notice in facts.job.notices if any((e.source, e.line) in told for e in notice.evidence)}
     kinds = {_kind(notice) for notice in facts.job.notices if notice.event and id(notice) in shown}
-    return [notice for notice in facts.errors() if id(notice) not in shown and _kind(notice) not in kinds]
+    left = [notice for notice in facts.errors() if id(notice) not in shown and _kind(notice) not in kinds]
+    dead = any(finding.fatal and finding.confidence != "possible" for finding in about_the_job)
+    return [notice for notice in left if not (dead and is_retold(notice))]
 
 
 def _kind(notice: Notice) -> tuple[str, object]:

@@ -151,6 +151,13 @@ CHOOSE_INTERFACE = (
     "GLOO_SOCKET_IFNAME"
 )
 """How the interface for set-up and TCP traffic is chosen."""
+_RETOLD = (
+    *("nccl-error", "nccl-unhandled-cuda-error", "nccl-system-error", "nccl-internal-error", "nccl-invalid-usage"),
+    *("work-status", "work-status-2-6", "watchdog-terminated", "watchdog-terminated-unknown", "desync-not-finished"),
+    *("async-error", "async-error-2-4", "worker-failed", "failure-exitcode", "failure-signal"),
+    *("mpi-exit-code", "mpi-hydra", "slurm-failed", "slurm-task-ended", "kubectl-exit-code"),
+)
+"""PyTorch passes on what NCCL returned, launchers say that a process failed: the cause stands elsewhere, if at all."""
 FLUSHED = 5
 """The status of transfers that were given up because another one had failed before."""
 _FALLS_BACK = (
@@ -176,6 +183,11 @@ def _is_error(notice: Notice) -> bool:
 
 def _is_flushed(notice: Notice) -> bool:
     return notice.production.startswith("ib-") and value(notice, "status") == FLUSHED
+
+
+def is_retold(notice: Notice) -> bool:
+    """Whether a statement only passes on that something failed."""
+    return notice.production in _RETOLD
 
 
 def _platform_of(job: Job) -> Platform | None:

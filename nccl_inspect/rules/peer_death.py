@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import Finding, LastLine, Notice, NotJudged
 from nccl_inspect.rules.efa_completion_error import lost_peers
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import FLUSHED, Facts, first_said, global_ranks, hosts_in, ranges, ranks_in
+from nccl_inspect.rules.facts import FLUSHED, Facts, first_said, global_ranks, hosts_in, is_retold, ranges, ranks_in
 from nccl_inspect.rules.ib_timeout_err12 import after_another
 
 RULE = Rule(
@@ -24,7 +24,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     local = facts.notices("proxy-connection-closed")
     comms = facts.job.communicators
     echoes = set(map(id, [*closed, *given_up]))
-    if not (closed or local or given_up) or any(id(notice) not in echoes for notice in facts.errors()):
+    errors = [notice for notice in facts.failures() if id(notice) not in echoes and not is_retold(notice)]
+    if not (closed or local or given_up) or errors:
         return
     if comms and all(len(comm.ended) == comm.nranks for comm in comms):
         return  # every rank came to its end: connections close then

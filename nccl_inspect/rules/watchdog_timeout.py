@@ -1,0 +1,123 @@
+"""PyTorch gave up waiting for a collective."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, global_ranks, listed, ranges
+from nccl_inspect.rules.hangs import suspects
+from nccl_inspect.rules.waits import Wait, communicator_of, enqueued, waits
+
+RULE = Rule(
+    name="watchdog-timeout",
+    category="failures",
+    severity="error",
+    title="PyTorch gave up waiting for a collective",
+    echo_of=("collective-mismatch", "gpu-out-of-memory", "cuda-failure-in-connect", "shm-segment-failed"),
+    because=("env-mismatch-across-ranks", "version-mismatch"),
+)
+_FAILED = ("cuda-error", "cuda-out-of-memory", "watchdog-terminated")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the process group that timed out first; time-outs of others mostly follow from it."""
+    found = waits(facts)
+    if not found:
+        return
+    group = found[0].group
+    mine = [wait for wait in found if wait.group == group]
+    others = list(dict.fromkeys(wait.group for wait in found if wait.group not in (None, group)))
+    waiting = {wait.rank for wait in mine if wait.rank is not None}
+    comm = communicator_of(facts, group, mine)
+    blamed, why, lines = _suspects(
+        facts, mine, waiting, set() if comm is None else global_ranks(comm, range(comm.nranks))
+    )
+    first = mine[0]
+    of_group = f" of process group {group}" if group is not None else ""
+    in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
+    members = {wait.member for wait in mine if wait.member is not None}
+    by = (
+        f"rank {ranges(waiting)}"
+        if waiting
+        else f"rank {ranges(members)} of its process group"
+        if members
+        else "a rank"
+    )
+    yield RULE.finding(
+        f"{by} waited {first.timeout_ms // 1000} s for {first.operation} (work {first.seq}{of_group}{in_comm}) in vain",
+        cause=f"the lines tell who waited, not why. {why}{suspects(facts)}"
+        + (f". Process group {listed(map(str, others))} timed out, too: mostly a consequence" if others else ""),
+        impact="PyTorch ends the process, and with it the job",
+        fix=[
+            f"look at rank {ranges(blamed)} first: its own output, a traceback, py-spy dump --pid <pid>"
+            if blamed
+            else "find the rank that did not come: the output of every rank, py-spy dump --pid <pid>",
+            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 (the flight recorder) tells the last calls "
+            "of every rank",
+            "TORCH_DISTRIBUTED_DEBUG=DETAIL compares the calls of all ranks",
+            "a longer time limit (init_process_group(timeout=…)) helps only where a rank is slow, as in writing a "
+            "checkpoint; it hides what is stuck",
+        ],
+        ranks=blamed or waiting,
+        hosts=(host.name for host in facts.job.hosts if set(host.ranks) & (blamed or waiting)),
+        evidence=[*first_said([wait.notice for wait in mine][:3]), *lines[:2]],
+        fatal=True,
+    )
+
+
+def _suspects(
+    facts: Facts, mine: list[Wait], waiting: set[int], members: set[int]
+) -> tuple[set[int], str, list[Evidence]]:
+    """Ranks for which the others may have waited, in words and with lines: the best evidence there is."""
+    failed = {rank: notice for notice in facts.notices(*_FAILED) if _is_cuda(notice) for rank in _rank_of(notice)}
+    if failed:
+        said = "; ".join(f"rank {rank}: {notice.message}" for rank, notice in sorted(failed.items())[:2])
+        return set(failed), f"Suspect, as it reports a failure of its own: {said}", first_said(failed.values())
+    if reports := facts.notices("desync-lagging", "desync-not-joined"):
+        named = {rank for notice in reports for rank in _members(notice)}
+        return named, f"PyTorch's desync report names rank {ranges(named)} as lagging", first_said(reports)
+    newest = max(wait.seq for wait in mine)
+    reached = enqueued(facts, mine[0].group)
+    behind = {rank: notice for rank, (last, notice) in reached.items() if last < newest}
+    if behind:
+        counts = ", ".join(f"rank {rank} {reached[rank][0]}" for rank in sorted(behind)[:4])
+        why = f"Suspect: rank {ranges(behind)} never called work {newest} (last enqueued work: {counts})"
+        return set(behind), why, first_said(behind.values())
+    lowest = {wait.rank: wait.notice for wait in mine if wait.seq < newest and wait.rank is not None}
+    if lowest and mine[0].group is not None:
+        why = f"Suspect: rank {ranges(lowest)} stands at a lower number than the others, which wait in work {newest}"
+        return set(lowest), why, first_said(lowest.values())
+    absent = members - waiting - reached.keys() if waiting else set()
+    if not absent:
+        whole = "All ranks of the group waited in it" if members and members <= waiting else _UNKNOWN
+        return set(), whole, []
+    seen = absent & set(facts.job.ranks_seen)
+    here = f" (rank {ranges(seen)} has other lines in this log)" if seen else ""
+    why = f"Suspect: rank {ranges(absent)} did not time out{here}. It did not come, died, or its output is not here"
+    return absent, why, []
+
+
+_UNKNOWN = "Which rank did not come is not in the log"
+
+
+def _is_cuda(notice: Notice) -> bool:
+    return notice.production != "watchdog-terminated" or "CUDA error" in notice.message
+
+
+def _rank_of(notice: Notice) -> list[int]:
+    """The rank that a line of PyTorch names, if any."""
+    values = dict(notice.event.values) if isinstance(notice.event, Said) else {}
+    rank = values.get("global_rank", _prefixed(notice.message))
+    return [rank] if isinstance(rank, int) else []
+
+
+def _prefixed(message: str) -> int | None:
+    """``[rank3]: …`` as PyTorch puts it in front of exceptions since 2.4."""
+    head = message.partition("]")[0]
+    return int(head[5:]) if head.startswith("[rank") and head[5:].isdigit() else None
+
+
+def _members(notice: Notice) -> list[int]:
+    text = str(dict(notice.event.values).get("members", "")) if isinstance(notice.event, Said) else ""
+    return [int(part) for part in text.split(",") if part.strip().isdigit()]
