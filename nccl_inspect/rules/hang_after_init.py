@@ -14,6 +14,7 @@ RULE = Rule(
     title="No progress after the initialisation until the job was ended",
     echo_of=("peer-death",),
     because=("env-mismatch-across-ranks", "loopback-between-hosts", "nvls-fabric-manager", "rccl-iommu-pt-missing"),
+    specific=("hang-after-p2p-setup",),
 )
 _CAPTURE = "the end of the log of every rank, up to the kill or the timeout; NCCL_DEBUG_SUBSYS=INIT,COLL"
 

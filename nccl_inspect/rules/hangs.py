@@ -23,13 +23,16 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
         (started - completed, "began and did not finish the initialisation"),
         (completed - connecting if connecting else set[int](), "finished it and began no connection"),
         (connecting & completed, "began to connect, and no 'Connected all …' follows"),
-        (completed if not connecting else set[int](), "finished it"),
+        (completed if not connecting else set[int](), _DONE.get(comm.state, "finished the initialisation")),
     ]
     told = [f"rank {ranges(ranks)} {what}" for ranks, what in steps if ranks]
     mute = [f"{host} pid {pid}" for (host, pid) in (last.process for last in facts.job.last_lines if not last.ranks)]
     if mute:
         told.append(f"{count(len(mute), 'process')} of the log began no communicator at all ({listed(mute)})")
     return "; ".join(told)
+
+
+_DONE = {"connected": "finished the initialisation and connected"}
 
 
 def suspects(facts: Facts) -> str:

@@ -15,7 +15,7 @@ RULE = Rule(
     severity="error",
     title="PyTorch gave up waiting for a collective",
     echo_of=("collective-mismatch", "gpu-out-of-memory", "cuda-failure-in-connect", "shm-segment-failed"),
-    because=("env-mismatch-across-ranks", "version-mismatch"),
+    because=("hang-after-p2p-setup", "env-mismatch-across-ranks", "version-mismatch"),
 )
 _FAILED = ("cuda-error", "cuda-out-of-memory", "watchdog-terminated")
 

@@ -1,0 +1,65 @@
+"""One host, all connections P2P and set up, and the first collective never came back."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import CollectiveTimeout
+from nccl_inspect.model.job import CommunicatorInfo, Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, first_lines, first_said, is_retold
+from nccl_inspect.rules.hangs import gave_up, phases, silenced_at_once, suspects
+from nccl_inspect.rules.waits import waits
+
+RULE = Rule(
+    name="hang-after-p2p-setup",
+    category="failures",
+    severity="error",
+    title="No progress on one host once P2P connections were set up",
+    because=("env-mismatch-across-ranks", "version-mismatch"),
+)
+_FIRST_WORK = 1
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge one-host jobs with P2P paths only that were ended before anything came back, where a line proves it."""
+    paths = facts.job.paths
+    comms = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks > 1 and not comm.ended]
+    if not comms or not paths or facts.several_hosts() or any(path.transport != "P2P" for path in paths):
+        return
+    if facts.job.failed or any(comm.unconnected for comm in comms) or any(map(_is_other, facts.failures())):
+        return
+    stuck = _first_work(facts, comms[0])
+    silent = silenced_at_once(facts, facts.job.ended_by)
+    if stuck or (silent and not waits(facts)):
+        comm = comms[0] if stuck else comms[-1]
+        yield RULE.finding(
+            f"{count(comm.nranks, 'rank')} on one host connected by P2P, and "
+            + ("not even the first collective came back" if stuck else "nothing followed until the job was ended"),
+            cause=f"not in the log. How far the ranks came: {phases(facts, comm)}. On one host with P2P a standstill "
+            "right after the set-up is typical of PCIe traffic that an IOMMU or ACS sends astray, or of a virtual machine "
+            f"without support for P2P; a rank that called something else looks the same{suspects(facts)}",
+            impact="the first collective never returns, with all GPUs at 100 %",
+            fix=[
+                "test without P2P: NCCL_P2P_DISABLE=1. If that runs, P2P is at fault; it is no cure, as it is slow",
+                "lspci -vvv | grep ACSCtl   # SrcValid+ means on. BIOS: VT-d/ACS off, or the kernel option iommu=pt",
+                "nvidia-smi topo -p2p r; the p2pBandwidthLatencyTest of the CUDA samples checks the data, too",
+                "py-spy dump --pid <pid> on every rank: are all in the same collective?",
+            ],
+            confidence="likely" if stuck or gave_up(silent) else "possible",
+            ranks=[rank for rank in comm.ranks if rank is not None],
+            hosts=comm.hosts,
+            evidence=[*first_lines(paths)[:2], *first_said(stuck[:2]), *silent[:1]],
+            fatal=True,
+        )
+
+
+def _is_other(notice: Notice) -> bool:
+    """Whether a failure is another one than PyTorch's time-out, and what it brings along."""
+    return not (isinstance(notice.event, CollectiveTimeout) or is_retold(notice))
+
+
+def _first_work(facts: Facts, comm: CommunicatorInfo) -> list[Notice]:
+    """The time-outs of all ranks in the first work of a process group; nothing when a rank did not come."""
+    found = [wait for wait in waits(facts) if wait.seq <= _FIRST_WORK]
+    come = {wait.rank if wait.rank is not None else wait.member for wait in found}
+    everyone = set(range(comm.nranks))
+    return [wait.notice for wait in found] if len(found) == len(waits(facts)) and come >= everyone else []
