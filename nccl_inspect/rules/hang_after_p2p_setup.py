@@ -35,8 +35,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             f"{count(comm.nranks, 'rank')} on one host connected by P2P, and "
             + ("not even the first collective came back" if stuck else "nothing followed until the job was ended"),
             cause=f"not in the log. How far the ranks came: {phases(facts, comm)}. On one host with P2P a standstill "
-            "right after the set-up is typical of PCIe traffic that an IOMMU or ACS sends astray, or of a virtual machine "
-            f"without support for P2P; a rank that called something else looks the same{suspects(facts)}",
+            "right after the set-up is typical of PCIe traffic that an IOMMU or ACS sends astray, or of a virtual "
+            f"machine without support for P2P; a rank that called something else looks the same{suspects(facts)}",
             impact="the first collective never returns, with all GPUs at 100 %",
             fix=[
                 "test without P2P: NCCL_P2P_DISABLE=1. If that runs, P2P is at fault; it is no cure, as it is slow",
