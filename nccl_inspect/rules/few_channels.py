@@ -1,0 +1,100 @@
+"""A communicator has far fewer channels than the links of its machine can serve."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged, Path
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, first_lines, global_ranks
+
+RULE = Rule(
+    name="few-channels",
+    category="topology",
+    severity="warning",
+    title="Fewer channels than NVLink or the NICs can serve",
+    specific=("channel-limit-by-env", "one-gpu-per-pod"),
+    because=("topology-mismatch", "topo-file-bad"),
+)
+_LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
+"""Settings, and what a program asks for with ncclConfig_t."""
+_FEW = 4
+"""What NCCL takes over shared memory; between GPUs on an NVSwitch it takes 24 (A100 to H200, any number of them)."""
+_SWITCHED = 3
+"""From this NVLink generation on machines with 8 GPUs have an NVSwitch."""
+_LINKS = 12
+"""Links of an A100; a GPU with all its links to every other is on an NVSwitch."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge communicators on one host by their NVLink, those over whole nodes by the number of NICs."""
+    if facts.chosen(*_LIMITS):
+        return  # channel-limit-by-env judges that, and the program's own limit was meant
+    unknown = []
+    for comm in facts.job.communicators:
+        paths = [path for path in facts.job.paths if comm.id in path.communicators]
+        if comm.channels is None or comm.nranks < 2 or not paths:
+            continue
+        if len(comm.hosts) == 1 and comm.nnodes in (None, 1):
+            if comm.channels > _FEW or any(path.transport != "P2P" for path in paths):
+                continue
+            switched = _switched(facts, paths)
+            if switched is None:
+                unknown.append(comm)
+            elif switched:
+                yield _finding(facts, comm, paths, "24 are usual between GPUs on an NVSwitch")
+                return
+        elif expected := _nics(facts, comm, paths):
+            yield _finding(facts, comm, paths, f"less than the {expected} NICs that each node has for its GPUs")
+            return
+    if unknown:
+        yield RULE.undecided(
+            f"{count(unknown[0].channels or 0, 'channel')} in communicator {unknown[0].id}: few for NVLink, usual "
+            "for PCIe; which of them joins the GPUs is not in the log",
+            "--platform NAME, or --topology with the output of nvidia-smi topo -m",
+        )
+
+
+def _switched(facts: Facts, paths: list[Path]) -> bool | None:
+    """Whether the GPUs are on an NVSwitch; None when nothing tells."""
+    classes = [facts.pair_class(path) for path in paths]
+    if all(classes):
+        return all(name is not None and name[2:].isdigit() and int(name[2:]) >= _LINKS for name in classes)
+    machine = facts.platform
+    if machine is None or machine.nvlink is None or machine.gpus is None:
+        return None
+    return machine.nvlink >= _SWITCHED and machine.gpus >= 8
+
+
+def _nics(facts: Facts, comm: CommunicatorInfo, paths: list[Path]) -> int | None:
+    """The network devices of a node when the channels of whole nodes do not even give each of them one.
+
+    A plugin joins the NICs of one GPU to one device, so there are at most as many devices as GPUs.
+    """
+    machine = facts.platform
+    if machine is None or machine.nics is None or machine.gpus is None or comm.channels is None:
+        return None
+    whole = comm.local_ranks == machine.gpus
+    net = [path for path in paths if path.transport == "NET"]
+    slow = any(path.net == "Socket" for path in net) or any(path.transport == "SHM" for path in paths)
+    devices = min(machine.nics, machine.gpus)
+    return devices if whole and net and not slow and comm.channels < devices else None
+
+
+def _finding(facts: Facts, comm: CommunicatorInfo, paths: list[Path], against: str) -> Finding:
+    facts.mark(paths, RULE.name)
+    machine = f" of {facts.platform.name}" if facts.platform else ""
+    return RULE.finding(
+        f"{count(comm.channels or 0, 'channel')} in communicator {comm.id}: {against}",
+        cause=f"not in the log: the search saw fewer links than the hardware{machine} has (NICs or GPUs that the "
+        "container does not see, a topology file or a virtual machine that hides them), or the program asked for "
+        "few (ncclConfig_t maxCTAs)",
+        impact="bandwidth grows with the number of channels until the links are full; the loss is not in the log",
+        fix=[
+            "nvidia-smi topo -m; ls /dev/infiniband; fi_info -p efa   # inside the container: all GPUs and NICs there?",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH shows what the search found",
+            "compare with nccl-tests on the bare machine: all_reduce_perf -b 8 -e 4G -f 2 -g 8",
+        ],
+        confidence="likely",
+        ranks=global_ranks(comm, range(comm.nranks)),
+        hosts=comm.hosts,
+        evidence=[*comm.evidence[:2], *first_lines(paths)[:2]],
+    )

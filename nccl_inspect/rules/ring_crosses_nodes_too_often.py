@@ -1,0 +1,63 @@
+"""A ring enters and leaves nodes more often than it must."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, first_lines, global_ranks
+
+RULE = Rule(
+    name="ring-crosses-nodes-too-often",
+    category="topology",
+    severity="warning",
+    title="Rings cross between nodes more often than they must",
+    because=("topo-file-bad", "topology-mismatch", "algo-proto-forced"),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge whole rings whose ranks all have a known host, where the hosts are NCCL's nodes."""
+    if facts.job.rank_space != "global" or any(path.detail == "P2P/MNNVL" for path in facts.job.paths):
+        return  # ranks of several numberings have no host; nodes that NVLink joins are one to NCCL
+    host_of = {rank: host.name for host in facts.job.hosts for rank in host.ranks}
+    for comm in facts.job.communicators:
+        if comm.nnodes not in (None, len(comm.hosts)) or not 1 < len(comm.hosts) < comm.nranks:
+            continue
+        crossings = [_crossings(ring, host_of) for ring in comm.rings if _is_whole(ring, comm)]
+        if found := [number for number in crossings if number is not None and number > len(comm.hosts)]:
+            yield _finding(facts, comm, max(found), len(found), len(crossings))
+            return  # the communicators of a job lie alike
+
+
+def _is_whole(ring: list[int | None], comm: CommunicatorInfo) -> bool:
+    """Whether the line holds all ranks: long ones are cut by NCCL."""
+    return None not in ring and len(set(ring)) == comm.nranks
+
+
+def _crossings(ring: list[int | None], host_of: dict[int, str]) -> int | None:
+    """How often a ring goes from one host to another; None where a host is not known."""
+    hosts = [host_of.get(rank) if rank is not None else None for rank in ring]
+    if None in hosts:
+        return None
+    return sum(a != b for a, b in zip(hosts, [*hosts[1:], hosts[0]], strict=True))
+
+
+def _finding(facts: Facts, comm: CommunicatorInfo, worst: int, bad: int, rings: int) -> Finding:
+    crossing = [path for path in facts.paths("inter") if comm.id in path.communicators]
+    return RULE.finding(
+        f"{bad} of {count(rings, 'ring')} of communicator {comm.id} cross between hosts up to {worst} times; "
+        f"{len(comm.hosts)} times would do",
+        cause="NCCL orders the ranks of a node one after the other, so this order comes from elsewhere: a topology "
+        "that was not understood (simple order), a graph file, or host ids (NCCL_HOSTID) that do not fit the hosts",
+        impact=f"each ring uses the network {worst} times instead of {len(comm.hosts)}: about "
+        f"{len(comm.hosts) / worst:.0%} of the bandwidth that the NICs allow",
+        fix=[
+            "place the ranks node by node: torchrun does, mpirun --map-by slot, srun --distribution=block",
+            "unset NCCL_GRAPH_FILE NCCL_TOPO_FILE NCCL_RINGS NCCL_HOSTID",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH shows how the order was found",
+        ],
+        confidence="likely",
+        ranks=global_ranks(comm, range(comm.nranks)),
+        hosts=comm.hosts,
+        evidence=[*comm.evidence[:2], *first_lines(crossing)[:3]],
+    )

@@ -1,0 +1,125 @@
+"""A tensor-parallel group has ranks on several nodes."""
+
+import re
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import CollectiveTimeout
+from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, first_lines, first_said, global_ranks
+from nccl_inspect.rules.waits import Wait, communicator_of, group_of, job_rank
+
+RULE = Rule(
+    name="tp-group-spans-nodes",
+    category="topology",
+    severity="error",
+    title="A tensor-parallel group has ranks on several nodes",
+    because=("one-gpu-per-pod",),
+)
+_IS_TP = re.compile(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
+"""The description of a process group: ``mesh_tp``, ``TENSOR_MODEL_PARALLEL_GROUP``; not of a joint group."""
+_SIZES = ("megatron-tensor-parallel", "vllm-tensor-parallel")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge groups that a framework's size or PyTorch's name for them shows to be tensor-parallel."""
+    if any(path.detail == "P2P/MNNVL" for path in facts.job.paths):
+        return  # NVLink joins these nodes
+    if by_size := _by_size(facts):
+        yield by_size
+        return
+    comms, lines = _by_name(facts)
+    spanning = [comm for comm in comms if len(comm.hosts) > 1]
+    if spanning:
+        told = f"process group of communicator {spanning[0].id} ({count(spanning[0].nranks, 'rank')})"
+        yield _finding(
+            facts, spanning, f"the tensor-parallel {told} spans {len(spanning[0].hosts)} hosts", lines, "likely"
+        )
+    elif not comms and not facts.notices(*_SIZES) and _all_span(facts):
+        yield RULE.undecided(
+            "all groups smaller than the job span hosts although a host holds several ranks; whether one of them is "
+            "tensor-parallel is not in the log",
+            "the program's parallel sizes (--tp, --pp, --dp) and the order of its ranks",
+        )
+
+
+def _by_size(facts: Facts) -> Finding | None:
+    """The sure case: more ranks in a group than any node has."""
+    said = facts.notices(*_SIZES)
+    sizes = {_size(notice) for notice in said}
+    local = _ranks_of_a_node(facts)
+    if len(sizes) != 1 or local is None or not facts.several_hosts():
+        return None
+    size = sizes.pop()
+    if size <= local or (facts.job.world_size or 0) < size:
+        return None
+    groups = [comm for comm in facts.job.communicators if comm.nranks == size and len(comm.hosts) > 1]
+    what = f"tensor parallelism of {size} ranks does not fit on hosts with {count(local, 'rank')}"
+    return _finding(facts, groups, what, first_said(said), "certain")
+
+
+def _finding(facts: Facts, comms: list[CommunicatorInfo], what: str, lines: list[Evidence], confidence: str) -> Finding:
+    names = {comm.id for comm in comms}
+    paths = [path for path in facts.leaving() if names & set(path.communicators)]
+    facts.mark(paths, RULE.name)
+    return RULE.finding(
+        what,
+        cause="tensor parallelism exchanges activations several times in every layer, and here over the network. The "
+        "group is larger than a node (or pod), or ranks are not counted node by node",
+        impact="every layer waits for the network: NVLink gives some hundred GB/s for each GPU, a NIC 12 to 50 GB/s",
+        fix=[
+            "tensor parallelism at most as large as the GPUs of one node (or pod), and innermost in the order of ranks",
+            "between nodes pipeline or data parallelism: --tensor-model-parallel-size 8, "
+            "--pipeline-model-parallel-size 2",
+            "pods not smaller than the group: resources.limits nvidia.com/gpu: <GPUs of the node>",
+        ],
+        confidence=confidence,
+        ranks={rank for comm in comms for rank in global_ranks(comm, range(comm.nranks))},
+        hosts={host for comm in comms for host in comm.hosts} or set(facts.hosts()),
+        evidence=[*lines[:2], *first_lines(paths)[:2]],
+    )
+
+
+def _by_name(facts: Facts) -> tuple[list[CommunicatorInfo], list[Evidence]]:
+    """The communicators of process groups that PyTorch calls tensor-parallel, with lines that name them."""
+    members: dict[str, list[Wait]] = {}
+    for notice in facts.job.notices:
+        group = group_of(notice.message) if notice.event and notice.event.dialect == "torch" else None
+        if group is not None and _IS_TP.search(group):
+            members.setdefault(group, []).append(_place(notice, group))
+    found = [(communicator_of(facts, group, places), places[0]) for group, places in members.items()]
+    known = [(comm, place) for comm, place in found if comm is not None]
+    return [comm for comm, _ in known], [place.notice.evidence[0] for _, place in known]
+
+
+def _place(notice: Notice, group: str) -> Wait:
+    """Where a line of a process group says that it comes from."""
+    event = notice.event
+    if isinstance(event, CollectiveTimeout):
+        member, rank = event.rank, event.global_rank
+    else:
+        values = dict(getattr(event, "values", ()))
+        member, rank = values.get("rank"), values.get("global_rank")
+    return Wait(group, job_rank(rank, member, group), member, 0, "", None, 0, notice)
+
+
+def _size(notice: Notice) -> int:
+    return int(dict(getattr(notice.event, "values", ())).get("tp", 0))
+
+
+def _ranks_of_a_node(facts: Facts) -> int | None:
+    """The most ranks that a host has; None where ranks may be missing in the log."""
+    world = next((comm for comm in facts.job.communicators if comm.id == "world"), None)
+    if world is None:
+        return None
+    if world.local_ranks is not None:
+        return world.local_ranks
+    return max(len(host.ranks) for host in facts.job.hosts) if len(world.started) == world.nranks else None
+
+
+def _all_span(facts: Facts) -> bool:
+    """Whether every group that is smaller than the job has several hosts, although a host has several ranks."""
+    size = facts.job.world_size or 0
+    groups = [comm for comm in facts.job.communicators if 1 < comm.nranks < size]
+    several = any(len(host.ranks) > 1 for host in facts.job.hosts)
+    return bool(groups) and several and all(len(comm.hosts) > 1 for comm in groups)
