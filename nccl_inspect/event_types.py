@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nccl_inspect.event import Event, Message, Notice, Where
+from nccl_inspect.ports import with_merged
 
 __all__ = ["KINDS", "Event", "Message", "Notice", "Where"]
 
@@ -65,8 +66,13 @@ class NetDevices(Event):
 
     net: str
     devices: tuple[Any, ...] = ()
-    """One tuple for each device: (index, name, …)."""
+    """One tuple for each device: (index, name, port or address, kind of link), as far as the message tells them."""
     oob: str | None = None
+
+    @classmethod
+    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Merged ports (2.20 to 2.23) become one device each."""
+        return Event.arrange(with_merged(values) if "_merged" in values else values)
 
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
