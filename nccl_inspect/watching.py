@@ -305,7 +305,7 @@ def _taken(findings: list[Finding], rule: str, summary: str | None = None) -> Fi
 
 def _unfinished(comm: CommunicatorInfo) -> list[int]:
     """Its ranks that began and did not finish."""
-    if comm.state in ("destroyed", "aborted") or (comm.state == "connected" and comm.completed):
+    if comm.state in ("destroyed", "aborted") or (comm.connected and comm.completed):
         return []  # it was complete, though a line that says so may be lost
     return sorted(set(comm.started) - set(comm.completed))
 

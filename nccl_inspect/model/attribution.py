@@ -15,6 +15,7 @@ from nccl_inspect.event import Process
 from nccl_inspect.event_types import ChannelConnect, Connected
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.fold import Burst, Edge, ProcessLog
+from nccl_inspect.model.layout import is_whole
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.records import Record
 
@@ -252,11 +253,14 @@ def _kind(comm: Communicator | None) -> tuple[object, ...]:
 
 
 def _neighbours(comm: Communicator) -> set[tuple[int, int]]:
+    """The edges of rings and trees; none where a ring is missing or cut, so that the rest excludes nothing."""
     edges: set[tuple[int, int]] = set()
+    rings = [ring for member in comm.members.values() for ring in member.rings.values()]
+    if not rings or not all(is_whole(comm, [ring]) for ring in rings):
+        return edges
+    for ring in rings:
+        edges.update(zip(ring.ranks, (*ring.ranks[1:], ring.ranks[0]), strict=True))
     for member in comm.members.values():
-        for ring in member.rings.values():
-            if not ring.cut:
-                edges.update(zip(ring.ranks, (*ring.ranks[1:], ring.ranks[0]), strict=True) if ring.ranks else ())
         for _, *down, rank, up in member.trees:
             for other in (*down, up):
                 if other >= 0:

@@ -13,6 +13,7 @@ from nccl_inspect.model import (
     attribution,
     communicators,
     endings,
+    layout,
     members,
     notices,
     paths,
@@ -37,6 +38,7 @@ from nccl_inspect.model.job import (
     Unrecognised,
 )
 from nccl_inspect.model.members import Member, ProcessMembers
+from nccl_inspect.model.nics import NicNames
 from nccl_inspect.text import decode
 
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
@@ -101,7 +103,6 @@ class _Builder:
         communicators.number(self._communicators, self._world)
         self._attribution = attribution.attribute(self._processes)
         self._lines = paths.place(self._communicators, self._world, self._attribution)
-        self._nics: dict[tuple[int, str], dict[int, str]] = {}
         self._torn = unknown.torn(fold)
         self._releases = {seen.name: seen.versions for seen in fold.productions if seen.dialect == "nccl"}
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
@@ -110,7 +111,7 @@ class _Builder:
         said = self._notices()
         environment = settings(self._processes, self._ranks, self.evidence)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
-        built = paths.build(self._lines, self._communicators, self.evidence, self._nic_name, not shm_off)
+        built = paths.build(self._lines, self._communicators, self.evidence, NicNames().of, not shm_off)
         return Job(
             sources=self._sources(),
             world_size=self._world.nranks if self._world else None,
@@ -210,22 +211,12 @@ class _Builder:
                     network.plugin = network.plugin or plugin
         return network
 
-    def _nic_name(self, log: ProcessLog, net: str, index: int) -> str | None:
-        key = (id(log), net)
-        if key not in self._nics:
-            self._nics[key] = {
-                int(device[0]): str(device[1])
-                for note in log.notes.values()
-                if isinstance(note.event, events.NetDevices) and note.event.net == net
-                for device in note.event.devices
-            }
-        return self._nics[key].get(index)
-
     def _info(self, comm: Communicator) -> CommunicatorInfo:
         present = list(comm.members.values())
         by_place = sorted(present, key=lambda member: member.first.place)
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
+        rings, incomplete = layout.rings(comm)
         return CommunicatorInfo(
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
@@ -233,16 +224,18 @@ class _Builder:
             ranks=list(comm.global_ranks),
             hosts=list(dict.fromkeys(comm.members[rank].log.process[0] for rank in sorted(comm.members))),
             channels=max(counts) if counts else None,
-            rings=_rings(comm),
-            trees=_trees(comm),
-            state=_state(comm),
+            rings=rings,
+            incomplete_rings=incomplete,
+            trees=layout.trees(comm),
+            state=layout.state(comm),
             started=sorted(comm.members),
             completed=sorted(rank for rank, member in comm.members.items() if member.completed),
-            unconnected=_unconnected(comm),
+            connected=layout.connected(comm),
+            unconnected=layout.unconnected(comm),
             ended=sorted(rank for rank, member in comm.members.items() if member.ended),
             nnodes=comm.nnodes,
             local_ranks=comm.local_ranks,
-            ring_gdr=_ring_gdr(comm),
+            ring_gdr=layout.ring_gdr(comm),
             network=next((member.network for member in present if member.network), None),
             networks={net: sorted(member.rank for member in members) for net, members in networks.items()},
             network_lines=[self._network_evidence(members) for members in networks.values()],
@@ -356,47 +349,3 @@ def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:
         if member.network:
             found.setdefault(member.network, []).append(member)
     return found
-
-
-def _rings(comm: Communicator) -> list[list[int | None]]:
-    rings = {channel: ring.ranks for member in comm.members.values() for channel, ring in member.rings.items()}
-    known = comm.global_ranks
-    return [[known[rank] if rank < len(known) else None for rank in rings[channel]] for channel in sorted(rings)]
-
-
-def _trees(comm: Communicator) -> list[list[list[int | None]]]:
-    known = comm.global_ranks
-    links: dict[int, list[list[int | None]]] = {}
-    for member in comm.members.values():
-        for channel, *down, rank, _up in member.trees:
-            channel_links = links.setdefault(channel, [])
-            channel_links.extend(
-                [known[rank], known[child]] for child in down if 0 <= child < len(known) and rank < len(known)
-            )
-    return [sorted(links[channel], key=str) for channel in sorted(links)]
-
-
-def _ring_gdr(comm: Communicator) -> bool | None:
-    said = [line.ring_gdr for member in comm.members.values() for line in member.connected if line.ring_gdr is not None]
-    return all(said) if said else None
-
-
-def _unconnected(comm: Communicator) -> list[int]:
-    """Ranks with connections where no rank says ``Connected all …``; send/recv (set 1) has no such line."""
-    if any(member.connected for member in comm.members.values()):
-        return []
-    return sorted(rank for rank, member in comm.members.items() if any(burst.key.conn != 1 for burst in member.bursts))
-
-
-def _state(comm: Communicator) -> str:
-    present = comm.members.values()
-    ends = {
-        member.ended.event.how for member in present if member.ended and isinstance(member.ended.event, events.CommEnd)
-    }
-    if "Abort" in ends:
-        return "aborted"
-    if ends and all(member.ended for member in present):
-        return "destroyed"
-    if any(member.bursts or member.connected for member in present):
-        return "connected"
-    return "complete" if all(member.completed for member in present) else "started"

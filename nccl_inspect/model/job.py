@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.records import Record
 
@@ -94,14 +94,20 @@ class CommunicatorInfo(Record):
     trees: list[list[list[int | None]]]
     """For each channel the links (parent, child)."""
     state: str
-    """``started``, ``complete``, ``connected``, ``destroyed`` or ``aborted``."""
+    """``started``, ``complete`` (every rank that the log shows is), ``connected`` (and made its connections),
+    ``destroyed`` or ``aborted``."""
     started: list[int] = field(default_factory=list)
     """Communicator ranks that began."""
     completed: list[int] = field(default_factory=list)
+    connected: list[int] = field(default_factory=list)
+    """Communicator ranks whose connections are there, as far as the log shows that they began to make some."""
     unconnected: list[int] = field(default_factory=list)
     """Communicator ranks that began to connect rings or trees, if none says that all connections are there."""
     ended: list[int] = field(default_factory=list)
     """Communicator ranks that destroyed or aborted it."""
+    incomplete_rings: list[int] = field(default_factory=list)
+    """Places in ``rings`` whose list does not have every rank once: NCCL prints 20 ranks at most until 2.22 and cuts
+    long lines, and ranks may contradict each other."""
     nnodes: int | None = None
     local_ranks: int | None = None
     network: str | None = None
@@ -122,6 +128,35 @@ class AlsoPath(Record):
     detail: str
     gdr: bool | str | None
     communicators: list[str]
+
+
+class End(NamedTuple):
+    """One end of a network connection, as the rank there prints it."""
+
+    nic_index: int | None
+    nic: str | None
+    """The name of the NIC, where the log lists it."""
+    gdr: bool
+    pxn_rank: int | None
+    """The rank whose NIC sends instead of the own one (PXN); a receiving end prints none."""
+
+
+class Link(NamedTuple):
+    """Channels of a network path whose two ends say the same; an end whose line is not in the log is None."""
+
+    send: End | None
+    receive: End | None
+    send_recv: bool
+    """Whether it is a connection of send/recv, not of rings and trees."""
+    channels: int
+    """A bit for each channel."""
+
+    @property
+    def crosses_rails(self) -> bool:
+        """Whether both ends are known and use NICs of different number and name."""
+        if self.send is None or self.receive is None or self.send.nic_index == self.receive.nic_index:
+            return False
+        return self.send.nic is None or self.send.nic != self.receive.nic
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -155,6 +190,18 @@ class Path(Record):
     src_gpu: str | None = None
     """The bracket of the line: nvmlDev or PCI bus id of the sender."""
     dst_gpu: str | None = None
+    links: list[Link] = field(default_factory=list)
+    """Both ends of a NET path, by channels."""
+
+    def ends(self, side: str) -> set[End]:
+        """What one side says of its end: ``send`` or ``receive``; empty when its log is not here."""
+        found = {link.send if side == "send" else link.receive for link in self.links}
+        return {end for end in found if end is not None}
+
+    def gdr_at(self, side: str) -> bool | str | None:
+        """Like ``gdr``, of one side; None when its log is not here."""
+        said = {end.gdr for end in self.ends(side)}
+        return "partial" if len(said) > 1 else said.pop() if said else None
 
 
 class Paths(Sequence[Path]):

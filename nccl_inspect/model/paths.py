@@ -4,35 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from nccl_inspect.event import Process
-from nccl_inspect.event_types import ChannelConnect
 from nccl_inspect.ingest.prefix import Origin, is_masked
+from nccl_inspect.model import links
 from nccl_inspect.model.attribution import Attribution
 from nccl_inspect.model.communicators import Communicator
-from nccl_inspect.model.fold import Burst, Edge, ProcessLog
+from nccl_inspect.model.fold import Burst, ProcessLog
 from nccl_inspect.model.job import AlsoPath, Evidence, Path
+from nccl_inspect.model.links import Line, NicName
 from nccl_inspect.model.members import Member
 from nccl_inspect.records import Record
 
 _SPEED = {"P2P": 0, "SHM": 1, "NET": 2}
 _MAX_CHANNELS = 4096
-
-
-class Line(NamedTuple):
-    """One edge of one burst, in the numbers of the space in which paths are reported."""
-
-    space: str
-    """The name of the communicator whose ranks count, ``global`` for the world's."""
-    src: int
-    dst: int
-    event: ChannelConnect
-    edge: Edge
-    communicator: str
-    log: ProcessLog
-    guessed: bool
-    """Whether only the order of use told the communicator."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -130,7 +115,8 @@ def _translate(found: Lines, space: str, ranks: Sequence[int | None], burst: Bur
         if src is None or dst is None:
             found.unplaced += edge.lines
             continue
-        found.lines.append(Line(space, src, dst, event, edge, name, log, id(burst) in found.guessed))
+        pxn_rank = _known(ranks, event.pxn_rank)
+        found.lines.append(Line(space, src, dst, event, edge, name, log, id(burst) in found.guessed, pxn_rank))
 
 
 def _known(ranks: Sequence[int | None], rank: int | None) -> int | None:
@@ -234,7 +220,7 @@ def build(
     found: Lines,
     communicators: Sequence[Communicator],
     evidence: Callable[[int, Origin, str, str], Evidence],
-    nic_name: Callable[[ProcessLog, str, int], str | None],
+    nic_name: NicName,
     nodes_are_hosts: bool,
 ) -> list[Path]:
     """The paths, ordered by rank.
@@ -278,11 +264,11 @@ def _path(
     way: list[Line],
     scope: _Scope,
     evidence: Callable[[int, Origin, str, str], Evidence],
-    nic_name: Callable[[ProcessLog, str, int], str | None],
+    nic_name: NicName,
 ) -> Path:
     first = min(way, key=lambda line: line.edge.place)
     event = first.event
-    # The NIC and the proxy of a path are those of its sending end; the other end's are its own.
+    # The NIC and the proxy of a path are those of its sending end; its links have both ends.
     sender = next((line for line in way if line.event.direction != "receive"), way[0])
     index = sender.event.nic_index
     net = sender.event.net
@@ -297,7 +283,7 @@ def _path(
         gdr=_gdr(way),
         nic=nic_name(sender.log, net, index) if net is not None and index is not None else None,
         nic_index=index,
-        pxn_rank=sender.event.pxn_rank,
+        pxn_rank=sender.pxn_rank,
         shared=any(line.event.shared for line in way),
         channels=_channels(way),
         communicators=list(dict.fromkeys(line.communicator for line in way)),
@@ -306,6 +292,7 @@ def _path(
         net=net,
         src_gpu=event.src_dev,
         dst_gpu=event.dst_dev,
+        links=links.of(way, nic_name) if event.transport == "NET" else [],
     )
 
 

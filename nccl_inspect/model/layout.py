@@ -1,0 +1,104 @@
+"""What the members of a communicator say of it as a whole: rings, trees, how far it came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nccl_inspect import event_types as events
+from nccl_inspect.model.communicators import Communicator
+from nccl_inspect.model.fold import Burst
+from nccl_inspect.model.members import Member
+
+_SEND_RECV = 1
+_GIVEN_UP = {"Abort", "Revoke"}
+
+
+def rings(comm: Communicator) -> tuple[list[list[int | None]], list[int]]:
+    """The ring of each channel in global ranks, and the places of those that are not whole."""
+    said: dict[int, list[events.RingOrder]] = {}
+    for member in comm.members.values():
+        for channel, ring in member.rings.items():
+            said.setdefault(channel, []).append(ring)
+    channels = sorted(said)
+    first = [said[channel][0].ranks for channel in channels]
+    whole = [is_whole(comm, said[channel]) for channel in channels]
+    return [[_global(comm, rank) for rank in ring] for ring in first], [i for i, sound in enumerate(whole) if not sound]
+
+
+def is_whole(comm: Communicator, said: Sequence[events.RingOrder]) -> bool:
+    """Whether a ring has every rank once and all tell the same; until 2.22 no mark shows that it is cut."""
+    ranks = said[0].ranks
+    agreed = all(ring.ranks == ranks for ring in said[1:])
+    return agreed and not said[0].cut and len(ranks) == comm.nranks == len(set(ranks)) and max(ranks) < comm.nranks
+
+
+def trees(comm: Communicator) -> list[list[list[int | None]]]:
+    """The links (parent, child) of each channel's tree in global ranks, from both ends of each link."""
+    links: dict[int, set[tuple[int, int]]] = {}
+    for member in comm.members.values():
+        for channel, *down, rank, up in member.trees:
+            known = links.setdefault(channel, set())
+            known.update((rank, child) for child in down)
+            known.add((up, rank))
+    return [
+        sorted(
+            [[_global(comm, parent), _global(comm, child)] for parent, child in _real(comm, links[channel])], key=str
+        )
+        for channel in sorted(links)
+    ]
+
+
+def _real(comm: Communicator, links: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Without those that lead nowhere (-1) or to a rank that the communicator does not have."""
+    return {link for link in links if min(link) >= 0 and max(link) < comm.nranks}
+
+
+def _global(comm: Communicator, rank: int) -> int | None:
+    return comm.global_ranks[rank] if 0 <= rank < len(comm.global_ranks) else None
+
+
+def ring_gdr(comm: Communicator) -> bool | None:
+    """Whether NCCL says that the ring NET edges of all ranks use GPUDirect."""
+    said = [line.ring_gdr for member in comm.members.values() for line in member.connected if line.ring_gdr is not None]
+    return all(said) if said else None
+
+
+def connected(comm: Communicator) -> list[int]:
+    """The ranks that began to connect and whose connections are there: they say so, or COMPLETE follows them."""
+    return sorted(rank for rank, member in comm.members.items() if _is_connected(member))
+
+
+def _is_connected(member: Member) -> bool:
+    if member.connected:
+        return True
+    joined = _joined(member)
+    done = member.completed.place if member.completed else 0
+    return bool(member.bursts) and all(burst.place < done for burst in joined)
+
+
+def _joined(member: Member) -> list[Burst]:
+    """Its connections of rings and trees; those of send/recv have no ``Connected …`` line."""
+    return [burst for burst in member.bursts if burst.key.conn != _SEND_RECV]
+
+
+def unconnected(comm: Communicator) -> list[int]:
+    """Ranks with connections where no rank says ``Connected all …``."""
+    if any(member.connected for member in comm.members.values()):
+        return []
+    return sorted(rank for rank, member in comm.members.items() if _joined(member))
+
+
+def state(comm: Communicator) -> str:
+    """How far all ranks came that the log shows."""
+    present = comm.members.values()
+    ends = {
+        member.ended.event.how for member in present if member.ended and isinstance(member.ended.event, events.CommEnd)
+    }
+    if ends & _GIVEN_UP:
+        return "aborted"
+    if ends and all(member.ended for member in present):
+        return "destroyed"
+    if not all(member.completed for member in present):
+        return "started"
+    busy = [member for member in present if member.bursts or member.connected]
+    return "connected" if busy and all(map(_is_connected, busy)) else "complete"
