@@ -232,3 +232,46 @@ END = "comm 0x1 rank 0 nranks 2 cudaDev 0 busId 60 - {} COMPLETE"
 )
 def test_a_state_is_what_all_ranks_reached(state: str, lines: str) -> None:
     assert communicator(lines).state == state
+
+
+GPUS = "GPU/{} :GPU/60 ({}) GPU/70 ({}) CPU/0 (1/48.0/PHB)␣".replace("␣", " ")
+P2P = line("a", 1, "Channel 00/0 : 0[{}] -> 1[{}] via P2P/CUMEM")
+
+
+@pytest.mark.parametrize(
+    ("system", "kind", "gpus", "link"),
+    [
+        ("", "2/360.0/NVL", ("60", "70"), "NVLink"),
+        ("0-", "2/24.0/PIX", ("60", "70"), "PCIe"),
+        ("0-", "2/24.0/PHB", ("60", "70"), "PCIe"),
+        ("0-", "2/24.0/C2C", ("60", "70"), None),
+        ("0-", "2/360.0/NVL", ("0", "1"), None),
+    ],
+)
+def test_the_link_of_p2p_is_what_nccl_detected(system: str, kind: str, gpus: tuple[str, str], link: str | None) -> None:
+    seen = line("a", 1, GPUS.format("60", "0/5000.0/LOC", kind).replace("GPU/", f"GPU/{system}"))
+    assert path(seen, P2P.format(*gpus)).link == link
+    assert path(P2P.format(*gpus)).link is None
+
+
+def test_processes_that_contradict_each_other_prove_no_link() -> None:
+    seen = [
+        line("a", pid, GPUS.format("60", "0/5000.0/LOC", kind)) for pid, kind in ((1, "2/9.0/NVL"), (2, "2/9.0/PIX"))
+    ]
+    assert path(*seen, P2P.format("60", "70")).link is None
+
+
+@pytest.mark.parametrize(
+    ("platform", "link"), [("p4d.24xlarge", "NVLink"), ("g6e.12xlarge", "PCIe"), ("p3dn.24xlarge", None)]
+)
+def test_a_platform_tells_the_link_where_all_its_pairs_have_the_same(platform: str, link: str | None) -> None:
+    job = nccl_inspect.read(P2P.format(0, 1).encode(), platform=platform)
+    assert job.paths.between(0, 1).link == link
+
+
+def test_ranks_on_an_nvswitch_talk_over_nvlink() -> None:
+    seen = ranks(2, "START") + "".join(
+        line("a", 10 + rank, "NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 24)") for rank in (0, 1)
+    )
+    assert read(seen + rank0(CONNECT)).paths.between(0, 1).link == "NVLink"
+    assert read(ranks(2, "START") + rank0(CONNECT)).paths.between(0, 1).link is None

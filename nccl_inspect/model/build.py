@@ -13,6 +13,7 @@ from nccl_inspect.model import (
     attribution,
     communicators,
     endings,
+    graph,
     layout,
     members,
     notices,
@@ -111,7 +112,10 @@ class _Builder:
         said = self._notices()
         environment = settings(self._processes, self._ranks, self.evidence)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
+        classes = graph.gpu_classes(said)
         built = paths.build(self._lines, self._communicators, self.evidence, NicNames().of, not shm_off)
+        if classes:
+            graph.name_classes(built, classes, self._bus_ids())
         return Job(
             sources=self._sources(),
             world_size=self._world.nranks if self._world else None,
@@ -160,6 +164,16 @@ class _Builder:
         process_id = process.log.process
         mine = {fragment.ranks[process_id] for fragment in self._lines.fragments if process_id in fragment.ranks}
         return sorted(mine)
+
+    def _bus_ids(self) -> dict[int, str]:
+        """The GPU of each global rank."""
+        found = {}
+        for process in self._processes:
+            for member in process.members:
+                rank = self._global_rank(member)
+                if rank is not None and member.init.bus_id is not None:
+                    found[rank] = member.init.bus_id
+        return found
 
     def _hosts(self) -> list[Host]:
         ranks: dict[str, set[int]] = {}

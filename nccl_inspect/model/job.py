@@ -192,6 +192,10 @@ class Path(Record):
     dst_gpu: str | None = None
     links: list[Link] = field(default_factory=list)
     """Both ends of a NET path, by channels."""
+    gpu_class: str | None = None
+    """The class of a P2P pair as NCCL detected it (subsystem GRAPH): ``NVL``, ``NVB``, ``PIX``, ``PHB``, …"""
+    link: str | None = None
+    """What a P2P path runs over, ``NVLink`` or ``PCIe``, where log, topology or platform tell; set by the rules."""
 
     def ends(self, side: str) -> set[End]:
         """What one side says of its end: ``send`` or ``receive``; empty when its log is not here."""

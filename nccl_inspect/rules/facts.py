@@ -29,6 +29,20 @@ class Facts:
         self._marks: dict[int, list[str]] = {}
         self._open: set[int] = set()
         job.platform = self.platform.name if self.platform else None
+        fabric = ranks_in(self.notices("nvls-available"))
+        for path in self.paths(transport="P2P"):
+            path.link = self._link(path, path.src in fabric and path.dst in fabric)
+
+    def _link(self, path: Path, on_fabric: bool) -> str | None:
+        """NVLink or PCIe, by the nearest evidence: the pair itself, the machine type, an NVSwitch for both."""
+        if path.detail.startswith("P2P/MNNVL"):
+            return "NVLink"
+        if found := self.pair_class(path) or path.gpu_class:
+            return "NVLink" if found.startswith("NV") else "PCIe" if found.startswith(_PCIE_CLASSES) else None
+        if self.platform and self.platform.nvlink is not None:
+            # Up to generation 2 not all pairs of a machine are joined: there is no switch.
+            return "NVLink" if self.platform.nvlink >= _SWITCHED else None if self.platform.nvlink else "PCIe"
+        return "NVLink" if on_fabric else None
 
     def paths(self, scope: str | None = None, transport: str | None = None, net: str | None = None) -> list[Path]:
         """The paths of that kind, also where it is only one of several ways between the ranks."""
@@ -151,6 +165,9 @@ CHOOSE_INTERFACE = (
     "GLOO_SOCKET_IFNAME"
 )
 """How the interface for set-up and TCP traffic is chosen."""
+_PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
+_SWITCHED = 3
+"""The generation of NVLink from which on all platforms here have a switch."""
 _RETOLD = (
     *("nccl-error", "nccl-unhandled-cuda-error", "nccl-system-error", "nccl-internal-error", "nccl-invalid-usage"),
     *("work-status", "work-status-2-6", "watchdog-terminated", "watchdog-terminated-unknown", "desync-not-finished"),
