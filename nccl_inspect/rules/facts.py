@@ -58,6 +58,10 @@ class Facts:
         """Network paths that leave the host or, in a fragment, may do so."""
         return [path for path in self.paths(transport="NET") if path.scope != "intra"]
 
+    def rdma(self) -> list[Path]:
+        """Those of :meth:`leaving` that use an RDMA network: all but TCP sockets."""
+        return [path for path in self.leaving() if path.net not in _TCP]
+
     def mark(self, paths: Iterable[Path], rule: str) -> None:
         """Say that a rule's finding is about these paths."""
         for path in paths:
@@ -165,6 +169,7 @@ CHOOSE_INTERFACE = (
     "GLOO_SOCKET_IFNAME"
 )
 """How the interface for set-up and TCP traffic is chosen."""
+_TCP = ("Socket", "FastSocket")
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _SWITCHED = 3
 """The generation of NVLink from which on all platforms here have a switch."""

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import GdrDecision, OfiProvider
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed, ranges
+from nccl_inspect.rules.gdr_one_sided import one_sided
 from nccl_inspect.rules.socket_instead_of_rdma import wording
 
 RULE = Rule(
@@ -15,13 +16,16 @@ RULE = Rule(
     title="Network traffic is staged through host memory: no GPUDirect RDMA",
     specific=("gdr-not-possible",),
 )
-WITHOUT_RDMA = ("Socket", "FastSocket")
 _CAPTURE = "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH for the reason, --platform NAME for whether it is possible at all"
 
 
 def staged(facts: Facts) -> list[Path]:
-    """Paths between hosts over an RDMA network that do not use GPUDirect on all their lines."""
-    return [path for path in facts.leaving() if path.net not in WITHOUT_RDMA and path.gdr is not True]
+    """Paths between hosts over an RDMA network that do not use GPUDirect on all their lines.
+
+    Where it is missing at one end only, or on some hosts only, gdr-one-sided tells it.
+    """
+    told = {id(path) for path in one_sided(facts)}
+    return [path for path in facts.rdma() if path.gdr is not True and id(path) not in told]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -63,9 +67,12 @@ def _hidden(facts: Facts) -> str:
     comms = [comm.id for comm in facts.job.communicators if comm.ring_gdr is False]
     if not direct or not comms:
         return ""
+    unseen = {path.src for path in facts.leaving() if not path.ends("send")}
+    unseen |= {path.dst for path in facts.leaving() if not path.ends("receive")}
+    who = f"rank {ranges(unseen)}, whose lines are" if unseen else "a rank whose log is"
     return (
         f"communicator {comms[0]} says 'use ring … GDR 0', yet every NET path in this log shows GDRDMA: "
-        "a rank whose log is not here may lack it"
+        f"{who} not here, may lack it"
     )
 
 
@@ -80,11 +87,11 @@ def _over_tcp(facts: Facts) -> bool:
 
 
 def _lack(pairs: list[Path]) -> str:
-    """What is missing: GPUDirect altogether, or on some lines or at one end only."""
+    """What is missing: GPUDirect altogether, or on some lines."""
     partial = [path for path in pairs if path.gdr == "partial"]
     if len(partial) == len(pairs):
-        return "with GPUDirect RDMA on some of their lines only (one end, or some channels)"
-    return "without GPUDirect RDMA" + (f" ({len(partial)} of them in part)" if partial else "")
+        return "with GPUDirect RDMA on some of their channels only"
+    return "without GPUDirect RDMA" + (f" ({len(partial)} of them on some channels)" if partial else "")
 
 
 def _limits(facts: Facts) -> list[Setting]:

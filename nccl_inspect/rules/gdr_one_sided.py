@@ -1,0 +1,103 @@
+"""Network paths with GPUDirect RDMA at one end, or on some hosts, and without it at the other."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import GdrDecision
+from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, listed, ranges, unset
+
+RULE = Rule(
+    name="gdr-one-sided",
+    category="gpudirect",
+    severity="warning",
+    title="GPUDirect RDMA at one end of network paths only: the other end stages data in host memory",
+)
+_SIDES = ("send", "receive")
+
+
+def one_sided(facts: Facts) -> list[Path]:
+    """Paths one end of which has GPUDirect and the other has not, and those of hosts that alone lack it."""
+    paths = facts.rdma()
+    without = _hosts_without(paths)
+    return [
+        path
+        for path in paths
+        if {path.gdr_at(side) for side in _SIDES} == {True, False}
+        or (path.gdr is False and all(_host(path, side) in without for side in _SIDES if path.ends(side)))
+    ]
+
+
+def _hosts_without(paths: list[Path]) -> set[str]:
+    """Hosts whose ends all lack GPUDirect, receiving ones too, where on others all ends have it."""
+    said: dict[str, set[object]] = {}
+    receiving = {path.dst_host for path in paths if path.gdr_at("receive") is False}
+    for path in paths:
+        for side in _SIDES:
+            host = _host(path, side)
+            if host is not None and path.ends(side):
+                said.setdefault(host, set()).add(path.gdr_at(side))
+    having = [host for host, kinds in said.items() if kinds == {True}]
+    lacking = {host for host, kinds in said.items() if kinds == {False} and host in receiving}
+    return lacking if having and len(having) + len(lacking) == len(said) else set()
+
+
+def _host(path: Path, side: str) -> str | None:
+    return path.src_host if side == "send" else path.dst_host
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Tell which ends lack it: only senders (older GPUs never send directly), some hosts, or some ranks."""
+    paths = one_sided(facts)
+    if not paths:
+        return
+    facts.mark(paths, RULE.name)
+    lacking = [(side, path) for path in paths for side in _SIDES if path.gdr_at(side) is False]
+    ranks = {path.src if side == "send" else path.dst for side, path in lacking}
+    hosts = {host for side, path in lacking if (host := _host(path, side))}
+    whole = _hosts_without(facts.rdma())
+    senders = not whole and all(side == "send" for side, _ in lacking)
+    reading = [setting for setting in facts.settings("NCCL_NET_GDR_READ") if setting.value == "0"]
+    reasons = _refused(facts, hosts)
+    normal = senders and not reading and not reasons and not (facts.platform and facts.platform.gdr)
+    who = f"host {listed(sorted(whole))}" if whole else f"rank {ranges(ranks)}"
+    where = "" if whole else " at the sending end" if senders else ""
+    yield RULE.finding(
+        f"{count(len(paths), 'network path')} with GPUDirect RDMA at one end only: {who} has none{where}",
+        cause="NCCL_NET_GDR_READ=0: GPUs do not send directly"
+        if senders and reading
+        else "NCCL lets GPUs before Ampere without NVLink receive with GPUDirect RDMA and not send "
+        "(NCCL_NET_GDR_READ); the log does not name the GPUs"
+        if normal
+        else f"NCCL says: {reasons[0].message}"
+        if reasons
+        else f"not in the log: on {listed(sorted(hosts)) or 'the side that lacks it'} nvidia-peermem or DMA-BUF is "
+        "missing, or the NIC is too far from the GPU",
+        impact="two extra copies through host memory and PCIe at that end for every byte; the slower end sets the pace",
+        fix=_fixes(hosts, normal, reading=unset(reading)),
+        severity="info" if normal else "warning",
+        confidence="certain" if (senders and reading) or (reasons and not senders) else "likely",
+        ranks=ranks or ends(paths),
+        hosts=hosts,
+        evidence=[*first_lines(paths)[:3], *(notice.evidence[0] for notice in reasons[:2])],
+    )
+
+
+def _refused(facts: Facts, hosts: set[str]) -> list[Notice]:
+    """What NCCL said on these hosts about NICs and GPUs that cannot reach each other."""
+    said = facts.said(GdrDecision, lambda event: isinstance(event, GdrDecision) and not event.enabled)
+    return [notice for notice in said if hosts & set(notice.hosts) and "NET/Socket" not in notice.message]
+
+
+def _fixes(hosts: set[str], normal: bool, reading: list[str]) -> list[str]:
+    if normal:
+        return ["nothing to fix on such GPUs; NCCL_NET_GDR_READ=1 may be tried and measured"]
+    where = f"on {listed(sorted(hosts))}" if hosts else "on the side that lacks it"
+    return [
+        *reading,
+        f"{where}: modprobe nvidia-peermem; lsmod | grep peermem   # or an open driver with DMA-BUF",
+        "compare driver, kernel modules and device plugin with a host that has it; nvidia-smi topo -m shows whether "
+        "NIC and GPU share a switch",
+        "kubelet topologyManagerPolicy: single-numa-node, or a whole node for each pod",
+        "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH prints the reason for each NIC and GPU",
+    ]
