@@ -299,6 +299,18 @@ def hosts_of(paths: Iterable[Path]) -> set[str | None]:
     return {host for path in paths for host in (path.src_host, path.dst_host)}
 
 
+def nics_used(paths: Iterable[Path]) -> dict[str, dict[int, set[int]]]:
+    """The NICs of each host, by index, that its ends of network paths use, with the ranks that use them."""
+    found: dict[str, dict[int, set[int]]] = {}
+    for path in paths:
+        for side, host, rank in (("send", path.src_host, path.src), ("receive", path.dst_host, path.dst)):
+            for end in path.ends(side) if host else ():
+                if end.nic_index is not None:
+                    user = rank if end.pxn_rank is None else end.pxn_rank
+                    found.setdefault(host or "", {}).setdefault(end.nic_index, set()).add(user)
+    return found
+
+
 def ranks_in(notices: Iterable[Notice]) -> set[int]:
     """The ranks that said something."""
     return {rank for notice in notices for rank in notice.ranks}

@@ -1,0 +1,81 @@
+"""Send/recv between hosts with several NICs does not use PXN."""
+
+import re
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged, Path, Setting
+from nccl_inspect.rules.cross_rail_traffic import crossing
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, lines_of, nics_used, unset, words_of
+
+RULE = Rule(
+    name="pxn-unused",
+    category="topology",
+    severity="info",
+    title="PXN is off: GPUs do not use the NICs of their neighbours",
+)
+_FIRST = (2, 12)
+"""The release that brought PXN."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge where it could help: several NICs and several ranks on a host, and NVLink between them."""
+    paths = _several_nics(facts)
+    if not paths:
+        return
+    off = [s for s in facts.chosen("NCCL_PXN_DISABLE") if s.value == "1"]
+    off += [s for s in facts.chosen("NCCL_P2P_PXN_LEVEL") if s.value == "0"]
+    old = facts.notices("pxn-disabled-by-plugin")
+    if off or old:
+        yield _finding(facts, paths, off, old)
+    elif stray := _stray(facts):
+        yield _finding(facts, stray, [], [])
+
+
+def _several_nics(facts: Facts) -> list[Path]:
+    """Network paths of hosts where several ranks use several NICs."""
+    paths = facts.rdma()
+    rich = {host for host, nics in nics_used(paths).items() if len(nics) > 1 and len(set().union(*nics.values())) > 1}
+    return [path for path in paths if path.src_host in rich]
+
+
+def _stray(facts: Facts) -> list[Path]:
+    """Send/recv paths that change the rail where PXN would have kept them on it."""
+    joined = any(path.link == "NVLink" for path in facts.paths(transport="P2P"))
+    if not joined or not _has_pxn(facts) or any(path.pxn_rank is not None for path in facts.rdma()):
+        return []
+    return [path for path in crossing(facts) if any(link.send_recv and link.crosses_rails for link in path.links)]
+
+
+def _has_pxn(facts: Facts) -> bool:
+    """Whether the release is known to have it; an inferred range does not tell."""
+    found = [re.fullmatch(r"(\d+)\.(\d+)\..*", version) for version in facts.job.nccl_versions]
+    return bool(found) and all(one is not None and (int(one[1]), int(one[2])) >= _FIRST for one in found)
+
+
+def _finding(facts: Facts, paths: list[Path], off: list[Setting], old: list[Notice]) -> Finding:
+    facts.mark(paths, RULE.name)
+    return RULE.finding(
+        f"{words_of(off)}: no PXN for {count(len(paths), 'network path')} of hosts with several NICs"
+        if off
+        else f"the network plugin is too old for PXN; {count(len(paths), 'network path')} of hosts with several NICs"
+        if old
+        else f"{count(len(paths), 'send/recv path')} between hosts change the rail and none uses PXN",
+        cause=f"{words_of(off)} is set"
+        if off
+        else "the network plugin implements version 4 of NCCL's interface; PXN needs a later one"
+        if old
+        else "not in the log: PXN needs NVLink between the GPU and the neighbour at the NIC, and a NIC that can reach "
+        "the neighbour's memory",
+        impact="small messages to many peers (all-to-all, expert parallelism) are not gathered for one NIC and may "
+        "change rails; rings and trees lose nothing",
+        fix=[
+            *unset(off),
+            *(["install a current version of the network plugin in the image"] if old else []),
+            "measure with and without: nccl-tests alltoall_perf",
+        ],
+        confidence="certain" if off or old else "possible",
+        ranks=ends(paths),
+        hosts=hosts_of(paths),
+        evidence=[*lines_of(off, 1), *(notice.evidence[0] for notice in old[:1]), *first_lines(paths)[:3]],
+    )
