@@ -1,0 +1,102 @@
+"""Connections between different rails fail while those within a rail work."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import Notice as Statement
+from nccl_inspect.model.job import End, Finding, Link, Notice, NotJudged, Path
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, first_lines, first_said, hosts_in, nics_used, ranges, ranks_in
+
+RULE = Rule(
+    name="rail-only-fabric",
+    category="network",
+    severity="error",
+    title="NICs of different rails cannot reach each other",
+)
+_COMPLETIONS = ("ib-completion-error", "ib-completion-error-named", "ib-completion-error-old")
+_TIMED_OUT, _NO_ANSWER = 110, 12
+_CAPTURE = "the logs of all ranks: NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log"
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge whether the ranks with time-outs are those that connect different NIC numbers."""
+    connecting = _with(facts, ("ib-modify-qp-failed",), "errno", _TIMED_OUT)
+    lost = _with(facts, _COMPLETIONS, "status", _NO_ANSWER)
+    hints = facts.notices("hint-cross-rail")
+    failed = ranks_in([*connecting, *lost, *hints])
+    paths = facts.rdma()
+    mine = [path for path in paths if failed & {path.src, path.dst}]
+    if not mine or not any(len(nics) > 1 for nics in nics_used(mine).values()):
+        return
+    devices = {
+        rank: {str(device) for notice in (*connecting, *lost) if rank in notice.ranks and (device := _device(notice))}
+        for rank in failed
+    }
+    explained = all(any(_explains(path, rank, devices[rank]) for path in mine) for rank in failed)
+    straight = [path for path in paths if not failed & {path.src, path.dst} and _keeps_rail(path)]
+    if explained and (straight or connecting or hints):
+        yield _finding(mine, failed, [*connecting, *lost], hints, straight)
+    elif (connecting or hints) and any(None in (link.send, link.receive) for path in mine for link in path.links):
+        yield RULE.undecided(
+            f"rank {ranges(failed)} cannot connect; whether only connections between different NIC numbers fail takes "
+            "the lines of both ends",
+            _CAPTURE,
+        )
+
+
+def _with(facts: Facts, productions: tuple[str, ...], name: str, code: int) -> list[Notice]:
+    return [
+        notice
+        for notice in facts.notices(*productions)
+        if isinstance(notice.event, Statement) and notice.event.value(name) == code
+    ]
+
+
+def _device(notice: Notice) -> object:
+    """The NIC that the message names, if it does."""
+    return dict(notice.event.values).get("device") if isinstance(notice.event, Statement) else None
+
+
+def _explains(path: Path, rank: int, devices: set[str]) -> bool:
+    """Whether this rank has a connection here that leaves the rail, on a NIC that failed as far as names are known."""
+    return any(
+        link.crosses_rails and (own.nic is None or not devices or own.nic in devices)
+        for link in path.links
+        for own in _own_ends(path, link, rank)
+    )
+
+
+def _own_ends(path: Path, link: Link, rank: int) -> list[End]:
+    ends = ((path.src, link.send), (path.dst, link.receive))
+    return [end for owner, end in ends if owner == rank and end is not None]
+
+
+def _keeps_rail(path: Path) -> bool:
+    return bool(path.links) and all(link.send and link.receive and not link.crosses_rails for link in path.links)
+
+
+def _finding(
+    mine: list[Path], failed: set[int], errors: list[Notice], hints: list[Notice], straight: list[Path]
+) -> Finding:
+    crossing = [path for path in mine if any(link.crosses_rails for link in path.links)]
+    works = f"; {count(len(straight), 'path')} within a rail without an error" if straight else ""
+    return RULE.finding(
+        f"rank {ranges(failed)} time out on connections between different NIC numbers "
+        f"({count(len(crossing), 'path')}){works}",
+        cause="the switches of the rails are not joined, or routing between their subnets is missing"
+        if straight
+        else "either the switches of the rails are not joined, or these NICs cannot reach their peers at all (cable, "
+        "GID index, routing): ib_write_bw between the first NIC of one host and the second of the other decides",
+        impact="the job stops when such a connection is made or used",
+        fix=[
+            "NCCL_CROSS_NIC=0 on all ranks; do not set NCCL_PXN_DISABLE, so that send/recv keeps to its rail",
+            "inside a host NCCL_NET_DISABLE_INTRA=1 keeps NICs of one host from talking to each other",
+            "test: ib_write_bw -d mlx5_0 (server), ib_write_bw -d mlx5_1 <server> from another host; then join the "
+            "rails or route between them",
+        ],
+        confidence="likely" if straight else "possible",
+        ranks=failed,
+        hosts=hosts_in(errors),
+        evidence=[*first_said(errors)[:2], *first_said(hints)[:1], *first_lines(crossing)[:2]],
+        fatal=True,
+    )
