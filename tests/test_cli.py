@@ -117,7 +117,7 @@ def bad_inputs(tmp_path: Path) -> Path:
         (["summarize", "cut.log.gz"], 3, "cut.log.gz: the compressed data is damaged"),
         (["summarize", "-"], 3, "<stdin>: empty; "),
         (["summarize"], 3, "<stdin>: empty; "),
-        (["summarize", "LOG", "--select", "no-such-rule"], 2, "no rule 'no-such-rule'; see 'nccl-inspect rules'"),
+        (["summarize", "LOG", "--select", "zzzzzz"], 2, "no rule 'zzzzzz'; see 'nccl-inspect rules'"),
         (["summarize", "LOG", "--ignore", "no-such-*"], 2, "no rule 'no-such-*'; "),
         (["summarize", "LOG", "--platform", "p5.48xlarg"], 2, "no platform 'p5.48xlarg'; did you mean p5.48xlarge"),
         (["summarize", "LOG", "--topology", "gone.txt"], 2, "gone.txt: No such file or directory; check the path"),
