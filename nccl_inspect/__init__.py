@@ -34,7 +34,7 @@ def read(
     Args:
         inputs: a path, ``-`` for standard input, bytes, a binary file object, or a list of these (one job).
         platform: machine type such as ``p5.48xlarge``, where the log does not name it.
-        topology: file or files with ``nvidia-smi topo -m`` output.
+        topology: file or files with ``nvidia-smi topo -m`` output, or NCCL's topology or graph XML.
         select: rules to run, by name, glob or category; all when empty.
         ignore: rules to leave out.
 

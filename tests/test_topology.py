@@ -60,12 +60,14 @@ def test_the_matrix_is_read_through_its_colour_codes(tmp_path: Path) -> None:
     assert found.between(0, 3) is None
 
 
-def test_nic_columns_and_rows_are_left_out(tmp_path: Path) -> None:
+def test_nics_are_told_apart_from_gpus(tmp_path: Path) -> None:
     found = read(tmp_path, WITH_NICS)
     assert found.gpus == 4
     assert [found.between(0, other) for other in (1, 2, 3)] == ["PHB", "NODE", "SYS"]
     assert [found.between(3, other) for other in (0, 1, 2)] == ["SYS", "SYS", "SYS"]
     assert len(found.classes) == 4 * 3
+    assert [nic.name for nic in found.nics] == ["mlx5_0", "mlx5_1"]
+    assert found.nics[0].classes == {0: "PIX", 1: "PXB", 2: "NODE", 3: "SYS"}
 
 
 def test_nics_may_be_named_by_their_device(tmp_path: Path) -> None:
@@ -104,7 +106,7 @@ def test_a_damaged_row_is_an_error_that_names_it(tmp_path: Path, damaged: str, g
         read(tmp_path, damaged)
 
 
-@pytest.mark.parametrize("text", ["", "no matrix\n", "GPU0\n", "<system version='1'/>\n", "GPU 0: NVIDIA H200\n"])
+@pytest.mark.parametrize("text", ["", "no matrix\n", "GPU0\n", "<html/>\n", "GPU 0: NVIDIA H200\n"])
 def test_a_file_of_another_kind_is_an_error_that_says_what_to_give(tmp_path: Path, text: str) -> None:
     with pytest.raises(TopologyError, match=r"topo\.txt: not a topology that is understood; give"):
         read(tmp_path, text)

@@ -81,7 +81,8 @@ def machine(command: _Command) -> _Command:
             "topologies",
             multiple=True,
             metavar="FILE",
-            help="Output of 'nvidia-smi topo -m': tells what joins the GPUs. May be repeated.",
+            help="What joins GPUs and NICs: output of 'nvidia-smi topo -m', or the XML that NCCL writes to "
+            "NCCL_TOPO_DUMP_FILE or NCCL_GRAPH_DUMP_FILE. May be repeated.",
         ),
     ):
         command = option(command)

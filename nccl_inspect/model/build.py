@@ -29,6 +29,7 @@ from nccl_inspect.model.fold import Fold, Note, ProcessLog, SourceCounts, positi
 from nccl_inspect.model.job import (
     CommunicatorInfo,
     Evidence,
+    Gpu,
     Host,
     Job,
     LastLine,
@@ -131,6 +132,7 @@ class _Builder:
             communicators=[self._info(comm) for comm in self._communicators],
             paths=Paths(built),
             notices=said,
+            gpus=self._gpus(),
             unrecognised=self._unrecognised(),
             unplaced_lines=self._lines.unplaced,
             processes=len(self._processes),
@@ -198,6 +200,16 @@ class _Builder:
             for name, seen in devices.items()
             if {cuda_dev for cuda_dev, _ in seen} == {0} and len({bus_id for _, bus_id in seen}) > 1
         ]
+
+    def _gpus(self) -> dict[int, Gpu]:
+        gpus: dict[int, Gpu] = {}
+        unsure = set()
+        for member in (member for process in self._processes for member in process.members):
+            rank = self._global_rank(member)
+            gpu = Gpu(member.init.nvml_dev, member.init.bus_id)
+            if rank is not None and gpus.setdefault(rank, gpu) != gpu:
+                unsure.add(rank)
+        return {rank: gpu for rank, gpu in sorted(gpus.items()) if rank not in unsure}
 
     def _notices(self) -> list[Notice]:
         return notices.joined(self._noted, self._ranks, self._releases, self.evidence)

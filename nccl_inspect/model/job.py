@@ -53,6 +53,14 @@ class Host(Record):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Gpu(Record):
+    """The GPU of a rank, as its initialisation names it."""
+
+    nvml_dev: int | None
+    bus_id: str | None
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Network(Record):
     """The network that carries traffic between hosts."""
 
@@ -365,6 +373,8 @@ class Job(Record):
     communicators: list[CommunicatorInfo]
     paths: Paths
     notices: list[Notice]
+    gpus: dict[int, Gpu] = field(default_factory=dict)
+    """By rank; without ranks on which communicators differ."""
     verdict: str = "unknown"
     findings: list[Finding] = field(default_factory=list)
     not_judged: list[NotJudged] = field(default_factory=list)

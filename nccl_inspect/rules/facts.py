@@ -10,7 +10,7 @@ from nccl_inspect import platforms
 from nccl_inspect.model import endings
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Notice, Path, Setting
 from nccl_inspect.platforms import Platform
-from nccl_inspect.topology import P2P_CLASSES, Topology
+from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
 
 
 class Facts:
@@ -19,13 +19,13 @@ class Facts:
     Args:
         job: without findings.
         platform: the machine type, if the user named it; else it is taken from the log where a plugin names it.
-        topologies: from ``--topology``.
+        topologies: from ``--topology``; what the log itself proves joins them.
     """
 
     def __init__(self, job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> None:
         self.job = job
         self.platform = platform or _platform_of(job)
-        self.topologies = list(topologies)
+        self.topologies = [*topologies, *detected.topologies(job)]
         self._marks: dict[int, list[str]] = {}
         self._open: set[int] = set()
         job.platform = self.platform.name if self.platform else None
@@ -148,14 +148,21 @@ class Facts:
         return len(self.job.hosts) > 1 or any(count > 1 for count in nodes) or bool(self.paths("inter"))
 
     def pair_class(self, path: Path) -> str | None:
-        """The class of a pair within a host (``NV12``, ``NODE``, …) by the topology given, None when unknown."""
-        ends = [gpu for gpu in (path.src_gpu, path.dst_gpu) if gpu is not None and gpu.isdigit()]
-        if len(ends) < 2:
-            return None
-        for topology in self.topologies:
-            if found := topology.between(int(ends[0]), int(ends[1])):
-                return found
-        return None
+        """The class of a pair within a host (``NV12``, ``NODE``, …) by what is given and by the log itself.
+
+        None when it is not known, or when what is known disagrees on whether P2P is possible.
+        """
+        src, dst = self.gpu(path.src, path.src_gpu), self.gpu(path.dst, path.dst_gpu)
+        known = [topology for topology in self.topologies if topology.host in (None, path.src_host)]
+        kinds = [kind for topology in known if (kind := topology.pair(src, dst))]
+        return kinds[0] if len({kind.startswith(P2P_CLASSES) for kind in kinds}) == 1 else None
+
+    def gpu(self, rank: int, bracket: str | None = None) -> Named:
+        """The GPU of a rank as its initialisation names it, else as the bracket of a connection line does."""
+        known = self.job.gpus.get(rank)
+        if known is None or (known.nvml_dev is None and known.bus_id is None):
+            return named(bracket)
+        return Named(known.nvml_dev, known.bus_id)
 
     def allows_p2p(self, path: Path) -> bool | None:
         """Whether the hardware lets NCCL use P2P between these ranks; None when nothing tells."""

@@ -72,8 +72,9 @@ def _is_spread(comm: CommunicatorInfo) -> bool:
 
 def _hints(facts: Facts) -> str:
     """What suggests machines with several GPUs: device indices above 0 although each host shows one GPU only."""
-    indices = {
-        gpu for path in facts.job.paths for gpu in (path.src_gpu, path.dst_gpu) if gpu is not None and gpu.isdigit()
+    ends = {
+        (rank, gpu) for path in facts.job.paths for rank, gpu in ((path.src, path.src_gpu), (path.dst, path.dst_gpu))
     }
-    highest = max(map(int, indices), default=0)
-    return f"a host with one rank has GPU index {highest}" if 0 < highest < 64 else ""
+    indices = [index for end in ends if (index := facts.gpu(*end).nvml_dev) is not None]
+    highest = max(indices, default=0)
+    return f"a host with one rank has GPU index {highest}" if highest else ""

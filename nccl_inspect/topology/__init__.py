@@ -1,14 +1,16 @@
-"""What a machine's topology allows: the class of the path between each two GPUs, from files given with ``--topology``.
+"""What joins the GPUs and NICs of a machine, from files given with ``--topology`` and from the log itself.
 
 One module for each format: ``recognises(text)`` tells whether a file is of that format, ``read(text, name)`` reads it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 from nccl_inspect.discovery import modules
 from nccl_inspect.errors import TopologyError
@@ -16,21 +18,108 @@ from nccl_inspect.records import Record
 
 P2P_CLASSES = ("NV", "PIX", "PXB")
 """Classes over which NCCL uses P2P by default on every platform (src/graph/paths.cc, 2.4 to 2.30)."""
+_PARTS = ("detected", "xml_files")
+
+
+class Named(NamedTuple):
+    """How a log names a GPU: by nvmlDev, by PCI bus id, or by both."""
+
+    nvml_dev: int | None
+    bus_id: str | None
+
+
+def named(bracket: str | None) -> Named:
+    """What the bracket of a connection line (``0[19000]``, ``0[3]``) says: nvmlDev since 2.18.3, before it the bus id.
+
+    No GPU has a bus id of one digit, and no nvmlDev has two, except on rare machines with more than ten GPUs.
+    """
+    if bracket is None:
+        return Named(None, None)
+    return Named(int(bracket), None) if len(bracket) == 1 and bracket.isdigit() else Named(None, bracket)
+
+
+def bus_number(bus_id: str) -> int | None:
+    """A bus id as NCCL counts it: ``0000:19:00.0`` and ``19000`` are the same; None for what is none."""
+    digits = re.sub(r"[:.]", "", bus_id)
+    return int(digits, 16) if re.fullmatch(r"[0-9A-Fa-f]{1,15}", digits) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Gpu(Record):
+    """One GPU, as far as the source names it."""
+
+    index: int | None = None
+    """nvmlDev."""
+    bus_id: str | None = None
+    sm: int | None = None
+    """Compute capability: 90 is Hopper."""
+    gdr: bool | None = None
+    """Whether its driver supports GPUDirect RDMA."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Nic(Record):
+    """One NIC, or one port of it."""
+
+    name: str | None = None
+    index: int | None = None
+    """How NCCL counts it: the number in ``NET/IB/3``."""
+    gbps: float | None = None
+    """Gb/s, as the network plugin reports it; virtual NICs report what they like."""
+    port: int | None = None
+    gdr: bool | None = None
+    """Whether the network plugin can use GPU memory with it."""
+    bus_id: str | None = None
+    classes: Mapping[int, str] = field(default_factory=dict)
+    """``PIX``, ``PXB``, ``PHB``, ``NODE`` or ``SYS`` by the GPU's place in :attr:`Topology.devices`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Topology(Record):
-    """The GPUs of one machine and what joins them."""
+    """The GPUs and NICs of a machine (with multi-node NVLink: of several) and what joins them."""
 
     name: str
-    """The file it came from."""
-    gpus: int
+    """The file it came from, or the host whose log it was."""
+    devices: tuple[Gpu, ...] = ()
     classes: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """``NV12``, ``PIX``, ``PXB``, ``PHB``, ``NODE`` or ``SYS`` for each directed pair of GPU indices (nvmlDev)."""
+    """``NV12``, ``PIX``, ``PXB``, ``PHB``, ``NODE`` or ``SYS`` for each directed pair of places in ``devices``.
+
+    Where the number of NVLinks is not told it is ``NVL``; ``NVB`` goes by NVLink over a third GPU.
+    """
+    nics: tuple[Nic, ...] = ()
+    host: str | None = None
+    """The only host that it is about; None for a file, which stands for all machines of its kind."""
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs there are."""
+        return len(self.devices)
 
     def between(self, src: int, dst: int) -> str | None:
-        """The class of a pair, None for a GPU that the file does not know."""
-        return self.classes.get((src, dst))
+        """The class of a pair of nvmlDev indices, None when it is not known."""
+        return self.pair(Named(src, None), Named(dst, None))
+
+    def pair(self, src: Named, dst: Named) -> str | None:
+        """The class of a pair of GPUs, None when it is not known, or when the names fit several that differ."""
+        ends = ((a, b) for a in self._places(src) for b in self._places(dst))
+        found = {self.classes[pair] for pair in ends if pair in self.classes}
+        return found.pop() if len(found) == 1 else None
+
+    def gpu(self, gpu: Named) -> Gpu | None:
+        """The GPU of that name, None when there is none or several."""
+        places = self._places(gpu)
+        return self.devices[places[0]] if len(places) == 1 else None
+
+    def _places(self, gpu: Named) -> list[int]:
+        """Where a GPU may stand in ``devices``: by its bus id where that is known here, else by its index."""
+        if gpu.bus_id is not None:
+            wanted = bus_number(gpu.bus_id)
+            found = [i for i, one in enumerate(self.devices) if one.bus_id and bus_number(one.bus_id) == wanted]
+            if found and gpu.nvml_dev is None and gpu.bus_id.isdigit() and self._places(Named(int(gpu.bus_id), None)):
+                return []  # it may as well be an index
+            if found:
+                return found
+        return [i for i, one in enumerate(self.devices) if gpu.nvml_dev is not None and one.index == gpu.nvml_dev]
 
 
 def read(path: str) -> Topology:
@@ -43,9 +132,12 @@ def read(path: str) -> Topology:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise TopologyError(f"{path}: {error.strerror}", "check the path given with --topology") from None
-    for module in modules(__file__):
+    for module in modules(__file__, *_PARTS):
         reader = import_module(f"{__name__}.{module}")
         if reader.recognises(text):
             topology: Topology = reader.read(text, path)
             return topology
-    raise TopologyError(f"{path}: not a topology that is understood", "give the output of 'nvidia-smi topo -m'")
+    raise TopologyError(
+        f"{path}: not a topology that is understood",
+        "give the output of 'nvidia-smi topo -m', or what NCCL wrote to NCCL_TOPO_DUMP_FILE or NCCL_GRAPH_DUMP_FILE",
+    )

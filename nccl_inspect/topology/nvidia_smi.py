@@ -2,19 +2,25 @@
 
 ::
 
-            GPU0    GPU1    CPU Affinity    NUMA Affinity   GPU NUMA ID
-    GPU0     X      NV12    0-23,48-71      0               N/A
-    GPU1    NV12     X      0-23,48-71      0               N/A
+            GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity   GPU NUMA ID
+    GPU0     X      NV12    PXB     0-23,48-71      0               N/A
+    GPU1    NV12     X      SYS     0-23,48-71      0               N/A
+    NIC0    PXB     SYS      X
+
+    NIC Legend:
+
+      NIC0: mlx5_0
 """
 
 import re
 
 from nccl_inspect.errors import TopologyError
-from nccl_inspect.topology import Topology
+from nccl_inspect.topology import Gpu, Nic, Topology
 
 _HEAD = re.compile(r"^[\s\x1b\[4m]*GPU0\b.*$", re.MULTILINE)
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _CLASS = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS")
+_LEGEND = re.compile(r"^\s*(NIC\d+):\s*(\S+)", re.MULTILINE)
 
 
 def recognises(text: str) -> bool:
@@ -29,16 +35,23 @@ def read(text: str, name: str) -> Topology:
     Raises:
         TopologyError: a row is shorter than the head says, or holds an unknown class.
     """
-    lines = _ANSI.sub("", text).splitlines()
+    plain = _ANSI.sub("", text)
+    lines = plain.splitlines()
     head = next(line for line in lines if line.split() and line.split()[0] == "GPU0" and "X" not in line.split())
     columns = [word for word in head.split() if re.fullmatch(r"(?:GPU|NIC|mlx5_)\w*", word)]
-    gpus = [int(word[3:]) for word in columns if re.fullmatch(r"GPU\d+", word)]
+    columns = columns[: columns.index("GPU")] if "GPU" in columns else columns  # of "GPU NUMA ID"
+    gpus = [word for word in columns if re.fullmatch(r"GPU\d+", word)]
     classes: dict[tuple[int, int], str] = {}
-    for gpu in gpus:
-        row = next((line.split() for line in lines if line.split()[:1] == [f"GPU{gpu}"] and line != head), None)
+    distances: dict[str, dict[int, str]] = {word: {} for word in columns if word not in gpus}
+    for place, gpu in enumerate(gpus):
+        row = next((line.split() for line in lines if line.split()[:1] == [gpu] and line != head), None)
         if row is None or len(row) <= len(gpus) or not all(map(_CLASS.fullmatch, row[1 : len(gpus) + 1])):
-            raise TopologyError(
-                f"{name}: the row of GPU{gpu} is damaged", "copy the whole output of nvidia-smi topo -m"
-            )
-        classes.update({(gpu, other): row[1 + index] for index, other in enumerate(gpus) if other != gpu})
-    return Topology(name, len(gpus), classes)
+            raise TopologyError(f"{name}: the row of {gpu} is damaged", "copy the whole output of nvidia-smi topo -m")
+        for column, cell in zip(columns, row[1:], strict=False):
+            if column in distances and _CLASS.fullmatch(cell):
+                distances[column][place] = cell
+            elif column in gpus and column != gpu:
+                classes[place, gpus.index(column)] = cell
+    names = dict(_LEGEND.findall(plain))
+    nics = tuple(Nic(names.get(column, column), classes=known) for column, known in distances.items())
+    return Topology(name, tuple(Gpu(int(gpu[3:])) for gpu in gpus), classes, nics)

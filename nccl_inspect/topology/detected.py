@@ -1,0 +1,60 @@
+"""What the log itself proves of the machines: the paths that NCCL prints with NCCL_DEBUG_SUBSYS=GRAPH.
+
+Only good news counts. NCCL prints the paths as it will use them: pairs that it may not join directly (P2P switched
+off, refused by the driver) are then led over the CPU, whatever joins them (src/graph/paths.cc). So NVL, PIX and PXB
+prove what the hardware has, PHB and SYS prove nothing. Two GPUs that reach an NVSwitch over NVLink are joined by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nccl_inspect.event_types import Notice
+from nccl_inspect.model.job import Job
+from nccl_inspect.topology import Gpu, Topology
+
+_PROVED = ("NVL", "NVB", "PIX", "PXB")
+"""From near to far."""
+
+
+def topologies(job: Job) -> list[Topology]:
+    """One for each host whose log shows paths."""
+    said: dict[str, list[_Said]] = {}
+    for notice in job.notices:
+        event = notice.event
+        if notice.production == "topology-paths" and isinstance(event, Notice) and event.value("node") == "GPU":
+            for host in notice.hosts:
+                said.setdefault(host, []).append(_Said(event.value("id"), event.value("paths")))
+    return [found for host, lines in said.items() if (found := _of_host(host, lines))]
+
+
+class _Said(NamedTuple):
+    """One line: a GPU, and (node, id, hops, bandwidth, class) of each path from it."""
+
+    gpu: str
+    paths: tuple[tuple[str, str, int, object, str], ...]
+
+
+def _of_host(host: str, lines: Iterable[_Said]) -> Topology | None:
+    lines = list(lines)
+    if len({_split(line.gpu)[0] for line in lines}) > 1:
+        return None  # multi-node NVLink: which of these hosts is this one is not told
+    gpus = list(dict.fromkeys(line.gpu for line in lines))
+    switched = {line.gpu for line in lines if any(end[0] == "NVS" and end[4] == "NVL" for end in line.paths)}
+    classes: dict[tuple[int, int], str] = {}
+    for line in lines:
+        for node, other, _, _, kind in line.paths:
+            if node != "GPU" or other not in gpus or other == line.gpu:
+                continue
+            pair = gpus.index(line.gpu), gpus.index(other)
+            kinds = {kind, classes.get(pair), "NVL" if {line.gpu, other} <= switched else None}
+            if best := next((kind for kind in _PROVED if kind in kinds), None):
+                classes[pair] = best
+    return Topology(host, tuple(Gpu(bus_id=_split(gpu)[1]) for gpu in gpus), classes, host=host) if classes else None
+
+
+def _split(gpu: str) -> tuple[str, str]:
+    """The number of the host and the bus id: ``0-60``, until 2.20 only ``60``."""
+    system, _, bus_id = gpu.rpartition("-")
+    return system, bus_id
