@@ -22,6 +22,7 @@ LAYERS = [
     {"platforms", "topology"},
     {"rules"},
     {"report"},
+    {"drawing"},
     {"reading", "tables", "following"},
     {"watching"},
     {""},  # nccl_inspect itself: what a program imports

@@ -5,14 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 
 import click
 from tabulate import tabulate
 
 from nccl_inspect import reading
 from nccl_inspect.cli import shared
-from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Path
 from nccl_inspect.report.tables import ROW_HEAD, matrix, rows
@@ -61,7 +59,7 @@ def command(
     no_color: bool,
 ) -> int:
     """The path of each directed pair of global ranks that a connection line names."""
-    ranks = _ranks(wanted_ranks)
+    ranks = shared.ranges_of("rank", wanted_ranks)
     job = shared.read(logs, reading.Options(platform, topologies), progress)
     found = [
         path
@@ -73,20 +71,6 @@ def command(
     ]
     shared.write(_matrix(found) if as_matrix else _FORMATS[form](found), output)
     return shared.status(job)
-
-
-def _ranks(words: tuple[str, ...]) -> list[range]:
-    ranks = []
-    for word in ",".join(words).split(",") if words else ():
-        found = _RANKS.fullmatch(word)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if last < first:
-            raise NcclInspectError(f"--rank {word}: not a rank", "write 3 or 0-7")
-        ranks.append(range(first, last + 1))
-    return ranks
-
-
-_RANKS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 def _table(paths: list[Path]) -> str:

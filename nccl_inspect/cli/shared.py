@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import time
@@ -112,6 +113,25 @@ def output(command: _Command) -> _Command:
         "-o", "--output", metavar="FILE", default="-", help="Write to FILE instead of standard output."
     )
     return looks(target(command))
+
+
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+
+
+def ranges_of(noun: str, words: tuple[str, ...]) -> list[range]:
+    """The numbers that an option names: ``3``, ``0-7``, or several with commas.
+
+    Raises:
+        NcclInspectError: a word is none of these.
+    """
+    found = []
+    for word in ",".join(words).split(",") if words else ():
+        match = _RANGE.fullmatch(word)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if last < first:
+            raise NcclInspectError(f"--{noun} {word}: not a {noun}", "write 3 or 0-7")
+        found.append(range(first, last + 1))
+    return found
 
 
 def given(logs: tuple[str, ...]) -> list[str]:
@@ -260,6 +280,7 @@ __all__ = [
     "looks",
     "machine",
     "output",
+    "ranges_of",
     "read",
     "status",
     "style",

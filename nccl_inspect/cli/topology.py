@@ -1,0 +1,83 @@
+"""``nccl-inspect topology``: communicators, rings and trees."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import click
+
+from nccl_inspect import drawing as drawings
+from nccl_inspect import reading
+from nccl_inspect import topology as machines
+from nccl_inspect.cli import shared
+from nccl_inspect.drawing.view import largest, views
+from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.model.job import Job
+from nccl_inspect.topology import detected
+
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect topology job.log
+  nccl-inspect topology job.log --format svg -o job.svg
+  nccl-inspect topology job.log --format dot | dot -Tpng -o job.png
+  nccl-inspect topology job.log --communicator 'split 1*' --channel 0
+  nccl-inspect topology job.log --topology topo.xml  (NCCL_TOPO_DUMP_FILE)
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Communicators with their rings and trees, as text or picture.")
+@shared.inputs
+@click.option(
+    "--communicator",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Only these communicators: name or glob. May be repeated. Default: all; in a picture the largest.",
+)
+@click.option("--channel", "wanted", multiple=True, metavar="C", help="Only these channels: 0 or 0-3. May be repeated.")
+@click.option(
+    "--format", "form", type=click.Choice(drawings.names()), default="text", show_default=True, help="Output format."
+)
+@shared.judging
+@shared.output
+def command(
+    logs: tuple[str, ...],
+    names: tuple[str, ...],
+    wanted: tuple[str, ...],
+    form: str,
+    platform: str | None,
+    topologies: tuple[str, ...],
+    progress: bool | None,
+    output: str,
+    no_color: bool,
+) -> int:
+    """Communicators with their hosts, rings and trees, in global ranks.
+
+    Each link says how data goes there, where the log has a connection line for it. Above 64 ranks pictures show hosts
+    instead of ranks. Machines are shown with --topology, or where the log holds NCCL's own topology (subsystem GRAPH).
+    """
+    channels = shared.ranges_of("channel", wanted)
+    given = [machines.read(path) for path in topologies]
+    job = shared.read(logs, reading.Options(platform, topologies), progress)
+    format_ = drawings.load(form)
+    found = views(job, _chosen(job, names), channels)
+    if format_.DRAWS and not names:
+        found = largest(found)
+    known = [*given, *detected.topologies(job)]
+    shared.write(format_.render(found, known, shared.style(no_color, output)), output)
+    return shared.status(job)
+
+
+def _chosen(job: Job, patterns: tuple[str, ...]) -> list[str]:
+    known = [comm.id for comm in job.communicators]
+    found: list[str] = []
+    for pattern in patterns:
+        fits = [name for name in known if name == pattern or fnmatchcase(name, pattern)]
+        if not fits:
+            hint = suggestion(pattern, known) or (
+                f"the log has {', '.join(known[:6])}" if known else "the log has none"
+            )
+            raise NcclInspectError(f"no communicator '{pattern}'", hint)
+        found += fits
+    return found

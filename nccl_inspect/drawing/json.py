@@ -1,0 +1,73 @@
+"""Communicators and machines for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from nccl_inspect.drawing.view import Link, View
+from nccl_inspect.report import Style
+from nccl_inspect.text import printable
+from nccl_inspect.topology import Topology
+
+DRAWS = False
+
+
+def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
+    """A document with ``communicators`` and ``machines``."""
+    document = {"communicators": list(map(_view, views)), "machines": list(map(_machine, machines))}
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _view(view: View) -> dict[str, Any]:
+    return {
+        "id": printable(view.name),
+        "parent": view.parent,
+        "nranks": view.nranks,
+        "channels": view.channels,
+        "state": view.state,
+        "hosts": [{"name": printable(name), "ranks": ranks} for name, ranks in view.hosts.items()],
+        "gpus": [
+            {"rank": rank, "nvml_dev": gpu.nvml_dev, "bus_id": gpu.bus_id and printable(gpu.bus_id)}
+            for rank, gpu in view.gpus.items()
+        ],
+        "rings": [{"channels": list(ring.channels), "ranks": list(ring.ranks)} for ring in view.rings],
+        "trees": [{"channels": list(tree.channels), "links": list(map(list, tree.links))} for tree in view.trees],
+        "links": list(map(_link, view.links)),
+    }
+
+
+def _link(link: Link) -> dict[str, Any]:
+    return {
+        "src": link.src,
+        "dst": link.dst,
+        "kind": link.kind,
+        "channels": list(link.channels),
+        "transport": link.transport,
+        "detail": link.detail and printable(link.detail),
+        "gdr": link.gdr,
+    }
+
+
+def _machine(machine: Topology) -> dict[str, Any]:
+    return {
+        "name": printable(machine.name),
+        "gpus": [
+            {"index": gpu.index, "bus_id": gpu.bus_id and printable(gpu.bus_id), "sm": gpu.sm, "gdr": gpu.gdr}
+            for gpu in machine.devices
+        ],
+        "pairs": [{"gpus": [a, b], "class": kind} for (a, b), kind in sorted(machine.classes.items())],
+        "nics": [
+            {
+                "index": nic.index,
+                "name": nic.name and printable(nic.name),
+                "gbps": nic.gbps,
+                "port": nic.port,
+                "gdr": nic.gdr,
+                "bus_id": nic.bus_id and printable(nic.bus_id),
+                "classes": [{"gpu": place, "class": kind} for place, kind in sorted(nic.classes.items())],
+            }
+            for nic in machine.nics
+        ],
+    }

@@ -1,0 +1,189 @@
+"""What there is to draw of a communicator: hosts with their ranks, and the links of rings and trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from nccl_inspect.model.job import CommunicatorInfo, Gpu, Job, Path
+from nccl_inspect.records import Record
+
+FOLD_ABOVE = 64
+"""Ranks above which hosts are drawn instead of ranks."""
+UNKNOWN_HOST = "?"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Link(Record):
+    """Two neighbours: of a ring (in its direction), of a tree (parent first), or of a connection line."""
+
+    src: int
+    dst: int
+    kind: str
+    """``ring``, ``tree`` or ``connection``."""
+    channels: tuple[int, ...]
+    detail: str | None = None
+    """How data goes there, ``P2P/CUMEM``; None when the log has no connection line for it."""
+    transport: str | None = None
+    gdr: bool | str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Shape(Record):
+    """A ring or a tree, with the channels that have it."""
+
+    channels: tuple[int, ...]
+    ranks: tuple[int | None, ...] = ()
+    """Of a ring, in its order."""
+    links: tuple[tuple[int | None, int | None], ...] = ()
+    """Of a tree: (parent, child)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class View(Record):
+    """One communicator; without rings and trees in the log, its connections."""
+
+    name: str
+    state: str
+    nranks: int
+    channels: int | None
+    parent: str | None
+    hosts: dict[str, list[int]]
+    """The ranks of each host; those of unknown hosts under ``?``."""
+    gpus: dict[int, Gpu] = field(default_factory=dict)
+    rings: tuple[Shape, ...] = ()
+    trees: tuple[Shape, ...] = ()
+    links: tuple[Link, ...] = ()
+    others: tuple[str, ...] = ()
+    """Communicators that are not drawn."""
+
+    @property
+    def folded(self) -> bool:
+        """Whether there are too many ranks to draw each."""
+        return self.nranks > FOLD_ABOVE
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of links, in the order in which they are drawn."""
+        return [kind for kind in ("ring", "tree", "connection") if any(link.kind == kind for link in self.links)]
+
+
+def views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] = ()) -> list[View]:
+    """The communicators to draw.
+
+    Args:
+        job: what the log shows.
+        wanted: their names; all when empty. A log without any gives one view of its connections.
+        channels: only these; all when empty.
+    """
+    names = list(wanted)
+    ranges = list(channels)
+    comms = [comm for comm in job.communicators if not names or comm.id in names]
+    by_pair = {(path.src, path.dst): path for path in job.paths}
+    if comms:
+        return [_view(job, comm, by_pair, ranges) for comm in comms]
+    return [_fragment(job, ranges)] if job.paths and not names else []
+
+
+def largest(found: list[View]) -> list[View]:
+    """The one that a picture shows unless others are asked for: the largest with links."""
+    if len(found) < 2:
+        return found
+    best = max(found, key=lambda view: (bool(view.links), view.nranks))
+    return [replace(best, others=tuple(view.name for view in found if view is not best))]
+
+
+def _view(job: Job, comm: CommunicatorInfo, by_pair: dict[tuple[int, int], Path], ranges: list[range]) -> View:
+    rings = _shapes((channel, tuple(ring), ()) for channel, ring in enumerate(comm.rings) if _in(channel, ranges))
+    trees = _shapes(
+        (channel, (), tuple((link[0], link[1]) for link in tree))
+        for channel, tree in enumerate(comm.trees)
+        if _in(channel, ranges) and tree
+    )
+    ranks = [rank for rank in comm.ranks if rank is not None]
+    links = [*_links("ring", rings, by_pair, comm.id), *_links("tree", trees, by_pair, comm.id)]
+    if not links:
+        links = _connections([path for path in job.paths if comm.id in path.communicators], ranges, comm.id)
+    return View(
+        name=comm.id,
+        state=comm.state,
+        nranks=comm.nranks,
+        channels=comm.channels,
+        parent=comm.parent,
+        hosts=_hosts(job, ranks),
+        gpus={rank: job.gpus[rank] for rank in ranks if rank in job.gpus},
+        rings=rings,
+        trees=trees,
+        links=tuple(links),
+    )
+
+
+def _fragment(job: Job, ranges: list[range]) -> View:
+    ranks = sorted({rank for path in job.paths for rank in (path.src, path.dst)})
+    links = tuple(_connections(list(job.paths), ranges, ""))
+    return View("connections", "no communicator in the log", len(ranks), None, None, _hosts(job, ranks), links=links)
+
+
+def _in(channel: int, ranges: list[range]) -> bool:
+    return not ranges or any(channel in some for some in ranges)
+
+
+def _hosts(job: Job, ranks: list[int]) -> dict[str, list[int]]:
+    host_of = {rank: host.name for host in job.hosts for rank in host.ranks}
+    for path in job.paths:
+        for rank, host in ((path.src, path.src_host), (path.dst, path.dst_host)):
+            if host is not None:
+                host_of.setdefault(rank, host)
+    hosts: dict[str, list[int]] = {}
+    for rank in ranks:
+        hosts.setdefault(host_of.get(rank) or UNKNOWN_HOST, []).append(rank)
+    return hosts
+
+
+def _shapes(
+    found: Iterable[tuple[int, tuple[int | None, ...], tuple[tuple[int | None, int | None], ...]]],
+) -> tuple[Shape, ...]:
+    """Rings or trees that several channels share, each once."""
+    by_shape: dict[object, Shape] = {}
+    for channel, ranks, links in found:
+        known = by_shape.get((ranks, links))
+        by_shape[ranks, links] = Shape((*(known.channels if known else ()), channel), ranks, links)
+    return tuple(by_shape.values())
+
+
+def _links(kind: str, shapes: Iterable[Shape], by_pair: dict[tuple[int, int], Path], comm: str) -> list[Link]:
+    channels: dict[tuple[int, int], set[int]] = {}
+    for shape in shapes:
+        pairs = shape.links or tuple(zip(shape.ranks, (*shape.ranks[1:], *shape.ranks[:1]), strict=True))
+        for src, dst in pairs:
+            if src is not None and dst is not None and src != dst:
+                channels.setdefault((src, dst), set()).update(shape.channels)
+    found = []
+    for (src, dst), some in sorted(channels.items()):
+        # Trees carry data both ways; either end's line tells the path.
+        path = by_pair.get((src, dst)) or (by_pair.get((dst, src)) if kind == "tree" else None)
+        found.append(_link(src, dst, kind, some, path, comm))
+    return found
+
+
+def _connections(paths: list[Path], ranges: list[range], comm: str) -> list[Link]:
+    return [
+        _link(path.src, path.dst, "connection", some, path, comm)
+        for path in paths
+        if (some := {channel for channel in path.channels if _in(channel, ranges)})
+    ]
+
+
+def _link(src: int, dst: int, kind: str, channels: Iterable[int], path: Path | None, comm: str) -> Link:
+    # Ranks may talk differently in another communicator.
+    also = [way for way in path.also if comm in way.communicators] if path and comm not in path.communicators else []
+    way = also[0] if also else path
+    return Link(
+        src=src,
+        dst=dst,
+        kind=kind,
+        channels=tuple(sorted(channels)),
+        detail=way.detail if way else None,
+        transport=way.transport if way else None,
+        gdr=way.gdr if way else None,
+    )
