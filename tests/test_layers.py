@@ -20,9 +20,10 @@ LAYERS = [
     {"grammar"},
     {"model"},
     {"platforms", "topology"},
+    {"impact"},
     {"rules"},
     {"report"},
-    {"drawing"},
+    {"drawing", "traffic"},
     {"reading", "tables", "following"},
     {"watching"},
     {""},  # nccl_inspect itself: what a program imports

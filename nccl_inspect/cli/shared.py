@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from fnmatch import fnmatchcase
 from itertools import repeat
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -17,7 +18,7 @@ import click
 
 from nccl_inspect import reading
 from nccl_inspect.cli import say
-from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.interruption import Interruption
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
@@ -131,6 +132,25 @@ def ranges_of(noun: str, words: tuple[str, ...]) -> list[range]:
         if last < first:
             raise NcclInspectError(f"--{noun} {word}: not a {noun}", "write 3 or 0-7")
         found.append(range(first, last + 1))
+    return found
+
+
+def communicators_named(job: Job, patterns: tuple[str, ...]) -> list[str]:
+    """The names of the communicators that an option chooses.
+
+    Raises:
+        NcclInspectError: a pattern fits none.
+    """
+    known = [comm.id for comm in job.communicators]
+    found: list[str] = []
+    for pattern in patterns:
+        fits = [name for name in known if name == pattern or fnmatchcase(name, pattern)]
+        if not fits:
+            hint = suggestion(pattern, known) or (
+                f"the log has {', '.join(known[:6])}" if known else "the log has none"
+            )
+            raise NcclInspectError(f"no communicator '{pattern}'", hint)
+        found += fits
     return found
 
 
@@ -273,6 +293,7 @@ def write_lines(lines: Iterable[str], target: str) -> None:
 __all__ = [
     "INTERRUPTED",
     "choosing",
+    "communicators_named",
     "end_in_silence",
     "given",
     "inputs",

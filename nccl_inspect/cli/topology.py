@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 import click
 
 from nccl_inspect import drawing as drawings
@@ -11,8 +9,6 @@ from nccl_inspect import reading
 from nccl_inspect import topology as machines
 from nccl_inspect.cli import shared
 from nccl_inspect.drawing.view import largest, views
-from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.model.job import Job
 from nccl_inspect.topology import detected
 
 _EXAMPLES = """
@@ -61,23 +57,9 @@ def command(
     given = [machines.read(path) for path in topologies]
     job = shared.read(logs, reading.Options(platform, topologies), progress)
     format_ = drawings.load(form)
-    found = views(job, _chosen(job, names), channels)
+    found = views(job, shared.communicators_named(job, names), channels)
     if format_.DRAWS and not names:
         found = largest(found)
     known = [*given, *detected.topologies(job)]
     shared.write(format_.render(found, known, shared.style(no_color, output)), output)
     return shared.status(job)
-
-
-def _chosen(job: Job, patterns: tuple[str, ...]) -> list[str]:
-    known = [comm.id for comm in job.communicators]
-    found: list[str] = []
-    for pattern in patterns:
-        fits = [name for name in known if name == pattern or fnmatchcase(name, pattern)]
-        if not fits:
-            hint = suggestion(pattern, known) or (
-                f"the log has {', '.join(known[:6])}" if known else "the log has none"
-            )
-            raise NcclInspectError(f"no communicator '{pattern}'", hint)
-        found += fits
-    return found

@@ -11,6 +11,7 @@ from nccl_inspect.event import Process
 from nccl_inspect.ingest.prefix import Origin, is_masked
 from nccl_inspect.model import (
     attribution,
+    calls,
     communicators,
     endings,
     graph,
@@ -133,6 +134,7 @@ class _Builder:
             paths=Paths(built),
             notices=said,
             gpus=self._gpus(),
+            calls=calls.gathered(self._processes, self._global_rank),
             unrecognised=self._unrecognised(),
             unplaced_lines=self._lines.unplaced,
             processes=len(self._processes),

@@ -19,6 +19,7 @@ from nccl_inspect.grammar.scanner import MAX_EXAMPLES, Counts, Scanner, Text
 from nccl_inspect.ingest.prefix import NOBODY, Origin
 from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.model.plausible import is_plausible
+from nccl_inspect.model.tally import CallKey, Tally, counted, merged
 from nccl_inspect.records import Record
 
 SEQUENCE = (
@@ -131,6 +132,7 @@ class ProcessLog(Record):
     process: Process
     steps: list[Step | Burst] = field(default_factory=list)
     notes: dict[object, Note] = field(default_factory=dict)
+    calls: dict[CallKey, Tally] = field(default_factory=dict)
     first: int = 0
     last: int = 0
     opening: Origin = NOBODY
@@ -186,6 +188,7 @@ class ProcessLog(Record):
             self.first, self.opening = move(later.first), later.opening
         self.last, self.final = move(later.last), later.final
         self.bootstraps.extend(map(move, later.bootstraps))
+        merged(self.calls, later.calls, move)
         joined = self._join(later, move)
         for step in later.steps:
             if isinstance(step, Step):
@@ -314,6 +317,9 @@ class Fold:
             log.note(place, origin, text)
             if kind is events.BootstrapInterface:
                 log.bootstraps.append(place)
+        elif kind is events.Collective:
+            assert isinstance(parsed.event, events.Collective)
+            counted(log.calls, place, parsed.event)
 
     def _refuse(self) -> None:
         """Count a line with impossible numbers as damaged."""

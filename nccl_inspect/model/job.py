@@ -337,6 +337,29 @@ class Finding(Record):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Calls(Record):
+    """Collectives, or sends and receives between two ranks, of about one size (subsystem COLL)."""
+
+    communicator: str | None
+    """None where the log does not show which communicator has the pointer."""
+    func: str
+    datatype: int
+    """As NCCL numbers them (nccl.h): 7 is float32."""
+    nranks: int
+    root: int | None
+    """Global rank of the root; of the other end of a Send or Recv."""
+    calls: int
+    """How often each rank calls it."""
+    elements: int
+    """All calls together, as their argument ``count`` says."""
+    smallest: int
+    largest: int
+    ranks: list[int]
+    """Global ranks whose logs show it."""
+    place: int = 0
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Unrecognised(Record):
     """NCCL lines of one shape that no production knows."""
 
@@ -385,6 +408,8 @@ class Job(Record):
     unrecognised: list[Unrecognised] = field(default_factory=list)
     earlier_runs: list[str] = field(default_factory=list)
     """Runs in the same log that were over before this one began, in words; they are not judged."""
+    calls: list[Calls] = field(default_factory=list)
+    """What the job asked NCCL to do, where the log has subsystem COLL."""
     unplaced_lines: int = 0
     """Connection lines whose communicator or global ranks the log does not tell."""
     platform: str | None = None

@@ -1,0 +1,59 @@
+"""``nccl-inspect traffic``: what the job moves, and over which paths."""
+
+from __future__ import annotations
+
+import click
+
+from nccl_inspect import reading
+from nccl_inspect import traffic as reports
+from nccl_inspect.cli import shared
+from nccl_inspect.traffic.flows import traffic_of
+
+_EXAMPLES = """
+\b
+Examples:
+  NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,COLL,TUNING  (in the job)
+  nccl-inspect traffic job.log
+  nccl-inspect traffic job.log --communicator world
+  nccl-inspect traffic job.log --format csv --by path -o paths.csv
+  nccl-inspect traffic job.log --format json --platform p5.48xlarge
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Collectives by size and algorithm, and the bytes on each path.")
+@shared.inputs
+@click.option(
+    "--communicator",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Only these communicators: name or glob. May be repeated.",
+)
+@click.option(
+    "--by", type=click.Choice(reports.BY), default="operation", show_default=True, help="What the rows of csv are."
+)
+@click.option(
+    "--format", "form", type=click.Choice(reports.names()), default="text", show_default=True, help="Output format."
+)
+@shared.judging
+@shared.output
+def command(
+    logs: tuple[str, ...],
+    names: tuple[str, ...],
+    by: str,
+    form: str,
+    platform: str | None,
+    topologies: tuple[str, ...],
+    progress: bool | None,
+    output: str,
+    no_color: bool,
+) -> int:
+    """Collectives and send/recv by communicator, size, algorithm and protocol, and the payload on each path.
+
+    The log must have subsystem COLL; with TUNING it names the algorithms, else rings are assumed and marked. Times are
+    estimates from the bandwidth that such paths give; --platform narrows them.
+    """
+    job = shared.read(logs, reading.Options(platform, topologies), progress)
+    found = traffic_of(job, shared.communicators_named(job, names))
+    shared.write(reports.load(form).render(found, by, shared.style(no_color, output)), output)
+    return shared.status(job)

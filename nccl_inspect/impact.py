@@ -1,0 +1,82 @@
+"""How fast each way between GPUs is, as ranges with their sources: what findings and ``traffic`` estimate with.
+
+All numbers are bus bandwidth in GB/s, as nccl-tests counts it, of one GPU's way to the next. They come from
+measurements and from the limits that vendors' health checks ask for; what nobody stated is not here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nccl_inspect.model.job import Path
+from nccl_inspect.platforms import Platform
+
+
+class Rate(NamedTuple):
+    """A range of bandwidths."""
+
+    low: float
+    high: float
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.low:g}-{self.high:g} GB/s"
+
+
+NVLINK = {
+    2: Rate(110, 150, "Azure health checks ask for 110; the links of a V100 give 150"),
+    3: Rate(200, 300, "AWS asks for 200 on p4d, Azure for 228; the links of an A100 give 300"),
+    4: Rate(347, 460, "347 measured on 8 x H200 (ring), 460 asked for by Azure health checks (with NVLS)"),
+    5: Rate(600, 900, "AWS asks for 600 on p6-b200; the links of a B200 give 900"),
+}
+"""By generation, 8 GPUs."""
+PCIE = Rate(8, 45, "PCIe Gen3 to Gen5 x16")
+P2P = Rate(PCIE.low, NVLINK[5].high, "from PCIe Gen3 to NVLink 5")
+SHM = Rate(13, 18, "measured on a PCIe Gen5 host; less on older ones and between sockets")
+SOCKET = Rate(1.3, 3.5, "measured over a 10 Gb/s virtual NIC; AWS limits a flow to 5 Gb/s")
+_NIC_SHARE = (0.88, 0.98)
+"""How much of its line rate a NIC with GPUDirect gives: 11-12 of 12.5, 22-24 of 25, 45-49 of 50 GB/s."""
+_NICS = (100, 400)
+"""Gb/s of NICs meant for NCCL, where the machine is not known."""
+
+
+def nic(gbps: float | None) -> Rate:
+    """One NIC with GPUDirect RDMA."""
+    slow, fast = (gbps, gbps) if gbps else _NICS
+    source = f"one NIC of {gbps:g} Gb/s" if gbps else "one NIC of 100 to 400 Gb/s"
+    return Rate(round(slow / 8 * _NIC_SHARE[0], 1), round(fast / 8 * _NIC_SHARE[1], 1), source)
+
+
+def p2p(platform: Platform | None, nvlink: bool = False) -> Rate:
+    """Direct access between two GPUs of a host.
+
+    Args:
+        platform: the machine type, if it is known.
+        nvlink: whether the topology shows NVLink.
+    """
+    if platform is not None and platform.nvlink is not None:
+        return NVLINK.get(platform.nvlink, P2P) if platform.nvlink else PCIE
+    return Rate(NVLINK[2].low, NVLINK[5].high, "NVLink 2 to 5") if nvlink else P2P
+
+
+def of(path: Path, platform: Platform | None = None) -> Rate | None:
+    """What a path gives; None for what nobody measured (no GPUDirect RDMA, CollNet)."""
+    if path.transport == "P2P":
+        return p2p(platform)
+    if path.transport == "SHM":
+        return SHM
+    if path.transport == "NET" and path.net == "Socket":
+        return SOCKET
+    if path.transport == "NET" and path.gdr is True:
+        return nic(platform.nic_gbps if platform else None)
+    return None
+
+
+def compared(slow: Rate, fast: Rate) -> str:
+    """How many times slower, in words."""
+    low, high = fast.low / slow.high, fast.high / slow.low
+    return f"{_rounded(low)} to {_rounded(high)} times slower" if low > 1 else f"up to {_rounded(high)} times slower"
+
+
+def _rounded(factor: float) -> str:
+    return f"{factor:.0f}" if factor >= 10 else f"{factor:.1f}".removesuffix(".0")

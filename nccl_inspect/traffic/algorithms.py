@@ -1,0 +1,68 @@
+"""Which algorithm and protocol NCCL chose for a call, where the log has subsystem TUNING."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.model.job import Calls, CommunicatorInfo, Job
+
+_ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
+_PROTOCOLS = ("LL", "LL128", "SIMPLE")
+_NAMED = {
+    "algorithm-symmetric": "SYMMETRIC",
+    "algorithm-copy-engine": "COPY_ENGINE",
+    "algorithm-copy-engine-hierarchical": "COPY_ENGINE",
+}
+
+
+class Choice(NamedTuple):
+    """What NCCL chose."""
+
+    algorithm: str
+    protocol: str
+
+
+class Choices:
+    """All choices that a log shows; rank 0 of a communicator prints them, without naming the communicator."""
+
+    def __init__(self, job: Job) -> None:
+        self._by_rank: dict[int, list[tuple[str | None, int, Choice]]] = {}
+        for notice in job.notices:
+            if isinstance(notice.event, Said) and (found := _choice(notice.event)):
+                for rank in notice.ranks:
+                    self._by_rank.setdefault(rank, []).append(found)
+
+    def of(self, calls: Calls, comm: CommunicatorInfo | None, size: int) -> list[Choice]:
+        """The choices for calls of this kind and size; several where the sizes or the communicators differ.
+
+        Args:
+            calls: of one kind.
+            comm: whose rank 0 printed them.
+            size: bytes of one element.
+        """
+        first = comm.ranks[0] if comm and comm.ranks else None
+        low, high = calls.smallest * size, calls.largest * size
+        said = self._by_rank.get(first, []) if first is not None else []
+        for times in (1, calls.nranks):  # a few versions print the size of the whole result
+            found = [
+                choice
+                for func, count, choice in said
+                if func in (None, calls.func) and low * times <= count <= high * times
+            ]
+            if found:
+                return list(dict.fromkeys(found))
+        return []
+
+
+def _choice(event: Said) -> tuple[str | None, int, Choice] | None:
+    values = dict(event.values)
+    if event.production == "algorithm-chosen":
+        return values["func"], values["bytes"], Choice(values["algo"], values["proto"])
+    if event.production == "algorithm-chosen-old":
+        algorithm, protocol = values["algo_index"], values["proto_index"]
+        if 0 <= algorithm < len(_ALGORITHMS) and 0 <= protocol < len(_PROTOCOLS):
+            return values.get("func"), values["bytes"], Choice(_ALGORITHMS[algorithm], _PROTOCOLS[protocol])
+    if named := _NAMED.get(event.production):
+        return values["func"], values["bytes"], Choice(named, "")
+    return None

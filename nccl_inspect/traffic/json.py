@@ -1,0 +1,55 @@
+"""Traffic for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nccl_inspect.report import Style
+from nccl_inspect.text import printable
+from nccl_inspect.traffic.flows import Flow, Operation, Traffic
+
+
+def render(traffic: Traffic, by: str, style: Style) -> str:
+    """A document with ``operations``, ``paths``, ``unplaced`` and ``bottleneck``."""
+    found = traffic.bottleneck
+    document = {
+        "operations": list(map(operation_to_dict, traffic.operations)),
+        "paths": list(map(flow_to_dict, traffic.flows)),
+        "unplaced": [{"reason": printable(reason), "bytes": round(size)} for reason, size in traffic.unplaced.items()],
+        "bottleneck": {**flow_to_dict(found.flow), "sure": found.sure} if found else None,
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def operation_to_dict(operation: Operation) -> dict[str, Any]:
+    """One kind of call."""
+    return {
+        "communicator": operation.communicator,
+        "nranks": operation.nranks,
+        "operation": operation.func,
+        "datatype": operation.datatype,
+        "calls": operation.calls,
+        "smallest_bytes": operation.smallest,
+        "largest_bytes": operation.largest,
+        "bytes": operation.bytes,
+        "algorithms": operation.algorithms,
+        "protocols": operation.protocols,
+        "basis": operation.basis,
+        "sent_bytes_per_rank": round(operation.sent),
+    }
+
+
+def flow_to_dict(flow: Flow) -> dict[str, Any]:
+    """What one path carries."""
+    times = flow.seconds
+    return {
+        "src": flow.src,
+        "dst": flow.dst,
+        "detail": printable(flow.path.detail) if flow.path else None,
+        "gdr": flow.path.gdr if flow.path else None,
+        "bytes": round(flow.bytes),
+        "assumed_bytes": round(flow.assumed),
+        "seconds_low": round(times[0], 6) if times else None,
+        "seconds_high": round(times[1], 6) if times else None,
+    }
