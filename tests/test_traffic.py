@@ -182,7 +182,7 @@ def test_text_json_and_csv() -> None:
     assert rows[0]["operation"] == "AllReduce"
     rows = list(csv.DictReader(io.StringIO(run(str(SAMPLE), "--format", "csv", "--by", "path").stdout)))
     assert len(rows) == len(document["paths"]) == 12
-    assert "communicator" in run(str(SAMPLE), "--communicator", "world").stdout
+    assert "split" not in run(str(SAMPLE), "--communicator", "world").stdout
 
 
 def test_narrow_terminals_get_paragraphs() -> None:

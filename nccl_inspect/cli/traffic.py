@@ -12,8 +12,7 @@ from nccl_inspect.traffic.flows import traffic_of
 _EXAMPLES = """
 \b
 Examples:
-  NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,COLL,TUNING  (in the job)
-  nccl-inspect traffic job.log
+  nccl-inspect traffic job.log    (of a job with NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,COLL,TUNING)
   nccl-inspect traffic job.log --communicator world
   nccl-inspect traffic job.log --format csv --by path -o paths.csv
   nccl-inspect traffic job.log --format json --platform p5.48xlarge

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import GdrDecision, OfiProvider
+from nccl_inspect.impact import nic
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path, Setting
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed, ranges
@@ -47,11 +48,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             _CAPTURE,
         )
     facts.mark(pairs, RULE.name)
+    direct = nic(facts.platform.nic_gbps if facts.platform else None)
     yield RULE.finding(
         f"{wording(pairs)} over {listed(path.detail for path in pairs)} {_lack(pairs)}",
         cause=_cause(facts, reasons, able),
-        impact="two extra copies through host memory and PCIe for every byte; with GPUDirect a 100 Gb/s NIC "
-        "gives 11-12 GB/s",
+        impact="two extra copies through host memory and PCIe for every byte; with GPUDirect "
+        f"{direct.source} gives {direct}",
         fix=_fixes(facts),
         severity="error" if able and any(path.gdr is False for path in pairs) else "warning" if sure else "info",
         confidence="certain" if able and reasons else "likely" if sure else "possible",

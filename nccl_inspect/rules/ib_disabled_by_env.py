@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.impact import over_tcp
 from nccl_inspect.model.job import Finding, NotJudged, Path, Setting
+from nccl_inspect.platforms import Platform
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, words_of
-from nccl_inspect.rules.socket_instead_of_rdma import IMPACT, efa_hints, ib_hints, tcp_paths
+from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, ib_hints, tcp_paths
 
 RULE = Rule(
     name="ib-disabled-by-env",
@@ -35,7 +37,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"{words_of(settings)} " + (f"keeps {count(len(slow), 'path')} on TCP" if slow else "is set"),
         cause=f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}; often copied from "
         "another cluster, or left over from a test",
-        impact=_impact(slow, hardware, by_plugin),
+        impact=_impact(slow, hardware, by_plugin, facts.platform),
         fix=[
             *unset(settings),
             "ibv_devinfo; ls /dev/infiniband   # is there a card in the container at all?",
@@ -48,10 +50,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
-def _impact(slow: list[Path], hardware: bool, by_plugin: bool) -> str:
+def _impact(slow: list[Path], hardware: bool, by_plugin: bool, platform: Platform | None) -> str:
     if by_plugin:
         return "none: the network of this machine is not InfiniBand or RoCE, and its plugin does not heed the setting"
     if not slow:
         return "none in this log: no path between hosts uses TCP"
     unsure = "" if hardware else "if the hosts have InfiniBand or RoCE cards, which the log cannot show: "
-    return unsure + IMPACT
+    return unsure + over_tcp(platform)

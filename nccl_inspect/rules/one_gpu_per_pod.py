@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.impact import compared, nic, p2p
 from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
@@ -43,8 +44,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"{listed(path.detail for path in paths)}",
         cause=f"one GPU for each pod; {machine} holds {gpus or 'several'} GPUs {fabric}, which different pods "
         "cannot use" + (f" ({hints})" if hints else ""),
-        impact="NVLink idle: at most the rate of one NIC (12.5 GB/s at 100 Gb/s) for each rank. Measured on "
-        "p4d.24xlarge, 4 GPUs: 39:32 min with four pods, 16:21 min with one (2.4 times slower)",
+        impact=_impact(facts),
         fix=[
             'one pod for each node: resources.limits "nvidia.com/gpu": "<GPUs of the node>"',
             "numNodes: <nodes>, numProcPerNode: <GPUs of the node>, or torchrun --nnodes=<nodes> --nproc_per_node=gpu",
@@ -56,6 +56,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_of(paths),
         evidence=[*(comm.evidence[0] for comm in alone[:2]), *first_lines(paths)[:3]],
     )
+
+
+def _impact(facts: Facts) -> str:
+    net = nic(facts.platform.nic_gbps if facts.platform else None)
+    one = f"at most {net} for each rank, the rate of {net.source}"
+    if facts.platform and facts.platform.nvlink:
+        fast = p2p(facts.platform)
+        one = f"NVLink idle: {one}, instead of {fast} ({fast.source}): {compared(net, fast)}"
+    return f"{one}. Measured on p4d.24xlarge, 4 GPUs: 39:32 min with four pods, 16:21 min with one (2.4 times slower)"
 
 
 def _shares_a_host(facts: Facts) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import Message, P2pRefused
+from nccl_inspect.impact import NVLINK, P2P, PCIE, SHM, compared, p2p
 from nccl_inspect.model.job import Finding, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
@@ -48,8 +49,8 @@ def _fault(facts: Facts, pairs: list[Path], possible: bool) -> Finding:
     return RULE.finding(
         f"{count(len(pairs), 'pair')} of ranks on one host use {listed(path.detail for path in pairs)} instead of P2P",
         cause=cause,
-        impact="every byte goes GPU -> host memory -> GPU: 13-18 GB/s bus bandwidth measured, against 347 GB/s "
-        "over NVSwitch (8 x H200, all-reduce) or 16-45 GB/s for PCIe P2P",
+        impact=f"every byte goes GPU -> host memory -> GPU: {SHM} bus bandwidth ({SHM.source}); "
+        f"{_better(facts, pairs)}",
         fix=[
             "nvidia-smi topo -m; nvidia-smi topo -p2p r   # which pairs have NVLink, and whether the driver "
             "allows peer access",
@@ -64,6 +65,14 @@ def _fault(facts: Facts, pairs: list[Path], possible: bool) -> Finding:
         hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in refused[:2])],
     )
+
+
+def _better(facts: Facts, pairs: list[Path]) -> str:
+    """What P2P would give there."""
+    fast = p2p(facts.platform, _on_nvlink(facts, pairs) or _has_nvlink_fabric(facts))
+    if fast is P2P:
+        return f"P2P, if the hardware has it, {PCIE} over PCIe and {NVLINK[2].low:g}-{NVLINK[5].high:g} over NVLink"
+    return f"P2P would give {fast} ({fast.source}): {compared(SHM, fast)}"
 
 
 def _cause(facts: Facts, pairs: list[Path], refused: bool, possible: bool, fabric: bool) -> str:
@@ -95,7 +104,7 @@ def _expected(facts: Facts, pairs: list[Path]) -> Finding:
     return RULE.finding(
         f"{count(len(pairs), 'pair')} of ranks on one host use SHM, the best that this hardware offers",
         cause=f"{why}; NCCL does not use P2P there by default",
-        impact="none to mend: 13-18 GB/s is what host memory gives; keep tensor parallelism small on such machines",
+        impact=f"none to mend: {SHM} is what host memory gives; keep tensor parallelism small on such machines",
         fix=["nothing to fix; where 'nvidia-smi topo -p2p r' says OK, NCCL_P2P_LEVEL=SYS may be tried and measured"],
         severity="info",
         ranks=ends(pairs),

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.impact import over_tcp
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, ends, first_lines, hosts_of, listed
-from nccl_inspect.rules.socket_instead_of_rdma import IMPACT, efa_hints, tcp_paths, wording
+from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, tcp_paths, wording
 
 RULE = Rule(
     name="socket-instead-of-efa",
@@ -37,7 +38,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"{wording(paths)} over {listed(path.detail for path in paths)} instead of EFA",
         cause=_cause(facts, bool(tried)),
-        impact=IMPACT,
+        impact=over_tcp(facts.platform),
         fix=[
             "pod 'resources.limits: {vpc.amazonaws.com/efa: \"<NICs of the node>\", hugepages-2Mi: 5120Mi}' and "
             "'capabilities.add: [IPC_LOCK]'",

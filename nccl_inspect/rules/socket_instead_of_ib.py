@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import NetDevices
+from nccl_inspect.impact import over_tcp
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, ends, first_lines, hosts_of, lines_of, listed
-from nccl_inspect.rules.socket_instead_of_rdma import IMPACT, efa_hints, ib_hints, tcp_paths, wording
+from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, ib_hints, tcp_paths, wording
 
 RULE = Rule(
     name="socket-instead-of-ib",
@@ -40,7 +41,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if hints
         else "this machine type has cards, and NCCL found none: device nodes or verbs libraries are missing in "
         "the container",
-        impact=IMPACT,
+        impact=over_tcp(facts.platform),
         fix=[
             *(["unset NCCL_IB_DISABLE; to force TCP say NCCL_NET=Socket instead"] if off else []),
             "docker: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1; Kubernetes: "
