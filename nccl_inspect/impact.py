@@ -6,6 +6,7 @@ measurements and from the limits that vendors' health checks ask for; what nobod
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from nccl_inspect.model.job import Path
@@ -83,6 +84,14 @@ def over_tcp(platform: Platform | None) -> str:
     else:
         better = f"RDMA gives {nic(gbps)} for each NIC ({nic(gbps).source}): {compared(SOCKET, nic(gbps))}"
     return f"{text}; {better}. A job measured with 16 L40S took 90 minutes over Socket and 41 over EFA"
+
+
+def against_nvlink(paths: Iterable[Path], platform: Platform | None) -> str:
+    """What paths give that take another way than the NVLink between their GPUs."""
+    best = p2p(platform, nvlink=True)
+    rates = {path.detail: rate for path in paths if (rate := of(path, platform))}
+    told = [f"{detail} gives {rate} ({rate.source}), {compared(rate, best)}" for detail, rate in sorted(rates.items())]
+    return "; ".join([f"NVLink would give {best} bus bandwidth ({best.source})", *told])
 
 
 def compared(slow: Rate, fast: Rate) -> str:

@@ -42,7 +42,8 @@ def test_ratios_are_ranges() -> None:
 
 
 def test_findings_tell_the_range_and_where_it_comes_from() -> None:
-    assert "P2P would give 347-460 GB/s (347 measured on 8 x H200" in of(SHM, "p5.48xlarge")
+    assert "NVLink would give 347-460 GB/s bus bandwidth (347 measured on 8 x H200" in of(SHM, "p5.48xlarge")
+    assert "SHM/direct/direct gives 13-18 GB/s" in of(SHM, "p5.48xlarge")
     assert "if the hardware has it" in of(SHM)
     assert "RDMA gives 22-24 GB/s for each NIC (one NIC of 200 Gb/s): 6.3 to 18 times less bandwidth" in of(
         SOCKET, "p5en.48xlarge"

@@ -218,7 +218,8 @@ def test_the_log_itself_proves_nvlink_even_where_paths_are_led_over_the_cpu() ->
     proved = PATHS % (b"GPU/60", loc, near) + PATHS % (b"GPU/70", near, loc)
     diverted = PATHS % (b"GPU/60", loc, far) + PATHS % (b"GPU/70", far, loc)
     for lines in (proved, diverted):
-        finding = nccl_inspect.read(SHM + lines).findings[0]
+        idle, finding = nccl_inspect.read(SHM + lines).findings
+        assert idle.rule == "nvlink-not-used"
         assert (finding.rule, finding.severity, finding.confidence) == ("shm-instead-of-p2p", "error", "certain")
         assert "NVL" in finding.cause
     unproved = diverted.replace(b" NVS/0 (1/360.000000/NVL)", b"")

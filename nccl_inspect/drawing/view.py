@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from nccl_inspect.model.job import CommunicatorInfo, Gpu, Job, Path
+from nccl_inspect.model.inventory import Gpu
+from nccl_inspect.model.job import CommunicatorInfo, Job, Path
 from nccl_inspect.records import Record
 
 FOLD_ABOVE = 64

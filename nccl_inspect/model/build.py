@@ -27,19 +27,8 @@ from nccl_inspect.model import (
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import MAX_EVIDENCE, settings
 from nccl_inspect.model.fold import Fold, Note, ProcessLog, SourceCounts, position, source_and_line
-from nccl_inspect.model.job import (
-    CommunicatorInfo,
-    Evidence,
-    Gpu,
-    Host,
-    Job,
-    LastLine,
-    Network,
-    Notice,
-    Paths,
-    SourceInfo,
-    Unrecognised,
-)
+from nccl_inspect.model.inventory import Gpu, Host, Network, SourceInfo
+from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, LastLine, Notice, Paths, Unrecognised
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.model.nics import NicNames
 from nccl_inspect.text import decode

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from nccl_inspect.model.inventory import Gpu, Host, Network, SourceInfo
 from nccl_inspect.records import Record
 
 if TYPE_CHECKING:
@@ -22,53 +23,6 @@ class Evidence(Record):
     source: str
     line: int
     text: str
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class SourceInfo(Record):
-    """One input and how sound it was."""
-
-    name: str
-    bytes: int
-    lines: int
-    nccl_lines: int
-    typed_lines: int
-    unrecognised_lines: int
-    repaired_lines: int
-    damaged_lines: int
-    related_lines: int
-    """Lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows."""
-    problem: str | None = None
-    """Why it could not be read, or not to its end: one line that says what to do about it."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Host(Record):
-    """A host as the log names it: under Kubernetes the pod."""
-
-    name: str
-    ranks: list[int] = field(default_factory=list)
-    gpus: int = 0
-    """Different GPUs that the log shows there."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Gpu(Record):
-    """The GPU of a rank, as its initialisation names it."""
-
-    nvml_dev: int | None
-    bus_id: str | None
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Network(Record):
-    """The network that carries traffic between hosts."""
-
-    name: str | None = None
-    plugin: str | None = None
-    plugin_version: str | None = None
-    provider: str | None = None
-    devices: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False, repr=False)

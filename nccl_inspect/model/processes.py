@@ -13,6 +13,7 @@ from typing import NamedTuple
 from nccl_inspect import event_types as events
 from nccl_inspect.event import Process
 from nccl_inspect.model.fold import Burst, Note, ProcessLog, Step, source_and_line
+from nccl_inspect.model.tally import CallKey, Tally, merged
 
 _FEW, _MANY = 3, 10
 
@@ -69,12 +70,20 @@ def _together(logs: Sequence[ProcessLog], owners: Mapping[Process, Process]) -> 
         process=owners.get(first.process, first.process),
         steps=sorted((step for log in logs for step in log.steps), key=lambda step: step.place),
         notes=notes,
+        calls=_summed(logs),
         first=first.first,
         last=last.last,
         opening=first.opening,
         final=last.final,
         bootstraps=sorted(place for log in logs for place in log.bootstraps),
     )
+
+
+def _summed(logs: Sequence[ProcessLog]) -> dict[CallKey, Tally]:
+    calls: dict[CallKey, Tally] = {}
+    for log in sorted(logs, key=lambda log: log.first):
+        merged(calls, {key: replace(tally) for key, tally in log.calls.items()}, lambda place: place)
+    return calls
 
 
 def _sum(one: Note, other: Note) -> Note:
@@ -113,6 +122,7 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
                     for key, one in log.notes.items()
                     if (note := within(one, begin.of(one), end.of(one))) is not None
                 },
+                calls={key: tally for key, tally in log.calls.items() if begin.step <= tally.first < end.step},
                 first=steps[0].place if found else log.first,
                 last=log.last if newest else max(map(_end, steps)),
                 opening=steps[0].origin if found else log.opening,

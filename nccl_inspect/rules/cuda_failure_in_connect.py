@@ -13,6 +13,7 @@ RULE = Rule(
     severity="error",
     title="A CUDA call failed while NCCL set up its connections",
     because=("gpu-out-of-memory",),
+    specific=("cuda-init-error", "nccl-too-old"),
 )
 _SET_UP = (
     *("init", "channel", "transport", "proxy", "group", "bootstrap", "graph/", "register", "mnnvl", "allocator"),
@@ -21,6 +22,8 @@ _SET_UP = (
 """Beginnings of source files that build communicators and connections; enqueue.cc and its kind launch kernels."""
 _CONNECT = ("transport", "proxy", "channel")
 _P2P_IMPORT, _SHM, _INIT = (1, 304, 400, 800), (1, 217, 801), (3, 35, 100, 999)
+_NVLS = (1, 101, 304, 400, 401, 800, 801, 999)
+"""What rules about one place take, by its file."""
 _MAPPING, _FABRIC = 711, 802
 _KERNEL = {700: "illegal address", 710: "device-side assert", 716: "misaligned address", 719: "launch failure"}
 """Errors of a kernel: whatever calls CUDA next reports them."""
@@ -72,7 +75,7 @@ def _is_ours(failure: cuda.Failure) -> bool:
     if file.endswith("transport/shm.cc"):
         return code not in _SHM
     if file.endswith("transport/nvls.cc"):
-        return False
+        return code not in _NVLS
     return code not in _INIT or file.startswith(_CONNECT)
 
 

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.cuda import CUDA_CODES, code_of, file_of
+from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import CUDA_CODES, Facts, cuda_code, file_of, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 
 RULE = Rule(
     name="cuda-init-error",
@@ -32,8 +34,8 @@ _FIX = {
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge errors that the start of CUDA gives; a process that already connects has CUDA, and another fault."""
-    codes = {id(notice): code for notice in facts.cuda_failures() if (code := _code(notice)) is not None}
-    failed = [notice for notice in facts.cuda_failures() if id(notice) in codes]
+    codes = {id(notice): code for notice in cuda_failed(facts) if (code := _code(notice)) is not None}
+    failed = [notice for notice in cuda_failed(facts) if id(notice) in codes]
     program = facts.notices("cuda-error", "test-cuda-failure")
     said = {id(notice): code for notice in program if (code := _said(notice)) is not None}
     failed += [notice for notice in program if id(notice) in said]
@@ -56,7 +58,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _code(notice: Notice) -> int | None:
-    code = cuda_code(notice)
+    code = code_of(notice)
     connecting = "transport" in file_of(notice) or file_of(notice).endswith(("proxy.cc", "channel.cc"))
     return code if code in _CAUSES and not connecting else None
 

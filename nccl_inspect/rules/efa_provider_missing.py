@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.event import Process
 from nccl_inspect.event_types import ErrorCascade, OfiProvider
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
@@ -73,7 +74,7 @@ def _in_use(facts: Facts) -> bool:
 def _is_last(facts: Facts, unlucky: list[Notice]) -> bool:
     """Whether the processes that found no provider say nothing more than that the plugin failed."""
     who = {process for notice in unlucky for process in notice.processes}
-    said: dict[tuple[str, int], int] = {}
+    said: dict[Process, int] = {}
     for notice in (*unlucky, *facts.plugin("NET", "failed"), *facts.said(ErrorCascade)):
         for process, line in zip(notice.processes, notice.evidence, strict=False):  # evidence is of the first ones
             said[process] = max(line.line, said.get(process, 0))

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.cuda import code_of
+from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, cuda_code, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 
 RULE = Rule(
     name="fabric-manager-down",
@@ -19,7 +21,7 @@ _WORDS = "system not yet initialized"
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge CUDA error 802, whoever prints it; no other fault gives it."""
     failed = [
-        *(notice for notice in facts.cuda_failures() if cuda_code(notice) == _NOT_READY),
+        *(notice for notice in cuda_failed(facts) if code_of(notice) == _NOT_READY),
         *filter(_says_so, facts.notices("cuda-error", "test-cuda-failure")),
     ]
     if not failed:

@@ -87,14 +87,6 @@ class Facts:
         """What processes said by events of that class."""
         return [notice for notice in self.job.notices if isinstance(notice.event, kind) and where(notice.event)]
 
-    def cuda_failures(self, *files: str) -> list[Notice]:
-        """CUDA calls that failed in one of these files of NCCL (``transport/p2p.cc``), anywhere if none is named.
-
-        Those that NCCL ignores are printed as INFO and are not among them.
-        """
-        failed = [notice for notice in self.said(events.CudaFailure) if notice.level == "WARN"]
-        return [notice for notice in failed if not files or file_of(notice).endswith(files)]
-
     def completions(self, *statuses: int) -> list[Notice]:
         """Transfers that a NIC reports as failed, with one of these statuses of InfiniBand verbs."""
         said = self.notices(
@@ -224,41 +216,6 @@ def _platform_of(job: Job) -> Platform | None:
         if isinstance(notice.event, events.OfiPlatform) and (found := platforms.find(notice.event.platform)):
             return found
     return None
-
-
-CUDA_CODES = {
-    "invalid argument": 1,
-    "out of memory": 2,
-    "initialization error": 3,
-    "CUDA driver version is insufficient for CUDA runtime version": 35,
-    "no CUDA-capable device is detected": 100,
-    "invalid device ordinal": 101,
-    "no kernel image is available for execution on the device": 209,
-    "peer access is not supported between these two devices": 217,
-    "OS call failed or operation not supported on this OS": 304,
-    "invalid resource handle": 400,
-    "the operation cannot be performed in the present state": 401,
-    "peer mapping resources exhausted": 711,
-    "operation not permitted": 800,
-    "operation not supported": 801,
-    "system not yet initialized": 802,
-    "system has unsupported display driver / cuda driver combination": 803,
-    "unknown error": 999,
-}
-"""What cudaGetErrorString says: calls of the CUDA runtime print the text only, those of the driver also the number."""
-
-
-def cuda_code(notice: Notice) -> int | None:
-    """The number of a CUDA failure, by its text where it is not printed."""
-    event = notice.event
-    if not isinstance(event, events.CudaFailure):
-        return None
-    return CUDA_CODES.get(event.error) if event.code is None else event.code
-
-
-def file_of(notice: Notice) -> str:
-    """The source file that printed a WARN: ``transport/p2p.cc``, in some builds with its whole path in front."""
-    return (notice.location or "").partition(":")[0]
 
 
 def value(notice: Notice, name: str) -> Any:

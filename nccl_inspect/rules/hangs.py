@@ -26,7 +26,7 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
         (completed if not connecting else set[int](), _DONE.get(comm.state, "finished the initialisation")),
     ]
     told = [f"rank {ranges(ranks)} {what}" for ranks, what in steps if ranks]
-    mute = [f"{host} pid {pid}" for (host, pid) in (last.process for last in facts.job.last_lines if not last.ranks)]
+    mute = [f"{last.process.host} pid {last.process.pid}" for last in facts.job.last_lines if not last.ranks]
     if mute:
         told.append(f"{count(len(mute), 'process')} of the log began no communicator at all ({listed(mute)})")
     return "; ".join(told)

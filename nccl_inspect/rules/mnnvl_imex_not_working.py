@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import Notice as Said
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
+from nccl_inspect.rules.cuda import code_of
+from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import (
     Facts,
     count,
-    cuda_code,
     ends,
     first_lines,
     first_said,
@@ -40,8 +41,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     stated = facts.notices("mnnvl-not-working")
     failed = list(stated)
     if _domains(facts) or facts.notices("mnnvl-clique"):
-        refused = facts.cuda_failures("transport/p2p.cc")
-        failed += [notice for notice in refused if cuda_code(notice) == _NOT_PERMITTED]
+        refused = cuda_failed(facts, "transport/p2p.cc")
+        failed += [notice for notice in refused if code_of(notice) == _NOT_PERMITTED]
     if failed:
         yield RULE.finding(
             f"multi-node NVLink is there and does not work: {failed[0].message}",

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.cuda import CUDA_CODES, code_of
+from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import CUDA_CODES, Facts, cuda_code, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 
 RULE = Rule(
     name="nccl-too-old",
@@ -20,10 +22,10 @@ _FIRST_WITH = {"H100": (2, 15), "H200": (2, 15), "B200": (2, 25, 1), "GB200": (2
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge kernels that the GPU does not take; an old release that works is none of it."""
     refused = [
-        *(notice for notice in facts.cuda_failures() if cuda_code(notice) == _NO_KERNEL),
+        *(notice for notice in cuda_failed(facts) if code_of(notice) == _NO_KERNEL),
         *(notice for notice in facts.notices("shared-memory-exceeded") if notice.level == "WARN"),
     ]
-    crashed = [] if refused else [n for n in facts.cuda_failures("enqueue.cc", "init.cc") if cuda_code(n) == 1]
+    crashed = [] if refused else [n for n in cuda_failed(facts, "enqueue.cc", "init.cc") if code_of(n) == 1]
     if not (refused or crashed):
         return
     gpu = facts.platform.gpu if facts.platform else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.impact import SHM, SOCKET
 from nccl_inspect.model.job import Finding, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, lines_of, listed, unset, words_of
@@ -42,8 +43,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if direct
         else "not proved: P2P and SHM are both unusable, as when containers of one host do not share /dev/shm"
         + (f"; {words} is set as well" if settings else ""),
-        impact="data leaves the GPU for the network stack and comes back; over Socket 1.3-3.5 GB/s bus "
-        "bandwidth were measured, against 347 GB/s over NVSwitch (8 x H200, all-reduce of 256 MiB)",
+        impact="data leaves the GPU for the network stack and comes back: "
+        f"{SOCKET} bus bandwidth over Socket ({SOCKET.source}), {SHM} through host memory ({SHM.source})",
         fix=[
             *unset(settings),
             "one pod for each node with all its GPUs, or the same /dev/shm in all containers (hostIPC: true or "

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import P2pRefused
+from nccl_inspect.impact import against_nvlink
 from nccl_inspect.model.job import Finding, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed, words_of
@@ -29,8 +30,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"{count(len(idle), 'pair')} of GPUs joined by NVLink use {listed(path.detail for path in idle)}",
         cause=f"NVLink is there ({f'the topology shows {kinds}' if kinds else machine}); {_why(facts)}",
-        impact="NVLink idle: 13-18 GB/s bus bandwidth through host memory, 1.3-3.5 over Socket, against 347 GB/s "
-        "over NVSwitch (8 x H200, all-reduce of 256 MiB)",
+        impact=against_nvlink(idle, facts.platform),
         fix=[
             "nvidia-smi topo -p2p n; nvidia-smi topo -p2p r   # NVLink and peer access of each pair",
             "nvidia-smi nvlink -s   # links that are down; systemctl status nvidia-fabricmanager on NVSwitch machines",

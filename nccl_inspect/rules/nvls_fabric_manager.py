@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import Notice as Said
 from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.cuda import code_of
+from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, cuda_code, first_said, hosts_in, ranges, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranges, ranks_in
 
 RULE = Rule(
     name="nvls-fabric-manager",
@@ -29,7 +31,7 @@ _FIX = (
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed multicast calls by their effect: 2.27 and 2.28 go on without NVLS, other releases stop."""
     fatal = [
-        *(notice for notice in facts.cuda_failures("transport/nvls.cc") if cuda_code(notice) in _BROKEN),
+        *(notice for notice in cuda_failed(facts, "transport/nvls.cc") if code_of(notice) in _BROKEN),
         *facts.notices("nvls-bind-failed"),
     ]
     given_up = facts.notices("nvls-bind-given-up")

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import Notice as Said
 from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.cuda import CUDA_CODES, code_of
+from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import CUDA_CODES, Facts, cuda_code, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 
 RULE = Rule(
     name="p2p-import-failed",
@@ -25,7 +27,7 @@ def not_shared(facts: Facts) -> list[Notice]:
     """CUDA's refusals to export, open or map the memory of another GPU."""
     peers = facts.notices("p2p-peer-access-failed")
     return [
-        *(notice for notice in facts.cuda_failures("transport/p2p.cc") if cuda_code(notice) in _NOT_SHAREABLE),
+        *(notice for notice in cuda_failed(facts, "transport/p2p.cc") if code_of(notice) in _NOT_SHAREABLE),
         *facts.notices("p2p-ipc-handle-failed"),
         *(notice for notice in peers if _value(notice, "code") != _EXHAUSTED),
     ]

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import Notice as Said
 from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.cuda import CUDA_CODES, code_of
+from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import CUDA_CODES, Facts, cuda_code, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 
 RULE = Rule(
     name="peer-mapping-exhausted",
@@ -19,7 +21,7 @@ _EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge CUDA error 711, from a CUDA call or from NCCL's own wording of it."""
     failed = [
-        *(notice for notice in facts.cuda_failures() if cuda_code(notice) == _EXHAUSTED),
+        *(notice for notice in cuda_failed(facts) if code_of(notice) == _EXHAUSTED),
         *(
             notice
             for notice in facts.notices("p2p-peer-access-failed")

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import ErrorCascade
 from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.cuda import code_of
+from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, cuda_code, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 
 RULE = Rule(
     name="shm-cumem-host-failed",
@@ -56,11 +58,11 @@ def _failed(facts: Facts) -> list[Notice]:
     passed_on = [notice for notice in facts.said(ErrorCascade) if _is_shm(notice)]
     processes = {process for notice in passed_on for process in notice.processes}
     return [
-        *(notice for notice in facts.cuda_failures("transport/shm.cc") if cuda_code(notice) in _REFUSED),
+        *(notice for notice in cuda_failed(facts, "transport/shm.cc") if code_of(notice) in _REFUSED),
         *(
             notice
-            for notice in facts.cuda_failures("include/alloc.h")
-            if cuda_code(notice) in _REFUSED
+            for notice in cuda_failed(facts, "include/alloc.h")
+            if code_of(notice) in _REFUSED
             and (processes & set(notice.processes) or "(ncclCuMemHostAlloc" in (notice.location or ""))
         ),
     ]

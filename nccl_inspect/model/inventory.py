@@ -1,0 +1,54 @@
+"""What a log shows of its sources, hosts, GPUs and network. Plain data; part of the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nccl_inspect.records import Record
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class SourceInfo(Record):
+    """One input and how sound it was."""
+
+    name: str
+    bytes: int
+    lines: int
+    nccl_lines: int
+    typed_lines: int
+    unrecognised_lines: int
+    repaired_lines: int
+    damaged_lines: int
+    related_lines: int
+    """Lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows."""
+    problem: str | None = None
+    """Why it could not be read, or not to its end: one line that says what to do about it."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Host(Record):
+    """A host as the log names it: under Kubernetes the pod."""
+
+    name: str
+    ranks: list[int] = field(default_factory=list)
+    gpus: int = 0
+    """Different GPUs that the log shows there."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Gpu(Record):
+    """The GPU of a rank, as its initialisation names it."""
+
+    nvml_dev: int | None
+    bus_id: str | None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Network(Record):
+    """The network that carries traffic between hosts."""
+
+    name: str | None = None
+    plugin: str | None = None
+    plugin_version: str | None = None
+    provider: str | None = None
+    devices: list[str] = field(default_factory=list)
