@@ -9,6 +9,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nccl_inspect._version import __version__
@@ -28,6 +30,7 @@ def read(
     topology: str | Sequence[str] = (),
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    config: str | PathLike[str] | None = None,
 ) -> Job:
     """Read and judge a log.
 
@@ -37,18 +40,23 @@ def read(
         topology: file or files with ``nvidia-smi topo -m`` output, or NCCL's topology or graph XML.
         select: rules to run, by name, glob or category; all when empty.
         ignore: rules to leave out.
+        config: a settings file (``nccl-inspect.toml``), or a folder: the file there or in the nearest folder above.
+            Without it no file is looked for.
 
     Returns:
         The job: ``verdict``, ``findings``, ``paths``, ``communicators``, …
 
     Raises:
         nccl_inspect.errors.NoInputError: nothing could be read, or no line is NCCL's.
+        nccl_inspect.errors.NcclInspectError: an unknown rule or platform, or a file that is not understood.
     """
-    from nccl_inspect import reading
+    from nccl_inspect import configuration, reading
 
     files = (topology,) if isinstance(topology, str) else tuple(topology)
-    judge = reading.Judge(reading.Options(platform, files, tuple(select), tuple(ignore)))
-    return judge(reading.fold(inputs))
+    options = reading.Options(platform, files, tuple(select), tuple(ignore))
+    if config is not None:
+        options = configuration.applied(options, Path(config))
+    return reading.Judge(options)(reading.fold(inputs))
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from nccl_inspect import platforms, topology
 from nccl_inspect.errors import NoInputError
@@ -19,6 +19,7 @@ from nccl_inspect.model.fold import Fold
 from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
 from nccl_inspect.rules import engine as rules
+from nccl_inspect.rules.accepted import Terms
 from nccl_inspect.rules.facts import Facts
 
 
@@ -32,6 +33,10 @@ class Options(Record):
     """Files that tell what joins the GPUs of a machine."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    terms: Terms = field(default_factory=Terms)
+    """How findings are taken."""
+    config: str | None = None
+    """The settings file that has a part in this."""
 
 
 def fold(
@@ -125,6 +130,7 @@ class Judge:
         self._rules = rules.selected(options.select, options.ignore)
         self._platform = platforms.named(options.platform) if options.platform else None
         self._topologies = [topology.read(path) for path in options.topologies]
+        self._options = options
 
     def __call__(self, state: Fold, going_on: bool = False) -> Job:
         """The job of a fold, with findings and verdict; the fold stays as it is.
@@ -136,7 +142,8 @@ class Judge:
         job = build.resolve(state)
         if going_on:
             job.ended_by = []
-        rules.judge(Facts(job, self._platform, self._topologies), self._rules)
+        job.config = self._options.config
+        rules.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
         return job
 
 

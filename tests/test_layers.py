@@ -14,7 +14,7 @@ MAX_LINES = 400
 
 LAYERS = [
     {"_version", "errors", "text", "records", "discovery", "interruption", "ports", "times"},
-    {"event"},
+    {"event", "toml"},
     {"event_types"},
     {"ingest"},
     {"grammar"},
@@ -25,7 +25,7 @@ LAYERS = [
     {"report"},
     {"drawing", "traffic"},
     {"reading", "tables", "following"},
-    {"watching"},
+    {"watching", "configuration", "policy", "differences"},
     {""},  # nccl_inspect itself: what a program imports
     {"cli"},
 ]

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from nccl_inspect import reading
+from nccl_inspect import configuration, reading
 from nccl_inspect.cli import say
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.interruption import Interruption
@@ -40,8 +40,8 @@ def inputs(command: _Command) -> _Command:
     return click.argument("logs", nargs=-1, metavar="[LOG]...", type=click.Path(path_type=str))(command)
 
 
-def choosing(command: _Command) -> _Command:
-    """The options that say which rules run, and which findings make the exit status."""
+def selecting(command: _Command) -> _Command:
+    """The options that say which rules run."""
     for option in (
         click.option("--ignore", multiple=True, metavar="RULE", help="Leave these rules out. May be repeated."),
         click.option(
@@ -50,16 +50,26 @@ def choosing(command: _Command) -> _Command:
             metavar="RULE",
             help="Run only these rules: name, glob or category. May be repeated.",
         ),
-        click.option(
-            "--fail-on",
-            type=click.Choice(("error", "warning", "info", "never")),
-            default="never",
-            show_default=True,
-            help="Exit with status 1 when there is a finding of this severity or a higher one, or the job failed.",
-        ),
     ):
         command = option(command)
     return command
+
+
+def failing(words: str) -> Callable[[_Command], _Command]:
+    """The option that says which findings make the exit status."""
+    return click.option(
+        "--fail-on",
+        type=click.Choice(("error", "warning", "info", "never")),
+        default="never",
+        show_default=True,
+        help=words,
+    )
+
+
+def choosing(command: _Command) -> _Command:
+    """The options that say which rules run, and which findings make the exit status."""
+    words = "Exit with status 1 when there is a finding of this severity or a higher one, or the job failed."
+    return failing(words)(selecting(command))
 
 
 def status(job: Job, fail_on: str = "never") -> int:
@@ -73,8 +83,18 @@ def status(job: Job, fail_on: str = "never") -> int:
 
 
 def machine(command: _Command) -> _Command:
-    """The options that say what the job ran on."""
+    """The options that say what the job ran on, and where settings for all jobs stand (:func:`settled`)."""
     for option in (
+        click.option(
+            "--no-config", is_flag=True, expose_value=False, callback=_remember, help="Take no settings from a file."
+        ),
+        click.option(
+            "--config",
+            metavar="FILE",
+            expose_value=False,
+            callback=_remember,
+            help="Settings. Default: nccl-inspect.toml here, or in the nearest folder above.",
+        ),
         click.option(
             "--platform", metavar="NAME", help="Machine type, such as p5.48xlarge, where the log does not name it."
         ),
@@ -89,6 +109,28 @@ def machine(command: _Command) -> _Command:
     ):
         command = option(command)
     return command
+
+
+def _remember(ctx: click.Context, option: click.Parameter, value: object) -> None:
+    """Keep an option for :func:`settled`, so that commands need not hand it on."""
+    ctx.meta[f"{__name__}.{option.name}"] = value
+
+
+def settled(options: reading.Options) -> reading.Options:
+    """The options of the present command, completed by the settings file; one that was found is told on stderr.
+
+    Raises:
+        NcclInspectError: there is something wrong with the file.
+    """
+    meta = click.get_current_context().meta
+    named, unwanted = meta.get(f"{__name__}.config"), meta.get(f"{__name__}.no_config")
+    if named and unwanted:
+        raise click.UsageError("--config and --no-config exclude each other; leave one out")
+    if unwanted or not (path := Path(named) if named else configuration.find(Path.cwd())):
+        return options
+    if not named:
+        say(f"settings from {path} (--no-config leaves them out)")
+    return configuration.completed(options, path)
 
 
 def judging(command: _Command) -> _Command:
@@ -173,7 +215,7 @@ def read(logs: tuple[str, ...], options: reading.Options, progress: bool | None)
 
     Ctrl-C ends the reading: the job is then partial, and :data:`INTERRUPTED` is the exit status.
     """
-    judge = reading.Judge(options)  # what is wrong with the options is said before a long log is read
+    judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
     names = given(logs)
     with _Bar(progress) as bar, Interruption() as interruption:
         fold = reading.fold(names, bar.update if bar.wanted else None, interruption)
@@ -295,6 +337,7 @@ __all__ = [
     "choosing",
     "communicators_named",
     "end_in_silence",
+    "failing",
     "given",
     "inputs",
     "judging",
@@ -303,6 +346,8 @@ __all__ = [
     "output",
     "ranges_of",
     "read",
+    "selecting",
+    "settled",
     "status",
     "style",
     "write",

@@ -68,7 +68,7 @@ def command(
     status line on stderr tells how far the job got. When ranks wait for others that do not come, they are named.
     At the end the final verdict is told; Ctrl-C ends with status 130.
     """
-    judge = reading.Judge(reading.Options(platform, topologies, select, ignore))
+    judge = reading.Judge(shared.settled(reading.Options(platform, topologies, select, ignore)))
     (name,) = shared.given((log,) if log else ())
     watch = Watch(judge, Timing(interval, settle, stall), following.STDIN if name == "-" else name)
     waiter = following.Waiter(min(_TICK, interval / 4), _descriptor(sys.stdout))

@@ -32,6 +32,7 @@ def _document(job: Job) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "verdict": job.verdict,
+        "config": job.config,
         "sources": [asdict(source) for source in job.sources],
         "job": {
             "world_size": job.world_size,
@@ -54,6 +55,7 @@ def _document(job: Job) -> dict[str, Any]:
         "paths": [_path(path) for path in job.paths],
         "findings": [finding_to_dict(finding) for finding in job.findings],
         "first_failure": asdict(job.first_failure) if job.first_failure else None,
+        "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
         "not_judged": [asdict(entry) for entry in job.not_judged],
         "unrecognised": [
             {"template": u.template, "count": u.count, "example": _evidence(u.example)} for u in job.unrecognised

@@ -290,6 +290,15 @@ class Finding(Record):
     """The job is dead or stuck."""
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Suppressed(Record):
+    """A finding that the user knows and accepts: it counts for nothing and is still told."""
+
+    finding: Finding
+    reason: str
+    """Why it is accepted, in the user's words."""
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Calls(Record):
     """Collectives, or sends and receives between two ranks, of about one size (subsystem COLL)."""
@@ -355,6 +364,9 @@ class Job(Record):
     verdict: str = "unknown"
     findings: list[Finding] = field(default_factory=list)
     not_judged: list[NotJudged] = field(default_factory=list)
+    suppressed: list[Suppressed] = field(default_factory=list)
+    config: str | None = None
+    """The settings file by which it was judged."""
     unexplained: list[Notice] = field(default_factory=list)
     """Errors in the log that no finding shows, set by the rules."""
     first_failure: FirstFailure | None = None

@@ -32,6 +32,7 @@ def render(job: Job, style: Style) -> str:
         _job(job, style),
         _paths(job, style),
         _findings(job, style),
+        _suppressed(job, style),
         _errors(job, style),
         _open(job, style),
         _unknown(job, style),
@@ -236,6 +237,16 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
         for other in job.findings:
             if folded.get(other.rule) == finding.rule:
                 yield from _folded_finding(other, style, names, finding.evidence)
+        yield ""
+
+
+def _suppressed(job: Job, style: Style) -> Iterator[str]:
+    """What the user knows and accepts, each in one line with the reason."""
+    for entry in job.suppressed:
+        finding = entry.finding
+        text = f"{finding.rule} ({finding.severity}): {finding.summary}; accepted: {entry.reason}"
+        yield from block("suppressed", printable(text), style, indent=0, hang=12)
+    if job.suppressed:
         yield ""
 
 

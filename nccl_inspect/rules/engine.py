@@ -14,6 +14,7 @@ from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model.job import Evidence, Finding, Job, Notice, NotJudged
 from nccl_inspect.records import Record
 from nccl_inspect.rules import failure
+from nccl_inspect.rules.accepted import Terms
 from nccl_inspect.rules.facts import Facts, is_retold, value
 
 SEVERITIES = ("info", "warning", "error")
@@ -147,23 +148,34 @@ def _expand(patterns: Iterable[str]) -> set[str]:
     return names
 
 
-def judge(facts: Facts, rules: Iterable[Registered]) -> None:
-    """Run the rules and put findings, what was not judged, path verdicts and the verdict into the job."""
-    rules = list(rules)
+def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None) -> None:
+    """Run the rules and put findings, what was not judged, path verdicts and the verdict into the job.
+
+    Args:
+        facts: about the job.
+        rules: that are to run.
+        terms: how the user wants findings to be taken.
+    """
+    terms = terms or Terms()
+    wanted = {entry.rule.name for entry in rules}
     found: list[Finding] = []
     open_questions: list[NotJudged] = []
-    for entry in rules:
+    for entry in registered():
         for result in entry.judge(facts):
             (open_questions if isinstance(result, NotJudged) else found).append(result)  # type: ignore[arg-type]
-    by_name = {entry.rule.name: entry.rule for entry in rules}
+    # What rules that are left out have to say is not told, but while they find fault nothing is called good.
+    left_out = [finding for finding in found if finding.rule not in wanted and finding.severity != "info"]
+    found = [finding for finding in found if finding.rule in wanted]
+    by_name = {entry.rule.name: entry.rule for entry in registered()}
     present = {finding.rule for finding in found}
-    kept = [finding for finding in found if not present & set(by_name[finding.rule].specific)]
+    specific = [finding for finding in found if not present & set(by_name[finding.rule].specific)]
+    kept, facts.job.suppressed = terms.parted(terms.weighed(specific))
     present = {finding.rule for finding in kept}
     facts.job.findings = sorted(
         (_joined(f, by_name[f.rule], present) for f in kept), key=lambda f: _order(f, by_name[f.rule])
     )
-    facts.job.not_judged = open_questions
-    _judge_paths(facts, complete=len(rules) == len(registered()))
+    facts.job.not_judged = [question for question in open_questions if question.rule in wanted]
+    _judge_paths(facts, complete=not left_out)
     facts.job.unexplained = _unexplained(facts)
     facts.job.verdict = verdict(facts.job)
     facts.job.first_failure = failure.first(facts)
@@ -174,7 +186,8 @@ def _unexplained(facts: Facts) -> list[Notice]:
 
     Where a finding tells why the job is dead, what PyTorch and launchers say of that needs no other explanation.
     """
-    about_the_job = [finding for finding in facts.job.findings if finding.category != CATEGORIES[-1]]
+    findings = [*facts.job.findings, *(entry.finding for entry in facts.job.suppressed)]
+    about_the_job = [finding for finding in findings if finding.category != CATEGORIES[-1]]
     told = {(line.source, line.line) for finding in about_the_job for line in finding.evidence}
     shown = {id(notice) for notice in facts.job.notices if any((e.source, e.line) in told for e in notice.evidence)}
     kinds = {_kind(notice) for notice in facts.job.notices if notice.event and id(notice) in shown}
@@ -202,14 +215,18 @@ def _order(finding: Finding, rule: Rule) -> tuple[object, ...]:
 
 
 def _judge_paths(facts: Facts, complete: bool) -> None:
-    """The verdict of each path; without all the rules a path without a mark is not judged."""
+    """The verdict of each path; while a rule that was left out finds fault, a path without a mark is not judged.
+
+    A finding that the user accepts stands beside its paths and does not make them bad.
+    """
+    accepted = {entry.finding.rule for entry in facts.job.suppressed}
     by_rule: dict[str, list[Finding]] = {}
     for finding in facts.job.findings:
         by_rule.setdefault(finding.rule, []).append(finding)
     for path in facts.job.paths:
-        names = [name for name in facts.marks(path) if name in by_rule]
+        names = [name for name in facts.marks(path) if name in by_rule or name in accepted]
         path.rules = list(dict.fromkeys(names))
-        worst = [finding for name in path.rules for finding in by_rule[name] if finding.severity != "info"]
+        worst = [finding for name in path.rules for finding in by_rule.get(name, ()) if finding.severity != "info"]
         if any(finding.confidence != "possible" for finding in worst):
             path.verdict = "fallback"
         elif worst or facts.is_open(path) or not complete:
