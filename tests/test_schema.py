@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -17,9 +18,16 @@ import nccl_inspect
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.rules.engine import CATEGORIES, SEVERITIES
 
-SCHEMA: dict[str, Any] = json.loads(
-    files("nccl_inspect").joinpath("schema/nccl-inspect-1.json").read_text(encoding="utf-8")
-)
+
+def schema(name: str) -> dict[str, Any]:
+    """One of the schemas in the package."""
+    text = files("nccl_inspect").joinpath(f"schema/{name}.json").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+SCHEMA = schema("nccl-inspect-1")
+SCHEMAS = sorted(Path(str(file)).stem for file in files("nccl_inspect").joinpath("schema").iterdir())
 
 FRAGMENTS = {
     "one line": b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM",
@@ -47,27 +55,30 @@ def objects(schema: Any) -> Iterator[dict[str, Any]]:
             yield from objects(value)
 
 
-def closed() -> Draft202012Validator:
+def closed(name: str) -> Draft202012Validator:
     """A validator that also refuses keys which the schema does not name, so that the two stay in step."""
-    strict = copy.deepcopy(SCHEMA)
-    for schema in objects(strict):
-        schema["additionalProperties"] = False
+    strict = copy.deepcopy(schema(name))
+    for part in objects(strict):
+        part["additionalProperties"] = False
     return Draft202012Validator(strict)
 
 
-VALIDATOR = closed()
+VALIDATOR = closed("nccl-inspect-1")
 
 
-def test_the_schema_is_a_sound_one() -> None:
-    Draft202012Validator.check_schema(SCHEMA)
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_schema_is_a_sound_one(name: str) -> None:
+    Draft202012Validator.check_schema(schema(name))
 
 
-def test_every_key_is_required_and_described() -> None:
-    for schema in objects(SCHEMA):
-        assert schema["description"]
-        assert set(schema["required"]) == set(schema["properties"])
-        for name, value in schema["properties"].items():
-            assert "description" in value or SCHEMA["$defs"][value["$ref"].rpartition("/")[2]]["description"], name
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_key_is_required_and_described(name: str) -> None:
+    whole = schema(name)
+    for part in objects(whole):
+        assert part["description"]
+        assert set(part["required"]) == set(part["properties"])
+        for key, value in part["properties"].items():
+            assert "description" in value or whole["$defs"][value["$ref"].rpartition("/")[2]]["description"], key
 
 
 @pytest.mark.parametrize("name", sample_data.names())

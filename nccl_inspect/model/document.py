@@ -13,18 +13,18 @@ SCHEMA = "nccl-inspect/1"
 
 def to_dict(job: Job) -> dict[str, Any]:
     """The document: plain lists, dictionaries, printable text and numbers."""
-    document: dict[str, Any] = _clean(_document(job))
+    document: dict[str, Any] = clean(_document(job))
     return document
 
 
-def _clean(value: Any) -> Any:
+def clean(value: Any) -> Any:
     """The same with all text printable: a log may hold any bytes, a host name, too."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, list):
-        return [_clean(item) for item in value]
+        return [clean(item) for item in value]
     if isinstance(value, dict):
-        return {key: _clean(item) for key, item in value.items()}
+        return {key: clean(item) for key, item in value.items()}
     return value
 
 
@@ -58,7 +58,7 @@ def _document(job: Job) -> dict[str, Any]:
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
         "not_judged": [asdict(entry) for entry in job.not_judged],
         "unrecognised": [
-            {"template": u.template, "count": u.count, "example": _evidence(u.example)} for u in job.unrecognised
+            {"template": u.template, "count": u.count, "example": evidence_to_dict(u.example)} for u in job.unrecognised
         ],
     }
 
@@ -79,7 +79,7 @@ def _communicator(comm: CommunicatorInfo) -> dict[str, Any]:
 
 def path_to_dict(path: Path) -> dict[str, Any]:
     """One entry of ``paths``."""
-    entry: dict[str, Any] = _clean(_path(path))
+    entry: dict[str, Any] = clean(_path(path))
     return entry
 
 
@@ -121,9 +121,10 @@ def finding_to_dict(finding: Finding) -> dict[str, Any]:
         "fix": finding.fix,
         "ranks": finding.ranks,
         "hosts": finding.hosts,
-        "evidence": [_evidence(evidence) for evidence in finding.evidence],
+        "evidence": [evidence_to_dict(evidence) for evidence in finding.evidence],
     }
 
 
-def _evidence(evidence: Evidence) -> dict[str, Any]:
+def evidence_to_dict(evidence: Evidence) -> dict[str, Any]:
+    """One line of the log."""
     return {"source": evidence.source, "line": evidence.line, "text": evidence.text}

@@ -1,0 +1,105 @@
+"""What a run must be like: expectations from a TOML file, each kept, broken, or left undecided by the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from nccl_inspect.model.job import Evidence, Job
+from nccl_inspect.records import Record
+
+STATES = ("broken", "undecided", "kept")
+_MAX_EVIDENCE = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Answer(Record):
+    """What the log says to an expectation."""
+
+    state: str
+    """``kept``, ``broken`` or ``undecided``."""
+    summary: str
+    """What was found."""
+    todo: str = ""
+    """What mends it, or which log would tell; empty when it is kept."""
+    ranks: list[int] = field(default_factory=list)
+    evidence: list[Evidence] = field(default_factory=list)
+
+
+def kept(summary: str) -> Answer:
+    """It is as expected."""
+    return Answer("kept", summary)
+
+
+def broken(summary: str, todo: str, evidence: Iterable[Evidence] = (), ranks: Iterable[int] = ()) -> Answer:
+    """It is not as expected."""
+    return Answer("broken", summary, todo, sorted(set(ranks)), list(evidence)[:_MAX_EVIDENCE])
+
+
+def undecided(summary: str, todo: str, evidence: Iterable[Evidence] = (), ranks: Iterable[int] = ()) -> Answer:
+    """The log does not tell."""
+    return Answer("undecided", summary, todo, sorted(set(ranks)), list(evidence)[:_MAX_EVIDENCE])
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Expectation(Record):
+    """One line of a policy."""
+
+    key: str
+    """Where it stands in the file: ``paths.inter.gdr``."""
+    wanted: str
+    """What it asks for, in words."""
+    ask: Callable[[Job], Iterable[Answer]]
+    """Gives at least one answer, and one for each thing that breaks it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Outcome(Record):
+    """An answer with the expectation that it is about."""
+
+    key: str
+    wanted: str
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Checked(Record):
+    """A job held against a policy."""
+
+    policy: str
+    """The name of the file."""
+    job: Job
+    outcomes: list[Outcome]
+    """What is broken first, then what is undecided."""
+
+    @property
+    def state(self) -> str:
+        """The state of the worst outcome."""
+        return self.outcomes[0].answer.state if self.outcomes else "kept"
+
+    def of(self, state: str) -> list[Outcome]:
+        """The outcomes in that state."""
+        return [outcome for outcome in self.outcomes if outcome.answer.state == state]
+
+    def is_met(self, strict: bool) -> bool:
+        """Whether nothing is broken and, if strict, nothing undecided."""
+        return self.state == "kept" or (self.state == "undecided" and not strict)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Policy(Record):
+    """Expectations of a file."""
+
+    file: str
+    expectations: list[Expectation]
+
+    def check(self, job: Job) -> Checked:
+        """Hold a judged job against it."""
+        outcomes = [Outcome(each.key, each.wanted, answer) for each in self.expectations for answer in each.ask(job)]
+        outcomes += [Outcome("log", "to be read", answer) for answer in _unread(job)]
+        return Checked(self.file, job, sorted(outcomes, key=lambda outcome: STATES.index(outcome.answer.state)))
+
+
+def _unread(job: Job) -> Iterable[Answer]:
+    """Inputs that could not be read may hold what breaks the policy."""
+    return [undecided(source.problem, "see the message") for source in job.sources if source.problem]

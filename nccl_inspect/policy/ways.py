@@ -1,0 +1,106 @@
+"""What a policy can ask of the paths within hosts and between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+
+from nccl_inspect.model.job import AlsoPath, Job, Path
+from nccl_inspect.policy import Answer, broken, kept, undecided
+from nccl_inspect.policy.expectations import world
+from nccl_inspect.rules.facts import count, ends, first_lines, listed, ranges
+
+_LONGER = "give a log that goes past the first collective: since NCCL 2.22 connections are made when first used"
+
+
+def transport(scope: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answer]:
+    """Every pair goes one of these ways: transports (``P2P``) or globs of details (``P2P/CUMEM*``)."""
+    paths = _of(scope, job)
+    bad: dict[str, list[Path]] = {}
+    for path in paths:
+        for way in _ways(path):
+            if not is_allowed(way, allowed):
+                bad.setdefault(way.detail, []).append(path)
+    for detail, members in bad.items():
+        yield _broken(f"use {detail}", members, job)
+    if not bad:
+        used = listed(sorted({way.detail for path in paths for way in _ways(path)}))
+        yield _kept(scope, paths, f"use {used}", job)
+
+
+def is_allowed(way: Path | AlsoPath, allowed: tuple[str, ...]) -> bool:
+    """Whether a way is of an allowed transport, or its detail fits a glob; capitals do not matter."""
+    detail, kind = way.detail.upper(), way.transport.upper()
+    return any(kind == pattern.upper() or fnmatchcase(detail, pattern.upper()) for pattern in allowed)
+
+
+def gdr(scope: str, job: Job) -> Iterator[Answer]:
+    """Every network path uses GPUDirect RDMA on all its channels; P2P and SHM need none."""
+    paths = [path for path in _of(scope, job) if path.transport == "NET"]
+    states = {id(path): [way.gdr for way in _ways(path) if way.transport == "NET"] for path in paths}
+    without = [path for path in paths if any(state is False for state in states[id(path)])]
+    partly = [path for path in paths if path not in without and "partial" in states[id(path)]]
+    if without:
+        yield _broken("have no GPUDirect RDMA", without, job)
+    if partly:
+        yield _broken("have GPUDirect RDMA on some channels only", partly, job)
+    if not without and not partly:
+        yield _kept(scope, _of(scope, job), "need it and have it" if paths else "need none", job)
+
+
+def min_channels(scope: str, wanted: int, job: Job) -> Iterator[Answer]:
+    """Every pair is connected on at least so many channels."""
+    paths = _of(scope, job)
+    few = [path for path in paths if len(path.channels) < wanted]
+    if few:
+        least = min(len(path.channels) for path in few)
+        yield _broken(f"have fewer (the least is {least})", few, job)
+    else:
+        yield _kept(scope, paths, "have them", job)
+
+
+def _of(scope: str, job: Job) -> list[Path]:
+    return [path for path in job.paths if path.scope == scope]
+
+
+def _ways(path: Path) -> list[Path | AlsoPath]:
+    return [path, *path.also]
+
+
+def _broken(what: str, paths: list[Path], job: Job) -> Answer:
+    pairs = listed((f"{path.src}->{path.dst}" for path in paths), 3)
+    summary = f"{count(len(paths), 'pair')} ({pairs}) {what}"
+    return broken(summary, _todo(paths, job), first_lines(paths), ends(paths))
+
+
+def _todo(paths: Iterable[Path], job: Job) -> str:
+    """The first fix of the finding that is about these paths."""
+    rules = {rule for path in paths for rule in path.rules}
+    for finding in job.findings:
+        if finding.rule in rules and finding.severity != "info" and finding.fix:
+            return f"see {finding.rule}: {finding.fix[0]}"
+    return "no rule finds fault with it: allow it in the policy, or ask 'nccl-inspect summarize' what is known"
+
+
+def _kept(scope: str, paths: list[Path], what: str, job: Job) -> Answer:
+    """Kept, as far as the log shows all paths of that scope."""
+    missing = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
+    if missing:
+        one = "rank" if len(missing) == 1 else "ranks"
+        seen = f"{count(len(paths), 'pair')} {what}; " if paths else ""
+        return undecided(f"{seen}the paths of {one} {ranges(missing)} are not in the log", "give the logs of all ranks")
+    if job.unplaced_lines:
+        lines = count(job.unplaced_lines, "connection line")
+        return undecided(f"{lines} could not be placed", "give the log from the start of the job")
+    if paths:
+        return kept(f"{count(len(paths), 'pair')} {what}")
+    if _is_impossible(scope, job):
+        return kept("no two ranks share a host" if scope == "intra" else "all ranks are on one host")
+    return undecided("no connection of that kind is in the log", _LONGER)
+
+
+def _is_impossible(scope: str, job: Job) -> bool:
+    """Whether the job is known to have no pair of that scope."""
+    comm = world(job)
+    nodes = comm.nnodes if comm and comm.nnodes else len(job.hosts)
+    return job.world_size is not None and nodes == (1 if scope == "inter" else job.world_size)

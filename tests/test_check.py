@@ -1,0 +1,299 @@
+"""Policies: each expectation is kept, broken with its line, or undecided; one is learned from a good log."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sample_data
+from click.testing import CliRunner, Result
+from test_schema import closed
+
+import nccl_inspect
+from nccl_inspect.cli import cli
+from nccl_inspect.cli import main as run_main
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.policy import file, learn
+
+VALIDATOR = closed("nccl-inspect-check-1")
+HEALTHY = "p2p-nvlink-8gpu"
+SHM = "v2.30.7-shm-4gpu"
+SOCKET = "socket-2node-tp4-dp2"
+OFI = "v2.28.9-libfabric-2node"
+P4D = "field-notes/p4d-4pod-1gpu-efa.log"
+
+
+def log(name: str) -> str:
+    path = sample_data.FOLDER / name
+    return str(path if path.is_file() else path / "job.log")
+
+
+def line(rank: int, message: str) -> str:
+    return f"vm:{100 + rank}:{100 + rank} [{rank}] NCCL INFO {message}\n"
+
+
+FRAGMENT = "fragment"
+FRAGMENT_LOG = (
+    line(0, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")
+    + line(0, "NCCL_ALGO set by environment to Ring")
+    + line(0, "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/2/GDRDMA")
+    + line(0, "Channel 01/0 : 0[0] -> 8[0] [send] via NET/IB/3")
+)
+DAMAGED = "damaged"
+UNKNOWN = "unknown"
+MADE = {
+    FRAGMENT: FRAGMENT_LOG,
+    DAMAGED: "vm:1:1 [0]  NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n",
+    UNKNOWN: line(0, "a line that no release prints"),
+    "one host": line(0, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"),
+    "version only": "NCCL version 2.27.3+cuda12.9\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def invoke(*args: str) -> Result:
+    return CliRunner().invoke(cli, args, standalone_mode=False, catch_exceptions=False)
+
+
+def checked(folder: Path, name: str, policy: str, *args: str) -> dict[str, Any]:
+    """The document of a log and a policy."""
+    (folder / "policy.toml").write_text(policy, encoding="utf-8")
+    if name in MADE:
+        (folder / "job.log").write_text(MADE[name], encoding="utf-8")
+    source = "job.log" if name in MADE else log(name)
+    result = invoke("check", source, "--policy", "policy.toml", "--format", "json", *args)
+    document: dict[str, Any] = json.loads(result.stdout)
+    VALIDATOR.validate(document)
+    assert result.return_value == int(not document["is_met"])
+    return document
+
+
+NCCL = "2.27.3+cuda13.0"
+INTRA, INTER, ENV, VERSIONS = "[paths.intra]\n", "[paths.inter]\n", "[environment]\n", "[versions]\n"
+CASES = [
+    # log, policy, state, summary
+    (HEALTHY, "world_size = 8", "kept", "8 ranks"),
+    (HEALTHY, "world_size = 16", "broken", "8 ranks"),
+    (FRAGMENT, "world_size = 16", "undecided", "no communicator of all ranks"),
+    (HEALTHY, "hosts = 1", "kept", "1 host"),
+    (SOCKET, "hosts = 1", "broken", "2 hosts (llama-3-8b-node-0-0, llama-3-8b-node-0-1)"),
+    (P4D, "hosts = 1", "broken", "4 hosts"),
+    ("rank-missing-hang", "hosts = 2", "undecided", "not every rank"),
+    (HEALTHY, "min_channels = 24", "kept", "24 channels"),
+    (HEALTHY, "min_channels = 25", "broken", "24 channels"),
+    (FRAGMENT, "min_channels = 2", "undecided", "not in the log"),
+    (HEALTHY, 'max_severity = "none"', "kept", "0 findings"),
+    (SHM, 'max_severity = "warning"', "kept", "2 findings"),
+    (SHM, 'max_severity = "info"', "broken", "warning p2p-disabled-by-env (certain): NCCL_P2P_DISABLE=1 keeps"),
+    ("peer-killed", 'max_severity = "error"', "broken", "the job is dead or stuck"),
+    (P4D, 'max_severity = "error"', "undecided", "gdr-disabled: communicator world says"),
+    (DAMAGED, "max_damaged_lines = 1", "kept", "1 line"),
+    (DAMAGED, "max_damaged_lines = 0", "broken", "1 line"),
+    (UNKNOWN, "max_unrecognised_lines = 1", "kept", "1 line"),
+    (UNKNOWN, "max_unrecognised_lines = 0", "broken", "1 line"),
+    (HEALTHY, VERSIONS + 'nccl = "2.27.3"', "kept", NCCL),
+    (HEALTHY, VERSIONS + 'nccl = ["2.26.*", "2.27.*"]', "kept", NCCL),
+    (HEALTHY, VERSIONS + 'nccl = "2.26.*"', "broken", NCCL),
+    (HEALTHY, VERSIONS + 'nccl_min = "2.27"', "kept", NCCL),
+    (HEALTHY, VERSIONS + 'nccl_min = "2.27.4"', "broken", NCCL),
+    (HEALTHY, VERSIONS + 'nccl = "2.*"\nnccl_min = "2.28"', "broken", NCCL),
+    (FRAGMENT, VERSIONS + 'nccl_min = "2.18"', "undecided", "the version is not in the log"),
+    (HEALTHY, VERSIONS + 'cuda_min = "12.8"', "kept", "13.0"),
+    (HEALTHY, VERSIONS + 'cuda = "12.*"', "broken", "13.0"),
+    (OFI, VERSIONS + 'plugin_min = "1.0"', "kept", "1."),
+    (OFI, VERSIONS + 'plugin_min = "99"', "broken", "1."),
+    (SOCKET, VERSIONS + 'plugin_min = "1.0"', "broken", "no plugin: the network is Socket"),
+    (OFI, '[network]\nname = ["AWS Libfabric", "Libfabric"]', "kept", "Libfabric"),
+    (SHM, '[network]\nname = "IB"', "broken", "Socket"),
+    (OFI, '[network]\nprovider = "efa"', "broken", "tcp"),
+    (SOCKET, '[network]\nprovider = "efa"', "broken", "none: the network is Socket"),
+    ("version only", '[network]\nname = "IB"', "undecided", "the name is not in the log"),
+    (HEALTHY, INTRA + 'transport = "p2p"', "kept", "8 pairs use P2P/CUMEM"),
+    (HEALTHY, INTRA + 'transport = ["SHM/*", "P2P/C*"]', "kept", "8 pairs use P2P/CUMEM"),
+    (HEALTHY, INTRA + 'transport = "P2P/IPC"', "broken", "8 pairs (0->1, 1->2, 2->3 and 5 more) use P2P/CUMEM"),
+    (HEALTHY, INTER + 'transport = "NET/IB"\ngdr = true', "kept", "all ranks are on one host"),
+    (P4D, INTRA + 'transport = "P2P"', "undecided", "the paths of ranks 1-3 are not in the log"),
+    (FRAGMENT, "[paths.intra]\nmin_channels = 2", "broken", "1 pair (0->1) have fewer (the least is 1)"),
+    ("one host", INTER + 'transport = "NET"', "undecided", "no connection of that kind is in the log"),
+    (SOCKET, INTER + 'transport = "NET/IB"', "broken", "32 pairs (0->4, 0->5, 0->6 and 29 more) use NET/Socket"),
+    (SOCKET, INTER + "gdr = true", "broken", "have no GPUDirect RDMA"),
+    (SOCKET, INTRA + "gdr = true", "kept", "need none"),
+    (SOCKET, INTER + "gdr = false\nmin_channels = 1", "kept", "have them"),
+    (FRAGMENT, INTER + "gdr = true", "broken", "1 pair (0->8) have GPUDirect RDMA on some channels only"),
+    (SHM, ENV + 'forbidden = ["NCCL_P2P_DISABLE=1"]', "broken", "NCCL_P2P_DISABLE=1"),
+    (SHM, ENV + 'forbidden = ["NCCL_P2P_*"]', "broken", "NCCL_P2P_DISABLE=1"),
+    (SHM, ENV + 'forbidden = ["NCCL_P2P_DISABLE=0"]', "kept", "not in the log"),
+    (HEALTHY, ENV + 'forbidden = ["NCCL_P2P_DISABLE"]', "kept", "not in the log"),
+    ("v2.21.5-ipc", ENV + 'forbidden = ["NCCL_P2P_DISABLE"]', "undecided", "since 2.23 only"),
+    (HEALTHY, ENV + 'forbidden = ["NCCL_DEBUG"]', "undecided", "never echoes"),
+    (FRAGMENT, ENV + 'forbidden = ["NCCL_IB_DISABLE"]', "undecided", "it may come yet"),
+    (SHM, ENV + 'required = ["NCCL_NVLS_ENABLE=0"]', "kept", "NCCL_NVLS_ENABLE=0"),
+    (SHM, ENV + 'required = ["NCCL_NVLS_ENABLE"]', "kept", "NCCL_NVLS_ENABLE=0"),
+    (SHM, ENV + 'required = ["NCCL_NVLS_ENABLE=[12]"]', "broken", "NCCL_NVLS_ENABLE=0"),
+    (SHM, ENV + 'required = ["NCCL_SOCKET_IFNAME=eth0"]', "undecided", "no process shows it"),
+]
+
+
+@pytest.mark.parametrize(("name", "policy", "state", "summary"), CASES, ids=range(len(CASES)))
+def test_an_expectation(folder: Path, name: str, policy: str, state: str, summary: str) -> None:
+    document = checked(folder, name, policy)
+    assert document["state"] == state
+    entries = [entry for entry in document["expectations"] if entry["state"] == state]
+    assert summary in entries[0]["summary"], entries
+    for entry in document["expectations"]:
+        assert bool(entry["todo"]) == (entry["state"] != "kept")
+        if entry["state"] == "broken" and "dead or stuck" not in entry["summary"]:
+            assert entry["evidence"], "nothing is broken without a line"
+
+
+def test_what_is_undecided_breaks_only_when_strict(folder: Path) -> None:
+    policy = 'world_size = 8\n[environment]\nforbidden = ["NCCL_DEBUG"]'
+    assert checked(folder, HEALTHY, policy)["is_met"]
+    assert not checked(folder, HEALTHY, policy, "--strict")["is_met"]
+    assert checked(folder, HEALTHY, "world_size = 8", "--strict")["is_met"]
+    words = invoke("check", log(HEALTHY), "--policy", "policy.toml").output
+    assert words == "KEPT: policy.toml: 1 kept\n"
+
+
+def test_each_thing_that_is_broken_is_one_line_with_place_and_remedy(folder: Path) -> None:
+    (folder / "policy.toml").write_text('world_size = 8\n[paths.intra]\ntransport = "P2P"\n[paths.inter]\ngdr = true\n')
+    result = invoke("check", log(SHM), "--policy", "policy.toml", "-v")
+    assert result.return_value == 1
+    head, *lines = result.output.splitlines()
+    assert head == "BROKEN: policy.toml: 2 broken, 1 kept"
+    assert [text.split()[:2] for text in lines] == [
+        ["broken", "world_size:"],
+        ["broken", "paths.intra.transport:"],
+        ["kept", "paths.inter.gdr:"],
+    ]
+    where = r"\(\S+job\.log:\d+ and 2 more lines\)"
+    assert re.search(rf"use SHM/direct, wanted: P2P {where}; see p2p-disabled-by-env: unset NCCL_P2P_DISABLE", lines[1])
+
+
+def test_an_accepted_finding_does_not_break_the_policy(folder: Path) -> None:
+    text = '[[suppress]]\nrule = "{}"\nreason = "no P2P here"\n'
+    (folder / "nccl-inspect.toml").write_text(text.format("p2p-*") + text.format("shm-*"))
+    document = checked(folder, SHM, 'max_severity = "none"')
+    assert document["is_met"]
+    assert document["config"] == str(folder / "nccl-inspect.toml")
+
+
+def test_an_input_that_cannot_be_read_leaves_the_policy_undecided(folder: Path) -> None:
+    (folder / "policy.toml").write_text("world_size = 8")
+    result = invoke("check", log(HEALTHY), "gone.log", "--policy", "policy.toml", "--strict")
+    assert result.return_value == 1
+    assert "undecided  log: gone.log: no such file" in result.stdout
+
+
+@pytest.mark.parametrize("name", [HEALTHY, "p2p-direct-threads", "v2.21.5-ipc", "field-notes/p4d-1pod-4gpu.log"])
+def test_a_learned_policy_is_kept_by_its_log(folder: Path, name: str) -> None:
+    result = invoke("check", "--learn", log(name), "-o", "policy.toml")
+    assert result.return_value == 0
+    assert invoke("check", log(name), "--policy", "policy.toml").return_value == 0
+    other = invoke("check", log(SOCKET), "--policy", "policy.toml")
+    assert other.return_value == 1
+
+
+def test_a_policy_learned_from_an_accepted_log_holds_all_that_the_log_shows(folder: Path) -> None:
+    (folder / "nccl-inspect.toml").write_text('[[suppress]]\nrule = "*"\nreason = "the best we have"\n')
+    assert invoke("check", "--learn", log(OFI), "-o", "policy.toml").return_value == 0
+    policy = file.read("policy.toml")
+    assert {each.key for each in policy.expectations} == {
+        *("world_size", "hosts", "min_channels", "max_severity", "max_unrecognised_lines", "max_damaged_lines"),
+        *("versions.nccl", "versions.cuda", "versions.plugin", "network.name", "network.provider"),
+        *("paths.intra.transport", "paths.intra.min_channels", "paths.inter.transport", "paths.inter.min_channels"),
+        *("environment.forbidden", "environment.required"),
+    }
+    assert "# gdr: the log has paths without" in (folder / "policy.toml").read_text()
+    assert invoke("check", log(OFI), "--policy", "policy.toml", "--strict").return_value == 0
+
+
+@pytest.mark.parametrize("name", [SHM, "peer-killed"])
+def test_no_policy_is_learned_from_a_log_that_is_not_healthy(folder: Path, name: str) -> None:
+    result = invoke("check", "--learn", log(name), "-o", "policy.toml")
+    assert result.return_value == 1
+    assert "not written: the job is" in result.stderr
+    assert not (folder / "policy.toml").exists()
+
+
+def test_learning_from_a_doubtful_log_warns(folder: Path) -> None:
+    (folder / "job.log").write_text("NCCL version 2.27.3+cuda12.9\n")
+    result = invoke("check", "--learn", "job.log")
+    assert result.return_value == 0
+    assert "leaves open whether the job is healthy" in result.stderr
+    assert 'nccl = ["2.27.3+cuda12.9"]' in result.stdout
+
+
+def test_a_learned_value_stands_for_itself_in_the_glob() -> None:
+    text = "".join(line(rank, "NCCL_SOCKET_IFNAME set by environment to eth[0]*") for rank in (0, 1))
+    policy = learn.policy(nccl_inspect.read(text.encode()))
+    assert 'required = ["NCCL_SOCKET_IFNAME=eth[[]0][*]"]' in policy
+
+
+def test_the_example_of_all_keys_is_read(folder: Path) -> None:
+    (folder / "policy.toml").write_text(file.EXAMPLE, encoding="utf-8")
+    keys = [each.key for each in file.read("policy.toml").expectations]
+    assert len(keys) == 19
+    guide = (Path(__file__).parent.parent / "docs" / "howto" / "ci-gate.md").read_text(encoding="utf-8")
+    assert file.EXAMPLE in guide, "the guide shows it"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("worldsize = 8", "unknown key 'worldsize'; did you mean world_size?"),
+        ("world_size = -1", "world_size is not a count; write world_size = 8"),
+        ("world_size = true", "world_size is not a count"),
+        ('world_size = "8"', "world_size is of the wrong kind; write world_size = 8"),
+        ('max_severity = "warn"', "max_severity is 'warn'; did you mean warning?"),
+        ("[paths.intar]\ngdr = true", "[paths] unknown key 'intar'; did you mean"),
+        ('[paths.intra]\ntransport = "P2"', "[paths.intra] no transport 'P2'; did you mean P2P"),
+        ('[paths.intra]\ntransport = "RDMA/*"', "[paths.intra] no transport 'RDMA/*'; known are P2P, SHM, NET"),
+        ("[paths.inter]\ngdr = 1", "[paths.inter] gdr is of the wrong kind; write gdr = true"),
+        ('[versions]\nnccl_min = "new"', "[versions] nccl_min is 'new', which is no version"),
+        ("[versions]\nncl = 1", "[versions] unknown key 'ncl'; did you mean nccl or"),
+        ('[environment]\nforbidden = ["=1"]', "[environment] forbidden has '=1', which names no variable"),
+        ("", "no expectation; write one from a good log: nccl-inspect check --learn"),
+        ("world_size 8", "policy.toml: Expected '=' after a key"),
+    ],
+)
+def test_a_mistake_in_a_policy_is_an_error(folder: Path, text: str, says: str) -> None:
+    (folder / "policy.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(NcclInspectError) as raised:
+        file.read("policy.toml")
+    assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "says"),
+    [
+        (["job.log", "--policy", "gone.toml"], 2, "gone.toml: No such file or directory; check the path given with"),
+        (["job.log"], 2, "give either --policy FILE, or --learn"),
+        (["job.log", "--policy", "policy.toml", "--learn"], 2, "give either --policy FILE, or --learn"),
+        (["gone.log", "--policy", "policy.toml"], 3, "gone.log: no such file"),
+    ],
+)
+def test_a_wrong_call_is_one_line(
+    folder: Path,
+    args: list[str],
+    status: int,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (folder / "policy.toml").write_text("world_size = 8")
+    monkeypatch.setattr("sys.argv", ["nccl-inspect", "check", *args])
+    with pytest.raises(SystemExit) as stopped:
+        run_main()
+    assert stopped.value.code == status
+    message = capsys.readouterr().err
+    assert says in message
+    assert message.count("\n") == 1
