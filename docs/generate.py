@@ -28,7 +28,7 @@ from nccl_inspect.rules import engine
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
-SCHEMA = ROOT / "nccl_inspect" / "schema" / "nccl-inspect-1.json"
+SCHEMAS = sorted((ROOT / "nccl_inspect" / "schema").glob("*.json"))
 OUTPUT = re.compile(r"<!-- output: (.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -171,16 +171,14 @@ def _properties(kind: type) -> Iterator[tuple[str, str, str]]:
 
 
 def json_page() -> Iterator[str]:
-    """Every key of the JSON document, from its schema."""
-    if not SCHEMA.exists():
-        yield "# JSON: nccl-inspect/1\n\nThe schema is not written yet; `job.to_dict()` shows the keys."
-        return
-    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    yield f"# JSON: {schema.get('title', 'nccl-inspect/1')}\n"
-    yield schema.get("description", "")
-    yield f"\nThe [JSON Schema](../../{SCHEMA.relative_to(ROOT)}) is part of the package."
-    yield "`nccl-inspect summarize --format json` writes the document, `job.to_dict()` gives it in Python.\n"
-    yield from table(("key", "type", "meaning"), list(_keys(schema, schema, "")))
+    """Every key of the JSON documents, from their schemas."""
+    yield "# JSON\n"
+    yield "The JSON Schemas are part of the package. In Python `job.to_dict()` gives the first of these documents."
+    for path in SCHEMAS:
+        schema = json.loads(path.read_text(encoding="utf-8"))
+        yield f"\n## {schema['title']}\n"
+        yield f"{schema['description']} [JSON Schema](../../{path.relative_to(ROOT)})\n"
+        yield from table(("key", "type", "meaning"), list(_keys(schema, schema, "")))
 
 
 def _keys(schema: dict[str, Any], part: dict[str, Any], path: str) -> Iterator[tuple[str, str, str]]:

@@ -117,7 +117,7 @@ def _remember(ctx: click.Context, option: click.Parameter, value: object) -> Non
 
 
 def settled(options: reading.Options) -> reading.Options:
-    """The options of the present command, completed by the settings file; one that was found is told on stderr.
+    """The options of the present command, completed once by the settings file; one that was found is told on stderr.
 
     Raises:
         NcclInspectError: there is something wrong with the file.
@@ -126,7 +126,7 @@ def settled(options: reading.Options) -> reading.Options:
     named, unwanted = meta.get(f"{__name__}.config"), meta.get(f"{__name__}.no_config")
     if named and unwanted:
         raise click.UsageError("--config and --no-config exclude each other; leave one out")
-    if unwanted or not (path := Path(named) if named else configuration.find(Path.cwd())):
+    if options.config or unwanted or not (path := Path(named) if named else configuration.find(Path.cwd())):
         return options
     if not named:
         say(f"settings from {path} (--no-config leaves them out)")

@@ -11,6 +11,7 @@ from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.model.fold import Note
 from nccl_inspect.model.job import Evidence, Setting
 from nccl_inspect.model.members import ProcessMembers
+from nccl_inspect.model.versions import order
 from nccl_inspect.records import Record
 from nccl_inspect.text import decode
 
@@ -23,6 +24,18 @@ class _Value(Record):
     source: str
     processes: list[Process] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+
+
+def is_echoed(name: str, releases: Iterable[str]) -> bool:
+    """Whether NCCL prints a variable when it uses it, so that its absence from a log says something.
+
+    Args:
+        name: of the variable.
+        releases: that wrote the log, as it states them.
+    """
+    if name == "NCCL_P2P_DISABLE":
+        return all(order(release) >= (2, 23) for release in releases)
+    return not name.startswith("NCCL_DEBUG")
 
 
 def settings(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from nccl_inspect import event_types as events
+from nccl_inspect.model.environment import is_echoed
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.policy import Answer, broken, kept, undecided
@@ -221,10 +222,9 @@ def required(name: str, value: str | None, job: Job) -> Iterator[Answer]:
 
 def _absence(name: str, job: Job) -> Answer:
     """Nothing of it in the log; that says little about variables which NCCL does not echo."""
-    if name.startswith("NCCL_DEBUG"):
-        return undecided("NCCL never echoes it", "look into the environment of the job")
-    if name == "NCCL_P2P_DISABLE" and any(order(text) < (2, 23) for text in job.nccl_versions):
-        return undecided("NCCL echoes it since 2.23 only", "ask for the transport instead: [paths.intra]")
+    if not is_echoed(name, job.nccl_versions):
+        effect = "; ask for its effect: [paths.intra] transport" if name == "NCCL_P2P_DISABLE" else ""
+        return undecided("this release does not echo it", f"look into the environment of the job{effect}")
     if not any(comm.completed for comm in job.communicators):
         return undecided("no initialisation is complete in the log, so it may come yet", _FROM_THE_START)
     return kept("not in the log")

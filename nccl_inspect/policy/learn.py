@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from nccl_inspect._version import __version__
-from nccl_inspect.model.job import AlsoPath, Job, Path, Setting
+from nccl_inspect.model.job import Job, Path, Setting
 from nccl_inspect.policy.expectations import world
 from nccl_inspect.policy.file import SCOPES
+from nccl_inspect.policy.ways import all_ways
 from nccl_inspect.rules.facts import listed
 from nccl_inspect.text import printable
 
@@ -87,7 +88,7 @@ def _paths(job: Job) -> Iterator[str]:
 
 
 def _scope(paths: list[Path]) -> Iterator[str]:
-    ways: list[Path | AlsoPath] = [way for path in paths for way in (path, *path.also)]
+    ways = [way for path in paths for way in all_ways(path)]
     details = sorted({way.detail for way in ways})
     kinds = sorted({way.transport for way in ways})
     hint = f"   # or any of the transport: transport = [{', '.join(map(_text, kinds))}]"

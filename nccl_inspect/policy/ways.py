@@ -18,13 +18,13 @@ def transport(scope: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answer
     paths = _of(scope, job)
     bad: dict[str, list[Path]] = {}
     for path in paths:
-        for way in _ways(path):
+        for way in all_ways(path):
             if not is_allowed(way, allowed):
                 bad.setdefault(way.detail, []).append(path)
     for detail, members in bad.items():
         yield _broken(f"use {detail}", members, job)
     if not bad:
-        used = listed(sorted({way.detail for path in paths for way in _ways(path)}))
+        used = listed(sorted({way.detail for path in paths for way in all_ways(path)}))
         yield _kept(scope, paths, f"use {used}", job)
 
 
@@ -37,7 +37,7 @@ def is_allowed(way: Path | AlsoPath, allowed: tuple[str, ...]) -> bool:
 def gdr(scope: str, job: Job) -> Iterator[Answer]:
     """Every network path uses GPUDirect RDMA on all its channels; P2P and SHM need none."""
     paths = [path for path in _of(scope, job) if path.transport == "NET"]
-    states = {id(path): [way.gdr for way in _ways(path) if way.transport == "NET"] for path in paths}
+    states = {id(path): [way.gdr for way in all_ways(path) if way.transport == "NET"] for path in paths}
     without = [path for path in paths if any(state is False for state in states[id(path)])]
     partly = [path for path in paths if path not in without and "partial" in states[id(path)]]
     if without:
@@ -63,7 +63,8 @@ def _of(scope: str, job: Job) -> list[Path]:
     return [path for path in job.paths if path.scope == scope]
 
 
-def _ways(path: Path) -> list[Path | AlsoPath]:
+def all_ways(path: Path) -> list[Path | AlsoPath]:
+    """The way that a path reports, and the others between its ranks."""
     return [path, *path.also]
 
 

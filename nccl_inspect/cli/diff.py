@@ -1,0 +1,75 @@
+"""``nccl-inspect diff``: what changed between two runs."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from nccl_inspect import reading
+from nccl_inspect.cli import shared
+from nccl_inspect.differences import Difference, compare, document, findings, words
+
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect diff yesterday.log today.log
+  kubectl logs job/llama | nccl-inspect diff good.log -
+  nccl-inspect diff run1/ run2/ --fail-on warning --format json -o diff.json
+
+\b
+Exit status: 0 compared; 1 they differ (--exit-code), or B has a finding
+that A does not have (--fail-on); 3 one of them cannot be read.
+"""
+_FAIL_ON = "Exit with status 1 when B has a finding of this severity or a higher one that A has not, or B alone failed."
+
+
+@click.command(epilog=_EXAMPLES, short_help="What changed between two runs, and which change explains which.")
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@click.option("--exit-code", is_flag=True, help="Exit with status 1 when there is any difference.")
+@shared.failing(_FAIL_ON)
+@shared.selecting
+@shared.judging
+@shared.output
+def command(
+    before: str,
+    after: str,
+    form: str,
+    exit_code: bool,
+    fail_on: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    platform: str | None,
+    topologies: tuple[str, ...],
+    progress: bool | None,
+    output: str,
+    no_color: bool,
+) -> int:
+    """Versions, network, environment, communicators, paths and findings: what B has, what it lacks, what is other.
+
+    A and B are each a file, a folder or an archive of logs, or a quoted glob; one of them may be -, standard input.
+    Runs are compared by their ranks: names of hosts and process ids may differ.
+    """
+    if before == after == "-":
+        raise click.UsageError("standard input can be one of the two runs only; name a file for the other")
+    options = shared.settled(reading.Options(platform, topologies, select, ignore))
+    a = shared.read((before,), options, progress)
+    if a.partial:
+        return shared.INTERRUPTED
+    b = shared.read((after,), options, progress)
+    difference = compare.compare(a, b)
+    if form == "json":
+        text = json.dumps(document.to_dict(difference), indent=1) + "\n"
+    else:
+        text = words.render(difference, shared.style(no_color, output))
+    shared.write(text, output)
+    return shared.status(b) or int((exit_code and bool(difference.changes)) or _is_worse(difference, fail_on))
+
+
+def _is_worse(difference: Difference, fail_on: str) -> bool:
+    if fail_on == "never":
+        return False
+    a, b = difference.a, difference.b
+    return bool(findings.worse(a, b, fail_on)) or (b.verdict == "failed" != a.verdict)

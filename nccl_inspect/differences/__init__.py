@@ -1,0 +1,70 @@
+"""What changed between two runs, and which change likely explains which.
+
+Hosts and process ids differ from run to run, so jobs are compared by their ranks; :mod:`.structure` tells how far that
+goes. :func:`nccl_inspect.differences.compare.compare` is the entry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nccl_inspect.model.job import Evidence, Job
+from nccl_inspect.records import Record
+
+AREAS = ("verdict", "versions", "network", "world", "environment", "communicators", "paths", "findings")
+"""What is compared, causes before effects."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Change(Record):
+    """One thing that is not as it was."""
+
+    area: str
+    what: str
+    """A variable, a communicator, a rule, …; for paths the scope."""
+    before: str | None
+    """None where run A does not have it."""
+    after: str | None
+    """None where run B does not have it."""
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+    """The rank pairs of a change of paths."""
+    ranks: list[int] = field(default_factory=list)
+    rules: list[str] = field(default_factory=list)
+    """Rules whose findings are about it, in the run that has them."""
+    evidence: list[Evidence] = field(default_factory=list)
+    """Lines that show it, those of B first."""
+
+    @property
+    def kind(self) -> str:
+        """``new`` (only in B), ``gone`` (only in A) or ``changed``."""
+        return "new" if self.before is None else "gone" if self.after is None else "changed"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Explanation(Record):
+    """A chain from a cause to its effects, as findings and their evidence show it."""
+
+    causes: list[Change]
+    """Changes that stand in the evidence of the first finding; may be empty."""
+    findings: list[Change]
+    """New or gone findings, the cause before what it explains."""
+    effects: list[Change]
+    """Changes of the network and of paths that these findings are about."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Difference(Record):
+    """Two runs compared."""
+
+    a: Job
+    b: Job
+    changes: list[Change]
+    explanations: list[Explanation]
+    renamed: dict[str, str]
+    """Hosts of A and the hosts of B that have the same ranks and another name."""
+    open: list[str]
+    """What could not be compared, and why."""
+
+    def of(self, area: str) -> list[Change]:
+        """The changes of one area."""
+        return [change for change in self.changes if change.area == area]

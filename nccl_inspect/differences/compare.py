@@ -1,0 +1,204 @@
+"""Compares two judged jobs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from nccl_inspect import event_types as events
+from nccl_inspect.differences import AREAS, Change, Difference, explanations, findings, structure, ways
+from nccl_inspect.model.environment import is_echoed
+from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Setting
+from nccl_inspect.rules.facts import count, listed, ranges
+
+_SOUND = ("complete", "connected", "destroyed")
+"""States of a communicator that differ only by where the log ends."""
+_MAX_EVIDENCE = 3
+
+
+def compare(a: Job, b: Job) -> Difference:
+    """What is different in run B.
+
+    Args:
+        a: judged; what was before.
+        b: judged by the same rules.
+    """
+    open_questions: list[str] = []
+    pairwise = structure.are_comparable(a, b)
+    open_questions += structure.unreached(a, b)
+    if not pairwise:
+        open_questions.append(
+            "ranks do not mean the same in both runs (other world, or other ranks together on a host): "
+            "paths are compared by kind, and communicators by size"
+        )
+    renamed = structure.renamed(a, b)
+    changes = [
+        *_verdict(a, b),
+        *_versions(a, b, open_questions),
+        *_network(a, b, open_questions),
+        *_world(a, b, open_questions),
+        *_environment(a, b, renamed, open_questions),
+        *(_communicators(a, b) if pairwise else _sizes(a, b)),
+        *ways.changes(a, b, pairwise),
+        *findings.changes(a, b, pairwise, open_questions),
+    ]
+    changes.sort(key=lambda change: AREAS.index(change.area))
+    return Difference(a, b, changes, explanations.explain(changes), renamed, open_questions)
+
+
+def _verdict(a: Job, b: Job) -> Iterator[Change]:
+    if a.verdict != b.verdict:
+        yield Change("verdict", "verdict", a.verdict, b.verdict)
+
+
+def _told(
+    area: str, what: str, before: str, after: str, open_questions: list[str], evidence: Iterable[Evidence] = ()
+) -> Iterator[Change]:
+    """A change of something that every run has; where a log does not tell it, that is no change."""
+    if before and after and before != after:
+        yield Change(area, what, before, after, evidence=list(evidence))
+    elif bool(before) != bool(after):
+        open_questions.append(f"{what}: not in the log of {'B' if before else 'A'} ({before or after} in the other)")
+
+
+def _versions(a: Job, b: Job, open_questions: list[str]) -> Iterator[Change]:
+    lines = _lines(a, b, events.NcclVersion)
+    yield from _told("versions", "NCCL", _stated(a), _stated(b), open_questions, lines)
+    lines = _lines(a, b, events.CudaDriver)
+    yield from _told(
+        "versions", "CUDA driver", ", ".join(a.cuda_versions), ", ".join(b.cuda_versions), open_questions, lines
+    )
+
+
+def _stated(job: Job) -> str:
+    return ", ".join(version for version in job.nccl_versions if "inferred" not in version)
+
+
+def _lines(a: Job, b: Job, kind: type[events.Event]) -> list[Evidence]:
+    """The first lines of both runs that make an event of this class."""
+    said = [[n.evidence[0] for n in job.notices if isinstance(n.event, kind)] for job in (b, a)]
+    return [line for lines in said for line in lines[:_MAX_EVIDENCE]]
+
+
+def _network(a: Job, b: Job, open_questions: list[str]) -> Iterator[Change]:
+    one, other = a.network, b.network
+    lines = [n.evidence[0] for n in b.notices if isinstance(n.event, events.NetDevices) and n.event.net == other.name]
+    yield from _told("network", "network", one.name or "", other.name or "", open_questions, lines)
+    plugins = [n.evidence[0] for n in b.notices if isinstance(n.event, events.PluginStatus) and n.event.kind == "NET"]
+    ours, theirs = (f"{n.plugin or ''} {n.plugin_version or ''}".strip() for n in (one, other))
+    yield from _optional("network", "plugin", ours, theirs, plugins)
+    providers = [n.evidence[0] for n in b.notices if isinstance(n.event, events.OfiProvider)]
+    yield from _optional("network", "provider", one.provider or "", other.provider or "", providers)
+    if one.devices and other.devices and one.devices != other.devices:
+        yield Change("network", "devices", listed(one.devices, 8), listed(other.devices, 8), evidence=lines[:1])
+
+
+def _optional(area: str, what: str, before: str, after: str, evidence: list[Evidence]) -> Iterator[Change]:
+    """A change of something that a run may do without."""
+    if before != after:
+        lines = evidence[:_MAX_EVIDENCE] if after else []
+        yield Change(area, what, before or None, after or None, evidence=lines)
+
+
+def _world(a: Job, b: Job, open_questions: list[str]) -> Iterator[Change]:
+    yield from _told("world", "world size", str(a.world_size or ""), str(b.world_size or ""), open_questions)
+    yield from _told("world", "hosts", structure.shape(a) or "", structure.shape(b) or "", open_questions)
+    if a.platform and b.platform:
+        yield from _told("world", "platform", a.platform, b.platform, open_questions)
+
+
+# --- environment ------------------------------------------------------------------------------------------------
+
+
+def _environment(a: Job, b: Job, renamed: dict[str, str], open_questions: list[str]) -> Iterator[Change]:
+    """Variables with other values or on other ranks; names of hosts in values are those of B."""
+    ours, theirs = _by_name(a), _by_name(b)
+    for name in sorted({*ours, *theirs}):
+        before = _values(ours.get(name, []), renamed)
+        after = _values(theirs.get(name, []), {})
+        runs = (("A", before, a), ("B", after, b))
+        silent = next((run for run, own, job in runs if not own and not is_echoed(name, job.nccl_versions)), "")
+        if silent:
+            open_questions.append(f"{name}={before or after}: NCCL of run {silent} does not echo it")
+        elif before != after:
+            shown = [*theirs.get(name, []), *ours.get(name, [])]
+            lines = [line for setting in shown for line in setting.evidence[:_MAX_EVIDENCE]]
+            ranks = sorted({rank for setting in theirs.get(name, []) for rank in setting.ranks or ()})
+            yield Change("environment", name, before or None, after or None, ranks=ranks, evidence=lines)
+
+
+def _by_name(job: Job) -> dict[str, list[Setting]]:
+    found: dict[str, list[Setting]] = {}
+    for setting in job.environment:
+        found.setdefault(setting.name, []).append(setting)
+    return found
+
+
+def _values(settings: Iterable[Setting], renamed: dict[str, str]) -> str:
+    return "; ".join(sorted(_value(setting, renamed) for setting in settings))
+
+
+def _value(setting: Setting, renamed: dict[str, str]) -> str:
+    value = setting.value
+    for name, other in renamed.items():
+        value = value.replace(name, other)
+    where = "" if setting.ranks is None else f" on ranks {ranges(setting.ranks)}" if setting.ranks else " on some ranks"
+    return f"{value}{where}" + ("" if setting.source == "environment" else f" ({setting.source})")
+
+
+# --- communicators ----------------------------------------------------------------------------------------------
+
+
+def _communicators(a: Job, b: Job) -> Iterator[Change]:
+    """Communicators of the same ranks are the same, whatever their names."""
+    ours, theirs = _by_ranks(a), _by_ranks(b)
+    for key in ours:
+        if key in theirs:
+            yield from _same(ours[key], theirs[key])
+    yield from _lonely([c for key, comms in ours.items() for c in comms[len(theirs.get(key, ())) :]], is_new=False)
+    yield from _lonely([c for key, comms in theirs.items() for c in comms[len(ours.get(key, ())) :]], is_new=True)
+
+
+def _by_ranks(job: Job) -> dict[tuple[object, ...], list[CommunicatorInfo]]:
+    found: dict[tuple[object, ...], list[CommunicatorInfo]] = {}
+    for comm in job.communicators:
+        key = (comm.nranks, comm.id) if None in comm.ranks else (comm.nranks, *comm.ranks)
+        found.setdefault(key, []).append(comm)
+    return found
+
+
+def _same(ours: list[CommunicatorInfo], theirs: list[CommunicatorInfo]) -> Iterator[Change]:
+    """Channels and states of communicators of the same ranks."""
+    for one, other in zip(ours, theirs, strict=False):
+        name = other.id if other.id == "world" else f"{count(other.nranks, 'rank')} {_members(other)}"
+        lines = other.evidence[:1]
+        if one.channels and other.channels and one.channels != other.channels:
+            before, after = count(one.channels, "channel"), count(other.channels, "channel")
+            yield Change("communicators", name, before, after, evidence=lines)
+        states = ["complete" if comm.state in _SOUND else comm.state for comm in (one, other)]
+        if states[0] != states[1]:
+            yield Change("communicators", name, states[0], states[1], evidence=lines)
+
+
+def _lonely(comms: list[CommunicatorInfo], is_new: bool) -> Iterator[Change]:
+    """Communicators that only one run has, by their size."""
+    for size in sorted({comm.nranks for comm in comms}):
+        members = [comm for comm in comms if comm.nranks == size]
+        words = f"{count(len(members), 'communicator')} of {count(size, 'rank')}: {listed(map(_members, members))}"
+        lines = [line for comm in members for line in comm.evidence[:1]][:_MAX_EVIDENCE]
+        before, after = (None, words) if is_new else (words, None)
+        yield Change("communicators", f"of {count(size, 'rank')}", before, after, evidence=lines)
+
+
+def _members(comm: CommunicatorInfo) -> str:
+    return f"[{ranges(rank for rank in comm.ranks if rank is not None) or '?'}]"
+
+
+def _sizes(a: Job, b: Job) -> Iterator[Change]:
+    """How many communicators there are of each size."""
+    ours, theirs = (Counter(comm.nranks for comm in job.communicators) for job in (a, b))
+    before, after = (
+        ", ".join(f"{n} of {count(s, 'rank')}" for s, n in sorted(each.items())) for each in (ours, theirs)
+    )
+    if before != after:
+        yield Change("communicators", "sizes", before or None, after or None)

@@ -1,0 +1,84 @@
+"""Changes of findings: new, gone, or about other ranks or of another severity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_inspect.differences import Change
+from nccl_inspect.model.job import Finding, Job
+from nccl_inspect.rules.engine import SEVERITIES
+from nccl_inspect.rules.facts import ranges
+
+
+def changes(a: Job, b: Job, pairwise: bool, open_questions: list[str]) -> Iterator[Change]:
+    """Compare findings of the same rule, those with the same words first.
+
+    Args:
+        a: before.
+        b: after.
+        pairwise: whether ranks mean the same in both.
+        open_questions: gets those findings that run B could not judge.
+    """
+    left = list(b.findings)
+    unjudged = {question.rule for question in b.not_judged}
+    if not len(b.paths):
+        unjudged.update(rule for path in a.paths for rule in path.rules)
+    pairs = []
+    for finding in sorted(a.findings, key=lambda one: not any(_is_twin(one, other) for other in b.findings)):
+        partner = _partner(finding, left)
+        if partner:
+            left = [other for other in left if other is not partner]
+        pairs.append((finding, partner))
+    for old, new in pairs:
+        if new:
+            yield from _changed(old, new, pairwise)
+        elif old.rule in unjudged:
+            open_questions.append(f"{old.rule}: found in A, and the log of B does not tell")
+        else:
+            yield _change(old, f"{old.severity}: {old.summary}", None)
+    for finding in left:
+        yield _change(finding, None, f"{finding.severity}: {finding.summary}")
+
+
+def worse(a: Job, b: Job, limit: str) -> list[Finding]:
+    """Findings of B at or above a severity that A does not have, or has at a lower one."""
+    left = list(a.findings)
+    found = []
+    for finding in b.findings:
+        partner = _partner(finding, left)
+        if partner:
+            left = [other for other in left if other is not partner]
+        level = SEVERITIES.index(finding.severity)
+        if level >= SEVERITIES.index(limit) and not (partner and SEVERITIES.index(partner.severity) >= level):
+            found.append(finding)
+    return found
+
+
+def _is_twin(one: Finding, other: Finding) -> bool:
+    return one.rule == other.rule and one.summary == other.summary
+
+
+def _partner(finding: Finding, others: list[Finding]) -> Finding | None:
+    """The finding of the other run that is about the same thing."""
+    alike = [other for other in others if other.rule == finding.rule]
+    return next((other for other in alike if other.summary == finding.summary), alike[0] if alike else None)
+
+
+def _changed(old: Finding, new: Finding, pairwise: bool) -> Iterator[Change]:
+    before, after = (f"{finding.severity}, {finding.confidence}" for finding in (old, new))
+    if before != after:
+        yield _change(new, before, after)
+    if pairwise and old.ranks != new.ranks:
+        yield _change(new, *(f"ranks {ranges(finding.ranks) or 'unknown'}" for finding in (old, new)))
+
+
+def _change(finding: Finding, before: str | None, after: str | None) -> Change:
+    return Change(
+        area="findings",
+        what=finding.rule,
+        before=before,
+        after=after,
+        ranks=finding.ranks,
+        rules=finding.because,
+        evidence=finding.evidence,
+    )

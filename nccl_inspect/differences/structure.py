@@ -1,0 +1,53 @@
+"""Which host of one run is which of the other, and whether their ranks can be compared one by one."""
+
+from __future__ import annotations
+
+from nccl_inspect.model.job import Job
+
+
+def renamed(a: Job, b: Job) -> dict[str, str]:
+    """Hosts that have another name and the same ranks in the other run."""
+    if not are_comparable(a, b):
+        return {}
+    by_ranks = {tuple(host.ranks): host.name for host in b.hosts if host.ranks}
+    known = {host.name for host in b.hosts}
+    found = {host.name: by_ranks.get(tuple(host.ranks)) for host in a.hosts if host.name not in known}
+    return {name: other for name, other in found.items() if other}
+
+
+def are_comparable(a: Job, b: Job) -> bool:
+    """Whether a rank means the same in both: worlds of one size, and the same ranks together on a host."""
+    if (a.world_size, a.rank_space) != (b.world_size, b.rank_space):
+        return False
+    common = _placed(a) & _placed(b)
+    return _groups(a, common) == _groups(b, common)
+
+
+def _placed(job: Job) -> set[int]:
+    return {rank for host in job.hosts for rank in host.ranks}
+
+
+def _groups(job: Job, ranks: set[int]) -> set[frozenset[int]]:
+    """The ranks of each host, as far as both runs place them."""
+    return {group for host in job.hosts if (group := frozenset(ranks.intersection(host.ranks)))}
+
+
+def unreached(a: Job, b: Job) -> list[str]:
+    """Why one run lacks things that say nothing: it did not come as far as the other."""
+    found = []
+    for name, job, other in (("A", a, b), ("B", b, a)):
+        if len(other.paths) and not len(job.paths):
+            found.append(f"{name} has no connection line: paths, and what was found about them, are not compared")
+        elif job.verdict == "failed" != other.verdict:
+            found.append(f"{name} failed: what it lacks, it may only not have come to")
+    return found
+
+
+def shape(job: Job) -> str | None:
+    """Ranks for each host in words: ``2 hosts, 8 ranks each``; None when not every rank is placed."""
+    sizes = sorted(len(host.ranks) for host in job.hosts)
+    if job.world_size is None or sum(sizes) != job.world_size:
+        return None
+    hosts = "1 host" if len(sizes) == 1 else f"{len(sizes)} hosts"
+    span = str(sizes[0]) if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
+    return f"{hosts}, {span} {'rank' if span == '1' else 'ranks'} each"
