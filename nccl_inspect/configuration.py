@@ -23,23 +23,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from nccl_inspect import platforms
+from nccl_inspect.discovery import settings_file
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.reading import Options
 from nccl_inspect.rules.accepted import Suppression, Terms
 from nccl_inspect.rules.engine import SEVERITIES, selected
 from nccl_inspect.toml import Table, load
 
-NAME = "nccl-inspect.toml"
-
-
-def find(folder: Path) -> Path | None:
-    """The settings file of a folder: there, or in the nearest folder above."""
-    return next((path for above in (folder, *folder.parents) if (path := above / NAME).is_file()), None)
-
 
 def applied(options: Options, path: Path) -> Options:
     """As :func:`completed`; of a folder it is the file there or above, if there is one."""
-    found = find(path.resolve()) if path.is_dir() else path
+    found = settings_file(path.resolve()) if path.is_dir() else path
     return completed(options, found) if found else options
 
 

@@ -1,6 +1,14 @@
-"""Finds the modules of a folder: commands, formats, rules, envelopes and readers exist by having a file."""
+"""Finds files by where they are: commands, formats, rules and readers exist by having one, and so do settings."""
 
 from pathlib import Path
+
+SETTINGS = "nccl-inspect.toml"
+"""The name of settings files."""
+
+
+def settings_file(folder: Path) -> Path | None:
+    """The settings file of a folder: there, or in the nearest folder above."""
+    return next((path for above in (folder, *folder.parents) if (path := above / SETTINGS).is_file()), None)
 
 
 def modules(package_file: str, *parts: str) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from nccl_inspect import platforms, topology
 from nccl_inspect.errors import NoInputError
@@ -19,8 +20,10 @@ from nccl_inspect.model.fold import Fold
 from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
 from nccl_inspect.rules import engine as rules
-from nccl_inspect.rules.accepted import Terms
 from nccl_inspect.rules.facts import Facts
+
+if TYPE_CHECKING:
+    from nccl_inspect.rules.accepted import Terms
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -33,8 +36,8 @@ class Options(Record):
     """Files that tell what joins the GPUs of a machine."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    terms: Terms = field(default_factory=Terms)
-    """How findings are taken."""
+    terms: Terms | None = None
+    """How findings are taken; None as their rules say."""
     config: str | None = None
     """The settings file that has a part in this."""
 

@@ -16,8 +16,9 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from nccl_inspect import configuration, reading
+from nccl_inspect import reading
 from nccl_inspect.cli import say
+from nccl_inspect.discovery import settings_file
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.interruption import Interruption
 from nccl_inspect.model.job import Job
@@ -126,10 +127,12 @@ def settled(options: reading.Options) -> reading.Options:
     named, unwanted = meta.get(f"{__name__}.config"), meta.get(f"{__name__}.no_config")
     if named and unwanted:
         raise click.UsageError("--config and --no-config exclude each other; leave one out")
-    if options.config or unwanted or not (path := Path(named) if named else configuration.find(Path.cwd())):
+    if options.config or unwanted or not (path := Path(named) if named else settings_file(Path.cwd())):
         return options
     if not named:
         say(f"settings from {path} (--no-config leaves them out)")
+    from nccl_inspect import configuration  # only where there is a file
+
     return configuration.completed(options, path)
 
 

@@ -8,14 +8,17 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model.job import Evidence, Finding, Job, Notice, NotJudged
 from nccl_inspect.records import Record
 from nccl_inspect.rules import failure
-from nccl_inspect.rules.accepted import Terms
 from nccl_inspect.rules.facts import Facts, is_retold, value
+
+if TYPE_CHECKING:
+    from nccl_inspect.rules.accepted import Terms
 
 SEVERITIES = ("info", "warning", "error")
 CATEGORIES = (
@@ -154,9 +157,8 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     Args:
         facts: about the job.
         rules: that are to run.
-        terms: how the user wants findings to be taken.
+        terms: how the user wants findings to be taken; None as their rules say.
     """
-    terms = terms or Terms()
     wanted = {entry.rule.name for entry in rules}
     found: list[Finding] = []
     open_questions: list[NotJudged] = []
@@ -168,8 +170,9 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     found = [finding for finding in found if finding.rule in wanted]
     by_name = {entry.rule.name: entry.rule for entry in registered()}
     present = {finding.rule for finding in found}
-    specific = [finding for finding in found if not present & set(by_name[finding.rule].specific)]
-    kept, facts.job.suppressed = terms.parted(terms.weighed(specific))
+    kept = [finding for finding in found if not present & set(by_name[finding.rule].specific)]
+    if terms:
+        kept, facts.job.suppressed = terms.parted(terms.weighed(kept))
     present = {finding.rule for finding in kept}
     facts.job.findings = sorted(
         (_joined(f, by_name[f.rule], present) for f in kept), key=lambda f: _order(f, by_name[f.rule])
