@@ -20,6 +20,8 @@ Examples:
   nccl-inspect summarize job.log                  verdict, paths, findings
   kubectl logs job/llama | nccl-inspect summarize
   nccl-inspect summarize job.log --format json --fail-on error
+  nccl-inspect diff yesterday.log today.log       what changed, and why
+  nccl-inspect check job.log --policy good.toml   a gate for pipelines
   nccl-inspect paths job.log --matrix             which rank talks to which, and how
   nccl-inspect rules                              what is looked for
 """
@@ -54,7 +56,7 @@ def cli(ctx: click.Context) -> None:
 
     \b
     Exit status: 0 done; 1 findings at or above --fail-on, or
-    a failed job where --fail-on is given; 2 usage error;
+    a failed job where --fail-on is given, or a policy broken; 2 usage error;
     3 no input could be read, or no NCCL line found in it;
     130 interrupted (what was read until then is reported).
     """

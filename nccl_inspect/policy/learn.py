@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from nccl_inspect._version import __version__
+from nccl_inspect.model.environment import is_echoed
 from nccl_inspect.model.job import Job, Path, Setting
 from nccl_inspect.policy.expectations import world
 from nccl_inspect.policy.file import SCOPES
@@ -102,7 +103,9 @@ def _scope(paths: list[Path]) -> Iterator[str]:
 def _environment(job: Job) -> Iterator[str]:
     present = {setting.name for setting in job.environment}
     yield "[environment]   # NAME or NAME=VALUE; globs"
-    yield _list("forbidden", [entry for entry in _HARMFUL if entry.partition("=")[0] not in present])
+    names = [(entry.partition("=")[0], entry) for entry in _HARMFUL]
+    harmful = [entry for name, entry in names if name not in present and is_echoed(name, job.nccl_versions)]
+    yield _list("forbidden", harmful)
     wanted = [_escaped(setting) for setting in job.environment if _is_lasting(setting)]
     if wanted:
         yield "# NCCL echoes a variable when it uses it: one that is missing is undecided, another value is broken."
