@@ -173,7 +173,7 @@ def test_what_is_left_out_keeps_a_job_from_being_called_good_only_while_it_finds
     [
         ('selct = ["shm-*"]', "unknown key 'selct'; did you mean select?"),
         ("zzz = 1", "unknown key 'zzz'; known are platform, topology, select, ignore, severity, suppress"),
-        ('ignore = ["no-such-rule"]', "no rule 'no-such-rule'; see 'nccl-inspect rules'"),
+        ('ignore = ["zzzzzz"]', "no rule 'zzzzzz'; see 'nccl-inspect rules'"),
         ("ignore = [1]", 'ignore holds something else than strings; write ignore = ["…", "…"]'),
         ("ignore = 1", "ignore is of the wrong kind; write"),
         ('platform = "p5.48xlarg"', "no platform 'p5.48xlarg'; did you mean p5.48xlarge"),

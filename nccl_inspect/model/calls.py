@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from nccl_inspect.model.job import Calls
+from nccl_inspect.model.inventory import Calls
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.model.tally import PAIRED, CallKey, Tally
 

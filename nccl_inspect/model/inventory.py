@@ -52,3 +52,26 @@ class Network(Record):
     plugin_version: str | None = None
     provider: str | None = None
     devices: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Calls(Record):
+    """Collectives, or sends and receives between two ranks, of about one size (subsystem COLL)."""
+
+    communicator: str | None
+    """None where the log does not show which communicator has the pointer."""
+    func: str
+    datatype: int
+    """As NCCL numbers them (nccl.h): 7 is float32."""
+    nranks: int
+    root: int | None
+    """Global rank of the root; of the other end of a Send or Recv."""
+    calls: int
+    """How often each rank calls it."""
+    elements: int
+    """All calls together, as their argument ``count`` says."""
+    smallest: int
+    largest: int
+    ranks: list[int]
+    """Global ranks whose logs show it."""
+    place: int = 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from nccl_inspect.model.inventory import Gpu, Host, Network, SourceInfo
+from nccl_inspect.model.inventory import Calls, Gpu, Host, Network, SourceInfo
 from nccl_inspect.records import Record
 
 if TYPE_CHECKING:
@@ -297,29 +297,6 @@ class Suppressed(Record):
     finding: Finding
     reason: str
     """Why it is accepted, in the user's words."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Calls(Record):
-    """Collectives, or sends and receives between two ranks, of about one size (subsystem COLL)."""
-
-    communicator: str | None
-    """None where the log does not show which communicator has the pointer."""
-    func: str
-    datatype: int
-    """As NCCL numbers them (nccl.h): 7 is float32."""
-    nranks: int
-    root: int | None
-    """Global rank of the root; of the other end of a Send or Recv."""
-    calls: int
-    """How often each rank calls it."""
-    elements: int
-    """All calls together, as their argument ``count`` says."""
-    smallest: int
-    largest: int
-    ranks: list[int]
-    """Global ranks whose logs show it."""
-    place: int = 0
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nccl_inspect.event_types import Notice as Said
-from nccl_inspect.model.job import Calls, CommunicatorInfo, Job
+from nccl_inspect.model.inventory import Calls
+from nccl_inspect.model.job import CommunicatorInfo, Job
 
 _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
 _PROTOCOLS = ("LL", "LL128", "SIMPLE")

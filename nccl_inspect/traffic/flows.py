@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from nccl_inspect import impact, platforms
 from nccl_inspect.impact import Rate
-from nccl_inspect.model.job import Calls, CommunicatorInfo, Job, Path
+from nccl_inspect.model.inventory import Calls
+from nccl_inspect.model.job import CommunicatorInfo, Job, Path
 from nccl_inspect.records import Record
 from nccl_inspect.traffic.algorithms import Choice, Choices
 
