@@ -10,6 +10,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, FirstFai
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
 from nccl_inspect.report.words import block, cut, paint, shortened, verdict_color
+from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count, ranges
 from nccl_inspect.text import printable
 
@@ -317,6 +318,7 @@ def _open(job: Job, style: Style) -> Iterator[str]:
     for entry in job.not_judged:
         yield from block(entry.rule, f"{printable(entry.reason)}", style, hang=len(entry.rule) + 2)
         yield from block("needs", entry.needs, style, indent=4, hang=7)
+    yield from block("to capture it", capture.command(job) or "", style, indent=2, hang=15)
 
 
 def _unknown(job: Job, style: Style) -> Iterator[str]:

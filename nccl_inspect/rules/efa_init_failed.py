@@ -12,7 +12,7 @@ RULE = Rule(
     category="plugins",
     severity="error",
     title="aws-ofi-nccl does not come up",
-    specific=("efa-libfabric-incompat", "efa-provider-missing", "efa-not-supported-instance"),
+    specific=("ib-memlock", "efa-libfabric-incompat", "efa-provider-missing", "efa-not-supported-instance"),
     folds=True,
 )
 _REASONS = (

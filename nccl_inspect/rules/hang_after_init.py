@@ -12,7 +12,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="No progress after the initialisation until the job was ended",
-    echo_of=("peer-death",),
+    echo_of=("peer-death", "mixed-networks"),
     because=("env-mismatch-across-ranks", "loopback-between-hosts", "nvls-fabric-manager", "rccl-iommu-pt-missing"),
     specific=("hang-after-p2p-setup",),
 )

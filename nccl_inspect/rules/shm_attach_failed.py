@@ -13,6 +13,7 @@ RULE = Rule(
     severity="error",
     title="A shared memory segment that another rank made could not be opened",
     specific=("shm-segment-failed",),
+    echo_of=("duplicate-hostname",),
 )
 _NOT_THERE = 2
 _ABOUT_SHM = ("shm-segment-failed", "shm-map-failed", "shm-create-failed")

@@ -50,13 +50,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _printed(facts: Facts) -> dict[Process, str]:
-    """The release of each process that prints it; CUDA's version in it does not matter."""
-    return {
-        process: notice.event.version.partition("+")[0]
+    """The release of each process that prints a whole one; CUDA's version in it does not matter."""
+    said = [
+        (notice.event.version.partition("+")[0], notice.processes)
         for notice in facts.said(NcclVersion)
         if isinstance(notice.event, NcclVersion)
-        for process in notice.processes
-        if process[0]
+    ]
+    return {
+        process: release
+        for release, processes in said
+        if release.count(".") >= 2 and not release.endswith(".")  # else the log was cut there
+        for process in processes
+        if process.host
     }
 
 

@@ -14,7 +14,18 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="PyTorch gave up waiting for a collective",
-    echo_of=("collective-mismatch", "gpu-out-of-memory", "cuda-failure-in-connect", "shm-segment-failed"),
+    echo_of=(
+        "collective-mismatch",
+        "gpu-out-of-memory",
+        "cuda-failure-in-connect",
+        "cuda-init-error",
+        "p2p-import-failed",
+        "nvls-fabric-manager",
+        "fabric-manager-down",
+        "shm-segment-failed",
+        "shm-cumem-host-failed",
+        "mixed-networks",
+    ),
     because=("hang-after-p2p-setup", "env-mismatch-across-ranks", "version-mismatch"),
 )
 _FAILED = ("cuda-error", "cuda-out-of-memory", "watchdog-terminated")

@@ -1,0 +1,56 @@
+"""The one command that captures what a log lacks, put together from what the rules say they need."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from nccl_inspect.model.job import Job
+
+_SUBSYSTEMS = re.compile(r"NCCL_DEBUG_SUBSYS=([A-Z,]+)")
+_ORDER = ("INIT", "ENV", "BOOTSTRAP", "NET", "GRAPH", "P2P", "SHM", "COLL", "TUNING")
+_ALL_RANKS = re.compile(r"logs? of (?:all|the other|every)|of every rank|NCCL_DEBUG_FILE")
+_LOGS = "/logs"
+
+
+def command(job: Job) -> str | None:
+    """What to run to have the open questions answered; None where nothing is open.
+
+    ``<the job>`` stands for the launch command, ``NAME`` for the machine type.
+    """
+    needs = [entry.needs for entry in job.not_judged]
+    if not needs:
+        return None
+    again = _again(needs)
+    return "; ".join(part for part in (again, *_read(needs, job, again is not None)) if part)
+
+
+def _again(needs: list[str]) -> str | None:
+    """The job once more with a fuller log, where one would tell."""
+    asked = {name for text in needs for found in _SUBSYSTEMS.findall(text) for name in found.split(",")}
+    everyone = any(_ALL_RANKS.search(text) for text in needs)
+    if not (asked or everyone):
+        return None
+    names = sorted(
+        {"INIT", "ENV", "NET", *asked}, key=lambda name: (_ORDER.index(name) if name in _ORDER else 99, name)
+    )
+    file = f" NCCL_DEBUG_FILE={_LOGS}/nccl.%h.%p.log" if everyone else ""
+    into = "" if everyone else " 2>&1 | tee job.log"
+    return f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS={','.join(names)}{file} <the job>{into}"
+
+
+def _read(needs: list[str], job: Job, again: bool) -> list[str]:
+    """How to read the log with what the machines are."""
+    topology = any("--topology" in text or "topo -m" in text for text in needs)
+    platform = not topology and any("--platform" in text for text in needs)
+    summarize = f"nccl-inspect summarize {_log(needs, job, again)}"
+    if topology:
+        return ["nvidia-smi topo -m > topo.txt", f"{summarize} --topology topo.txt"]
+    return [summarize + (" --platform NAME" if platform else "")]
+
+
+def _log(needs: list[str], job: Job, again: bool) -> str:
+    if again:
+        return _LOGS if any(_ALL_RANKS.search(text) for text in needs) else "job.log"
+    name = job.sources[0].name if len(job.sources) == 1 else ""
+    return shlex.quote(name) if name and not name.startswith("<") else "<the log>"
