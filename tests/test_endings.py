@@ -59,4 +59,4 @@ def test_a_rank_that_failed_is_no_hang() -> None:
     )
     job = nccl_inspect.read((LOG + crashed + "\n").encode())
     assert job.ended_by
-    assert not job.findings
+    assert [finding.rule for finding in job.findings] == ["peer-death"]

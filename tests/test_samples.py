@@ -93,9 +93,11 @@ def test_the_communicators_are_those_of_the_job(name: str) -> None:
 
 
 @EVERY
-def test_a_communicator_other_than_the_world_is_a_split_of_it(name: str) -> None:
+def test_a_communicator_other_than_the_world_is_a_split_of_it_or_stands_alone(name: str) -> None:
+    alone = {tuple(comm["ranks"]) for comm in sample_data.truth(name)["communicators"] if not comm.get("split", True)}
     for comm in sample_data.job(name).communicators:
-        assert comm.parent == (None if comm.id == "world" else "world")
+        split = comm.id != "world" and tuple(comm.ranks) not in alone
+        assert comm.parent == ("world" if split else None)
 
 
 @EVERY

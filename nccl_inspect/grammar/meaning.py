@@ -57,12 +57,12 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
     parsed = grammar.parse(message)
     if parsed is None and not found:
         plain = prefix.unwrapped(line)
-        parsed = grammar.parse_bare(plain) or grammar.parse_foreign(plain)
+        parsed = grammar.parse_bare(plain) or grammar.parse_foreign(line) or grammar.parse_foreign(plain)
     if parsed is None:
         return None
-    values = parsed.production.read(message) or {}
+    values = parsed.production.read(parsed.message) or {}
     fields = [(name, _shown(value), glossary().get(name, "")) for name, value in values.items() if value is not None]
-    return Meaning(parsed.production, origin, level, decode(message), fields)
+    return Meaning(parsed.production, origin, level, decode(parsed.message), fields)
 
 
 def nearest(text: str, grammar: Grammar) -> tuple[Production, int] | None:

@@ -117,7 +117,7 @@ def _facts(job: Job) -> Iterator[tuple[str, str]]:
 
 def _first_failure(failure: FirstFailure, names: dict[str, str]) -> str:
     ranks = f"rank{'s' * (len(failure.ranks) > 1)} {_some(failure.ranks)}" if failure.ranks else "rank not in the log"
-    where = shortened([f"{host} pid {pid}" for host, pid in failure.processes], 2)
+    where = shortened([f"{host} pid {pid}" for host, pid in failure.processes], 2) or "as its own output says"
     device = "" if failure.device is None else f", GPU {failure.device}"
     when = f" at {failure.time}" if failure.time else ""
     why = "the earliest of all errors" if failure.basis == "time" else "the only process with an error that is no echo"

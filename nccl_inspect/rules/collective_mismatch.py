@@ -25,7 +25,7 @@ _PAIRWISE = ("SEND", "RECV", "COALESCED", "UNKNOWN")
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL says of messages that do not fit, and PyTorch's time-outs in different calls of one number."""
     sizes = facts.notices(*_SIZES)
-    stated = facts.notices("collective-hang", "collective-window-mismatch")
+    stated = facts.notices("collective-hang", "collective-window-mismatch", "collectives-differ")
     apart = _apart(waits(facts))
     if not (sizes or stated or apart):
         return

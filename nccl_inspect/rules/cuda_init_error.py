@@ -22,7 +22,7 @@ _CAUSES = {
     803: "the driver's kernel module and its libraries are of different versions",
     999: "the driver failed: a lost GPU (Xid), a broken kernel module (nvidia_uvm), or a reset is needed",
 }
-_UNKNOWN = 999
+_UNKNOWN, _NO_DEVICE = 999, 100
 _FIX = {
     3: 'multiprocessing.set_start_method("spawn") (torch.multiprocessing), no CUDA call before the workers start',
     35: "a newer driver, or an image with an older CUDA; data centre GPUs: the cuda-compat package",
@@ -36,7 +36,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge errors that the start of CUDA gives; a process that already connects has CUDA, and another fault."""
     codes = {id(notice): code for notice in cuda_failed(facts) if (code := _code(notice)) is not None}
     failed = [notice for notice in cuda_failed(facts) if id(notice) in codes]
-    program = facts.notices("cuda-error", "test-cuda-failure")
+    program = facts.notices("cuda-error", "test-cuda-failure", "no-gpus")
     said = {id(notice): code for notice in program if (code := _said(notice)) is not None}
     failed += [notice for notice in program if id(notice) in said]
     mixed = [notice for notice in facts.notices("nvml-failed") if _is_mixed(notice)]
@@ -65,6 +65,8 @@ def _code(notice: Notice) -> int | None:
 
 def _said(notice: Notice) -> int | None:
     """The number of an error that the program's own CUDA call gave; 'unknown error' may come at any time."""
+    if notice.production == "no-gpus":
+        return _NO_DEVICE
     words = (text for text, code in CUDA_CODES.items() if code in _CAUSES and code != _UNKNOWN)
     return next((CUDA_CODES[text] for text in words if text in notice.message), None)
 

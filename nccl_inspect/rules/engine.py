@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.model import endings
 from nccl_inspect.model.job import Evidence, Finding, Job, Notice, NotJudged
 from nccl_inspect.records import Record
 from nccl_inspect.rules import failure
@@ -196,7 +197,7 @@ def _unexplained(facts: Facts) -> list[Notice]:
     kinds = {_kind(notice) for notice in facts.job.notices if notice.event and id(notice) in shown}
     left = [notice for notice in facts.errors() if id(notice) not in shown and _kind(notice) not in kinds]
     dead = any(finding.fatal and finding.confidence != "possible" for finding in about_the_job)
-    return [notice for notice in left if not (dead and is_retold(notice))]
+    return [one for one in left if not (dead and (is_retold(one) or endings.is_forced(one.event)))]
 
 
 def _kind(notice: Notice) -> tuple[str, object]:

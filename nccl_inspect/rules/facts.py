@@ -175,7 +175,7 @@ _SWITCHED = 3
 _RETOLD = (
     *("nccl-error", "nccl-unhandled-cuda-error", "nccl-system-error", "nccl-internal-error", "nccl-invalid-usage"),
     *("work-status", "work-status-2-6", "watchdog-terminated", "watchdog-terminated-unknown", "desync-not-finished"),
-    *("async-error", "async-error-2-4", "worker-failed", "failure-exitcode", "failure-signal"),
+    *("async-error", "async-error-2-4", "rank-traceback", "worker-failed", "failure-exitcode", "failure-signal"),
     *("mpi-exit-code", "mpi-hydra", "slurm-failed", "slurm-task-ended", "kubectl-exit-code"),
 )
 """PyTorch passes on what NCCL returned, launchers say that a process failed: the cause stands elsewhere, if at all."""

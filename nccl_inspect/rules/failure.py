@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nccl_inspect.model.job import FirstFailure, Notice
-from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.facts import Facts, value
 from nccl_inspect.times import in_order, moment
 
 
@@ -22,7 +22,8 @@ def first(facts: Facts) -> FirstFailure | None:
     leading = [notice for notice in errors if notice.production in kinds]
     if lead and not leading:
         return None
-    return _first_of(facts, leading or errors)
+    found = _first_of(facts, leading or errors)
+    return found if found and (found.ranks or found.processes) else None
 
 
 def _first_of(facts: Facts, errors: list[Notice]) -> FirstFailure | None:
@@ -36,12 +37,21 @@ def _first_of(facts: Facts, errors: list[Notice]) -> FirstFailure | None:
     return _failure(facts, at_once, "time")
 
 
+def _stated(errors: list[Notice]) -> set[int]:
+    """The ranks that lines of other programs name."""
+    return {rank for notice in errors if (rank := value(notice, "global_rank")) is not None}
+
+
 def _failure(facts: Facts, errors: list[Notice], basis: str) -> FirstFailure:
-    processes = list(dict.fromkeys(process for notice in errors for process in notice.earliest.processes))
+    processes = [
+        process
+        for process in dict.fromkeys(process for notice in errors for process in notice.earliest.processes)
+        if process.host  # other programs print without a prefix
+    ]
     known = {last.process: last.ranks for last in facts.job.last_lines}
     earliest = errors[0].earliest
     return FirstFailure(
-        ranks=sorted({rank for process in processes for rank in known.get(process, [])}),
+        ranks=sorted({rank for process in processes for rank in known.get(process, [])} or _stated(errors)),
         processes=[(process.host, process.pid) for process in processes],
         device=earliest.device if len(processes) == 1 else None,
         time=earliest.time,

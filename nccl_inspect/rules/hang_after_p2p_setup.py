@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import CollectiveTimeout
 from nccl_inspect.model.job import CommunicatorInfo, Finding, Notice, NotJudged
+from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, first_lines, first_said, is_retold
 from nccl_inspect.rules.hangs import gave_up, phases, silenced_at_once, suspects
@@ -28,7 +29,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if facts.job.failed or any(comm.unconnected for comm in comms) or any(map(_is_other, facts.failures())):
         return
     stuck = _first_work(facts, comms[0])
-    silent = silenced_at_once(facts, facts.job.ended_by)
+    silent = [] if departures(facts) else silenced_at_once(facts, facts.job.ended_by)
     if stuck or (silent and not waits(facts)):
         comm = comms[0] if stuck else comms[-1]
         yield RULE.finding(

@@ -1,13 +1,35 @@
 """A rank went away while the others were at work."""
 
+import signal
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, LastLine, Notice, NotJudged
+from nccl_inspect.rules.departures import Departure, departures, last_words, traceback_of
 from nccl_inspect.rules.efa_completion_error import lost_peers
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import FLUSHED, Facts, first_said, global_ranks, hosts_in, is_retold, ranges, ranks_in
+from nccl_inspect.rules.facts import (
+    FLUSHED,
+    Facts,
+    first_said,
+    global_ranks,
+    hosts_in,
+    is_retold,
+    ranges,
+    ranks_in,
+    value,
+)
 from nccl_inspect.rules.ib_timeout_err12 import after_another
 
+_AFTER_SIGKILL = (
+    "kubectl describe pod <pod> (OOMKilled, 137, Evicted); kubectl logs --previous <pod>",
+    "on its host: dmesg -T | grep -iE 'oom|xid|killed process'",
+    "more host memory for the container (resources.limits.memory), fewer DataLoader workers",
+)
+_AFTER_ERROR = (
+    "read the output of that rank above this line: a traceback, an assertion or a segmentation fault",
+    "torchrun --log-dir /logs --redirects 3 --tee 3 gives each rank a file; @record keeps the traceback",
+    "CUDA errors: CUDA_LAUNCH_BLOCKING=1, compute-sanitizer",
+)
 RULE = Rule(
     name="peer-death",
     category="failures",
@@ -24,8 +46,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     local = facts.notices("proxy-connection-closed")
     comms = facts.job.communicators
     echoes = set(map(id, [*closed, *given_up]))
-    errors = [notice for notice in facts.failures() if id(notice) not in echoes and not is_retold(notice)]
-    if not (closed or local or given_up) or errors:
+    errors = [notice for notice in facts.failures() if id(notice) not in echoes and not _is_known_end(notice)]
+    if errors:
+        return
+    if departed := departures(facts):
+        yield _departed(facts, departed, [*closed, *given_up])
+        return
+    if not (closed or local or given_up):
         return
     if comms and all(len(comm.ended) == comm.nranks for comm in comms):
         return  # every rank came to its end: connections close then
@@ -34,6 +61,51 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     aborted = any(comm.state == "aborted" for comm in comms)
     if closed or given_up or (gone and aborted):  # local connections close at every exit
         yield _finding(gone, said, sure=bool(closed or gone))
+
+
+def _is_known_end(notice: Notice) -> bool:
+    return is_retold(notice) or notice.production == "mpi-signalled"
+
+
+def _departed(facts: Facts, departed: list[Departure], echoes: list[Notice]) -> Finding:
+    """Processes of which the launcher says that they ended by themselves."""
+    words = last_words(facts, departed)
+    first = departed[0]
+    who = f"rank {ranges(first.ranks)}" if first.ranks else "a process"
+    where = f" ({first.host}, pid {first.pid})" if first.host else f" (pid {first.pid})"
+    trace = traceback_of(facts, first)
+    others = f", and {len(departed) - 1} more" if len(departed) > 1 else ""
+    return RULE.finding(
+        f"{who}{where} {first.how}{others}; the others were ended or lost their connections",
+        cause=_why(first, next(iter(words.values()), None), trace),
+        impact="the job is dead: a communicator does not survive the loss of a rank",
+        fix=_AFTER_SIGKILL if first.code == -signal.SIGKILL else _AFTER_ERROR,
+        confidence="certain",
+        ranks={rank for one in departed for rank in one.ranks},
+        hosts={one.host for one in departed},
+        evidence=first_said(
+            [*(one.notice for one in departed[:2]), *words.values(), *([trace] if trace else []), *echoes[:2]]
+        ),
+        fatal=True,
+    )
+
+
+def _why(departure: Departure, said: Notice | None, trace: Notice | None) -> str:
+    if said is not None:
+        return f"its own output tells: {value(said, 'error')}"
+    if trace is not None:
+        line = trace.evidence[0]
+        return f"an exception of the program: its traceback begins at {line.source.rpartition('/')[2]}:{line.line}"
+    if departure.code == -signal.SIGKILL:
+        return (
+            "not in the log: killed from outside, most often by the out-of-memory killer of the kernel or the "
+            "container, or by preemption"
+        )
+    if departure.code in (-signal.SIGSEGV, -signal.SIGBUS):
+        return "not in the log: the process crashed; SIGBUS with shared memory is a full /dev/shm"
+    if departure.code == -signal.SIGABRT:
+        return "not in the log: the process gave itself up, as PyTorch's watchdog or a failed assertion does"
+    return "not in the log: an exception or an error of the program; the traceback stands in that rank's own output"
 
 
 def _gone(facts: Facts, echoes: list[Notice]) -> list[LastLine]:

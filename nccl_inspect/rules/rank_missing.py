@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
+from nccl_inspect.rules.departures import silent_workers
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, global_ranks, ranges
 from nccl_inspect.rules.hangs import phases, suspects
@@ -26,22 +27,29 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             continue  # processes that have begun no communicator yet may be the absent ranks
         if any(comm.id in path.communicators for path in facts.job.paths):
             continue
-        if not facts.job.ended_by or len(comm.hosts) < 2:
+        mute = silent_workers(facts)
+        if not facts.job.ended_by or (len(comm.hosts) < 2 and len(mute) != len(absent)):
             yield RULE.undecided(
                 f"no line of rank {ranges(absent)} of {comm.nranks}; the log may be cut, or that of "
                 f"{count(len(comm.hosts), 'host')} only",
                 "the logs of all ranks, up to the kill, the timeout or the next prompt",
             )
         else:
-            yield _finding(facts, comm, absent)
+            yield _finding(facts, comm, absent, mute)
         return  # what follows the first stuck communicator waits for it
 
 
-def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int]) -> Finding:
+def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int], mute: list[int]) -> Finding:
     return RULE.finding(
         f"rank {ranges(absent)} of {comm.nranks} never began; {count(len(comm.started), 'rank')} wait",
-        cause="not in the log: not launched, dead before NCCL, another master address or world size, or its log is "
-        "not here. How far the ranks came: "
+        cause=(
+            f"not in the log: the launcher had started pid {', '.join(map(str, mute[:8]))}, which printed no line of "
+            "NCCL: stuck or slow before it, or in an earlier step of the program"
+            if len(mute) == len(absent)
+            else "not in the log: not launched, dead before NCCL, another master address or world size, or its log is "
+            "not here"
+        )
+        + ". How far the ranks came: "
         f"{phases(facts, comm)}{suspects(facts)}",
         impact="the job does not start; NCCL waits without a time limit",
         fix=[

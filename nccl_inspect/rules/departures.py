@@ -1,0 +1,93 @@
+"""Processes that ended by themselves while others were still there, as launchers tell it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from nccl_inspect.model.job import LastLine, Notice
+from nccl_inspect.rules.facts import Facts, value
+
+_BY_LAUNCHER = (signal.SIGTERM, signal.SIGINT)
+"""Launchers end the other processes with these once one has failed."""
+_TOLD = ("worker-failed", "failure-exitcode", "mpi-signalled")
+_LAST_WORDS = ("watchdog-terminated", "async-error", "async-error-2-4", "cuda-error", "nccl-error")
+
+
+class Departure(NamedTuple):
+    """A process that ended by itself."""
+
+    ranks: list[int]
+    """Empty where neither the launcher nor NCCL's lines tell them."""
+    host: str | None
+    pid: int
+    code: int
+    """Exit code; negative for a signal."""
+    notice: Notice
+
+    @property
+    def how(self) -> str:
+        """In words how it ended."""
+        if self.code >= 0:
+            return f"ended with exit code {self.code}"
+        try:
+            return f"was ended by {signal.Signals(-self.code).name}"
+        except ValueError:
+            return f"was ended by signal {-self.code}"
+
+
+def departures(facts: Facts) -> list[Departure]:
+    """Each process once, in the order of the log; those that a launcher ended are not among them."""
+    last_lines: dict[int, list[LastLine]] = {}
+    for last in facts.job.last_lines:
+        last_lines.setdefault(last.process.pid, []).append(last)
+    found: dict[int, Departure] = {}
+    for notice in facts.notices(*_TOLD):
+        pid, code = value(notice, "pid"), _code(notice)
+        if pid is None or code is None or code == 0 or -code in _BY_LAUNCHER or pid in found:
+            continue
+        known = last_lines.get(pid, [])
+        here = known[0] if len(known) == 1 else None
+        ranks = here.ranks if here else _stated_ranks(facts, notice)
+        found[pid] = Departure(ranks, here.process.host if here else None, pid, code, notice)
+    return list(found.values())
+
+
+def _code(notice: Notice) -> int | None:
+    by_signal = value(notice, "signal_number")
+    code: int | None = value(notice, "exitcode") if by_signal is None else -by_signal
+    return code
+
+
+def _stated_ranks(facts: Facts, notice: Notice) -> list[int]:
+    """The rank that mpirun names, or torchrun in the line above."""
+    if (stated := value(notice, "global_rank")) is not None:
+        return [stated]
+    above = {(line.source, line.line - 1) for line in notice.evidence}
+    said = [one for one in facts.notices("failure-rank") if any((e.source, e.line) in above for e in one.evidence)]
+    return sorted({value(one, "global_rank") for one in said})
+
+
+def last_words(facts: Facts, gone: Iterable[Departure]) -> Mapping[int, Notice]:
+    """For ranks that departed the error that PyTorch printed of them, where it did."""
+    ranks = {rank for one in gone for rank in one.ranks}
+    found: dict[int, Notice] = {}
+    for notice in facts.notices(*_LAST_WORDS):
+        rank = value(notice, "global_rank")
+        if rank in ranks and value(notice, "error") is not None:
+            found.setdefault(rank, notice)
+    return found
+
+
+def traceback_of(facts: Facts, departure: Departure) -> Notice | None:
+    """Where PyTorch prints the exception of a rank that departed."""
+    said = facts.notices("rank-traceback")
+    return next((one for one in said if value(one, "global_rank") in departure.ranks), None)
+
+
+def silent_workers(facts: Facts) -> list[int]:
+    """Pids that torchrun ended and that printed no line of NCCL: workers that never came so far."""
+    known = {last.process.pid for last in facts.job.last_lines}
+    ended = {value(notice, "pid") for notice in facts.notices("worker-signalled", "worker-forced")}
+    return sorted(pid for pid in ended if pid is not None and pid not in known)
