@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
@@ -18,7 +18,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge errors of the dynamic linker for network plugins; symbols of older interfaces are probes, not errors."""
-    broken = facts.plugin("NET", "load-failed")
+    broken = [*facts.plugin("NET", "load-failed"), *filter(lacks_a_library, facts.plugin("NET", "not-found"))]
     if not broken or facts.plugin("NET", "loaded"):
         return
     slow = tcp_paths(facts)
@@ -38,3 +38,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         evidence=[notice.evidence[0] for notice in broken],
         fatal=facts.job.failed and not facts.job.paths,
     )
+
+
+def lacks_a_library(notice: Notice) -> bool:
+    """Whether another file than the plugin is what was not found: until 2.21 NCCL words both alike."""
+    plugin, missing = getattr(notice.event, "plugin", None), getattr(notice.event, "detail", None)
+    return bool(plugin and missing) and missing not in str(plugin).split()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, listed
+from nccl_inspect.rules.plugin_load_failed import lacks_a_library
 from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
 
 RULE = Rule(
@@ -14,17 +15,17 @@ RULE = Rule(
     title="A network plugin that was asked for, or that this platform needs, was not found",
     folds=True,
 )
-_DEFAULT = "libnccl-net.so"
-"""What NCCL looks for without being asked; 2.27 says 'set by env' of it though nothing is set."""
+_DEFAULTS = {"libnccl-net.so", "librccl-net.so"}
+"""What NCCL and RCCL look for without being asked; 2.27 says 'set by env' of it though nothing is set."""
 _NEED_A_PLUGIN = ("efa", "tcpx", "tcpxo")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """A missing plugin is normal; it counts when it was asked for by name or when the platform's network needs it."""
-    missing = facts.plugin("NET", "not-found")
+    missing = [notice for notice in facts.plugin("NET", "not-found") if not lacks_a_library(notice)]
     asked = [setting for setting in facts.settings("NCCL_NET") if setting.value not in ("IB", "Socket")]
-    named = bool(asked) or any(set(_files(notice)) - {_DEFAULT} for notice in missing)
-    needed = facts.platform is not None and facts.platform.network in _NEED_A_PLUGIN
+    named = bool(asked) or any(set(_files(notice)) - _DEFAULTS for notice in missing)
+    needed = facts.platform is not None and facts.platform.network in _NEED_A_PLUGIN and not _is_on_one_host(facts)
     came_up = facts.plugin("NET", "loaded")
     if not missing or came_up or not (named or needed):
         return
@@ -48,6 +49,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts={host for notice in missing for host in notice.hosts},
         evidence=[notice.evidence[0] for notice in (*facts.plugin("NET", "requested")[:1], *missing[:3])],
     )
+
+
+def _is_on_one_host(facts: Facts) -> bool:
+    """Whether the job is known to need no network; a fragment may be a part of more."""
+    return bool(facts.job.communicators) and not facts.several_hosts()
 
 
 def _files(notice: Notice) -> list[str]:
