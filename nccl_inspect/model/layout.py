@@ -82,10 +82,10 @@ def _joined(member: Member) -> list[Burst]:
 
 
 def unconnected(comm: Communicator) -> list[int]:
-    """Ranks with connections where no rank says ``Connected all …``."""
+    """Ranks that began to connect and of which nothing says that they came to its end; 2.7 and older say COMPLETE only."""
     if any(member.connected for member in comm.members.values()):
         return []
-    return sorted(rank for rank, member in comm.members.items() if _joined(member))
+    return sorted(rank for rank, member in comm.members.items() if _joined(member) and not _is_connected(member))
 
 
 def state(comm: Communicator) -> str:
