@@ -192,8 +192,14 @@ _FALLS_BACK = (
 """A plugin, a card or some of its ports do not come up; NCCL goes on with what there is."""
 
 
+_PROBED = ("topology-attribute-missing",)
+"""At INFO level what NCCL asks for and may do without."""
+
+
 def _is_error(notice: Notice) -> bool:
     event = notice.event
+    if notice.production in _PROBED and notice.level == "INFO":
+        return False
     return (
         event is None  # a WARN that the grammar does not know
         or isinstance(event, events.CollectiveTimeout)

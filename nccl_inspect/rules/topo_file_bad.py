@@ -21,15 +21,21 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     broken = facts.notices("graph-file-missing", "topology-file-version", "topology-xml-error")
     settings = facts.settings(*_NAMES)
     if settings or broken:  # without a file these are about what NCCL detected itself
-        broken += facts.notices("topology-attribute-missing", "topology-xml-mismatch", "topology-too-large")
+        doubtful = facts.notices("topology-attribute-missing", "topology-xml-mismatch", "topology-too-large")
+        broken += [
+            notice for notice in doubtful if notice.level != "INFO"
+        ]  # what it may do without it asks for at INFO
     said = broken or unread
     if not said:
         return
+    dead = bool(broken) and not _went_on(facts)
     named = f" ({words_of(settings)})" if settings else ""
     yield RULE.finding(
         f"NCCL cannot use the {_kind(said)} file{named}: {said[0].message}",
         cause=_cause(said),
         impact="the rank fails in the initialisation, and with it the job"
+        if dead
+        else "none in this log: the ranks came up with it"
         if broken
         else "NCCL detects the topology itself. In a virtual machine it may then not see which NIC is near which GPU, "
         "and use fewer channels or no GPUDirect RDMA",
@@ -40,13 +46,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "NCCL_GRAPH_DUMP_FILE=/tmp/graph.xml",
             "take plugin and file from one installer; a file made for another machine type does not fit",
         ],
-        severity="error" if broken else "warning",
+        severity="error" if dead else "info" if broken else "warning",
         confidence="certain" if settings or unread else "likely",
         ranks=ranks_in(said),
         hosts=hosts_in(said),
         evidence=[*lines_of(settings, 1), *first_said(said)],
-        fatal=bool(broken),
+        fatal=dead,
     )
+
+
+def _went_on(facts: Facts) -> bool:
+    """Whether ranks finished their initialisation all the same."""
+    return not facts.job.failed and any(comm.completed for comm in facts.job.communicators)
 
 
 def _kind(said: list[Notice]) -> str:
