@@ -30,25 +30,40 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     lists = _lists(facts)
     if not any(path.net != "Socket" for path in facts.leaving()) or len(facts.settings("NCCL_IB_HCA")) > 1:
         return
+    if not lists:
+        return
     nics = {host: number for number, notices in lists.items() for host in hosts_in(notices)}
     peers = [host for host in facts.job.hosts if host.name in nics]
     if len(lists) < 2 or len({len(host.ranks) for host in peers}) != 1:
         return  # half a node has half its NICs: that is no fault
+    if _is_odd_one(len(peers[0].ranks), min(lists), max(lists)):
+        return
     told = listed(f"{host.name} {nics[host.name]}" for host in peers)
     lines = [notice for number in sorted(lists) for notice in lists[number][:2]]
     yield _finding(min(lists), max(lists), f": {told}", lines, stopped=False, stated=False)
 
 
 def _lists(facts: Facts) -> dict[int, list[Notice]]:
-    """The lists of NICs by the number of NICs in them."""
+    """The lists of NICs by the number of NICs in them; a kind of link that some hosts have only is left out."""
     found: dict[int, list[Notice]] = {}
+    said = facts.said(
+        NetDevices, lambda event: isinstance(event, NetDevices) and event.net == "IB" and bool(event.devices)
+    )
+    kinds = [{device[-1] for device in getattr(notice.event, "devices", ())} for notice in said]
+    common = set.intersection(*kinds) if kinds else set()
     for notice in facts.job.notices:
         match notice.event:
             case NetDevices(net="IB", devices=devices) if devices:
-                found.setdefault(len(devices), []).append(notice)
+                alike = [device for device in devices if not common or device[-1] in common]
+                found.setdefault(len(alike), []).append(notice)
             case OfiProvider(provider="efa", nics=int(nics)):
                 found.setdefault(nics, []).append(notice)
     return found
+
+
+def _is_odd_one(ranks: int, low: int, high: int) -> bool:
+    """Whether the hosts with fewer have as many NICs for each GPU as can be, and the others some besides: storage."""
+    return ranks > 0 and low >= ranks and low % ranks == 0 and high < low + ranks
 
 
 def _finding(low: int, high: int, told: str, said: list[Notice], *, stopped: bool, stated: bool) -> Finding:
