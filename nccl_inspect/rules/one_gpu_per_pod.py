@@ -23,7 +23,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     alone = [comm for comm in facts.job.communicators if comm.nranks > 1 and _is_spread(comm)]
     names = {comm.id for comm in alone}
     paths = [path for path in facts.leaving() if names & set(path.communicators)]
-    if not paths or facts.paths("intra") or _shares_a_host(facts):
+    if not paths or facts.paths("intra") or _shares_a_host(facts) or _are_machines(facts):
         return
     gpus = facts.platform.gpus if facts.platform else None
     hints = _hints(facts)
@@ -71,6 +71,12 @@ def _shares_a_host(facts: Facts) -> bool:
     """Whether ranks share a host; then a communicator with one rank for each host is but a data-parallel group."""
     several = any(len(host.ranks) > 1 or host.gpus > 1 for host in facts.job.hosts)
     return several or any(comm.local_ranks is not None and comm.local_ranks > 1 for comm in facts.job.communicators)
+
+
+def _are_machines(facts: Facts) -> bool:
+    """Whether the GPUs prove that each host is a machine: on one, no two have the same PCI address."""
+    known = [gpu.bus_id for gpu in facts.job.gpus.values() if gpu.bus_id]
+    return len(known) > 1 and len(set(known)) == 1
 
 
 def _is_spread(comm: CommunicatorInfo) -> bool:
