@@ -39,6 +39,8 @@ MUST_AGREE = (
 """Different values on any two ranks break or slow down a communicator."""
 AGREE_ON_A_HOST = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA")
 """May differ from host to host, but not between ranks of one."""
+CHOOSE_DEVICES = ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA")
+"""A launcher may give each rank its own on purpose: where the ranks then connect, it does no harm."""
 READ_BY_EVERY_RANK = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_CUMEM_ENABLE")
 """Read and echoed by every rank before its initialisation is complete: a rank without the line does not have it."""
 
@@ -50,7 +52,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if not values:
             continue
         if outliers := _differing(facts, name, values) or _lonely(facts, name, values):
-            yield _finding(name, values, outliers)
+            yield _finding(name, values, outliers, harmless=name in CHOOSE_DEVICES and _works(facts))
 
 
 def _differing(facts: Facts, name: str, values: list[Setting]) -> list[Setting]:
@@ -83,19 +85,29 @@ def _peers_came_up_without(facts: Facts, setting: Setting) -> bool:
     return any(host in setting.hosts for host, *_ in chose - set(setting.processes))
 
 
-def _finding(name: str, values: list[Setting], outliers: list[Setting]) -> Finding:
+def _works(facts: Facts) -> bool:
+    """Whether the ranks connected to each other and nothing failed."""
+    connected = any(comm.state == "connected" for comm in facts.job.communicators)
+    return connected and not facts.job.failed and not facts.failures()
+
+
+def _finding(name: str, values: list[Setting], outliers: list[Setting], *, harmless: bool) -> Finding:
     told = "; ".join(f"{setting.value} on {_who(setting)}" for setting in values)
     alone = len(values) == 1
     return RULE.finding(
         f"{name} differs between ranks: {told}" + ("; the other ranks show no such line" if alone else ""),
         cause="the variable reaches some ranks only: set in one role, one host or one launcher shell",
-        impact="ranks that disagree wait for each other (ALGO, PROTO), fail to connect (P2P, SHM, interfaces) "
+        impact="none in this log: the ranks connected. Where NCCL shall choose the NIC of each GPU itself, and use PXN, "
+        "every rank must see all of them"
+        if harmless
+        else "ranks that disagree wait for each other (ALGO, PROTO), fail to connect (P2P, SHM, interfaces) "
         "or share the slowest setting",
         fix=[
             f"give {name} the same value everywhere: trainer 'env:' for all roles, mpirun -x {name}, srun "
             f"--export=ALL,{name}",
             "look for it in images and in /etc/nccl.conf of single hosts",
         ],
+        severity="info" if harmless else RULE.severity,
         confidence="likely" if alone else "certain",
         ranks={rank for setting in outliers for rank in setting.ranks or ()},
         hosts={host for setting in outliers for host in setting.hosts},
