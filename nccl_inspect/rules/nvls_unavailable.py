@@ -13,13 +13,14 @@ RULE = Rule(
     title="Reduction inside the NVSwitch (NVLS) is not available",
     specific=("nvls-fabric-manager", "fabric-manager-down"),
 )
+_LEAST = 3
 _HAVE_IT = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's statement on machines that are known to have Hopper or later behind an NVSwitch."""
     without = facts.notices("nvls-not-available")
-    if not without or not _has_nvswitch(facts):
+    if not without or not _has_nvswitch(facts) or _is_too_small(facts):
         return
     yield RULE.finding(
         "NVLink SHARP (NVLS) is not available",
@@ -36,6 +37,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in(without),
         evidence=first_said(without),
     )
+
+
+def _is_too_small(facts: Facts) -> bool:
+    """Whether no host has the three ranks from which on NCCL uses NVLS."""
+    local = [comm.local_ranks for comm in facts.job.communicators if comm.local_ranks is not None]
+    return bool(local) and max(local) < _LEAST
 
 
 def _has_nvswitch(facts: Facts) -> bool:
