@@ -60,7 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     gone = _gone(facts, said)
     aborted = any(comm.state == "aborted" for comm in comms)
     if closed or given_up or (gone and aborted):  # local connections close at every exit
-        yield _finding(gone, said, sure=bool(closed or gone))
+        yield _finding(gone, said, sure=bool(closed) or len(gone) == 1)
 
 
 def _is_known_end(notice: Notice) -> bool:
