@@ -22,11 +22,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     forced = facts.chosen(*_CHOICES, *_SIZES)
     if not forced:
         return
-    narrow = [setting for setting in forced if _is_narrow(facts, setting)]
+    narrow = [] if vendor_asks(facts) else [setting for setting in forced if _is_narrow(facts, setting)]
     yield RULE.finding(
         f"NCCL's own choice is overridden: {words_of(narrow or forced)}",
-        cause=f"{words_of(forced)} in the {listed(setting.source for setting in forced)}; often left over "
-        "from tuning another machine or release",
+        cause=f"{words_of(forced)} in the {listed(setting.source for setting in forced)}; "
+        + (
+            "Google's guide for this network asks for it"
+            if vendor_asks(facts)
+            else "often left over from tuning another machine or release"
+        ),
         impact="NCCL chooses by message size and topology, and a tuner plugin no longer can: what is best for large "
         "messages is slow for small ones, and the other way round. How much is not in the log"
         if narrow
@@ -38,6 +42,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts={host for setting in forced for host in setting.hosts},
         evidence=lines_of(narrow or forced),
     )
+
+
+def vendor_asks(facts: Facts) -> bool:
+    """Whether Google's plugins are in use: its guides set algorithm, protocol and number of channels for them."""
+    network = facts.platform.network if facts.platform else None
+    return network in ("tcpx", "tcpxo") or (facts.job.network.name or "").startswith(("GPUDirectTCPX", "FasTrak"))
 
 
 def _is_narrow(facts: Facts, setting: Setting) -> bool:

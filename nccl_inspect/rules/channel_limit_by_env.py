@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged, Setting
+from nccl_inspect.rules.algo_proto_forced import vendor_asks
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, lines_of, listed, unset, words_of
 
@@ -18,7 +19,7 @@ _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS")
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by effect: a communicator has exactly as many channels as the setting allows."""
     limits = [setting for setting in facts.chosen(*_LIMITS) if setting.value.isdigit() and int(setting.value) > 0]
-    if not limits:
+    if not limits or vendor_asks(facts):
         return
     counted = [comm for comm in facts.job.communicators if comm.channels]
     if not counted:
