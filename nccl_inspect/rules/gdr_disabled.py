@@ -39,7 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     able = facts.platform.gdr if facts.platform else None
     refused, weak = _refused(facts), facts.notices("ofi-gdr-not-supported")
     reasons = [*refused, *weak]
-    sure = bool(able or refused or (weak and _over_tcp(facts)))
+    sure = bool(able or refused or (weak and _over_tcp(facts)) or _should_have_it(facts, pairs))
     if not sure:
         facts.leave_open(pairs)
         yield RULE.undecided(
@@ -54,13 +54,25 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_cause(facts, reasons, able),
         impact="two extra copies through host memory and PCIe for every byte; with GPUDirect "
         f"{direct.source} gives {direct}",
-        fix=_fixes(facts),
+        fix=_fixes(facts, pairs),
         severity="error" if able and any(path.gdr is False for path in pairs) else "warning" if sure else "info",
         confidence="certain" if able and reasons else "likely" if sure else "possible",
         ranks=ends(pairs),
         hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in reasons[:2])],
     )
+
+
+def _should_have_it(facts: Facts, pairs: list[Path]) -> bool:
+    """Whether GPUs behind an NVSwitch, or A100 on NVLink, stand beside InfiniBand or RoCE cards: these can do it.
+
+    NCCL chooses to read for two A100 on NVLink only.
+    """
+    if facts.platform or not all((path.net or "").startswith("IB") for path in pairs):
+        return False
+    forced = facts.switched_on("NCCL_P2P_READ_ENABLE")
+    reading = [path for path in facts.paths(transport="P2P") if "/read" in path.detail and not forced]
+    return bool(facts.notices("mnnvl-fabric", "nvls-available") or reading)
 
 
 def _hidden(facts: Facts) -> str:
@@ -101,17 +113,20 @@ def _limits(facts: Facts) -> list[Setting]:
     return [s for s in facts.settings("NCCL_NET_GDR_LEVEL") if s.value.upper() in ("LOC", "0", "PIX", "1")]
 
 
-def _fixes(facts: Facts) -> list[str]:
+def _fixes(facts: Facts, pairs: list[Path]) -> list[str]:
     if _over_tcp(facts):
         return [
             "get the efa provider first: fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband   # inside the container",
             "pod 'resources.limits: {vpc.amazonaws.com/efa: \"<NICs of the node>\"}', 'capabilities.add: [IPC_LOCK]'",
         ]
+    network = facts.platform.network if facts.platform else None
+    on_efa = network == "efa" or (network is None and any("Libfabric" in path.detail for path in pairs))
     return [
         *(f"unset {setting.name}" for setting in _limits(facts)),
-        "on every node: modprobe nvidia-peermem, or an open driver with DMA-BUF (2.23 and later also look "
+        "EFA: fi_info -p efa -c FI_HMEM must list the NICs; kernel module, libfabric and plugin of one EFA installer"
+        if on_efa
+        else "on every node: modprobe nvidia-peermem, or an open driver with DMA-BUF (2.23 and later also look "
         "in /sys/module)",
-        "EFA: fi_info -p efa -c FI_HMEM must list the NICs; install libfabric and the plugin of one EFA installer",
         "NIC too far from the GPU: kubelet topologyManagerPolicy: single-numa-node, a whole node for each "
         "pod; test NCCL_NET_GDR_LEVEL=SYS",
     ]
