@@ -82,7 +82,7 @@ def _joined(member: Member) -> list[Burst]:
 
 
 def unconnected(comm: Communicator) -> list[int]:
-    """Ranks that began to connect and of which nothing says that they came to its end; 2.7 and older say COMPLETE only."""
+    """Ranks that began to connect and may not have come to its end: until 2.7 only COMPLETE says that."""
     if any(member.connected for member in comm.members.values()):
         return []
     return sorted(rank for rank, member in comm.members.items() if _joined(member) and not _is_connected(member))

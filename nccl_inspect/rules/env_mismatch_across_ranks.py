@@ -97,8 +97,8 @@ def _finding(name: str, values: list[Setting], outliers: list[Setting], *, harml
     return RULE.finding(
         f"{name} differs between ranks: {told}" + ("; the other ranks show no such line" if alone else ""),
         cause="the variable reaches some ranks only: set in one role, one host or one launcher shell",
-        impact="none in this log: the ranks connected. Where NCCL shall choose the NIC of each GPU itself, and use PXN, "
-        "every rank must see all of them"
+        impact="none in this log: the ranks connected. To choose the NIC of each GPU, and for PXN, NCCL needs to see "
+        "all of them"
         if harmless
         else "ranks that disagree wait for each other (ALGO, PROTO), fail to connect (P2P, SHM, interfaces) "
         "or share the slowest setting",

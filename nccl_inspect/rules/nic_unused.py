@@ -38,11 +38,12 @@ def idle(facts: Facts) -> list[Idle]:
     """The hosts with idle NICs, where the log has all ranks and their connections.
 
     Devices that fewer ranks than NICs cannot all use, of another kind of link (storage, management), and merged ports
-    are left out.
+    are left out, and so are hosts with more ranks than others: the others set the number of channels.
     """
     if not _is_whole(facts):
         return []
     used = nics_used(facts.rdma())
+    fewest = min((len(host.ranks) for host in facts.job.hosts), default=0)
     lists: dict[str, list[Notice]] = {}
     for notice in facts.said(NetDevices, lambda event: bool(_devices(event))):
         for name in notice.hosts:
@@ -50,7 +51,11 @@ def idle(facts: Facts) -> list[Idle]:
     usual: dict[int, set[frozenset[int]]] = {}
     for host in facts.job.hosts:
         usual.setdefault(len(host.ranks), set()).add(frozenset(used.get(host.name, ())))
-    found = (_idle(facts, host, lists.get(host.name, []), used.get(host.name, {}), usual) for host in facts.job.hosts)
+    found = (
+        _idle(facts, host, lists.get(host.name, []), used.get(host.name, {}), usual)
+        for host in facts.job.hosts
+        if len(host.ranks) == fewest
+    )
     return [one for one in found if one]
 
 
