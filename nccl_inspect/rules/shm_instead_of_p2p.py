@@ -31,7 +31,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     rest = [path for path in pairs if path not in poor]
     if rest:
         yield _fault(facts, rest, all(known[id(path)] for path in rest))
-        if not all(known[id(path)] for path in rest) and not switched_off(facts):
+        told = all(known[id(path)] for path in rest) or _has_nvlink_fabric(facts)
+        if not told and not switched_off(facts):
             yield RULE.undecided(
                 "the log does not say what joins the GPUs of a host, so P2P may not be possible at all", _DECIDE
             )
