@@ -18,7 +18,7 @@ RULE = Rule(
 )
 _IS_TP = re.compile(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
 """The description of a process group: ``mesh_tp``, ``TENSOR_MODEL_PARALLEL_GROUP``; not of a joint group."""
-_SIZES = ("megatron-tensor-parallel", "vllm-tensor-parallel")
+_SIZES = ("megatron-tensor-parallel", "megatron-sizes", "vllm-tensor-parallel")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
