@@ -25,6 +25,8 @@ RULE = Rule(
     specific=("socket-instead-of-efa", "socket-instead-of-ib"),
 )
 _KINDS_WITHOUT_RDMA = ("tcp",)
+_PLUGINS_OF_GOOGLE = {"tcpx": "GPUDirect-TCPX", "tcpxo": "GPUDirect-TCPXO (FasTrak)"}
+"""Networks that only work by a plugin, and a daemon beside the job."""
 
 
 def tcp_paths(facts: Facts) -> list[Path]:
@@ -84,12 +86,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not paths:
         return
     facts.mark(paths, RULE.name)
-    without = facts.platform is not None and facts.platform.network in _KINDS_WITHOUT_RDMA
+    network = facts.platform.network if facts.platform else None
+    without = network in _KINDS_WITHOUT_RDMA
+    google = _PLUGINS_OF_GOOGLE.get(network or "")
     sure = all(path.scope == "inter" for path in paths)
     none_found = facts.notices("net-ib-none")
     yield RULE.finding(
-        f"{wording(paths)} over {listed(path.detail for path in paths)}",
-        cause=f"{facts.platform.name if facts.platform else ''} has no RDMA network"
+        f"{wording(paths)} over {listed(path.detail for path in paths)}" + (f" instead of {google}" if google else ""),
+        cause=f"the plugin of {google} is not in use: not in the image or on LD_LIBRARY_PATH, or its daemon is down"
+        if google
+        else f"{facts.platform.name if facts.platform else ''} has no RDMA network"
         if without
         else "NCCL found no RDMA device; the log does not show whether the machines have EFA or InfiniBand cards"
         if none_found
@@ -98,6 +104,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=["nothing to fix"]
         if without
         else [
+            f"install the plugin for {google} on the nodes (GKE: DaemonSet nccl-tcpx-installer, nccl-tcpxo-installer), "
+            "mount it into the container and put its folder on LD_LIBRARY_PATH",
+            "the daemon beside the job (receive-datapath-manager) and the network interfaces eth1, eth2, … in the pod",
+            "source the nccl-env-profile.sh of the plugin: it sets what this network needs",
+        ]
+        if google
+        else [
             "AWS: does the type have EFA? pod 'resources.limits: vpc.amazonaws.com/efa', aws-ofi-nccl in the "
             "image; fi_info -p efa -t FI_EP_RDM",
             "InfiniBand or RoCE: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 or "
@@ -105,7 +118,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             'then make it fail early: NCCL_NET=IB or NCCL_NET="AWS Libfabric"; --platform NAME tells this tool '
             "what to expect",
         ],
-        severity="info" if without else "warning",
+        severity="info" if without else "error" if google else "warning",
         confidence="certain" if without else "likely" if sure else "possible",
         ranks=ends(paths),
         hosts=hosts_of(paths),
