@@ -149,6 +149,15 @@ def test_a_slow_path_leads_and_names_the_plugin_that_is_missing() -> None:
     assert all(finding.root for finding in job.findings)
 
 
+def test_a_slow_path_leads_also_where_its_cause_is_more_severe() -> None:
+    missing = "libfabric.so.1: cannot open shared object file: No such file or directory"
+    broken = line(0, f"NET/Plugin: libnccl-net.so: {missing}", "node-a")
+    job = read(broken + SOCKET)
+    assert names(job) == ["socket-instead-of-rdma", "plugin-load-failed"]
+    assert [finding.severity for finding in job.findings] == ["warning", "error"]
+    assert "NET/Socket" in job.findings[0].summary
+
+
 def cuda_failure(rank: int, place: str, text: str) -> str:
     version = line(rank, "NCCL version 2.27.3+cuda12.9")
     return f"{version}vm:{100 + rank}:{100 + rank} [{rank}] {place} NCCL WARN Cuda failure {text}\n"

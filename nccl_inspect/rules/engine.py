@@ -175,9 +175,9 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     if terms:
         kept, facts.job.suppressed = terms.parted(terms.weighed(kept))
     present = {finding.rule for finding in kept}
-    facts.job.findings = sorted(
-        (_joined(f, by_name[f.rule], present) for f in kept), key=lambda f: _order(f, by_name[f.rule])
-    )
+    joined = [_joined(finding, by_name[finding.rule], present) for finding in kept]
+    worst = {finding.rule: _worst(finding, joined, by_name) for finding in joined}
+    facts.job.findings = sorted(joined, key=lambda f: _order(f, by_name[f.rule], worst[f.rule]))
     facts.job.not_judged = [question for question in open_questions if question.rule in wanted]
     _judge_paths(facts, complete=not left_out)
     facts.job.unexplained = _unexplained(facts)
@@ -211,11 +211,16 @@ def _joined(finding: Finding, rule: Rule, present: set[str]) -> Finding:
     return replace(finding, because=list(dict.fromkeys(causes)), root=not is_echo)
 
 
-def _order(finding: Finding, rule: Rule) -> tuple[object, ...]:
+def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) -> int:
+    """How severe it is, together with the causes that are told under it: a slow path leads, whatever leads to it."""
+    under = [other for other in findings if other.rule in finding.because and by_name[other.rule].folds]
+    return max(SEVERITIES.index(other.severity) for other in (finding, *under))
+
+
+def _order(finding: Finding, rule: Rule, severity: int) -> tuple[object, ...]:
     """Roots before echoes, the dead before the slow, the sure before the possible."""
     confidence = ("certain", "likely", "possible").index(finding.confidence)
-    severity = -SEVERITIES.index(finding.severity)
-    return not finding.root, not finding.fatal, severity, rule.folds, confidence, finding.rule
+    return not finding.root, not finding.fatal, -severity, rule.folds, confidence, finding.rule
 
 
 def _judge_paths(facts: Facts, complete: bool) -> None:
