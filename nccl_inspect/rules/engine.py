@@ -178,7 +178,12 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     joined = [_joined(finding, by_name[finding.rule], present) for finding in kept]
     worst = {finding.rule: _worst(finding, joined, by_name) for finding in joined}
     facts.job.findings = sorted(joined, key=lambda f: _order(f, by_name[f.rule], worst[f.rule]))
-    facts.job.not_judged = [question for question in open_questions if question.rule in wanted]
+    # Where what a rule asks about is but the effect of another finding, its question is answered.
+    facts.job.not_judged = [
+        question
+        for question in open_questions
+        if question.rule in wanted and not present & set(by_name[question.rule].echo_of)
+    ]
     _judge_paths(facts, complete=not left_out)
     facts.job.unexplained = _unexplained(facts)
     facts.job.verdict = verdict(facts.job)
