@@ -22,20 +22,23 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     forced = facts.chosen(*_CHOICES, *_SIZES)
     if not forced:
         return
-    narrow = [] if vendor_asks(facts) else [setting for setting in forced if _is_narrow(facts, setting)]
+    asked = vendor_asks(facts)
+    narrow = [] if asked else [setting for setting in forced if _is_narrow(facts, setting)]
     yield RULE.finding(
         f"NCCL's own choice is overridden: {words_of(narrow or forced)}",
         cause=f"{words_of(forced)} in the {listed(setting.source for setting in forced)}; "
         + (
             "Google's guide for this network asks for it"
-            if vendor_asks(facts)
+            if asked
             else "often left over from tuning another machine or release"
         ),
         impact="NCCL chooses by message size and topology, and a tuner plugin no longer can: what is best for large "
         "messages is slow for small ones, and the other way round. How much is not in the log"
         if narrow
         else "little or none by itself; the defaults change with releases and machines, a fixed value does not",
-        fix=[*unset(forced), "compare both with nccl-tests over the message sizes of the job before keeping it"],
+        fix=["nothing to fix; take the values of the guide for this machine type and plugin release"]
+        if asked
+        else [*unset(forced), "compare both with nccl-tests over the message sizes of the job before keeping it"],
         severity="warning" if narrow else "info",
         confidence="likely" if narrow else "certain",
         ranks=facts.ranks_with(forced),

@@ -51,7 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     direct = nic(facts.platform.nic_gbps if facts.platform else None)
     yield RULE.finding(
         f"{wording(pairs)} over {listed(path.detail for path in pairs)} {_lack(pairs)}",
-        cause=_cause(facts, reasons, able),
+        cause=_cause(facts, pairs, reasons, able),
         impact="two extra copies through host memory and PCIe for every byte; with GPUDirect "
         f"{direct.source} gives {direct}",
         fix=_fixes(facts, pairs),
@@ -132,7 +132,7 @@ def _fixes(facts: Facts, pairs: list[Path]) -> list[str]:
     ]
 
 
-def _cause(facts: Facts, reasons: list[Notice], able: bool | None) -> str:
+def _cause(facts: Facts, pairs: list[Path], reasons: list[Notice], able: bool | None) -> str:
     if _over_tcp(facts):
         return (
             "libfabric runs over its tcp provider, which has no GPUDirect RDMA: no EFA is used, whatever the "
@@ -146,5 +146,10 @@ def _cause(facts: Facts, reasons: list[Notice], able: bool | None) -> str:
         return (
             "not in the log: nvidia-peermem or DMA-BUF missing, a NIC too far from the GPU, or libfabric "
             "without FI_HMEM"
+        )
+    if _should_have_it(facts, pairs):
+        return (
+            "not in the log: GPUs on NVLink like these can do it with such NICs; nvidia-peermem or DMA-BUF is missing, "
+            "or the NIC is too far from the GPU"
         )
     return "not proved: the machine may not support it (g5, g6, g6e and p3dn do not), or its kernel module is missing"

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path, Setting
+from nccl_inspect.rules.algo_proto_forced import vendor_asks
 from nccl_inspect.rules.cross_rail_traffic import crossing
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, lines_of, nics_used, unset, words_of
@@ -25,6 +26,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     off = [s for s in facts.chosen("NCCL_PXN_DISABLE") if s.value == "1"]
     off += [s for s in facts.chosen("NCCL_P2P_PXN_LEVEL") if s.value == "0"]
+    off = [] if vendor_asks(facts) else off
     old = facts.notices("pxn-disabled-by-plugin")
     if off or old:
         yield _finding(facts, paths, off, old)
