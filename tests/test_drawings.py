@@ -13,9 +13,9 @@ from defusedxml.ElementTree import fromstring
 import nccl_inspect
 from nccl_inspect import drawing as drawings
 from nccl_inspect.cli import cli
-from nccl_inspect.drawing.looks import LOOKS
-from nccl_inspect.drawing.view import Link, Shape, View, largest, views
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.picture.looks import LOOKS
+from nccl_inspect.picture.view import Link, Shape, View, largest, views
 from nccl_inspect.report import Style
 
 TWO_HOSTS = str(sample_data.FOLDER / "socket-2node-tp4-dp2" / "job.log")

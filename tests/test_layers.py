@@ -22,6 +22,7 @@ LAYERS = [
     {"platforms", "topology"},
     {"impact"},
     {"rules"},
+    {"picture"},
     {"report"},
     {"drawing", "traffic"},
     {"reading", "tables", "following"},

@@ -8,7 +8,7 @@ from nccl_inspect import drawing as drawings
 from nccl_inspect import reading
 from nccl_inspect import topology as machines
 from nccl_inspect.cli import shared
-from nccl_inspect.drawing.view import largest, views
+from nccl_inspect.picture.view import largest, views
 from nccl_inspect.topology import detected
 
 _EXAMPLES = """

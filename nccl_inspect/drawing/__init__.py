@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from nccl_inspect.discovery import modules
-from nccl_inspect.drawing.view import View
+from nccl_inspect.picture.view import View
 from nccl_inspect.report import Style
 from nccl_inspect.topology import Topology
 
@@ -26,13 +26,10 @@ class Format(Protocol):
         """The text, which ends with a line end."""
 
 
-_PARTS = ("view", "looks")
-
-
 @cache
 def names() -> tuple[str, ...]:
     """The names of all formats, found by their files; the default first."""
-    return tuple(sorted(modules(__file__, *_PARTS), key=lambda name: name != "text"))
+    return tuple(sorted(modules(__file__), key=lambda name: name != "text"))
 
 
 def load(name: str) -> Format:

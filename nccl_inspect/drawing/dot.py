@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nccl_inspect.drawing.looks import bundles, gpu_words, look_of, title_of, words_of
-from nccl_inspect.drawing.view import View
+from nccl_inspect.picture.looks import bundles, gpu_words, look_of, title_of, words_of
+from nccl_inspect.picture.view import View
 from nccl_inspect.report import Style
 from nccl_inspect.rules.facts import count, ranges
 from nccl_inspect.text import printable

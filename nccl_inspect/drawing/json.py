@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from nccl_inspect.drawing.view import Link, View
+from nccl_inspect.picture.view import Link, View
 from nccl_inspect.report import Style
 from nccl_inspect.text import printable
 from nccl_inspect.topology import Topology

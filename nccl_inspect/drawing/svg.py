@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-from nccl_inspect.drawing.looks import LOOKS, Look, bundles, gpu_words, lanes, look_of, title_of, words_of
-from nccl_inspect.drawing.view import View
+from nccl_inspect.picture.looks import LOOKS, Look, bundles, gpu_words, lanes, look_of, title_of, words_of
+from nccl_inspect.picture.view import View
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import cut
 from nccl_inspect.rules.facts import count, ranges

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from nccl_inspect.drawing.looks import bundles, gpu_words, lanes, title_of
-from nccl_inspect.drawing.view import Link, Shape, View
+from nccl_inspect.picture.looks import bundles, gpu_words, lanes, title_of
+from nccl_inspect.picture.view import Link, Shape, View
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import block, cut, paint
 from nccl_inspect.rules.facts import count, ranges

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nccl_inspect.drawing.view import Link, View
+from nccl_inspect.picture.view import Link, View
 from nccl_inspect.rules.facts import count, ranges
 from nccl_inspect.text import printable
 
