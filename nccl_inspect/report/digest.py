@@ -1,0 +1,172 @@
+"""What reports for people say of a job in words: the reason of the verdict, its facts, what is told under what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nccl_inspect.model.job import CommunicatorInfo, Finding, FirstFailure, Job
+from nccl_inspect.report.words import shortened
+from nccl_inspect.rules.facts import count, ranges
+
+_MAX_COMMUNICATORS = 8
+_MAX_PROBLEMS = 5
+_MAX_RUNS = 12
+_MEANING = {
+    "ok": "every path that the log shows is as good as expected",
+    "degraded": "the job runs, and part of it is slower than it should be",
+    "failed": "the job is dead or stuck",
+    "unknown": "the log does not show enough to judge a path",
+}
+
+
+def reason(job: Job) -> str:
+    """What the verdict rests on, in one sentence."""
+    leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
+    if job.verdict == "failed" and not any(finding.fatal for finding in leads) and job.unexplained:
+        return f"{_MEANING['failed']}; the log says: {job.unexplained[0].message}"
+    if leads:
+        doubt = f"{_MEANING['unknown']}; perhaps: " if job.verdict == "unknown" else ""
+        return doubt + leads[0].summary
+    if job.verdict == "unknown" and job.unexplained:
+        return f"an error that no rule explains: {job.unexplained[0].message}"
+    unjudged = sum(path.verdict == "unknown" for path in job.paths)
+    if job.verdict == "unknown" and unjudged:
+        return f"{unjudged} of {count(len(job.paths), 'path')} could not be judged"
+    return _MEANING[job.verdict]
+
+
+def facts(job: Job) -> Iterator[tuple[str, str]]:
+    """What the log shows of the job, as labels and texts; a text without a label goes on with the one before."""
+    yield "log", _sources(job)
+    problems = [source.problem for source in job.sources if source.problem]
+    for problem in problems[:_MAX_PROBLEMS]:
+        yield "not read", problem
+    if len(problems) > _MAX_PROBLEMS:
+        yield "", f"… and {len(problems) - _MAX_PROBLEMS} more"
+    yield "job", _size(job)
+    for run in job.earlier_runs[-_MAX_PROBLEMS:]:
+        yield "earlier run", f"{run}: not judged"
+    versions = ", ".join(job.nccl_versions) or "version not in the log"
+    cuda = f", CUDA driver {', '.join(job.cuda_versions)}" if job.cuda_versions else ""
+    yield "NCCL", versions + cuda
+    if job.platform:
+        yield "platform", job.platform
+    if job.network.name:
+        yield "network", _network(job)
+    overrides = [setting for setting in job.environment if setting.source != "config"]
+    if overrides:
+        words = [f"{s.name}={s.value}" + ("" if s.source == "environment" else f" ({s.source})") for s in overrides]
+        yield "environment", shortened(words, 12)
+    if job.first_failure:
+        yield "first failed", _first_failure(job.first_failure, short_names(job))
+    groups = _alike(job.communicators)
+    for comms in groups[:_MAX_COMMUNICATORS]:
+        yield "communicator", _communicators(comms)
+    if len(groups) > _MAX_COMMUNICATORS:
+        yield "", f"… and {sum(map(len, groups[_MAX_COMMUNICATORS:]))} more"
+
+
+def _first_failure(failure: FirstFailure, names: dict[str, str]) -> str:
+    ranks = f"rank{'s' * (len(failure.ranks) > 1)} {_some(failure.ranks)}" if failure.ranks else "rank not in the log"
+    where = shortened([f"{host} pid {pid}" for host, pid in failure.processes], 2) or "as its own output says"
+    device = "" if failure.device is None else f", GPU {failure.device}"
+    when = f" at {failure.time}" if failure.time else ""
+    why = "the earliest of all errors" if failure.basis == "time" else "the only process with an error that is no echo"
+    if len(failure.processes) > 1:
+        why += f", {len(failure.processes)} at once"
+    return f"{ranks} ({where}{device}){when}, {names[failure.evidence.source]}:{failure.evidence.line}: {why}"
+
+
+def _alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]]:
+    """Communicators that one split made and that look the same are told together."""
+    groups: dict[tuple[object, ...], list[CommunicatorInfo]] = {}
+    for comm in communicators:
+        kind = comm.id.partition(" color ")[0] if comm.parent else comm.id
+        key = (kind, comm.parent, comm.nranks, comm.nnodes, comm.channels, comm.state)
+        groups.setdefault(key, []).append(comm)
+    return list(groups.values())
+
+
+def short_names(job: Job) -> dict[str, str]:
+    """Sources without their folders, where that leaves them different."""
+    short = {source.name: source.name.rpartition("/")[2] or source.name for source in job.sources}
+    return short if len(set(short.values())) == len(short) else {name: name for name in short}
+
+
+def _sources(job: Job) -> str:
+    lines = sum(source.lines for source in job.sources)
+    nccl = sum(source.nccl_lines for source in job.sources)
+    names = shortened([source.name for source in job.sources], 3)
+    text = f"{names}: {lines:,} {'line' if lines == 1 else 'lines'}, {nccl:,} of NCCL"
+    unknown = sum(source.unrecognised_lines for source in job.sources)
+    damaged = sum(source.damaged_lines for source in job.sources)
+    if unknown:
+        text += f", {unknown:,} not recognised (-v lists them)"
+    repaired = sum(source.repaired_lines for source in job.sources)
+    if repaired:
+        text += f", {repaired:,} repaired"
+    if damaged:
+        text += f", {damaged:,} damaged (torn or run together; -v lists them)"
+    return text
+
+
+def _size(job: Job) -> str:
+    hosts = f"{count(len(job.hosts), 'host')} ({shortened([host.name for host in job.hosts], 3)})"
+    if not job.hosts:
+        return "not in the log: run it with NCCL_DEBUG=INFO"
+    if job.world_size is None:
+        return f"world size not in the log; ranks {ranges(job.ranks_seen) or '?'} (of their communicators) on {hosts}"
+    if len(job.ranks_seen) < job.world_size:
+        seen = f"{count(job.world_size, 'rank')}, of which {_some(job.ranks_seen) or 'none'} seen"
+        return f"{seen}; {_missing(job)}; {hosts}"
+    return f"{count(job.world_size, 'rank')} on {hosts}"
+
+
+def _missing(job: Job) -> str:
+    """Ranks of the world that printed nothing, and where they were looked for."""
+    missing = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
+    ranks = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {_some(missing)} have"
+    where = "this log" if len(job.sources) == 1 else f"these {len(job.sources)} files"
+    return f"{ranks} no line in {where}"
+
+
+def _some(ranks: Sequence[int]) -> str:
+    """Ranks in words, shortened when they are many and scattered."""
+    return shortened(ranges(ranks).split(","), _MAX_RUNS).replace(", ", ",")
+
+
+def _network(job: Job) -> str:
+    network = job.network
+    parts = [network.name or "?"]
+    if network.plugin:
+        parts.append(f"plugin {network.plugin} {network.plugin_version or ''}".strip())
+    if network.provider:
+        parts.append(f"provider {network.provider}")
+    if network.devices:
+        parts.append(f"devices {shortened(network.devices, 4)}")
+    return ", ".join(parts)
+
+
+def _communicators(comms: list[CommunicatorInfo]) -> str:
+    first = comms[0]
+    nodes = f" on {count(first.nnodes, 'node')}" if first.nnodes else ""
+    channels = f", {count(first.channels, 'channel')}" if first.channels else ""
+    size = f"{count(first.nranks, 'rank')}{nodes}{channels}, {first.state}"
+    if len(comms) == 1:
+        known = ranges(rank for rank in first.ranks if rank is not None)
+        return f"{first.id}: {size}" + ("" if first.id == "world" else f"; ranks {known or '?'}")
+    groups = sorted([rank for rank in comm.ranks if rank is not None] for comm in comms)
+    members = shortened([f"[{ranges(ranks) or '?'}]" for ranks in groups], 4)
+    kind = first.id.partition(" color ")[0]
+    return f"{kind} of {first.parent}: {len(comms)} x {size}; ranks {members}"
+
+
+def folded(findings: list[Finding]) -> dict[str, str]:
+    """Which finding is told under which: causes and echoes under what leads."""
+    under: dict[str, str] = {}
+    for finding in findings:
+        for cause in finding.because:
+            lead, other = (finding.rule, cause) if finding.root else (cause, finding.rule)
+            if lead not in under and other != lead:
+                under.setdefault(other, lead)
+    return under
