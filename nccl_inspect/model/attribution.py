@@ -175,6 +175,7 @@ class _Work:
                 _, member = max(before, key=lambda entry: entry[0])
                 assert isinstance(step.event, Connected)
                 member.connected.append(step.event)
+                member.connected_line = step
 
     def _decide(self, unit: Unit, rule: Callable[[Unit, Member], bool]) -> bool:
         left = [member for member in unit.candidates if rule(unit, member)]

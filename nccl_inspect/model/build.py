@@ -21,6 +21,7 @@ from nccl_inspect.model import (
     paths,
     processes,
     runs,
+    timeline,
     unknown,
     versions,
 )
@@ -132,6 +133,7 @@ class _Builder:
             partial=self._fold.partial,
             earlier_runs=[self._run(run) for run in self._earlier],
             last_lines=[self._last_line(process.log) for process in self._processes],
+            timeline=timeline.of(self._processes, self._global_rank, [source.name for source in self._fold.sources]),
             damaged=[line for source in self._fold.sources for line in _shown(source, source.counts.broken)],
             repaired=[line for source in self._fold.sources for line in _shown(source, source.counts.mended)],
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from nccl_inspect.records import Record
 
@@ -41,6 +42,28 @@ class Gpu(Record):
 
     nvml_dev: int | None
     bus_id: str | None
+
+
+class Stamp(NamedTuple):
+    """When a line was printed, by the clock of its host or collector."""
+
+    seconds: float
+    time: str
+    """As the line has it."""
+    source: str
+    line: int
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Progress(Record):
+    """When a rank got how far; what the log gives no time for is missing."""
+
+    rank: int | None
+    host: str
+    pid: int
+    stamps: dict[str, Stamp]
+    """``first`` (line of its process), ``started`` and ``completed`` (its first communicator), ``connected``,
+    ``ended`` (that communicator), ``last`` (line of its process)."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

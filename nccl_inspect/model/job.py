@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from nccl_inspect.model.inventory import Calls, Gpu, Host, Network, SourceInfo
+from nccl_inspect.model.inventory import Calls, Gpu, Host, Network, Progress, SourceInfo
 from nccl_inspect.records import Record
 
 if TYPE_CHECKING:
@@ -367,6 +367,8 @@ class Job(Record):
     """The reading was interrupted: this is the job as far as it was read."""
     last_lines: list[LastLine] = field(default_factory=list)
     """Where each process falls silent."""
+    timeline: list[Progress] = field(default_factory=list)
+    """By rank; empty where lines have no time stamps that can be compared."""
     damaged: list[Evidence] = field(default_factory=list)
     """The first lines of each source that could be neither parsed nor repaired."""
     repaired: list[Evidence] = field(default_factory=list)

@@ -50,6 +50,8 @@ class Member:
     rings: dict[int, events.RingOrder] = field(default_factory=dict)
     trees: tuple[tuple[int, ...], ...] = ()
     connected: list[events.Connected] = field(default_factory=list)
+    connected_line: Step | None = None
+    """The last of those lines."""
     bursts: list[Burst] = field(default_factory=list)
     communicator: Communicator | None = None
 
@@ -252,3 +254,4 @@ def _give(member: Member, step: Step | Burst) -> None:
             member.trees = member.trees or trees
         case events.Connected():
             member.connected.append(event)
+            member.connected_line = step if isinstance(step, Step) else None

@@ -1,0 +1,75 @@
+"""When each rank got how far, where lines have time stamps: NCCL's own, or those of what collected the log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from nccl_inspect import event_types as events
+from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.model.fold import source_and_line
+from nccl_inspect.model.inventory import Progress, Stamp
+from nccl_inspect.model.members import Member, ProcessMembers
+from nccl_inspect.times import Moment, moment
+
+
+def of(
+    processes: Iterable[ProcessMembers], global_rank: Callable[[Member], int | None], sources: Sequence[str]
+) -> list[Progress]:
+    """The progress of each rank, by rank.
+
+    Stamps of different clocks (with and without time zone, or without a year) cannot be compared: those of the clock
+    that most lines have are kept. A rank of which only one time is known is left out.
+
+    Args:
+        processes: with their members.
+        global_rank: the global rank of a member.
+        sources: their names.
+    """
+    rows = [(process, member) for process in processes for member in _first_members(process, global_rank)]
+    told = [(process, member, dict(_moments(process, member))) for process, member in rows]
+    clocks = Counter(when.clock for _, _, marks in told for when, _, _ in marks.values())
+    if not clocks:
+        return []
+    clock = clocks.most_common(1)[0][0]
+    found = []
+    for process, member, marks in told:
+        stamps = {name: _stamp(*mark, sources) for name, mark in marks.items() if mark[0].clock == clock}
+        if len(stamps) > 1:
+            host, pid = process.log.process[:2]
+            found.append(Progress(global_rank(member), host, pid, stamps))
+    return sorted(found, key=lambda row: (row.rank is None, row.rank or 0, row.host, row.pid))
+
+
+def _first_members(process: ProcessMembers, global_rank: Callable[[Member], int | None]) -> Iterator[Member]:
+    """The first communicator of each rank of a process; ranks may be threads of one process."""
+    seen = set()
+    for member in sorted(process.members, key=lambda member: member.first.place):
+        rank = global_rank(member)
+        key = rank if rank is not None else member.gpu
+        if key not in seen:
+            seen.add(key)
+            yield member
+
+
+def _moments(process: ProcessMembers, member: Member) -> Iterator[tuple[str, tuple[Moment, int, Origin]]]:
+    log = process.log
+    ended = member.ended if member.ended and isinstance(member.ended.event, events.CommEnd) else None
+    places = {"first": (log.first, log.opening)}
+    steps = {
+        "started": member.started,
+        "completed": member.completed,
+        "connected": member.connected_line,
+        "ended": ended,
+    }
+    places |= {name: (step.place, step.origin) for name, step in steps.items() if step}
+    places["last"] = (log.last, log.final)
+    for name, (place, origin) in places.items():
+        when = moment(origin.time)
+        if when:
+            yield name, (when, place, origin)
+
+
+def _stamp(when: Moment, place: int, origin: Origin, sources: Sequence[str]) -> Stamp:
+    source, line = source_and_line(place)
+    return Stamp(when.seconds, origin.time or "", sources[source], line)
