@@ -1,0 +1,108 @@
+"use strict";
+// Text from the log is only ever set as textContent or as an attribute; the page's policy forbids anything else.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const looks = new Map(data.looks.map(([key, letter, words, dashes]) => [key, { key, letter, words, dashes }]));
+
+function byId(id) {
+  return document.getElementById(id);
+}
+
+function make(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  return filled(element, attributes, children);
+}
+
+function draw(tag, attributes, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+function counted(number, noun) {
+  return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+// [0, 1, 2, 5] as "0-2,5".
+function ranges(numbers) {
+  const sorted = [...new Set(numbers)].sort((a, b) => a - b);
+  const runs = [];
+  for (const number of sorted) {
+    const last = runs[runs.length - 1];
+    if (last && last[1] === number - 1) last[1] = number;
+    else runs.push([number, number]);
+  }
+  return runs.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(",");
+}
+
+const hostOf = new Map();
+data.hosts.forEach(([name, ranks], place) => ranks.forEach((rank) => hostOf.set(rank, place)));
+
+function hostName(rank) {
+  return hostOf.has(rank) ? data.hosts[hostOf.get(rank)][0] : "?";
+}
+
+// Paths as they are used: rows of the data hold what differs, kinds what many have in common.
+const paths = data.paths.map(([src, dst, kind, source, line, pattern, numbers]) => ({
+  src, dst, kind: data.kinds[kind], source, line, pattern, numbers,
+}));
+
+function lineOf(path) {
+  if (path.source === undefined) return null;
+  const numbers = path.numbers.split(" ");
+  const text = data.patterns[path.pattern].reduce((whole, part, at) => whole + numbers[at - 1] + part);
+  return { place: `${data.sources[path.source]}:${path.line}`, text };
+}
+
+function inWords(path) {
+  const gdr = path.kind.gdr ? `, GDR ${path.kind.gdr}` : "";
+  return `rank ${path.src} to rank ${path.dst}: ${path.kind.detail}${gdr}, ${path.kind.verdict}`;
+}
+
+// --- theme, printing, copying ---
+
+const isDark = window.matchMedia("(prefers-color-scheme: dark)");
+
+function nameTheme() {
+  const theme = document.documentElement.dataset.theme || (isDark.matches ? "dark" : "light");
+  byId("theme").textContent = theme === "dark" ? "light" : "dark";
+  byId("theme").setAttribute("aria-label", `switch to ${theme === "dark" ? "light" : "dark"} colours`);
+}
+
+byId("theme").hidden = false;
+byId("theme").addEventListener("click", () => {
+  document.documentElement.dataset.theme = byId("theme").textContent;
+  nameTheme();
+});
+isDark.addEventListener("change", nameTheme);
+nameTheme();
+
+let opened = [];
+window.addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll("details.under:not([open]), #sources details:not([open])")];
+  opened.forEach((box) => { box.open = true; });
+});
+window.addEventListener("afterprint", () => opened.forEach((box) => { box.open = false; }));
+
+for (const code of document.querySelectorAll(".fix code")) {
+  if (!navigator.clipboard) break;
+  const button = make("button", { type: "button" }, "copy");
+  button.addEventListener("click", () => {
+    navigator.clipboard.writeText(code.textContent).then(() => { button.textContent = "copied"; }, () => {});
+  });
+  code.after(button);
+}
+
+// A link to a folded finding opens it.
+function unfold() {
+  const target = location.hash.startsWith("#rule-") ? byId(location.hash.slice(1)) : null;
+  if (target && target.tagName === "DETAILS") target.open = true;
+}
+window.addEventListener("hashchange", unfold);
+unfold();

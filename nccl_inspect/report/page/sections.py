@@ -1,0 +1,262 @@
+"""Tables of the HTML report, as its template wants them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from nccl_inspect import event_types as events
+from nccl_inspect.model.inventory import Progress, SourceInfo, Stamp
+from nccl_inspect.model.job import End, Finding, Job, Setting
+from nccl_inspect.report.digest import folded
+from nccl_inspect.report.tables import gdr_word
+from nccl_inspect.rules.facts import ranges
+
+_FOLD_ABOVE = 128
+"""Ranks above which the time line has one row for each host."""
+_LATE = 0.02
+"""Part of the time line by which the last is behind the most, if it is worth a mark."""
+WIDTH = 1000
+"""Of the time line, in its own units."""
+PHASES = (
+    ("first", "started", "start", "before init: plug-ins, devices, waiting for others"),
+    ("started", "completed", "init", "init: bootstrap, topology, rings and trees"),
+    ("completed", "connected", "connect", "until connections are there (made at first use since NCCL 2.22)"),
+    ("connected", "ended", "run", "until the communicator is destroyed"),
+)
+"""From, to, the class of the bar, and what happens there."""
+MARKS = ("first", "started", "completed", "connected", "ended")
+HEADS = ("first line", "init began", "init complete", "connected", "destroyed")
+
+
+class Lead(NamedTuple):
+    """A finding with those that are told under it."""
+
+    finding: Finding
+    under: list[Finding]
+
+
+class Variable(NamedTuple):
+    """A variable or version with a value and who has it."""
+
+    name: str
+    value: str
+    source: str
+    ranks: str
+    note: str
+    """``outlier``, ``differs`` or nothing."""
+    where: str
+
+
+class Nic(NamedTuple):
+    """A NIC of a host, and what goes over it."""
+
+    host: str
+    name: str
+    ranks: str
+    sends: int
+    receives: int
+    gdr: str
+
+
+class Bar(NamedTuple):
+    """One phase of a row of the time line."""
+
+    kind: str
+    x: float
+    width: float
+
+
+class Row(NamedTuple):
+    """A rank, or the ranks of a host, in the time line."""
+
+    who: str
+    host: str
+    bars: list[Bar]
+    offsets: list[str]
+    """Seconds after the first line, for each of :data:`MARKS`; empty where the log does not tell."""
+    late: list[bool]
+    """Whether this row is the last of all to get there, well after most."""
+    where: str
+
+
+class Timeline(NamedTuple):
+    """When ranks got how far."""
+
+    rows: list[Row]
+    begin: str
+    seconds: float
+    ticks: list[tuple[float, str]]
+    by_host: bool
+
+
+def leads(job: Job) -> list[Lead]:
+    """The findings, roots first, each with causes and echoes folded under it."""
+    under = folded(job.findings)
+    return [
+        Lead(finding, [other for other in job.findings if under.get(other.rule) == finding.rule])
+        for finding in job.findings
+        if finding.rule not in under
+    ]
+
+
+def environment(job: Job, names: dict[str, str]) -> list[Variable]:
+    """The settings, by name; values that a minority of ranks has are outliers."""
+    by_name: dict[str, list[Setting]] = {}
+    for setting in job.environment:
+        by_name.setdefault(setting.name, []).append(setting)
+    found = []
+    for name, settings in sorted(by_name.items()):
+        sizes = {setting.value: len(setting.processes) for setting in settings}
+        for setting in settings:
+            first = setting.evidence[0] if setting.evidence else None
+            where = f"{names.get(first.source, first.source)}:{first.line}" if first else ""
+            note = _note(setting.value, sizes)
+            ranks = "all" if setting.ranks is None else ranges(setting.ranks) or "?"
+            found.append(Variable(name, setting.value, setting.source, ranks, note, where))
+    return found
+
+
+def versions(job: Job, names: dict[str, str]) -> list[Variable]:
+    """Versions of NCCL, driver and plug-ins, with the ranks that state them."""
+    said: dict[str, Counter[str]] = {}
+    found = []
+    for notice in job.notices:
+        match notice.event:
+            case events.NcclVersion(version=version):
+                name, value = "NCCL", version
+            case events.CudaDriver(cuda_version=number):
+                name, value = "CUDA driver", f"{int(number) // 1000}.{int(number) % 1000 // 10}"
+            case events.PluginStatus(kind=kind, status="loading", plugin=plugin, detail=detail) if plugin:
+                name, value = f"{kind} plug-in", f"{plugin} {detail or ''}".strip()
+            case _:
+                continue
+        said.setdefault(name, Counter())[value] += len(notice.processes)
+        first = notice.evidence[0]
+        where = f"{names.get(first.source, first.source)}:{first.line}"
+        found.append(Variable(name, value, "", ranges(notice.ranks) or "?", "", where))
+    merged = {(entry.name, entry.value): entry for entry in reversed(found)}
+    return [entry._replace(note=_note(entry.value, said[entry.name])) for _, entry in sorted(merged.items())]
+
+
+def _note(value: str, sizes: dict[str, int]) -> str:
+    """What is unusual about a value, given how many processes have each."""
+    if len(sizes) == 1:
+        return ""
+    return "outlier" if sizes[value] * 2 < max(sizes.values()) else "differs"
+
+
+def nics(job: Job) -> list[Nic]:
+    """The NICs that carry paths, host by host."""
+    found: dict[tuple[str, str], tuple[set[int], list[int], set[str]]] = {}
+    for path in job.paths:
+        for place, side in enumerate(("send", "receive")):
+            host = (path.dst_host if place else path.src_host) or "?"
+            for name in sorted({_nic_name(end) for end in path.ends(side)} - {""}):
+                ranks, numbers, gdr = found.setdefault((host, name), (set(), [0, 0], set()))
+                ranks.add(path.dst if place else path.src)
+                numbers[place] += 1
+                gdr.add(gdr_word(path.gdr_at(side)))
+    return [
+        Nic(host, name, ranges(ranks), sends, receives, " and ".join(sorted(gdr)))
+        for (host, name), (ranks, (sends, receives), gdr) in sorted(found.items())
+    ]
+
+
+def _nic_name(end: End) -> str:
+    if end.nic:
+        return end.nic if end.nic_index is None else f"{end.nic} (index {end.nic_index})"
+    return "" if end.nic_index is None else f"index {end.nic_index}"
+
+
+def soundness(source: SourceInfo) -> str:
+    """How sound a source is, in a few words."""
+    if source.problem:
+        return "not read to its end"
+    troubles = {
+        "damaged": source.damaged_lines,
+        "not recognised": source.unrecognised_lines,
+        "repaired": source.repaired_lines,
+    }
+    return ", ".join(f"{number:,} {what}" for what, number in troubles.items() if number) or "sound"
+
+
+def timeline(job: Job, names: dict[str, str]) -> Timeline | None:
+    """The time line of init, from the first line of any rank; None where the log has no times."""
+    told = [row for row in job.timeline if "started" in row.stamps or "completed" in row.stamps]
+    if not told:
+        return None
+    begin = min((stamp for row in told for stamp in row.stamps.values()), key=lambda stamp: stamp.seconds)
+    # Init may be seconds of a run of days: the bars end soon after it.
+    init = [row.stamps[name] for row in told for name in MARKS[:-1] if name in row.stamps]
+    seconds = (max(stamp.seconds for stamp in init) - begin.seconds) * 1.05 or 1e-6
+    by_host = len(told) > _FOLD_ABOVE
+    parts = list(_by_host(told) if by_host else _by_rank(told))
+    latest = {name: _latest([row[name].seconds for _, _, row in parts if name in row], seconds) for name in MARKS}
+    rows = [
+        Row(
+            who,
+            host,
+            list(_bars(stamps, begin.seconds, seconds)),
+            [f"{stamps[name].seconds - begin.seconds:.3f}" if name in stamps else "" for name in MARKS],
+            [name in stamps and stamps[name].seconds >= latest[name] for name in MARKS],
+            _where(stamps, names),
+        )
+        for who, host, stamps in parts
+    ]
+    return Timeline(rows, begin.time.strip("[]"), seconds, _ticks(seconds), by_host)
+
+
+def _latest(moments: list[float], seconds: float) -> float:
+    """When the last got there, if that is well after the others; else never."""
+    if len(moments) < 2 or max(moments) - median(moments) < max(_LATE * seconds, 0.01):
+        return math.inf
+    return max(moments)
+
+
+def _by_rank(told: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
+    for row in told:
+        yield (f"{row.rank}" if row.rank is not None else f"pid {row.pid}"), row.host, row.stamps
+
+
+def _by_host(told: Sequence[Progress]) -> Iterator[tuple[str, str, dict[str, Stamp]]]:
+    """For each host the first line of any of its ranks, and when the last of them got how far."""
+    hosts: dict[str, list[Progress]] = {}
+    for row in told:
+        hosts.setdefault(row.host, []).append(row)
+    for host, rows in hosts.items():
+        stamps = {}
+        for name in MARKS:
+            known = [row.stamps[name] for row in rows if name in row.stamps]
+            if known:
+                choose = min if name == "first" else max
+                stamps[name] = choose(known, key=lambda stamp: stamp.seconds)
+        yield ranges(row.rank for row in rows if row.rank is not None) or "?", host, stamps
+
+
+def _bars(stamps: dict[str, Stamp], begin: float, seconds: float) -> Iterator[Bar]:
+    for start, end, kind, _ in PHASES:
+        if start in stamps and end in stamps and stamps[end].seconds >= stamps[start].seconds:
+            x = (stamps[start].seconds - begin) / seconds * WIDTH
+            width = min((stamps[end].seconds - stamps[start].seconds) / seconds * WIDTH, WIDTH - x)
+            yield Bar(kind, round(x, 1), round(max(width, 1.0), 1))
+
+
+def _where(stamps: dict[str, Stamp], names: dict[str, str]) -> str:
+    stamp = stamps.get("started") or stamps.get("completed")
+    return f"{names.get(stamp.source, stamp.source)}:{stamp.line}" if stamp else ""
+
+
+def _ticks(seconds: float) -> list[tuple[float, str]]:
+    """Four to ten round numbers of seconds, with their places."""
+    step = 10 ** math.floor(math.log10(seconds / 4))
+    step *= next(factor for factor in (1, 2, 5, 10) if seconds / (step * factor) <= 10)
+    return [(round(n * step / seconds * WIDTH, 1), f"{n * step:g} s") for n in range(int(seconds / step) + 1)]
+
+
+def by_severity(findings: Iterable[Finding]) -> Counter[str]:
+    """How many findings of each severity."""
+    return Counter(finding.severity for finding in findings)

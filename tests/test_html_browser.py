@@ -1,0 +1,244 @@
+"""The HTML report in a real browser (headless Chromium): what a reader does with it, and what it must not do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import large_job
+import pytest
+import sample_data
+from test_html import FALLBACK, hostile, html
+
+import nccl_inspect
+from nccl_inspect.model.job import Job
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=QUIET)
+        yield browser
+        browser.close()
+
+
+class Reader:
+    """A reader with a page open, who notes what goes wrong in it."""
+
+    def __init__(self, browser: Browser, folder: Path) -> None:
+        self._browser = browser
+        self._folder = folder
+        self.troubles: list[str] = []
+
+    def open(self, job: Job, **settings: Any) -> Page:
+        file = self._folder / "report.html"
+        file.write_text(html(job), encoding="utf-8")
+        page = self._browser.new_page(viewport={"width": 1400, "height": 900}, **settings)
+        page.on("console", lambda message: self.troubles.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: self.troubles.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: self._note(request.url))
+        page.goto(file.as_uri())
+        return page
+
+    def _note(self, url: str) -> None:
+        if not url.startswith((self._folder.as_uri(), "data:")):
+            self.troubles.append(f"request: {url}")
+
+
+@pytest.fixture
+def reader(browser: Browser, tmp_path: Path) -> Iterator[Reader]:
+    reader = Reader(browser, tmp_path)
+    yield reader
+    assert not reader.troubles
+
+
+@pytest.mark.parametrize("name", sample_data.names())
+def test_it_opens_without_errors_and_requests(name: str, reader: Reader) -> None:
+    job = sample_data.job(name)
+    page = reader.open(job)
+    assert job.verdict.upper() in page.inner_text("h1")
+    if job.paths:
+        pairs = {(path.src, path.dst) for path in job.paths}
+        assert page.locator("#matrix td[data-key]").count() == len(pairs)
+
+
+def test_the_first_thing_told_is_the_worst_path(reader: Reader) -> None:
+    page = reader.open(sample_data.job(FALLBACK))
+    told = page.inner_text("#detail")
+    assert "fallback" in told
+    assert "NET/Socket" in told
+    assert "via NET/Socket/0" in told
+
+
+def test_pointer_and_keyboard_show_a_path_with_its_line(reader: Reader) -> None:
+    page = reader.open(sample_data.job(FALLBACK))
+    cells = page.locator("#matrix td[data-key]")
+    cells.nth(0).hover()
+    assert "0 → 1: ok" in page.inner_text("#detail")
+    page.locator("#words").focus()
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.dataset.key !== undefined"):
+            break
+    assert "1 → 2: fallback" in page.inner_text("#detail")
+    page.keyboard.press("ArrowUp")
+    assert "0 → 1: ok" in page.inner_text("#detail")
+    assert "via P2P/CUMEM" in page.inner_text("#detail .evidence")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("rank 2 to rank 3")
+    assert page.locator('#matrix td[tabindex="0"]').count() == 1
+
+
+def test_the_filter_dims_and_lists(reader: Reader) -> None:
+    page = reader.open(sample_data.job("socket-2node-tp4-dp2"))
+    page.locator("#list-box summary").click()
+    everything = page.locator("#list tbody tr").count()
+    page.select_option("#transport", "NET")
+    some = page.locator("#list tbody tr").count()
+    assert 0 < some < everything
+    assert page.inner_text("#found") == f"{some} of {everything} paths"
+    assert page.locator("#matrix td.dim").count() == everything - some
+    page.fill("#words", "1->4")
+    assert page.locator("#list tbody tr").count() == 1
+    page.fill("#words", "1 4 nothing-like-this")
+    assert page.locator("#list tbody tr").count() == 0
+    page.click("#filter button[type=reset]")
+    page.wait_for_function("document.querySelectorAll('#matrix td.dim').length === 0")
+    assert page.locator("#list tbody tr").count() == everything
+
+
+def test_rings_and_trees_are_drawn_for_each_channel(reader: Reader) -> None:
+    page = reader.open(sample_data.job("socket-2node-tp4-dp2"))
+    assert page.locator("#drawing .node").count() == 8
+    assert page.locator("#drawing path.hop").count() == 8
+    assert page.inner_text("#order").startswith("0 → 3 → 2 → 1 → 4")
+    page.select_option("#shape", "tree 1")
+    assert page.locator("#drawing path.hop").count() == 7
+    assert "NET through host memory" in page.inner_text("#strokes")
+    page.select_option("#comm", "1")
+    assert page.locator("#drawing .node").count() == 4
+
+
+def test_hostile_text_is_shown_and_does_nothing(reader: Reader) -> None:
+    page = reader.open(hostile())
+    page.locator("#list-box summary").click()
+    for cell in page.locator("#matrix td[data-key]").all():
+        cell.hover()
+        assert "<script>alert(1)</script>" in page.inner_text("#detail")
+    for value in ("ring 0", "tree 0"):
+        page.select_option("#shape", value)
+    page.fill("#words", "<img src=x onerror=alert(3)>")
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 2
+
+
+def test_the_policy_stops_what_is_put_into_the_page(browser: Browser, tmp_path: Path) -> None:
+    reader = Reader(browser, tmp_path)
+    page = reader.open(sample_data.job(FALLBACK))
+    page.evaluate(
+        "() => { const i = document.createElement('img'); i.src = 'https://example.invalid/'; document.body.append(i) }"
+    )
+    with pytest.raises(Exception, match="TrustedHTML"):
+        page.evaluate("document.body.innerHTML = '<b>x</b>'")
+    page.wait_for_timeout(200)
+    assert any("Content Security Policy" in trouble for trouble in reader.troubles)
+
+
+def test_1024_ranks_fold_to_hosts_and_open_to_ranks(reader: Reader) -> None:
+    page = reader.open(nccl_inspect.read(large_job.log(128, without_gdr=77)))
+    assert "128 × 128 hosts" in page.inner_text("#crumbs")
+    assert page.evaluate("performance.timing.domContentLoadedEventEnd - performance.timing.navigationStart") < 10_000
+    page.locator('#matrix td[tabindex="0"]').focus()
+    page.keyboard.press("Enter")
+    assert "16 × 16 ranks" in page.inner_text("#crumbs")
+    assert "304 → 616" in page.inner_text("#detail")
+    page.locator("#crumbs button").click()
+    assert "128 × 128 hosts" in page.inner_text("#crumbs")
+
+
+def test_light_and_dark_follow_the_system_until_chosen(reader: Reader) -> None:
+    page = reader.open(sample_data.job(FALLBACK), color_scheme="dark")
+    color = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(color) == "rgb(20, 23, 26)"
+    page.click("#theme")
+    assert page.evaluate(color) == "rgb(255, 255, 255)"
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate(color) == "rgb(255, 255, 255)"
+    assert not page.locator("nav").is_visible()
+
+
+CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgb = (color) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (color) => color.slice(0, 3).map((c) => c / 255)
+    .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, at) => sum + c * [0.2126, 0.7152, 0.0722][at], 0);
+  const behind = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const color = rgb(getComputedStyle(e).backgroundColor);
+      if (color[3] === 255) return color;
+    }
+    return [255, 255, 255];
+  };
+  const bad = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !element.checkVisibility() || element.closest("svg, script")) continue;
+    const a = light(rgb(getComputedStyle(element).color)), b = light(behind(element));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5)
+      bad.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)} ${element.textContent.slice(0, 20)}`);
+  }
+  return bad;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast(scheme: str, reader: Reader) -> None:
+    for job in (sample_data.job(FALLBACK), nccl_inspect.read(large_job.log(2, without_gdr=1, late=3))):
+        page = reader.open(job, color_scheme=scheme)
+        assert page.evaluate(CONTRAST) == []
+
+
+def test_controls_and_regions_have_names(reader: Reader) -> None:
+    page = reader.open(sample_data.job(FALLBACK))
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll("input, select, button, section, nav, aside, table, svg[role=img]")]
+        .filter((e) => e.checkVisibility() && !(e.labels && e.labels.length) && !e.textContent.trim()
+          && !e.getAttribute("aria-label") && !e.getAttribute("aria-labelledby"))
+        .map((e) => e.outerHTML.slice(0, 80))"""
+    )
+    assert nameless == []
+    for role in ("banner", "main", "contentinfo", "complementary", "search"):
+        assert page.get_by_role(role).count() == 1, role
+    assert page.evaluate("document.documentElement.lang") == "en"
+    levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3')].map((e) => Number(e.tagName[1]))")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+
+
+def test_a_narrow_window_does_not_scroll_sideways(reader: Reader) -> None:
+    page = reader.open(sample_data.job(FALLBACK))
+    page.set_viewport_size({"width": 420, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
