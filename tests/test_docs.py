@@ -43,6 +43,12 @@ def test_generated_parts_are_up_to_date() -> None:
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
 
 
+@pytest.mark.slow
+def test_pictures_of_the_terminal_are_up_to_date() -> None:
+    done = subprocess.run([sys.executable, ROOT / "docs" / "pictures.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+
+
 @pytest.mark.parametrize("code", SNIPPETS)
 def test_a_python_snippet_runs(code: str, clone: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=clone, capture_output=True, text=True)

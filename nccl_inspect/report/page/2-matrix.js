@@ -288,7 +288,7 @@ function startMatrix() {
     event.preventDefault();
     if (next) focusOn(next);
   });
-  show(new Set(paths.flatMap((path) => [path.src, path.dst])), "all ranks");
+  show(new Set(paths.flatMap((path) => [path.src, path.dst])), "all");
 }
 
 if (byId("matrix")) startMatrix();

@@ -1,0 +1,159 @@
+"""Makes the pictures of the documentation: ``python docs/pictures.py`` draws what the terminal shows as SVG.
+
+``--browser`` also takes pictures of the HTML report; it needs Chromium, and playwright to drive it. ``--check`` only
+tells whether an SVG drifted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+from click.testing import CliRunner
+
+import nccl_inspect
+from nccl_inspect import report
+from nccl_inspect.cli import cli
+from nccl_inspect.report import Style
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "pictures"
+FALLBACK = "sample_logs/efa-provider-missing-socket-fallback/job.log"
+TRAINING = "sample_logs/socket-2node-tp4-dp2/job.log"
+COLUMNS = 100
+WIDE, HIGH, PAD = 8.4, 18, 16
+"""Of a letter, of a line, and around the text."""
+SGR = re.compile(r"\x1b\[([0-9;]*)m")
+CLASSES = {"1": "bold", "2": "dim", "31": "red", "32": "green", "33": "yellow", "36": "cyan"}
+CSS = """text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #d7dce0 }
+.bold { font-weight: bold } .dim { fill: #939da6 } .red { fill: #ff8a80; font-weight: bold }
+.green { fill: #7fd69a } .yellow { fill: #ffb74d; font-weight: bold } .cyan { fill: #7cc8e8 }
+.prompt { fill: #7fd69a }"""
+
+
+class Shot(NamedTuple):
+    """A picture of the HTML report."""
+
+    name: str
+    log: str
+    part: str
+    """The section at the top; empty for the beginning."""
+    width: int
+    height: int
+    dark: bool = False
+
+
+SHOTS = (
+    Shot("report", FALLBACK, "", 1180, 860),
+    Shot("report-paths", TRAINING, "paths", 1180, 640),
+    Shot("report-dark", TRAINING, "rings", 1180, 460, dark=True),
+)
+
+
+def main() -> None:
+    """Write the pictures, or with ``--check`` exit with status 1 where an SVG is not what the code gives."""
+    arguments = sys.argv[1:]
+    stale = False
+    os.chdir(ROOT)  # the pictures name the samples as a reader would
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in terminal_pictures():
+        path = FOLDER / f"{name}.svg"
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale = True
+        if "--check" not in arguments:
+            path.write_text(text, encoding="utf-8")
+        click.echo(f"{path.relative_to(ROOT)}: {'out of date' if '--check' in arguments else 'written'}")
+    if "--browser" in arguments:
+        take(SHOTS)
+    sys.exit(1 if stale and "--check" in arguments else 0)
+
+
+def terminal_pictures() -> Iterator[tuple[str, str]]:
+    """What the terminal shows, by name of the picture."""
+    job = nccl_inspect.read(FALLBACK)
+    text = report.load("text").render(job, Style(width=COLUMNS, color=True))
+    yield "summarize", svg(f"nccl-inspect summarize {FALLBACK}", text.splitlines())
+    done = CliRunner().invoke(cli, ["paths", "--matrix", FALLBACK])
+    yield "matrix", svg(f"nccl-inspect paths --matrix {FALLBACK}", done.stdout.splitlines())
+
+
+def svg(command: str, lines: list[str]) -> str:
+    """A terminal window with a command and its coloured output; each piece of text stands at its column."""
+    rows = [_text(0, [(0, "prompt", "$"), (2, "", command)])]
+    rows += [_text(number, list(_pieces(line))) for number, line in enumerate(lines, 1)]
+    width = COLUMNS * WIDE + 2 * PAD
+    height = (len(lines) + 1) * HIGH + 2 * PAD
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
+            f'height="{height}" role="img">',
+            f"<title>{escape(command)}</title>",
+            f"<style>{CSS}</style>",
+            '<rect width="100%" height="100%" rx="8" fill="#15191d"/>',
+            *filter(None, rows),
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def _pieces(line: str) -> Iterator[tuple[int, str, str]]:
+    """The pieces of a line with their columns and the class of their colour."""
+    column, kind = 0, ""
+    for number, part in enumerate(SGR.split(line)):
+        if number % 2:
+            kind = CLASSES.get(part, "")
+            continue
+        for found in re.finditer(r"\S+(?: \S+)*", part):
+            yield column + found.start(), kind, found[0]
+        column += len(part)
+
+
+def _text(row: int, pieces: list[tuple[int, str, str]]) -> str:
+    y = PAD + row * HIGH + 13
+    spans = [
+        f'<tspan x="{PAD + column * WIDE:.1f}" textLength="{len(words) * WIDE:.1f}" lengthAdjust="spacingAndGlyphs"'
+        + (f' class="{kind}"' if kind else "")
+        + f">{escape(words)}</tspan>"
+        for column, kind, words in pieces
+    ]
+    return f'<text y="{y}">{"".join(spans)}</text>' if spans else ""
+
+
+def take(shots: Iterable[Shot]) -> None:
+    """Let Chromium take pictures of the HTML report."""
+    from playwright.sync_api import sync_playwright
+
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        raise SystemExit("no Chromium: install it, or leave out --browser")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        for shot in shots:
+            file = Path(folder) / "report.html"
+            file.write_text(report.load("html").render(nccl_inspect.read(shot.log), Style()), encoding="utf-8")
+            page = browser.new_page(
+                viewport={"width": shot.width, "height": shot.height},
+                color_scheme="dark" if shot.dark else "light",
+                reduced_motion="reduce",
+            )
+            page.goto(file.as_uri())
+            if shot.part:
+                page.evaluate(f"document.getElementById('{shot.part}').scrollIntoView()")
+            page.screenshot(path=FOLDER / f"{shot.name}.png")
+            page.close()
+            click.echo(f"docs/pictures/{shot.name}.png: written")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
