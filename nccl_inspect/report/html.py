@@ -20,6 +20,7 @@ from nccl_inspect.report import Style
 from nccl_inspect.report.digest import facts, reason, short_names
 from nccl_inspect.report.page import data, sections
 from nccl_inspect.report.tables import KIND_HEAD, by_kind, gdr_word
+from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count, ranges
 from nccl_inspect.text import printable
 
@@ -54,6 +55,7 @@ def render(job: Job, style: Style) -> str:
         "environment": sections.environment(job, names),
         "versions": sections.versions(job, names),
         "nics": sections.nics(job),
+        "capture": capture.command(job),
         "timeline": sections.timeline(job, names),
         "heads": sections.HEADS,
         "phases": sections.PHASES,
