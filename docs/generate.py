@@ -1,7 +1,8 @@
 """Writes the generated parts of the documentation: ``python docs/generate.py``; ``--check`` only tells what drifted.
 
 Whole pages come from the code (commands, rules, grammar, events, JSON schema). In all other Markdown files the outputs
-between ``<!-- output: COMMAND -->`` and ``<!-- end -->`` come from running the command in the root of the repository.
+between ``<!-- output: COMMAND -->`` and ``<!-- end -->`` come from running the command in the root of the repository;
+pages with :data:`notebook.MARK` are run as a whole.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 import click
 import log_format
+import notebook
 from markup import NOTE, escaped, table
 
 from nccl_inspect import cli, event, event_types
@@ -57,7 +59,8 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield from generated_pages()
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("tools/*.md"), *ROOT.glob("docs/**/*.md")]):
         if path.parent != REFERENCE and "log-format" not in path.parts:
-            yield path, OUTPUT.sub(lambda found: output(found[1]), path.read_text(encoding="utf-8"))
+            text = OUTPUT.sub(lambda found: output(found[1]), path.read_text(encoding="utf-8"))
+            yield path, notebook.run(text) if notebook.is_notebook(text) else text
 
 
 def generated_pages() -> Iterator[tuple[Path, str]]:

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 from nccl_inspect._version import __version__
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from nccl_inspect.event_types import Event
     from nccl_inspect.ingest.sources import Input
     from nccl_inspect.model.job import Job
 
-__all__ = ["__version__", "events", "read"]
+__all__ = ["__version__", "events", "events_table", "read"]
 
 
 def read(
@@ -71,3 +73,20 @@ def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
     from nccl_inspect import reading
 
     return reading.events(inputs)
+
+
+def events_table(inputs: Input | Sequence[Input], kinds: str | Sequence[str] = ()) -> pyarrow.Table:
+    """The typed events of a log as an Arrow table; its ``to_pandas()`` gives a data frame.
+
+    Args:
+        inputs: as for :func:`read`.
+        kinds: event classes such as ``ChannelConnect``: only these, and only their columns; all when empty.
+
+    Returns:
+        A row for each event, in the order of their lines, with the columns that ``nccl-inspect events`` writes.
+    """
+    from nccl_inspect import exports, tables  # pyarrow takes its time to load: only where it is used
+
+    wanted = exports.kinds_named((kinds,) if isinstance(kinds, str) else kinds)
+    found = (event for event in events(inputs) if not wanted or type(event).__name__ in wanted)
+    return tables.table(found, wanted)

@@ -96,18 +96,23 @@ def require_nccl(state: Fold) -> None:
         NoInputError: no line is NCCL's.
     """
     if not _has_nccl(state):
-        raise _nothing_found(state)
+        lines = {source.name: source.counts.lines for source in state.sources}
+        raise _nothing_found(lines, [source.problem for source in state.sources if source.problem])
 
 
 def _has_nccl(state: Fold) -> bool:
     return any(source.counts.nccl_lines or source.counts.related_lines for source in state.sources)
 
 
-def _nothing_found(state: Fold) -> NoInputError:
-    names = [source.name for source in state.sources]
+def _nothing_found(sources: dict[str, int], problems: list[str]) -> NoInputError:
+    """Why there is nothing to judge.
+
+    Args:
+        sources: how many lines each has.
+        problems: why some could not be read.
+    """
+    names, lines = list(sources), sum(sources.values())
     where = names[0] if len(names) == 1 else f"{len(names)} inputs ({names[0]}, …)"
-    lines = sum(source.counts.lines for source in state.sources)
-    problems = [source.problem for source in state.sources if source.problem]
     if not problems:
         what = f"{where}: empty" if lines == 0 else f"{where}: no NCCL line among {lines} lines"
         return NoInputError(what, "run the job with NCCL_DEBUG=INFO and give what it prints")
@@ -156,17 +161,49 @@ def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
     Raises:
         NoInputError: after the last event, when an input could not be read, or not to its end.
     """
-    scanner = Scanner(engine.shipped())
-    problems: list[NoInputError] = []
-    for source in sources.find(inputs):
-        yield from _joined(source.name, _lines(source, scanner, problems))
-    if problems:
-        raise problems[0]
+    stream = EventStream(inputs)
+    yield from stream
+    if stream.problems:
+        raise stream.problems[0]
 
 
-def _lines(source: Source, scanner: Scanner, problems: list[NoInputError]) -> Iterator[tuple[int, Origin, Text]]:
+class EventStream:
+    """The events of all inputs in the order of their lines; afterwards, what there was to read.
+
+    Args:
+        inputs: paths, globs, ``-``, bytes or binary file objects.
+        progress: told after each piece how many bytes were read, and how many there are.
+    """
+
+    def __init__(self, inputs: Input | Sequence[Input], progress: Progress | None = None) -> None:
+        self.problems: list[NoInputError] = []
+        """Why inputs could not be read, or not to their end."""
+        self.counts: dict[str, Counts] = {}
+        """How sound each source was."""
+        self._inputs = inputs
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[Event]:
+        scanner = Scanner(engine.shipped())
+        for source in sources.find(self._inputs, self._progress):
+            counts = self.counts[source.name] = Counts()
+            yield from _joined(source.name, _lines(source, scanner, counts, self.problems))
+
+    def require_nccl(self) -> None:
+        """Make sure that there was something to read.
+
+        Raises:
+            NoInputError: no line was NCCL's.
+        """
+        if not any(counts.nccl_lines or counts.related_lines for counts in self.counts.values()):
+            lines = {name: counts.lines for name, counts in self.counts.items()}
+            raise _nothing_found(lines, [str(problem) for problem in self.problems])
+
+
+def _lines(
+    source: Source, scanner: Scanner, counts: Counts, problems: list[NoInputError]
+) -> Iterator[tuple[int, Origin, Text]]:
     """What was recognised in a source; the error that ended it, if there was one, joins the problems."""
-    counts = Counts()
     for lines in pieces_of(source):
         if isinstance(lines, NoInputError):
             problems.append(lines)

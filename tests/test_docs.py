@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import notebook
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -27,7 +28,9 @@ def blocks(language: str, *pages: Path) -> dict[str, str]:
 
 README = list(blocks("sh", ROOT / "README.md").values())
 COMMANDS = [line for text in README for line in text.splitlines() if re.search(r"(^|\| )nccl-inspect ", line)]
-SNIPPETS = [pytest.param(text, id=name) for name, text in blocks("python", *PAGES).items()]
+NOTEBOOKS = [page for page in PAGES if notebook.is_notebook(page.read_text(encoding="utf-8"))]
+SINGLE = [page for page in PAGES if page not in NOTEBOOKS]
+SNIPPETS = [pytest.param(text, id=name) for name, text in blocks("python", *SINGLE).items()]
 
 
 @pytest.fixture
@@ -53,6 +56,13 @@ def test_pictures_of_the_terminal_are_up_to_date() -> None:
 def test_a_python_snippet_runs(code: str, clone: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=clone, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS, ids=lambda page: page.stem)
+def test_a_notebook_runs_and_prints_what_it_shows(page: Path) -> None:
+    pytest.importorskip("duckdb")
+    text = page.read_text(encoding="utf-8")
+    assert notebook.run(text) == text
 
 
 @pytest.mark.parametrize("line", COMMANDS)

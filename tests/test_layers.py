@@ -14,7 +14,7 @@ MAX_LINES = 400
 
 LAYERS = [
     {"_version", "errors", "text", "records", "discovery", "interruption", "ports", "times"},
-    {"event", "toml"},
+    {"event", "toml", "outputs"},
     {"event_types"},
     {"ingest"},
     {"grammar"},
@@ -26,7 +26,7 @@ LAYERS = [
     {"report"},
     {"drawing", "traffic"},
     {"reading", "tables", "following"},
-    {"watching", "configuration", "policy", "differences"},
+    {"watching", "configuration", "policy", "differences", "exports"},
     {""},  # nccl_inspect itself: what a program imports
     {"cli"},
 ]

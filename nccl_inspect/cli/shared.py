@@ -220,7 +220,7 @@ def read(logs: tuple[str, ...], options: reading.Options, progress: bool | None)
     """
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
     names = given(logs)
-    with _Bar(progress) as bar, Interruption() as interruption:
+    with Bar(progress) as bar, Interruption() as interruption:
         fold = reading.fold(names, bar.update if bar.wanted else None, interruption)
     job = judge(fold)
     problems = [source.problem for source in job.sources if source.problem]
@@ -231,7 +231,7 @@ def read(logs: tuple[str, ...], options: reading.Options, progress: bool | None)
     return job
 
 
-class _Bar:
+class Bar:
     """A progress bar on stderr, shown when the input proves to be long.
 
     Args:
@@ -247,7 +247,7 @@ class _Bar:
         self._bar: Any = None
         self._open = ExitStack()
 
-    def __enter__(self) -> _Bar:
+    def __enter__(self) -> Bar:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -337,6 +337,7 @@ def write_lines(lines: Iterable[str], target: str) -> None:
 
 __all__ = [
     "INTERRUPTED",
+    "Bar",
     "choosing",
     "communicators_named",
     "end_in_silence",

@@ -199,11 +199,9 @@ class Paths(Sequence[Path]):
 
     def to_pandas(self) -> pandas.DataFrame:
         """A table with one row for each path and the columns of the JSON."""
-        import pandas as pd  # takes 0.3 s to import: only where it is used
+        from nccl_inspect.model.frames import path_frame
 
-        from nccl_inspect.model.document import path_to_dict
-
-        return pd.DataFrame([path_to_dict(path) for path in self._paths])
+        return path_frame(self._paths)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -379,3 +377,16 @@ class Job(Record):
         from nccl_inspect.model.document import to_dict
 
         return to_dict(self)
+
+    def to_pandas(self, what: str) -> pandas.DataFrame:
+        """One of the lists of the JSON document as a table, each with the columns it has there.
+
+        Args:
+            what: ``paths``, ``findings``, ``communicators``, ``environment``, ``hosts``, ``sources`` or ``not_judged``.
+
+        Raises:
+            ValueError: the document has no such list.
+        """
+        from nccl_inspect.model.frames import frame
+
+        return frame(self, what)

@@ -1,0 +1,126 @@
+"""``nccl-inspect events``: typed events as a table in a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from fnmatch import fnmatchcase
+from typing import BinaryIO
+
+import click
+
+from nccl_inspect import exports, outputs, reading
+from nccl_inspect.cli import say, shared
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.event_types import Event
+
+_LEVELS = ("INFO", "WARN", "TRACE", "CALL", "ABORT", "VERSION", "OTHER")
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect events job.log -o events.parquet
+  nccl-inspect events logs/ --kind ChannelConnect -o connections.csv
+  nccl-inspect events job.log --level WARN | jq -r .message
+  nccl-inspect events job.log --format arrow | python analyse.py
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Typed events as parquet, arrow, csv or jsonl.")
+@shared.inputs
+@click.option("-o", "--output", metavar="FILE", default="-", help="Write to FILE; its suffix names the format.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(tuple(exports.FORMATS)),
+    help="Default: by the suffix of FILE; jsonl on standard output.",
+)
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="NAME",
+    help="Only events of this class, and only its columns. May be repeated.",
+)
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only of these hosts: name or glob.")
+@click.option("--pid", "pids", multiple=True, metavar="N", help="Only of these processes: 4182 or 4182-4189.")
+@click.option(
+    "--level",
+    "levels",
+    multiple=True,
+    type=click.Choice(_LEVELS, case_sensitive=False),
+    help="Only lines of this level; OTHER are those of other programs. May be repeated.",
+)
+@click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="Show progress on stderr. Default: long inputs on a terminal.",
+)
+def command(
+    logs: tuple[str, ...],
+    output: str,
+    form: str | None,
+    kinds: tuple[str, ...],
+    hosts: tuple[str, ...],
+    pids: tuple[str, ...],
+    levels: tuple[str, ...],
+    progress: bool | None,
+) -> None:
+    """One row for each recognised line: what it states, as columns.
+
+    There is one schema for all events and all logs, so that tables of different runs fit together; --kind leaves the
+    columns of the named classes. Ranks are those of the communicator that printed the line. Memory stays flat.
+    """
+    name = form or ("jsonl" if output == "-" else exports.format_of(output))
+    wanted = exports.kinds_named(kinds)
+    ranges = shared.ranges_of("pid", pids)
+    target = _target(output, name)
+    with shared.Bar(progress) as bar:
+        stream = reading.EventStream(shared.given(logs), bar.update if bar.wanted else None)
+        found = (
+            event
+            for event in stream
+            if (not wanted or type(event).__name__ in wanted)
+            and (not hosts or any(fnmatchcase(event.host or "", host) for host in hosts))
+            and (not ranges or any(event.pid in some for some in ranges))
+            and (not levels or event.level in levels)
+        )
+        _write(exports.FORMATS[name], _checked(found, stream), wanted, target)
+    for problem in stream.problems:
+        say(str(problem))
+
+
+def _checked(found: Iterator[Event], stream: reading.EventStream) -> Iterator[Event]:
+    """The events; where no line was NCCL's this ends in an error, so that no file is written."""
+    yield from found
+    stream.require_nccl()
+
+
+def _write(
+    form: exports.Format,
+    events: Iterator[Event],
+    kinds: frozenset[str],
+    target: AbstractContextManager[BinaryIO],
+) -> None:
+    try:
+        with target as file:
+            form.write(events, kinds, file)
+            file.flush()
+    except BrokenPipeError:
+        shared.end_in_silence()
+
+
+def _target(output: str, name: str) -> AbstractContextManager[BinaryIO]:
+    """Where to write to.
+
+    Raises:
+        NcclInspectError: standard output cannot take the format.
+    """
+    if output != "-":
+        return outputs.replacing(output, "-o")
+    form = exports.FORMATS[name]
+    if not form.streams:
+        raise NcclInspectError(f"{name} cannot be written to standard output", f"name a file: -o events.{name}")
+    if not form.text and sys.stdout.isatty():
+        raise NcclInspectError(f"{name} is no text to look at", f"name a file, -o events.{name}, or pipe it on")
+    return nullcontext(sys.stdout.buffer)

@@ -1,0 +1,50 @@
+"""The lists of the JSON document as pandas tables: for notebooks, and loaded only there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path as File
+from typing import Any
+
+import pandas as pd
+
+from nccl_inspect.model.document import path_to_dict, to_dict
+from nccl_inspect.model.job import Job, Path
+
+NAMES = ("paths", "findings", "communicators", "environment", "hosts", "sources", "not_judged")
+"""The lists that are tables."""
+_SCHEMA = File(__file__).parents[1] / "schema" / "nccl-inspect-1.json"
+
+
+def frame(job: Job, what: str) -> pd.DataFrame:
+    """One list of the document; an empty one has its columns, too.
+
+    Raises:
+        ValueError: the document has no such list.
+    """
+    if what not in NAMES:
+        raise ValueError(f"no table '{what}': there are {', '.join(NAMES)}")
+    document = to_dict(job)
+    return pd.DataFrame(document[what] if what in document else document["job"][what], columns=_columns(what))
+
+
+def path_frame(paths: Iterable[Path]) -> pd.DataFrame:
+    """Paths with the columns of the document."""
+    return pd.DataFrame([path_to_dict(path) for path in paths], columns=_columns("paths"))
+
+
+def _columns(what: str) -> list[str]:
+    """The columns of a list, as the JSON Schema of the document has them."""
+    schema = json.loads(_SCHEMA.read_text(encoding="utf-8"))
+    document = schema["properties"]
+    lists = {**_resolved(schema, document["job"])["properties"], **document}
+    return list(_resolved(schema, lists[what]["items"])["properties"])
+
+
+def _resolved(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    found: Any = part
+    while "$ref" in found:
+        found = schema["$defs"][found["$ref"].rpartition("/")[2]]
+    resolved: dict[str, Any] = found
+    return resolved

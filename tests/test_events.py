@@ -1,0 +1,196 @@
+"""``nccl-inspect events`` and the tables of the library."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+import sample_data
+from click.testing import CliRunner
+from pyarrow import feather, parquet
+
+import nccl_inspect
+from nccl_inspect import exports, outputs, tables
+from nccl_inspect.cli import cli
+from nccl_inspect.errors import NcclInspectError, NoInputError
+from nccl_inspect.event_types import KINDS
+
+LOG = b"""\
+vm:11:11 [0] NCCL INFO cudaDriverVersion 13000
+vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
+vm:11:12 [0] NCCL INFO Trees [0] 2/-1/-1->0->-1 [1] -1/-1/-1->0->1
+vm:11:12 [0] NCCL INFO NET/Plugin: Loaded net plugin Libfabric (v10)
+wm:13:14 [1] NCCL INFO Channel 01/0 : 0[0] -> 8[0] [send] via NET/IB/2/GDRDMA
+wm:13:14 [1] misc/socket.cc:500 NCCL WARN Call to bind failed: Permission denied
+"""
+RUN = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "job.log"
+    path.write_bytes(LOG)
+    return path
+
+
+def run(*words: object) -> None:
+    cli.main([str(word) for word in words], standalone_mode=False)
+
+
+def written(log: Path, name: str, *options: str) -> Path:
+    target = log.with_name(name)
+    run("events", log, "-o", target, *options)
+    return target
+
+
+@pytest.mark.parametrize("sample", sample_data.names())
+def test_every_format_holds_the_same(sample: str, tmp_path: Path) -> None:
+    inputs = [str(file) for file in sample_data.files(sample)]
+    table = nccl_inspect.events_table(inputs)
+    assert table.num_rows == len(list(nccl_inspect.events(inputs)))
+    for suffix in ("parquet", "arrow", "csv", "jsonl"):
+        run("events", *inputs, "-o", tmp_path / f"e.{suffix}")
+    assert parquet.read_table(tmp_path / "e.parquet").equals(table)
+    assert feather.read_table(tmp_path / "e.arrow").equals(table)
+    with (tmp_path / "e.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    objects = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text(encoding="utf-8").splitlines()]
+    messages = table.column("message").to_pylist()
+    assert [row["message"] for row in rows] == [one["message"] for one in objects] == messages
+    assert [int(row["line"]) for row in rows] == [one["line"] for one in objects] == table.column("line").to_pylist()
+
+
+def test_nothing_that_an_event_states_is_lost() -> None:
+    for event, row in zip(nccl_inspect.events(LOG), map(tables.row, nccl_inspect.events(LOG)), strict=True):
+        assert row["kind"] == type(event).__name__
+        assert (row["host"], row["line"], row["message"]) == (event.host, event.line, event.message)
+    plugin = next(row for row in map(tables.row, nccl_inspect.events(LOG)) if row["kind"] == "PluginStatus")
+    assert (plugin["plugin_kind"], plugin["plugin"]) == ("NET", "Libfabric")
+    schema = tables.schema()
+    assert {name for kind in KINDS for name in tables.schema(frozenset({kind})).names} == set(schema.names)
+
+
+def test_csv_and_jsonl_hold_lists_as_json(log: Path) -> None:
+    trees = [[0, 2, -1, -1, 0, -1], [1, -1, -1, -1, 0, 1]]
+    with written(log, "e.csv").open(encoding="utf-8", newline="") as file:
+        row = next(row for row in csv.DictReader(file) if row["kind"] == "TreeLinks")
+    assert json.loads(row["trees"]) == trees
+    assert (row["cut"], row["gdr"]) == ("false", "")
+    lines = written(log, "e.jsonl").read_text(encoding="utf-8").splitlines()
+    one = next(one for one in map(json.loads, lines) if one["kind"] == "TreeLinks")
+    assert one["trees"] == trees
+    assert "gdr" not in one
+
+
+def test_the_columns_follow_from_the_kinds_and_not_from_the_log(log: Path) -> None:
+    narrow = parquet.read_table(written(log, "e.parquet", "--kind", "channelconnect"))
+    assert narrow.schema.equals(tables.schema(frozenset({"ChannelConnect"})))
+    assert set(narrow.column("kind").to_pylist()) == {"ChannelConnect"}
+    assert "trees" not in narrow.schema.names
+    assert narrow.equals(nccl_inspect.events_table(LOG, "ChannelConnect").set_column(1, "source", narrow["source"]))
+    none = parquet.read_table(written(log, "none.parquet", "--kind", "Collective"))
+    assert none.num_rows == 0
+    assert "sendbuff" in none.schema.names
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        (["--host", "w*"], [5, 6]),
+        (["--pid", "11"], [1, 2, 3, 4]),
+        (["--pid", "12-13", "--level", "warn"], [6]),
+        (["--kind", "TreeLinks", "--kind", "CudaDriver"], [1, 3]),
+    ],
+)
+def test_filters_leave_out_rows(log: Path, options: list[str], lines: list[int]) -> None:
+    found = [json.loads(line) for line in written(log, "e.jsonl", *options).read_text(encoding="utf-8").splitlines()]
+    assert [one["line"] for one in found] == lines
+
+
+def test_standard_output_takes_text_and_streams(log: Path) -> None:
+    done = subprocess.run([*RUN, "events", log], capture_output=True, check=True)
+    assert len(done.stdout.splitlines()) == 6
+    done = subprocess.run([*RUN, "events", "--format", "arrow"], input=LOG, capture_output=True, check=True)
+    assert pa.ipc.open_stream(done.stdout).read_all().num_rows == 6
+    with pytest.raises(NcclInspectError, match="name a file"):
+        run("events", log, "--format", "parquet")
+
+
+def test_a_reader_that_has_enough_ends_it_in_silence(log: Path) -> None:
+    log.write_bytes(LOG * 5000)
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{' '.join(map(repr, RUN))} events {log} | head -1"], capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_what_is_wrong_is_one_line(log: Path) -> None:
+    with pytest.raises(NcclInspectError, match="did you mean ChannelConnect"):
+        run("events", log, "--kind", "ChannelConect")
+    with pytest.raises(NcclInspectError, match="suffix names no format"):
+        run("events", log, "-o", log.with_name("e.xls"))
+    with pytest.raises(NcclInspectError, match="check the folder"):
+        run("events", log, "-o", log.with_name("no") / "e.csv")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_without_nccl_there_is_no_file_and_an_older_one_stays(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / "job.log").write_text("hello\n")
+    target = tmp_path / f"e.{suffix}"
+    target.write_text("older")
+    with pytest.raises(NoInputError, match="no NCCL line among 1 lines"):
+        run("events", tmp_path / "job.log", "-o", target)
+    assert target.read_text() == "older"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"e.{suffix}", "job.log"]
+
+
+def test_an_input_that_cannot_be_read_is_told_and_the_rest_written(log: Path) -> None:
+    result = CliRunner().invoke(cli, ["events", str(log), "missing.log", "-o", str(log.with_name("e.jsonl"))])
+    assert result.exit_code == 0
+    assert "missing.log: no such file" in result.output
+    assert len(log.with_name("e.jsonl").read_text(encoding="utf-8").splitlines()) == 6
+
+
+def test_a_file_that_is_replaced_is_whole(tmp_path: Path) -> None:
+    target, link = tmp_path / "real", tmp_path / "link"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    with outputs.replacing(str(link), "-o", 0o600) as file:
+        file.write(b"new")
+        assert target.read_bytes() == b"old"
+    assert target.read_bytes() == b"new"
+    assert link.is_symlink()
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", exports.FORMATS)
+def test_batches_join(name: str, monkeypatch: pytest.MonkeyPatch, log: Path) -> None:
+    monkeypatch.setattr(tables, "_BATCH", 2)
+    target = written(log, "e.bin", "--format", name)
+    assert target.stat().st_size > 0
+    if name == "parquet":
+        assert parquet.ParquetFile(target).num_row_groups == 3
+        assert parquet.read_table(target).column("line").to_pylist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_lists_of_the_document_are_tables() -> None:
+    job = nccl_inspect.read(LOG)
+    document: dict[str, Any] = job.to_dict()
+    for name in ("paths", "findings", "communicators", "environment", "hosts", "sources", "not_judged"):
+        rows = document[name] if name in document else document["job"][name]
+        frame = job.to_pandas(name)
+        assert isinstance(frame, pd.DataFrame)
+        assert len(frame) == len(rows)
+        assert all(set(row) == set(frame.columns) for row in rows)
+        assert len(frame.columns) > 1
+    assert job.paths.to_pandas().equals(job.to_pandas("paths"))
+    with pytest.raises(ValueError, match="there are paths"):
+        job.to_pandas("rings")
