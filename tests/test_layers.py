@@ -26,7 +26,7 @@ LAYERS = [
     {"report"},
     {"drawing", "traffic"},
     {"reading", "tables", "following"},
-    {"watching", "configuration", "policy", "differences", "exports"},
+    {"watching", "configuration", "policy", "differences", "exports", "anonymous"},
     {""},  # nccl_inspect itself: what a program imports
     {"cli"},
 ]

@@ -1,0 +1,211 @@
+"""The same log without names: hosts, pods, users, addresses, paths and identifiers are replaced, always by the same.
+
+A log is read twice. The first reading learns names where their meaning is known: the host of a prefix, the label that a
+collector states, fields of messages, keys of JSON, home folders. The second one replaces them wherever they stand, and
+addresses, paths, URLs and tokens by their shape. Torn lines are put together first; lines come out whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nccl_inspect.anonymous import vocabulary
+from nccl_inspect.anonymous.names import Names
+from nccl_inspect.anonymous.text import Scrubber
+from nccl_inspect.event_types import EnvSetting, Event
+from nccl_inspect.grammar import engine
+from nccl_inspect.grammar.engine import Parsed
+from nccl_inspect.grammar.scanner import Counts, Scanner, Text
+from nccl_inspect.ingest import prefix, sources
+from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.ingest.sources import Lines, Source
+from nccl_inspect.text import decode, encode
+
+_MAX_REMEMBERED = 100_000
+_HOST_FIELDS = {"node", "nodes", "host", "hostname"}
+_HOST_DIALECTS = {"launchers", "torch", "nccl-tests", "frameworks"}
+"""Where a node is a host; in NCCL's own messages it is a GPU, NIC or bridge of the topology."""
+_IDENTIFIERS = {"guid": "guid", "serial": "guid", "uuid_high": "guid", "uuid_low": "guid"}
+_HOST_SETTINGS = {"NCCL_HOSTID"}
+_KEYED = re.compile(
+    rb'"(pod|pod_?name|podName|PodName|host|hostname|host_?name|_HOSTNAME|Computer|node|node_?name|nodename|namespace|'
+    rb"namespace_?name|instance|job|job_?name|app|user|user_?name|logStreamName|logGroup|container_?name|account_?name)"
+    rb'"\s*:\s*"([^"\\]{1,200})"'
+)
+"""Members of JSON that name something."""
+_ASSIGNED = re.compile(
+    rb"\b(HOSTNAME|MASTER_ADDR|SLURMD_NODENAME|POD_NAME|NODE_NAME|JOB_NAME|SLURM_JOB_NAME|POD_NAMESPACE|USER|LOGNAME|"
+    rb'USERNAME|pod|host|node|namespace|app|job|instance)=[\'"]?([A-Za-z0-9][\w.-]{0,200})'
+)
+"""Settings that programs print, and Loki's labels."""
+_PODS = re.compile(rb"\[pod/([^/\]\s]{1,200})/([^\]\s]{1,200})\]")
+_HOMES = re.compile(rb"/(?:home|Users)/([A-Za-z_][\w.-]{0,60})")
+_WORD = re.compile(r"[A-Za-z0-9_][\w.@-]*")
+_USER_KEYS = frozenset(["user", "user_name", "username", "USER", "LOGNAME", "USERNAME"])
+
+
+class Anonymizer:
+    """Learns names, then replaces them.
+
+    Args:
+        names: the table, which may hold some already.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self._hosts: set[str] = set()
+        self._labels: set[str] = set()
+        self._users: set[str] = set()
+        self._grammar = engine.shipped()
+        self._scanner = Scanner(self._grammar)
+        self._counts = Counts()
+        self.lines_read = 0
+        self.nccl_lines = 0
+        """Those of NCCL, and of programs that tell something about it."""
+        self._scrubber = Scrubber(names)
+        self._heads: dict[bytes, bytes] = {}
+        self._rests: dict[bytes, bytes] = {}
+
+    # --- first reading ------------------------------------------------------------------------------------------
+
+    def learn_from(self, source: Source) -> None:
+        """Take names out of a source.
+
+        Raises:
+            NoInputError: it cannot be read, or not to its end.
+        """
+        self._counts = Counts()
+        try:
+            for lines in sources.blocks(source):
+                self._learn(lines)
+        finally:
+            self.lines_read += self._counts.lines
+            self.nccl_lines += self._counts.nccl_lines + self._counts.related_lines
+
+    def _learn(self, lines: Lines) -> None:
+        block = b"\n".join(lines)
+        for pattern in (_KEYED, _ASSIGNED):
+            for found in pattern.finditer(block):
+                kind = self._users if decode(found[1]) in _USER_KEYS else self._labels
+                kind.update(_words(decode(found[2])))
+        for found in _PODS.finditer(block):
+            self._labels.update(_words(decode(found[1])), _words(decode(found[2])))
+        self._users.update(decode(found[1]) for found in _HOMES.finditer(block))
+        self._scanner.scan(lines, self._counts, self._learn_line, lines.mended)
+
+    def _learn_line(self, _number: int, origin: Origin, text: Text) -> None:
+        if origin.head and not prefix.is_masked(origin.process):
+            self._hosts.add(origin.process.host)
+        if origin.label:
+            self._labels.update(_words(origin.label))
+        if text.parsed and (text.parsed.kind is EnvSetting or text.parsed.production.dialect in _HOST_DIALECTS):
+            self._learn_message(text.parsed)
+
+    def _learn_message(self, parsed: Parsed) -> None:
+        event: Event = parsed.event
+        if isinstance(event, EnvSetting):
+            if event.name in _HOST_SETTINGS:
+                self._hosts.update(_words(event.value))
+            return
+        for name, value in (parsed.production.read(parsed.message) or {}).items():
+            if name in _HOST_FIELDS and isinstance(value, str):
+                self._hosts.update(word for part in value.split(",") for word in _words(part.partition("[")[0]))
+
+    def settle(self) -> None:
+        """The first reading is over: give each name its replacement."""
+        hosts = {name for name in self._hosts if not name.isdigit() and not _is_address(name)}
+        users = {name for name in self._users if name not in vocabulary.ACCOUNTS} - hosts
+        labels = {name for name in self._labels if not vocabulary.is_plain(name) and not _is_address(name)}
+        self.names.settle("host", hosts)
+        self.names.settle("user", users)
+        self.names.settle("name", labels - hosts - users)
+        self._scrubber.refresh()
+
+    # --- second reading -----------------------------------------------------------------------------------------
+
+    def blocks(self, source: Source) -> Iterator[bytes]:
+        """Whole lines of a source with everything replaced, as they come.
+
+        Raises:
+            NoInputError: it cannot be read, or not to its end; what came before that was given.
+        """
+        for lines in sources.blocks(source):
+            yield b"".join([self.line(line) + b"\n" for line in lines])
+
+    def line(self, line: bytes) -> bytes:
+        """One line with everything replaced."""
+        found = prefix.split(line)
+        if found is None:
+            return self._bare(line)
+        head, rest = found
+        return (
+            self._remembered(self._heads, head, self._head)
+            + b" NCCL "
+            + self._remembered(self._rests, rest, self._rest)
+        )
+
+    def file_name(self, name: str) -> str:
+        """The name of a file, as it is written in paths."""
+        return self._scrubber.path(f"/{name}")[1:]
+
+    @staticmethod
+    def _remembered(memory: dict[bytes, bytes], key: bytes, make: Callable[[bytes], bytes]) -> bytes:
+        try:
+            return memory[key]
+        except KeyError:
+            if len(memory) >= _MAX_REMEMBERED:
+                memory.clear()
+            memory[key] = make(key)
+            return memory[key]
+
+    def _head(self, head: bytes) -> bytes:
+        """What stands before ``NCCL``: here short common words are names, too."""
+        return encode(self._scrubber.text(decode(head), structural=True))
+
+    def _rest(self, rest: bytes) -> bytes:
+        level, blank, message = rest.partition(b" ")
+        return level + blank + self._message(message, self._grammar.parse(message))
+
+    def _bare(self, line: bytes) -> bytes:
+        """A line without NCCL's prefix; what is known of it is read from it, the rest goes by shape."""
+        parsed = self._grammar.parse_bare(line)
+        return self._message(line, parsed)
+
+    def _message(self, message: bytes, parsed: Parsed | None) -> bytes:
+        """A message; where the grammar knows it only its values change, and never its words."""
+        text = decode(message)
+        if parsed is not None:
+            match = parsed.production.match(message)
+            assert match is not None
+            shape = parsed.production.shape
+            values = shape.values(match)
+            new: dict[str, Any] = {name: self._value(name, value) for name, value in values.items()}
+            if values == new:
+                return message
+            taken = shape.taken(match)
+            if shape.write(values, taken) == text:
+                return encode(shape.write(new, taken))
+        return encode(self._scrubber.text(text))
+
+    def _value(self, name: str, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(self._value(name, item) for item in value)
+        if not isinstance(value, str):
+            return value
+        if name in _IDENTIFIERS:
+            return value if not value.strip("0x:") else self.names.get(_IDENTIFIERS[name], value)
+        return self._scrubber.text(value)
+
+
+def _words(label: str) -> list[str]:
+    """The names in a label: ``pod/llama-0/trainer``, ``ml › llama-0``."""
+    words = re.split(r"[\s/,=()›]+", label)
+    return [
+        word for word in words if len(word) > 1 and re.fullmatch(r"[A-Za-z0-9_][\w.@-]*", word) and not word.isdigit()
+    ]
+
+
+def _is_address(name: str) -> bool:
+    return re.fullmatch(r"\d{1,3}(?:\.\d{1,3}){3}", name) is not None

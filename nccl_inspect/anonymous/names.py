@@ -1,0 +1,169 @@
+"""The table of names: what was found, and what stands in its place.
+
+Replacements are numbered in the order of the names, and padded, so that what is sorted by name stays sorted.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from nccl_inspect import outputs
+from nccl_inspect.errors import NcclInspectError
+
+SCHEMA = "nccl-inspect-names/1"
+_PATTERNS = {
+    "host": "host-{}",
+    "name": "name-{}",
+    "user": "user-{}",
+    "domain": "domain-{}.invalid",
+    "directory": "dir-{}",
+    "file": "file-{}",
+    "site": "site-{}.invalid",
+    "email": "user-{}@mail.invalid",
+    "secret": "redacted-{}",
+}
+"""Category and what its names become."""
+_NUMBERED = ("ipv4", "ipv6", "mac", "uuid", "guid", "cloud", "hash")
+CATEGORIES = (*_PATTERNS, *_NUMBERED)
+_DIGITS = "0123456789abcdefABCDEF"
+
+
+class Names:
+    """Every name with its replacement, by category.
+
+    Args:
+        known: a table that was written before, to go on with.
+    """
+
+    def __init__(self, known: dict[str, dict[str, str]] | None = None) -> None:
+        self.table: dict[str, dict[str, str]] = {category: {} for category in CATEGORIES}
+        for category, entries in (known or {}).items():
+            self.table[category].update(entries)
+        self._given = {category: set(entries.values()) for category, entries in self.table.items()}
+        self._counts = {category: len(entries) for category, entries in self.table.items()}
+        self._width = 1
+        self._nets = {_net(name): _net(new) for name, new in self.table["ipv4"].items()}
+        self._prefixes = {_prefix(name): _prefix(new) for name, new in self.table["ipv6"].items()}
+
+    def settle(self, category: str, found: Iterable[str]) -> None:
+        """Give replacements to names that were gathered, in their order."""
+        new = sorted(set(found) - self.table[category].keys())
+        self._width = len(str(len(self.table[category]) + len(new)))
+        for name in new:
+            self.get(category, name)
+        self._width = 1
+
+    def get(self, category: str, name: str) -> str:
+        """What stands in the place of a name; the same each time."""
+        entries = self.table[category]
+        if name not in entries:
+            replacement = self._new(category, name)
+            while replacement in self._given[category]:
+                replacement = self._new(category, name)
+            self._given[category].add(replacement)
+            entries[name] = replacement
+        return entries[name]
+
+    def _new(self, category: str, name: str) -> str:
+        self._counts[category] += 1
+        number = self._counts[category]
+        match category:
+            case "ipv4":
+                return self._ipv4(name)
+            case "ipv6":
+                return self._ipv6(name, number)
+            case "uuid":
+                return f"00000000-0000-0000-0000-{number:012x}"
+            case "mac":
+                digits = f"{number:x}".zfill(2 * name.count(":"))
+                return ":".join(["02", *(digits[at : at + 2] for at in range(0, len(digits), 2))])
+            case "guid" | "cloud" | "hash":
+                return _filled(name, number)
+        return _PATTERNS[category].format(str(number).zfill(self._width))
+
+    def _ipv4(self, name: str) -> str:
+        """An address in a net of its own for each /24; private, link-local and public ones stay what they are."""
+        address = ipaddress.IPv4Address(name)
+        first = "169.254" if address.is_link_local else "10" if address.is_private else "198"
+        net = self._nets.get(_net(name))
+        if net is None:
+            number = 1 + sum(other.startswith(f"{first}.") for other in set(self._nets.values()))
+            high, low = number >> 8, number & 255
+            starts = {"10": f"{10 + (high >> 8)}.{high & 255}", "198": f"198.{18 + high}", "169.254": "169.254"}
+            net = self._nets[_net(name)] = f"{starts[first]}.{low}"
+        if name.endswith((".0", ".255")):
+            return f"{net}.{name.rpartition('.')[2]}"
+        self._counts[net] = self._counts.get(net, 0) + 1
+        return f"{net}.{self._counts[net] & 255}"
+
+    def _ipv6(self, name: str, number: int) -> str:
+        """Link-local addresses stay such, those that hold an IPv4 address, too; others keep who shares a /64."""
+        address = ipaddress.IPv6Address(name)
+        if address.ipv4_mapped is not None:
+            inner = self.get("ipv4", str(address.ipv4_mapped))
+            return f"::ffff:{inner}" if "." in name else _like(name, ipaddress.IPv6Address(f"::ffff:{inner}"))
+        if address.is_link_local:
+            start = "fe80:0000:0000:0000"
+        else:
+            place = len(self._prefixes) + 1
+            start = self._prefixes.setdefault(_prefix(name), f"fd00:0000:0000:{place & 65535:04x}")
+        return _like(name, ipaddress.IPv6Address(f"{start}::{number:x}"))
+
+    def save(self, target: str) -> None:
+        """Write the table to a file that nobody else can read.
+
+        Raises:
+            NcclInspectError: it cannot be written.
+        """
+        table = {category: entries for category, entries in self.table.items() if entries}
+        text = json.dumps({"schema": SCHEMA, "names": table}, indent=1, ensure_ascii=True) + "\n"
+        with outputs.replacing(target, "--map", 0o600) as file:
+            file.write(text.encode())
+
+
+def _net(address: str) -> str:
+    return address.rpartition(".")[0]
+
+
+def _prefix(address: str) -> str:
+    return ipaddress.IPv6Address(address).exploded[:19]
+
+
+def _like(name: str, new: ipaddress.IPv6Address) -> str:
+    """An address written at full length where the old one was."""
+    if "::" in name:
+        return new.compressed
+    if all(len(group) == 4 for group in name.split(":")):
+        return new.exploded
+    return ":".join(f"{int(group, 16):x}" for group in new.exploded.split(":"))
+
+
+def _filled(name: str, number: int) -> str:
+    """The name with a number as its hexadecimal digits: ``i-0f12`` becomes ``i-0001``, ``0x3c:4d`` ``0x00:01``."""
+    start = name.find("-") + 1 or 2 * name.startswith("0x")
+    places = [at for at in range(start, len(name)) if name[at] in _DIGITS]
+    text = list(name)
+    for at, digit in zip(places, f"{number:x}".zfill(len(places))[-len(places) :], strict=True):
+        text[at] = digit
+    return "".join(text)
+
+
+def load(path: str) -> dict[str, dict[str, str]]:
+    """A table that was written before; an empty one where there is no such file.
+
+    Raises:
+        NcclInspectError: the file is something else.
+    """
+    if not Path(path).exists():
+        return {}
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        known: dict[str, dict[str, str]] = document["names"] if document["schema"] == SCHEMA else {}
+        if not known.keys() <= set(CATEGORIES) or not all(isinstance(entries, dict) for entries in known.values()):
+            raise ValueError(path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise NcclInspectError(f"{path}: no table of names", "give --map another file name") from None
+    return known

@@ -1,0 +1,311 @@
+"""Finds in a text what tells whose it is: addresses, paths, known names, URLs, tokens; in time linear in its length."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from nccl_inspect.anonymous import vocabulary
+from nccl_inspect.anonymous.names import Names
+
+_MAX_REMEMBERED = 200_000
+_FINDERS = re.compile(
+    r"""
+    (?P<escape>\\(?:[nrtbf"\\]|u[0-9a-fA-F]{4}))
+    |(?P<printer>[A-Za-z0-9_][^\s:\[\]<>(){},"'|\\]{0,255}):(?=\d{1,10}:\d{1,10}(?:\ \[-?\d|\ NCCL\ |$))
+    |(?P<scheme>[a-z][a-z0-9+.-]{1,20}://)(?P<url>[^\s"'<>\\,;()\[\]{}]+)
+    |(?P<email>[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+)
+    |(?P<label>[\w-]{0,60}(?i:api[_-]?key|access[_-]?key|secret|passw(?:or)?d|token)["']?\s?[=:]\s?["']?)
+     (?P<secret>[^\s"',;&]{8,})
+    |(?P<path>(?:(?<![\w.>\]])|(?<=\\[nrt]))(?:~[\w.-]*)?/[\w.+@%=~#-]+(?:\\?/[\w.+@%=~#-]+)*/?)
+    |(?P<colons>(?:(?<![\w.:])|(?<=\\[nrt]))(?:[0-9a-fA-F]{0,4}:){2,19}[0-9a-fA-F]{0,4}(?:\.\d{1,3}){0,3}(?![\w:]))
+    |(?P<interface>[A-Za-z][\w.-]{0,30}:)(?P<behind>(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4}(?:\.\d{1,3}){0,3}(?![\w:]))
+    |(?P<ipv4>(?<!version\ )(?:(?<![\w.])|(?<=\\[nrt]))\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d))
+    |(?P<arn>arn:aws[\w-]{0,10}:[\w-]{0,40}:[\w-]{0,20}:)(?P<account>\d{12})
+    |"(?P<quoted>[^"\\\s/:]{1,100})"
+    |(?P<place>\b(?:on\ node|on|host(?:name)?|node|ON)[\ :=]{1,8})(?P<placed>[A-Za-z0-9][\w.-]*)
+    |(?P<token>[A-Za-z0-9_][\w.-]*)
+    """,
+    re.VERBOSE | re.ASCII,
+)
+_MAC = re.compile(r"(?:[0-9a-fA-F]{2}:){5,19}[0-9a-fA-F]{2}")
+_GUID = re.compile(r"(?:[0-9a-fA-F]{4}:){3}[0-9a-fA-F]{4}")
+_UUID = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9A-Za-z])")
+_CLOUD = re.compile(r"(?:i|eni|vpc|subnet|sg|vol|ami|fs|lt|rtb|igw|cr|pg)-[0-9a-f]{8,17}")
+_HASH = re.compile(r"[0-9a-f]{64}|sha256-[0-9a-f]{64}")
+_SECRET = re.compile(
+    r"hf_\w{20,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|(?:AKIA|ASIA)[A-Z0-9]{16}|sk-[\w-]{20,}|glpat-[\w-]{20,}|"
+    r"xox[abprs]-[\w-]{10,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*|nvapi-[\w-]{20,}",
+    re.ASCII,
+)
+_CLOUD_HOST = re.compile(
+    r"ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?:\.[\w.-]+)?|[\w-]+(?:\.[\w-]+)*\.(?:internal|local|corp|lan|intra)"
+)
+_PUBLIC_NAME = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+\.(?:com|org|net|edu|gov|io|ai|cloud)")
+_PARTS = re.compile(r"([._-]+)")
+_SUFFIXES = frozenset(
+    (
+        "log",
+        "out",
+        "err",
+        "txt",
+        "gz",
+        "zst",
+        "xz",
+        "bz2",
+        "json",
+        "yaml",
+        "yml",
+        "toml",
+        "xml",
+        "sh",
+        "py",
+        "ini",
+        "conf",
+        "cfg",
+        "pt",
+        "ckpt",
+        "csv",
+        "tar",
+        "tgz",
+    )
+)
+_KEPT_ROOTS = ("/proc/", "/sys/", "/dev/", "/opt/amazon/")
+_HOMES = ("home", "Users", "users")
+
+
+class Scrubber:
+    """Puts replacements into texts.
+
+    Args:
+        names: the table; it gains what is found on the way.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self._all: dict[str, str] = {}
+        self._distinct: dict[str, str] = {}
+        self._tokens: dict[tuple[bool, str], str] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Know what the table holds by now."""
+        for category in ("name", "user", "host"):
+            self._all.update(self.names.table[category])
+        self._distinct = {name: new for name, new in self._all.items() if _is_distinct(name)}
+        self._tokens.clear()
+
+    def text(self, text: str, structural: bool = False) -> str:
+        """The text with everything replaced.
+
+        Args:
+            text: a line or a part of it.
+            structural: whether short common words count as names, too: in what stands before a message.
+        """
+        return _FINDERS.sub(lambda found: self._replaced(found, structural), text)
+
+    def host(self, name: str) -> str:
+        """What stands in the place of a host, by whatever name it goes."""
+        if name in self._all:
+            return self._all[name]
+        if _is_ipv4(name):
+            return self._ipv4(name)
+        return self.text(name, structural=True)
+
+    def _replaced(self, found: re.Match[str], structural: bool) -> str:
+        """What stands in the place of one find; the last group that took part names its kind."""
+        whole = found[0]
+        match found.lastgroup:
+            case "escape":
+                return whole
+            case "path":
+                return self.path(whole)
+            case "colons":
+                return self._colons(whole, structural)
+            case "ipv4":
+                return self._ipv4(whole)
+            case "token":
+                return self._token(whole, structural)
+        return self._composed(found, structural)
+
+    def _composed(self, found: re.Match[str], structural: bool) -> str:
+        """The same for what has a part that stays."""
+        match found.lastgroup:
+            case "printer":
+                return f"{self._printer(found['printer'])}:"
+            case "url":
+                return found["scheme"] + self._url(found["url"])
+            case "secret":
+                return found["label"] + self.names.get("secret", found["secret"])
+            case "behind":
+                interface = self._token(found["interface"][:-1], structural)
+                return f"{interface}:{self._colons(found['behind'], structural)}"
+            case "account":
+                return f"{found['arn']}000000000000"
+            case "quoted":
+                return f'"{self._all.get(found["quoted"]) or self.text(found["quoted"], structural)}"'
+            case "placed":
+                return found["place"] + self._token(found["placed"], structural=True)
+        return self.names.get("email", found[0])
+
+    def _printer(self, host: str) -> str:
+        """The host of a prefix; where a line was torn before it, the end of what stands there."""
+        for start in range(len(host)):
+            if host[start:] in self._all:
+                return self.text(host[:start]) + self._all[host[start:]]
+        return self.text(host, structural=True)
+
+    def _url(self, rest: str) -> str:
+        place, slash, path = rest.partition("/")
+        login, at, place = place.rpartition("@")
+        host, colon, port = place.partition(":")
+        if not host or host in vocabulary.PUBLIC_HOSTS or vocabulary.PUBLIC_PLACES.match(rest):
+            return rest
+        new = self.host(host)
+        if new == host and not (_is_ipv4(host) or vocabulary.is_plain(host)):
+            new = self.names.get("site", host)
+        login = f"{self.names.get('secret', login)}@" if at else ""
+        return f"{login}{new}{colon}{port}" + (self.path(slash + path) if slash else "")
+
+    def path(self, path: str) -> str:
+        """A path: directories that every system has stay, others are replaced one by one."""
+        if path.startswith(_KEPT_ROOTS):
+            return "/".join(self._token(part, False) for part in path.split("/"))
+        parts = re.split(r"(\\?/)", path)
+        last = max((index for index, part in enumerate(parts) if part and index % 2 == 0), default=0)
+        for index in range(0, len(parts), 2):
+            before = parts[index - 2] if index >= 2 else ""
+            if before in ("site-packages", "dist-packages") and parts[index] in vocabulary.LIBRARIES:
+                break
+            if parts[index]:
+                parts[index] = self._part(parts[index], before, index == last)
+        return "".join(parts)
+
+    def _part(self, part: str, before: str, is_last: bool) -> str:
+        if part.startswith("~") and part != "~":
+            return "~" + self.names.get("user", part[1:])
+        known = self._token(part, False)
+        if known != part:
+            return known
+        if before in _HOMES and part not in vocabulary.ACCOUNTS:
+            return self._all.get(part) or self.names.get("user", part)
+        if vocabulary.is_plain(part):
+            return part
+        stem, dot, suffix = part.rpartition(".")
+        if is_last and stem and suffix.isalnum() and not suffix.isdigit():
+            return self.names.get("file", stem) + dot + suffix
+        return self.names.get("directory", part)
+
+    def _colons(self, text: str, structural: bool) -> str:
+        if _MAC.fullmatch(text):
+            groups = set(text.split(":"))
+            return text if groups <= {"00"} or groups <= {"ff"} else self.names.get("mac", text)
+        if _GUID.fullmatch(text):
+            return self.names.get("guid", text)
+        if _is_ipv6(text):
+            return self._ipv6(text)
+        return re.sub(r"[\w.]+", lambda found: self._token(found[0], structural), text)
+
+    def _ipv6(self, text: str) -> str:
+        address = ipaddress.IPv6Address(text)
+        inner = address.ipv4_mapped
+        if address.is_loopback or address.is_unspecified or address.is_multicast:
+            return text
+        if inner is not None and _is_kept(inner):
+            return text
+        return self.names.get("ipv6", text)
+
+    def _ipv4(self, text: str) -> str:
+        try:
+            address = ipaddress.IPv4Address(text)
+        except ValueError:
+            return text
+        return text if _is_kept(address) else self.names.get("ipv4", text)
+
+    def _token(self, token: str, structural: bool) -> str:
+        """A word, remembered: the same ones come again and again."""
+        key = structural, token
+        if key not in self._tokens:
+            if len(self._tokens) >= _MAX_REMEMBERED:
+                self._tokens.clear()
+            self._tokens[key] = self._new_token(token, structural)
+        return self._tokens[key]
+
+    def _new_token(self, token: str, structural: bool) -> str:
+        known = self._all if structural else self._distinct
+        if token in known:
+            return known[token]
+        for pattern, category in ((_SECRET, "secret"), (_CLOUD, "cloud"), (_HASH, "hash"), (_CLOUD_HOST, "host")):
+            if pattern.fullmatch(token) and not (category == "host" and self._knows_start(token)):
+                return self.names.get(category, token)
+        token = _UUID.sub(lambda found: self.names.get("uuid", found[0]), token)
+        if _PUBLIC_NAME.fullmatch(token) and token not in vocabulary.PUBLIC_HOSTS and not self._knows_start(token):
+            return token if vocabulary.PUBLIC_PLACES.match(f"{token}/") else self.names.get("site", token)
+        return self._in_parts(token, self._distinct)
+
+    def _knows_start(self, token: str) -> bool:
+        return token.partition(".")[0] in self._all
+
+    def _in_parts(self, token: str, known: dict[str, str]) -> str:
+        """A word in which names are joined to others by dots, dashes or underscores: the longest ones are replaced."""
+        parts = _PARTS.split(token)
+        if len(parts) == 1 or len(parts) > 60:
+            return token
+        out, at = "", 0
+        while at < len(parts):
+            for end in range(len(parts), at, -2):
+                name = "".join(parts[at:end])
+                if name in known:
+                    out += known[name]
+                    if self._is_domain(parts[end:]) and name in self.names.table["host"]:
+                        return out + "." + self.names.get("domain", "".join(parts[end + 1 :]))
+                    at = end - 1
+                    break
+            else:
+                out += parts[at]
+            if at + 1 < len(parts):
+                out += parts[at + 1]
+            at += 2
+        return out
+
+    def _is_domain(self, rest: list[str]) -> bool:
+        """Whether what follows a host is its domain, not the suffix of a file."""
+        words = rest[1::2]
+        return (
+            bool(words) and rest[0] == "." and not any(word.isdigit() for word in words) and words[-1] not in _SUFFIXES
+        )
+
+
+def _is_kept(address: ipaddress.IPv4Address) -> bool:
+    """Addresses that are the same everywhere, masks, and what is rather a version."""
+    first = address.packed[0]
+    return address.is_loopback or address.is_unspecified or address.is_multicast or first in (0, 255)
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_ipv6(text: str) -> bool:
+    """Whether this is an address for sure: ``12:34:56`` and ``a::b`` are not."""
+    groups = text.split(":")
+    if not (len(groups) == 8 and "" not in groups) and not re.match(r"(?i)[0-9a-f]{4}:|::ffff:", text):
+        return False
+    if "::" not in text and len(groups) != 8 and "." not in text:
+        return False
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_distinct(name: str) -> bool:
+    """Whether a name is one wherever it stands, and no common word."""
+    if name.isdigit() or vocabulary.is_plain(name):
+        return any(char.isdigit() for char in name) and any(char.isalpha() for char in name) and "-" in name
+    return len(name) >= 5 or any(char.isdigit() for char in name) or "-" in name
