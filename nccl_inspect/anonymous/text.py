@@ -11,20 +11,25 @@ from nccl_inspect.anonymous.names import Names
 _MAX_REMEMBERED = 200_000
 _FINDERS = re.compile(
     r"""
-    (?P<escape>\\(?:[nrtbf"\\]|u[0-9a-fA-F]{4}))
-    |(?P<printer>[A-Za-z0-9_][^\s:\[\]<>(){},"'|\\]{0,255}):(?=\d{1,10}:\d{1,10}(?:\ \[-?\d|\ NCCL\ |$))
-    |(?P<scheme>[a-z][a-z0-9+.-]{1,20}://)(?P<url>[^\s"'<>\\,;()\[\]{}]+)
-    |(?P<email>[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+)
-    |(?P<label>[\w-]{0,60}(?i:api[_-]?key|access[_-]?key|secret|passw(?:or)?d|token)["']?\s?[=:]\s?["']?)
+    (?=[\w/~:"\\])(?:
+    (?P<number>\d++(?:\.\d++)?+(?=[\s,;)]|$))
+    |(?P<word>(?!(?:on|ON|node|host(?:name)?)\b)[A-Za-z_][\w-]*+(?:\.[\w-]++)*+(?=[\s,;)]|$))
+    |(?P<escape>\\(?:[nrtbf"\\]|u[0-9a-fA-F]{4}))
+    |(?P<printer>[A-Za-z0-9_][^\s:\[\]<>(){},"'|\\]{0,255}+):(?=\d{1,10}:\d{1,10}(?:\ \[-?\d|\ NCCL\ |$))
+    |(?P<scheme>[a-z][a-z0-9+.-]{1,20}+://)(?P<url>[^\s"'<>\\,;()\[\]{}]+)
+    |(?P<email>[\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+(?:\.[A-Za-z0-9-]{1,63}+)+)
+    |(?=[\w-]{3,80}+["']?\s?[=:])
+     (?P<label>[\w-]{0,60}(?i:api[_-]?key|access[_-]?key|secret|passw(?:or)?d|token)["']?\s?[=:]\s?["']?)
      (?P<secret>[^\s"',;&]{8,})
-    |(?P<path>(?:(?<![\w.>\]])|(?<=\\[nrt]))(?:~[\w.-]*)?/[\w.+@%=~#-]+(?:\\?/[\w.+@%=~#-]+)*/?)
-    |(?P<colons>(?:(?<![\w.:])|(?<=\\[nrt]))(?:[0-9a-fA-F]{0,4}:){2,19}[0-9a-fA-F]{0,4}(?:\.\d{1,3}){0,3}(?![\w:]))
-    |(?P<interface>[A-Za-z][\w.-]{0,30}:)(?P<behind>(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4}(?:\.\d{1,3}){0,3}(?![\w:]))
+    |(?P<path>(?:(?<![\w.>\]])|(?<=\\[nrt]))(?:~[\w.-]*+)?/[\w.+@%=~#-]++(?:\\?/[\w.+@%=~#-]++)*+/?)
+    |(?P<colons>(?:(?<![\w.:])|(?<=\\[nrt]))(?:[0-9a-fA-F]{0,4}+:){2,19}[0-9a-fA-F]{0,4}(?:\.\d{1,3}){0,3}(?![\w:]))
+    |(?P<interface>[A-Za-z][\w.-]{0,30}+:)(?P<behind>(?:[0-9a-fA-F]{0,4}+:){2,7}[0-9a-fA-F]{0,4}(?:\.\d{1,3}){0,3}(?![\w:]))
     |(?P<ipv4>(?<!version\ )(?:(?<![\w.])|(?<=\\[nrt]))\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d))
     |(?P<arn>arn:aws[\w-]{0,10}:[\w-]{0,40}:[\w-]{0,20}:)(?P<account>\d{12})
-    |"(?P<quoted>[^"\\\s/:]{1,100})"
-    |(?P<place>\b(?:on\ node|on|host(?:name)?|node|ON)[\ :=]{1,8})(?P<placed>[A-Za-z0-9][\w.-]*)
-    |(?P<token>[A-Za-z0-9_][\w.-]*)
+    |"(?P<quoted>[^"\\\s/:]{1,100}+)"
+    |(?P<place>\b(?:on\ node|on|host(?:name)?|node|ON)[\ :=]{1,8})(?P<placed>[A-Za-z0-9][\w.-]*+)
+    |(?P<token>[A-Za-z0-9_][\w.-]*+)
+    )
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -116,7 +121,7 @@ class Scrubber:
         """What stands in the place of one find; the last group that took part names its kind."""
         whole = found[0]
         match found.lastgroup:
-            case "escape":
+            case "number" | "escape":
                 return whole
             case "path":
                 return self.path(whole)
@@ -124,7 +129,7 @@ class Scrubber:
                 return self._colons(whole, structural)
             case "ipv4":
                 return self._ipv4(whole)
-            case "token":
+            case "word" | "token":
                 return self._token(whole, structural)
         return self._composed(found, structural)
 
