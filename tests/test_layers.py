@@ -27,6 +27,7 @@ LAYERS = [
     {"drawing", "traffic"},
     {"reading", "tables", "following"},
     {"watching", "configuration", "policy", "differences", "exports", "anonymous"},
+    {"acceptance"},
     {""},  # nccl_inspect itself: what a program imports
     {"cli"},
 ]

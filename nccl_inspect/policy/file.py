@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nccl_inspect.errors import suggestion
 from nccl_inspect.model.versions import order
@@ -55,7 +56,19 @@ def read(path: str) -> Policy:
     Raises:
         NcclInspectError: it cannot be read, says something that is not understood, or says nothing.
     """
-    table = load(Path(path), "--policy")
+    return _policy(path, load(Path(path), "--policy"))
+
+
+def of_values(values: dict[str, Any]) -> Policy:
+    """The policy that a program states: the keys of a file as a dictionary.
+
+    Raises:
+        NcclInspectError: it says something that is not understood, or nothing.
+    """
+    return _policy("the policy", Table("the policy", values))
+
+
+def _policy(name: str, table: Table) -> Policy:
     found = [*_job(table), *_versions(table.table("versions")), *_network(table.table("network"))]
     paths = table.table("paths")
     for scope in SCOPES:
@@ -65,7 +78,7 @@ def read(path: str) -> Policy:
     table.close()
     if not found:
         raise table.error("no expectation", "write one from a good log: nccl-inspect check --learn good.log")
-    return Policy(path, found)
+    return Policy(name, found)
 
 
 def _job(table: Table) -> Iterator[Expectation]:

@@ -1,0 +1,201 @@
+"""A job with assertions for tests: each fails with the finding, or what was expected, and the lines that prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+
+from nccl_inspect.model.job import Evidence, Finding, Job, Path
+from nccl_inspect.policy import Answer, Expectation, Policy, file, ways
+from nccl_inspect.rules.engine import SEVERITIES
+from nccl_inspect.rules.facts import count, ranges
+from nccl_inspect.text import printable
+
+_SCOPES = ("intra", "inter")
+
+
+class TestedJob(Job):
+    """A job as :func:`nccl_inspect.read` gives it, with assertions."""
+
+    __slots__ = ()
+    __test__ = False
+    """It is no test itself, whatever its name suggests to pytest."""
+
+    def __repr__(self) -> str:
+        names = ", ".join(source.name for source in self.sources[:2]) + (", …" if len(self.sources) > 2 else "")
+        return f"<NCCL job {names}: {self.verdict}, {count(len(self.findings), 'finding')}>"
+
+    @classmethod
+    def of(cls, job: Job) -> TestedJob:
+        """The same job with assertions."""
+        return cls(**{field.name: getattr(job, field.name) for field in fields(job)})
+
+    def assert_ok(self) -> None:
+        """Every path that the log shows is as good as expected: the verdict is ``ok``."""
+        __tracebackhide__ = True
+        if self.verdict != "ok":
+            raise AssertionError(_joined(f"the verdict is {self.verdict}, not ok", self._told(), self._open()))
+
+    def assert_no_findings(self, severity: str = "warning", *, ignore: Iterable[str] = ()) -> None:
+        """No finding of this severity or a higher one, and no failed job.
+
+        Args:
+            severity: ``info``, ``warning`` or ``error``.
+            ignore: rules that do not count, by name or glob.
+        """
+        __tracebackhide__ = True
+        limit = SEVERITIES.index(severity)
+        unwanted = tuple(ignore)
+        found = [
+            finding
+            for finding in self.findings
+            if SEVERITIES.index(finding.severity) >= limit
+            and not any(fnmatchcase(finding.rule, pattern) for pattern in unwanted)
+        ]
+        if found:
+            head = f"{count(len(found), 'finding')} of severity {severity} or above"
+            raise AssertionError(_joined(head, _findings(found)))
+        if self.verdict == "failed" and not self.findings:
+            lines = [line for notice in self.unexplained for line in notice.evidence[:1]]
+            raise AssertionError(_joined("the job failed, and no rule knows why", [_lines(lines)]))
+
+    def assert_finding(self, rule: str) -> Finding:
+        """There is a finding of this rule, which is returned: for tests that break something on purpose."""
+        __tracebackhide__ = True
+        for finding in self.findings:
+            if finding.rule == rule:
+                return finding
+        names = ", ".join(finding.rule for finding in self.findings) or "nothing"
+        raise AssertionError(_joined(f"no finding {rule}; found: {names}", self._open()))
+
+    def assert_transport(self, *allowed: str, scope: str | None = None) -> None:
+        """Every pair goes one of these ways, and there is one.
+
+        Args:
+            allowed: transports (``P2P``, ``SHM``, ``NET``) or globs of details (``NET/*Libfabric``).
+            scope: ``intra`` (within hosts) or ``inter`` (between them); both when left out.
+        """
+        __tracebackhide__ = True
+        scopes = _SCOPES if scope is None else (scope,)
+        self._demand(
+            f"transport {' or '.join(allowed)}", [partial(ways.transport, name, allowed) for name in scopes], scopes
+        )
+
+    def assert_gdr(self) -> None:
+        """Every network path uses GPUDirect RDMA on all its channels, and there is one."""
+        __tracebackhide__ = True
+        if not any(path.transport == "NET" for path in self.paths):
+            raise AssertionError(_joined("no network path in the log, so none that uses GPUDirect RDMA", self._open()))
+        scopes = [scope for scope in _SCOPES if any(p.scope == scope and p.transport == "NET" for p in self.paths)]
+        self._demand("GPUDirect RDMA", [partial(ways.gdr, scope) for scope in scopes], scopes)
+
+    def assert_path(self, src: int, dst: int, *allowed: str) -> Path:
+        """The path from one rank to another goes one of these ways; it is returned.
+
+        Args:
+            src: global rank of the sender.
+            dst: global rank of the receiver.
+            allowed: transports or globs of details.
+        """
+        __tracebackhide__ = True
+        try:
+            path = self.paths.between(src, dst)
+        except KeyError as error:
+            raise AssertionError(_joined(str(error.args[0]), self._open())) from None
+        bad = [way for way in ways.all_ways(path) if not ways.is_allowed(way, allowed)]
+        if bad:
+            head = f"{src} -> {dst} goes {bad[0].detail}, wanted: {' or '.join(allowed)}"
+            raise AssertionError(_joined(head, [_lines(path.evidence[:2])], self._about([path])))
+        return path
+
+    def assert_policy(self, policy: str | None = None, *, strict: bool = False, **expectations: Any) -> None:
+        """A policy is kept: that of a file, as ``nccl-inspect check`` has it, or the same keys as arguments.
+
+        Args:
+            policy: a file; see ``nccl-inspect check --learn``.
+            strict: what the log does not tell breaks it, too.
+            expectations: such as ``world_size=16`` or ``paths={"inter": {"gdr": True}}``.
+        """
+        __tracebackhide__ = True
+        if policy is not None:
+            self._hold(file.read(policy), strict)
+        if expectations or policy is None:
+            self._hold(file.of_values(expectations), strict)
+
+    def _hold(self, policy: Policy, strict: bool) -> None:
+        __tracebackhide__ = True
+        checked = policy.check(self)
+        if not checked.is_met(strict):
+            states = ("broken", "undecided") if strict else ("broken",)
+            bad = [outcome for state in states for outcome in checked.of(state)]
+            parts = [_answer(outcome.key, outcome.wanted, outcome.answer) for outcome in bad]
+            raise AssertionError(_joined(f"{count(len(bad), 'expectation')} of {policy.file} not kept", parts))
+
+    def _demand(self, wanted: str, asks: list[Callable[[Job], Iterable[Answer]]], scopes: Iterable[str]) -> None:
+        """Every answer is that it is so; what the log does not tell is no proof."""
+        __tracebackhide__ = True
+        names = [f"{scope} paths" for scope in scopes]
+        answers = Policy("", [Expectation(name, wanted, ask) for name, ask in zip(names, asks, strict=True)]).check(
+            self
+        )
+        bad = [*answers.of("broken"), *answers.of("undecided")]
+        if bad:
+            ranks = {rank for outcome in bad for rank in outcome.answer.ranks}
+            paths = [path for path in self.paths if path.src in ranks and f"{path.scope} paths" in names]
+            parts = [_answer(outcome.key, outcome.wanted, outcome.answer) for outcome in bad]
+            raise AssertionError(_joined(f"not every path has {wanted}", parts, self._about(paths)))
+
+    def _about(self, paths: Iterable[Path]) -> list[str]:
+        """The findings that are about some paths, and their causes."""
+        rules = {rule for path in paths for rule in path.rules}
+        rules |= {cause for finding in self.findings if finding.rule in rules for cause in finding.because}
+        return _findings(finding for finding in self.findings if finding.rule in rules)
+
+    def _told(self) -> list[str]:
+        return _findings(finding for finding in self.findings if finding.severity != "info")
+
+    def _open(self) -> list[str]:
+        """What the log leaves open."""
+        return [f"not judged: {entry.rule}: {entry.reason}; {entry.needs}" for entry in self.not_judged]
+
+
+def _findings(found: Iterable[Finding]) -> list[str]:
+    """Findings with their evidence; of one whose cause is among them the cause tells what to do."""
+    found = list(found)
+    names = {finding.rule for finding in found}
+    return [_finding(finding, names.intersection(finding.because)) for finding in found]
+
+
+def _finding(finding: Finding, causes: set[str]) -> str:
+    ranks = f", ranks {ranges(finding.ranks)}" if finding.ranks else ""
+    head = f"{finding.severity} {finding.rule} ({finding.confidence}{ranks}): {finding.summary}"
+    cause = f"see {', '.join(sorted(causes))}" if causes else finding.cause
+    fixes = [] if causes else [f"  fix: {fix}" for fix in finding.fix]
+    return "\n".join(part for part in (head, f"  cause: {cause}", _lines(finding.evidence), *fixes) if part)
+
+
+def _answer(key: str, wanted: str, answer: Answer) -> str:
+    todo = f"  fix: {answer.todo}" if answer.todo else ""
+    parts = [f"{key}: {answer.summary}, wanted: {wanted}", _lines(answer.evidence), todo]
+    return "\n".join(part for part in parts if part)
+
+
+def _lines(evidence: Iterable[Evidence]) -> str:
+    return "\n".join(f"  {line.source}:{line.line}: {line.text}" for line in evidence)
+
+
+def _joined(head: str, *groups: Iterable[str]) -> str:
+    """A message that a terminal can show, whatever the log holds."""
+    return "\n".join(printable(line) for line in _all_lines(head, groups))
+
+
+def _all_lines(head: str, groups: Iterable[Iterable[str]]) -> Iterator[str]:
+    yield head
+    for group in groups:
+        for part in group:
+            if part:
+                yield ""
+                yield from part.split("\n")
