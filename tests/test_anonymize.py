@@ -223,11 +223,11 @@ def test_no_bytes_break_it(data: bytes) -> None:
 @pytest.mark.parametrize("piece", ["a-", "+", "a/", "/a", "1:", "a@", "a.", "[", '"', "token", "://", "\\", "10.1."])
 def test_time_is_linear(piece: str) -> None:
     def seconds(count: int) -> float:
-        begin = time.perf_counter()
+        begin = time.process_time()
         Scrubber(Names()).text(piece * count)
-        return time.perf_counter() - begin
+        return time.process_time() - begin
 
-    assert seconds(40_000) < 10 * max(seconds(10_000), 0.01)
+    assert seconds(80_000) < 30 * max(seconds(10_000), 0.01)
 
 
 def run(*words: object, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -33,6 +33,13 @@ _FINDERS = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
+_PLAIN = re.compile(
+    r"(?:(?:[A-Za-z_][\w-]*+(?:\.[\w-]++)*+(?:/[A-Za-z]\w{0,20}+|:\d{1,6}+)?+|\d\d:\d\d:\d\d|\d{4}-\d\d-\d\d|\d++(?:\.\d++)?+%?)(?![^\s,;()\[\]|])"
+    r"|[\s,;()\[\]|#*+!?<>-]++)*+",
+    re.ASCII,
+)
+"""A text of words and numbers only, in which nothing but words can be names."""
+_WORDS = re.compile(r"[A-Za-z_][\w.-]*+", re.ASCII)
 _MAC = re.compile(r"(?:[0-9a-fA-F]{2}:){5,19}[0-9a-fA-F]{2}")
 _GUID = re.compile(r"(?:[0-9a-fA-F]{4}:){3}[0-9a-fA-F]{4}")
 _UUID = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9A-Za-z])")
@@ -91,6 +98,8 @@ class Scrubber:
         self._all: dict[str, str] = {}
         self._distinct: dict[str, str] = {}
         self._tokens: dict[tuple[bool, str], str] = {}
+        self._harmless: set[str] = set()
+        """Words that are no names."""
         self.refresh()
 
     def refresh(self) -> None:
@@ -99,6 +108,7 @@ class Scrubber:
             self._all.update(self.names.table[category])
         self._distinct = {name: new for name, new in self._all.items() if _is_distinct(name)}
         self._tokens.clear()
+        self._harmless.clear()
 
     def text(self, text: str, structural: bool = False) -> str:
         """The text with everything replaced.
@@ -107,7 +117,13 @@ class Scrubber:
             text: a line or a part of it.
             structural: whether short common words count as names, too: in what stands before a message.
         """
-        return _FINDERS.sub(lambda found: self._replaced(found, structural), text)
+        words = _WORDS.findall(text) if _PLAIN.fullmatch(text) else None
+        if words is not None and self._harmless.issuperset(words):
+            return text
+        new = _FINDERS.sub(lambda found: self._replaced(found, structural), text)
+        if words is not None and new == text:
+            self._harmless.update(word for word in words if word not in self._all)
+        return new
 
     def host(self, name: str) -> str:
         """What stands in the place of a host, by whatever name it goes."""
@@ -233,6 +249,7 @@ class Scrubber:
         if key not in self._tokens:
             if len(self._tokens) >= _MAX_REMEMBERED:
                 self._tokens.clear()
+                self._harmless.clear()
             self._tokens[key] = self._new_token(token, structural)
         return self._tokens[key]
 
