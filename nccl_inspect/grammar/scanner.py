@@ -6,13 +6,13 @@ message.
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.ingest import envelopes, prefix
+from nccl_inspect.ingest import envelopes, prefix, retold
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.rejoin import Mended
 from nccl_inspect.ingest.stated import NOTHING, Inner, Stated
@@ -60,6 +60,8 @@ class Counts(Record):
     """The first lines that were put together or taken apart, with their numbers."""
     pending: dict[tuple[str | None, str], tuple[int, bytes]] = field(default_factory=dict)
     """By label and stream, the beginnings of lines that a collector passes on in parts, with their numbers."""
+    awaited: retold.Awaited = field(default_factory=dict)
+    """The printers of exceptions whose next line may be what NCCL said last."""
 
 
 Sink: TypeAlias = Callable[[int, Origin, Text], None]
@@ -221,8 +223,14 @@ class Scanner:
     def _bare(self, number: int, line: bytes, counts: Counts, sink: Sink, stated: Stated = NOTHING) -> None:
         """A line without NCCL's prefix: some of NCCL's own have none, all others are counted and passed over."""
         parsed = self._grammar.parse_bare(line)
+        if counts.awaited and self._retell(number, retold.told(line, number, stated, counts.awaited), sink):
+            counts.related_lines += 1
+            counts.tail.append((number, line[:_TAIL_WIDTH]))
+            return
         needles = self._worth_a_look() if parsed is None else None
+        retells = False
         if needles and any(needle in line for needle in needles):
+            retells = retold.MARK in line and self._announced(number, line, stated, counts, sink)
             if rest := prefix.bare(line):
                 self._take(number, prefix.stated_by(prefix.ALONE, stated), rest, line, counts, sink)
                 return
@@ -234,6 +242,7 @@ class Scanner:
         if parsed is None or parsed.production.foreign:
             counts.tail.append((number, line[:_TAIL_WIDTH]))
         if parsed is None:
+            counts.related_lines += retells
             return
         if parsed.production.foreign:
             counts.related_lines += 1
@@ -244,6 +253,23 @@ class Scanner:
             level = "INFO" if parsed.production.follows else "VERSION"
         self.productions.add(parsed.production)
         sink(number, prefix.NOBODY, Text(level, line, parsed))
+
+    def _announced(self, number: int, line: bytes, stated: Stated, counts: Counts, sink: Sink) -> bool:
+        """Take NCCL's last warning from the line that announces it; False when it is to come."""
+        if self._retell(number, [retold.inline(line, stated)], sink):
+            return True
+        retold.announce(line, number, stated, counts.awaited)
+        return False
+
+    def _retell(self, number: int, said: Iterable[Inner], sink: Sink) -> bool:
+        """Take what an exception says of NCCL's last warning; False when it is nothing of the kind."""
+        for inner in said:
+            parsed = self._grammar.parse(inner.text) if inner.text else None
+            if parsed is not None and parsed.kind.kept:
+                self.productions.add(parsed.production)
+                sink(number, prefix.retold_by(inner.stated), Text("WARN", inner.text, parsed))
+                return True
+        return False
 
     def _worth_a_look(self) -> list[bytes]:
         if self._needles is None:

@@ -197,3 +197,9 @@ def stated_by(origin: Origin, stated: Stated) -> Origin:
     host = " ".join(_marks(known)) if is_masked(origin.process) else origin.process.host
     process = Process(host, origin.process.pid, known.label or "")
     return replace(origin, process=process, time=known.time, label=known.label, rank=known.rank, wrapped=True)
+
+
+def retold_by(stated: Stated) -> Origin:
+    """The origin of what an exception retells: of no process that is known, but maybe of a known rank."""
+    nobody = Process("", 0 if stated.rank is None else -1 - stated.rank)
+    return replace(NOBODY, process=nobody, time=stated.time, label=stated.label, rank=stated.rank)

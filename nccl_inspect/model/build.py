@@ -37,6 +37,12 @@ from nccl_inspect.text import decode
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 """Files whose frames in a cascade mean that the error reached the caller of NCCL."""
 _IN_PROGRESS = 7
+_INTERNAL = 3
+_RAISED = (
+    *("nccl-error", "nccl-unhandled-cuda-error", "nccl-system-error", "nccl-internal-error", "nccl-invalid-argument"),
+    *("nccl-invalid-usage", "nccl-remote-error", "unique-id-failed", "watchdog-terminated"),
+)
+"""Exceptions of PyTorch about a call of NCCL that failed."""
 _BUILT_IN = ("IB", "Socket")
 
 
@@ -99,6 +105,8 @@ class _Builder:
         self._torn = unknown.torn(fold)
         self._releases = {seen.name: seen.versions for seen in fold.productions if seen.dialect == "nccl"}
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
+        nobody = ((log.process, log.opening.rank) for log in self._noted if not log.process.host)
+        self._ranks.update({process: [rank] for process, rank in nobody if rank is not None})
 
     def job(self) -> Job:
         said = self._notices()
@@ -114,7 +122,9 @@ class _Builder:
             ranks_seen=sorted({rank for ranks in self._ranks.values() for rank in ranks}),
             rank_space="global" if self._world else "communicator",
             dialects=sorted({production.dialect for production in self._fold.productions}),
-            nccl_versions=_values(said, events.NcclVersion, "version") or self._inferred_version(),
+            nccl_versions=_values(said, events.NcclVersion, "version")
+            or sorted(set(map(versions.of_torch, _told_versions(said))))
+            or self._inferred_version(),
             cuda_versions=[_cuda(text) for text in _values(said, events.CudaDriver, "cuda_version")],
             hosts=self._hosts(),
             isolated_hosts=self._isolated_hosts(),
@@ -342,11 +352,11 @@ def _source(source: SourceCounts) -> SourceInfo:
 
 def _is_failed_call(notice: Notice) -> bool:
     event = notice.event
-    return (
-        isinstance(event, events.ErrorCascade)
-        and event.code not in (0, _IN_PROGRESS)
-        and event.file.rpartition("/")[2] in _INTERFACE
-    )
+    if not isinstance(event, events.ErrorCascade) or event.code in (0, _IN_PROGRESS):
+        return notice.production in _RAISED and "timeout" not in notice.message
+    if event.thread is not None and "Async" not in event.thread:
+        return event.code != _INTERNAL  # which its threads report of a communicator that was aborted, too
+    return event.file.rpartition("/")[2] in _INTERFACE
 
 
 def _count(number: int, noun: str, plural: str = "s") -> str:
@@ -355,6 +365,12 @@ def _count(number: int, noun: str, plural: str = "s") -> str:
 
 def _values(said: Iterable[Notice], kind: type[events.Event], name: str) -> list[str]:
     return sorted({str(getattr(notice.event, name)) for notice in said if isinstance(notice.event, kind)})
+
+
+def _told_versions(said: Iterable[Notice]) -> list[str]:
+    """The releases that PyTorch's exceptions name."""
+    errors = (notice.event for notice in said if notice.production == "nccl-error")
+    return [version for event in errors if isinstance(event, events.Notice) and (version := event.value("version"))]
 
 
 def _cuda(text: str) -> str:

@@ -37,7 +37,12 @@ def joined(
     for log in logs:
         for note in log.notes.values():
             said.setdefault((note.level, note.message, note.origin.location), []).append(_Said(log.process, note))
-    found = (_notice(all_said, ranks, releases, evidence) for all_said in said.values())
+    warned = {message for level, message, location in said if level == "WARN" and location is not None}
+    found = (
+        _notice(all_said, ranks, releases, evidence)
+        for (level, message, _), all_said in said.items()
+        if level != "WARN" or message not in warned or not all(map(_is_retold, all_said))
+    )
     return sorted(found, key=lambda notice: notice.place)
 
 
@@ -65,6 +70,11 @@ def _notice(
         releases=releases.get(first.event.production, "") if first.event else "",
         location=first.origin.location,
     )
+
+
+def _is_retold(one: _Said) -> bool:
+    """Whether an exception passed a warning on, of which the process is not known."""
+    return not one.process.host and one.note.origin.location is None
 
 
 def _line(note: Note, evidence: Callable[[int, Origin, str, str], Evidence]) -> Evidence:

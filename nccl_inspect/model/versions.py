@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+_WRONG = 20
+"""No release of NCCL has such a first number."""
 _NUMBER = re.compile(r"\d+")
 
 
@@ -29,6 +31,13 @@ def infer(ranges: Iterable[str]) -> str | None:
     if first or last:
         return f"{first} or later (inferred)" if first else f"{last} or earlier (inferred)"
     return None
+
+
+def of_torch(text: str) -> str:
+    """A release as PyTorch names it: until 1.12 it took the number of 2.9 and later (21003) for that of 21.0.3."""
+    major, minor, patch = (*order(text), 0, 0, 0)[:3]
+    code = major * 1000 + minor * 100 + patch
+    return text if major < _WRONG else f"{code // 10000}.{code // 100 % 100}.{code % 100}"
 
 
 def order(version: str) -> tuple[int, ...]:

@@ -193,14 +193,23 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
 def _unexplained(facts: Facts) -> list[Notice]:
     """Errors that no finding shows; a finding that shows one of a kind shows all of it, unless it is about the log.
 
-    Where a finding tells why the job is dead, what PyTorch and launchers say of that needs no other explanation.
+    Where a finding tells why the job is dead, what PyTorch and launchers say of that needs no other explanation. Where
+    none does, every warning may: also one that is harmless elsewhere.
     """
     findings = [*facts.job.findings, *(entry.finding for entry in facts.job.suppressed)]
     about_the_job = [finding for finding in findings if finding.category != CATEGORIES[-1]]
     told = {(line.source, line.line) for finding in about_the_job for line in finding.evidence}
     shown = {id(notice) for notice in facts.job.notices if any((e.source, e.line) in told for e in notice.evidence)}
     kinds = {_kind(notice) for notice in facts.job.notices if notice.event and id(notice) in shown}
-    left = [notice for notice in facts.errors() if id(notice) not in shown and _kind(notice) not in kinds]
+    why = any(finding.fatal for finding in about_the_job)
+    errors = set(map(id, facts.errors()))
+    left = [
+        notice
+        for notice in facts.job.notices
+        if (id(notice) in errors or (facts.job.failed and not why and notice.level == "WARN"))
+        and id(notice) not in shown
+        and _kind(notice) not in kinds
+    ]
     dead = any(finding.fatal and finding.confidence != "possible" for finding in about_the_job)
     return [one for one in left if not (dead and (is_retold(one) or endings.is_forced(one.event)))]
 
@@ -223,9 +232,10 @@ def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) 
 
 
 def _order(finding: Finding, rule: Rule, severity: int) -> tuple[object, ...]:
-    """Roots before echoes, the dead before the slow, the sure before the possible."""
+    """Roots before echoes, the job before its log, the dead before the slow, the sure before the possible."""
     confidence = ("certain", "likely", "possible").index(finding.confidence)
-    return not finding.root, not finding.fatal, -severity, rule.folds, confidence, finding.rule
+    about_log = rule.category == CATEGORIES[-1]
+    return not finding.root, about_log, not finding.fatal, -severity, rule.folds, confidence, finding.rule
 
 
 def _judge_paths(facts: Facts, complete: bool) -> None:

@@ -38,8 +38,9 @@ def _first_of(facts: Facts, errors: list[Notice]) -> FirstFailure | None:
 
 
 def _stated(errors: list[Notice]) -> set[int]:
-    """The ranks that lines of other programs name."""
-    return {rank for notice in errors if (rank := value(notice, "global_rank")) is not None}
+    """The ranks that lines of other programs name, and those that stand in front of what exceptions retell."""
+    named = {rank for notice in errors if (rank := value(notice, "global_rank")) is not None}
+    return named | {rank for notice in errors for rank in notice.ranks}
 
 
 def _failure(facts: Facts, errors: list[Notice], basis: str) -> FirstFailure:

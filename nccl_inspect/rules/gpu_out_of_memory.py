@@ -20,9 +20,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     full = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
     torch = facts.notices("cuda-out-of-memory") if facts.job.ended_by or facts.job.failed else []
     said = [*(failure.notice for failure in full), *torch]
-    if not said:
-        return
     sizes = facts.notices("cuda-allocation-failed")
+    if not said:
+        if sizes and not cuda.failures(facts):
+            yield _unproved(sizes)
+        return
     host_calls = any("CUDA host alloc" in notice.message for notice in sizes)
     on_host = not torch and (host_calls or all("shm.cc" in (failure.file or "") for failure in full))
     yield RULE.finding(
@@ -42,6 +44,25 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in(said),
         evidence=[*first_said(said), *first_said(sizes)],
         confidence="likely" if on_host else "certain",
+        fatal=True,
+    )
+
+
+def _unproved(sizes: list[Notice]) -> Finding:
+    """An allocation that failed where the line with CUDA's reason is missing, as in what exceptions retell."""
+    return RULE.finding(
+        f"{sizes[0].message}, and CUDA's reason is not in the log",
+        cause="most often the GPU is full: the framework has taken nearly all memory, or another process shares it. "
+        "An error of an earlier kernel, or a driver that does not fit, looks the same here",
+        impact="the rank fails, and with it the job",
+        fix=[
+            "NCCL_DEBUG=WARN (or INFO): the 'Cuda failure' line before this one tells the reason",
+            "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # when it happens: is the GPU full?",
+        ],
+        ranks=ranks_in(sizes),
+        hosts=hosts_in(sizes),
+        evidence=first_said(sizes),
+        confidence="possible",
         fatal=True,
     )
 

@@ -22,21 +22,24 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not broken or facts.plugin("NET", "loaded"):
         return
     slow = tcp_paths(facts)
+    missed = bool(facts.notices("net-not-found", "net-init-failed"))
     yield RULE.finding(
         f"the network plugin cannot be loaded: {getattr(broken[0].event, 'detail', None) or broken[0].message}",
         cause="the plugin does not fit the image: a library it needs is missing or too old (GLIBC, libfabric, CUDA)",
         impact="hosts talk over TCP"
         if slow
+        else "NCCL_NET asks for a network, and none comes up: the job stops"
+        if missed
         else "NCCL goes on without the plugin, or stops where NCCL_NET asks for it",
         fix=[
             "ldd <path>/libnccl-net.so inside the container shows the missing library",
             "take NCCL, libfabric and the plugin from one installer or base image",
         ],
-        severity="error" if slow or facts.job.failed else "warning" if facts.several_hosts() else "info",
+        severity="error" if slow or missed else "warning" if facts.several_hosts() else "info",
         ranks={rank for notice in broken for rank in notice.ranks},
         hosts={host for notice in broken for host in notice.hosts},
         evidence=[notice.evidence[0] for notice in broken],
-        fatal=facts.job.failed and not facts.job.paths,
+        fatal=missed,
     )
 
 

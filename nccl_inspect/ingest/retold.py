@@ -1,0 +1,74 @@
+"""What exceptions retell: PyTorch ends its own with ``Last error:`` and the text of NCCL's last warning.
+
+The text stands on the same line or on the next one of the same rank, behind the same lead (``[rank3]: ``, a time, a
+worker's name); other ranks may print in between. Since often the exception alone is passed on, it may be all that is
+left of the warning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.stated import NOTHING, Inner, Stated
+
+MARK = b"Last error:"
+_FAR = 64
+"""So many lines later at most: others print in between."""
+_DIGIT = re.compile(rb"\d")
+
+
+class _Printer(NamedTuple):
+    """What tells the printers of exceptions apart: what stands in front, without its numbers, and what that states."""
+
+    lead: bytes
+    label: str | None
+    rank: int | None
+
+
+class _Announced(NamedTuple):
+    size: int
+    """Bytes of the lead."""
+    last: int
+    """The last line that may be what NCCL said last."""
+
+
+Awaited: TypeAlias = dict[_Printer, _Announced]
+
+
+def inline(line: bytes, stated: Stated = NOTHING) -> Inner:
+    """What stands behind the mark; empty when it is to come on a line of its own."""
+    lead, _, text = line.partition(MARK)
+    return Inner(text.strip(), _stated(lead, stated))
+
+
+def announce(line: bytes, number: int, stated: Stated, awaited: Awaited) -> None:
+    """Remember that NCCL's last warning is to come."""
+    lead = line[: line.index(MARK)]
+    awaited[_printer(lead, _stated(lead, stated))] = _Announced(len(lead), number + _FAR)
+
+
+def told(line: bytes, number: int, stated: Stated, awaited: Awaited) -> Iterator[Inner]:
+    """What a line says if its printer has announced a warning."""
+    for printer, announced in list(awaited.items()):
+        lead = line[: announced.size]
+        if number > announced.last:
+            del awaited[printer]
+        elif _printer(lead, own := _stated(lead, stated)) == printer:
+            yield Inner(line[announced.size :].strip(), own)
+
+
+def _printer(lead: bytes, stated: Stated) -> _Printer:
+    return _Printer(_DIGIT.sub(b"0", lead), stated.label, stated.rank)
+
+
+def _stated(lead: bytes, stated: Stated) -> Stated:
+    """What all prefixes of a line state together."""
+    for _ in range(envelopes.MAX_DEPTH):
+        layer = envelopes.peel(lead)
+        if layer is None:
+            break
+        lead, stated = layer.text, layer.stated.within(stated)
+    return stated
