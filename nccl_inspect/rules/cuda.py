@@ -13,6 +13,7 @@ CUDA_CODES = {
     "out of memory": 2,
     "initialization error": 3,
     "CUDA driver version is insufficient for CUDA runtime version": 35,
+    "invalid device function": 98,
     "no CUDA-capable device is detected": 100,
     "invalid device ordinal": 101,
     "no kernel image is available for execution on the device": 209,

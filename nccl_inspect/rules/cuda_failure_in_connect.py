@@ -13,7 +13,7 @@ RULE = Rule(
     severity="error",
     title="A CUDA call failed while NCCL set up its connections",
     because=("gpu-out-of-memory",),
-    specific=("cuda-init-error", "nccl-too-old"),
+    specific=("cuda-init-error", "nccl-too-old", "gpu-hardware-error"),
 )
 _SET_UP = (
     *("init", "channel", "transport", "proxy", "group", "bootstrap", "graph/", "register", "mnnvl", "allocator"),
@@ -21,13 +21,12 @@ _SET_UP = (
 )
 """Beginnings of source files that build communicators and connections; enqueue.cc and its kind launch kernels."""
 _CONNECT = ("transport", "proxy", "channel")
-_P2P_IMPORT, _SHM, _INIT = (1, 304, 400, 800), (1, 217, 801), (3, 35, 100, 999)
+_P2P_IMPORT, _SHM, _INIT = (1, 304, 400, 800), (1, 217, 801), (3, 35, 100, 101, 803, 999)
 _NVLS = (1, 101, 304, 400, 401, 800, 801, 999)
 """What rules about one place take, by its file."""
 _MAPPING, _FABRIC = 711, 802
 _KERNEL = {700: "illegal address", 710: "device-side assert", 716: "misaligned address", 719: "launch failure"}
 """Errors of a kernel: whatever calls CUDA next reports them."""
-_HARDWARE = (214, 220)
 _MEANING = {
     1: "an argument that this driver or GPU does not take",
     101: "a GPU that this process cannot see",
@@ -89,8 +88,6 @@ def _cause(code: int | None) -> str:
             f"a kernel that ran before on this GPU ({_KERNEL[code]}), most often one of the program and not NCCL's: "
             "CUDA reports it at the next call"
         )
-    if code in _HARDWARE:
-        return "a GPU or an NVLink reports an error of its hardware"
     if code in _MEANING:
         return f"CUDA's answer means: {_MEANING[code]}. Which of driver, container or GPU is at fault is not in the log"
     return "not in the log: driver, container or GPU"

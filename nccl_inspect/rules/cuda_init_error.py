@@ -19,6 +19,8 @@ _CAUSES = {
     3: "CUDA was used before a fork: a child process cannot use it",
     35: "the driver is older than the CUDA release that NCCL or the framework is built for",
     100: "the process sees no GPU: none given to the container, an empty CUDA_VISIBLE_DEVICES, or a fault",
+    101: "the program asks for a GPU that this process does not see: fewer GPUs than ranks on the host, a local rank "
+    "that does not fit CUDA_VISIBLE_DEVICES, or a container with some of the GPUs only",
     803: "the driver's kernel module and its libraries are of different versions",
     999: "the driver failed: a lost GPU (Xid), a broken kernel module (nvidia_uvm), or a reset is needed",
 }
@@ -27,6 +29,8 @@ _FIX = {
     3: 'multiprocessing.set_start_method("spawn") (torch.multiprocessing), no CUDA call before the workers start',
     35: "a newer driver, or an image with an older CUDA; data centre GPUs: the cuda-compat package",
     100: 'docker --gpus all; pod: resources.limits "nvidia.com/gpu"; echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L',
+    101: "as many processes as GPUs: torchrun --nproc_per_node=gpu; torch.cuda.set_device(LOCAL_RANK); nvidia-smi -L; "
+    "echo $CUDA_VISIBLE_DEVICES",
     803: "after an upgrade of the driver: reboot, or reload the modules; no other libcuda.so in the image",
     999: "dmesg -T | grep -i xid; nvidia-smi; modprobe nvidia_uvm; reset the GPU (nvidia-smi -r) or reboot",
 }

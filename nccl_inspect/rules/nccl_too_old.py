@@ -14,7 +14,9 @@ RULE = Rule(
     severity="error",
     title="The NCCL release is older than the GPUs",
 )
-_NO_KERNEL = CUDA_CODES["no kernel image is available for execution on the device"]
+_NO_KERNEL = [
+    CUDA_CODES[text] for text in ("no kernel image is available for execution on the device", "invalid device function")
+]
 _FIRST_WITH = {"H100": (2, 15), "H200": (2, 15), "B200": (2, 25, 1), "GB200": (2, 25, 1)}
 """The first release that is built for a GPU (makefiles/common.mk)."""
 
@@ -22,7 +24,7 @@ _FIRST_WITH = {"H100": (2, 15), "H200": (2, 15), "B200": (2, 25, 1), "GB200": (2
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge kernels that the GPU does not take; an old release that works is none of it."""
     refused = [
-        *(notice for notice in cuda_failed(facts) if code_of(notice) == _NO_KERNEL),
+        *(notice for notice in cuda_failed(facts) if code_of(notice) in _NO_KERNEL),
         *(notice for notice in facts.notices("shared-memory-exceeded") if notice.level == "WARN"),
     ]
     crashed = [] if refused else [n for n in cuda_failed(facts, "enqueue.cc", "init.cc") if code_of(n) == 1]
