@@ -358,7 +358,8 @@ class CollectiveTimeout(Event):
     global_rank: int | None = None
     """Rank of the job (2.2 and later); ``rank`` is that of the process group."""
     group: str | None = None
-    seq: int
+    seq: int | None = None
+    """None until PyTorch 1.12."""
     operation: str
     numel_in: int | None = None
     """Elements; PyTorch 1.13 and 2.0 print the shape instead."""

@@ -15,6 +15,7 @@ RULE = Rule(
     specific=("ib-memlock", "efa-libfabric-incompat", "efa-provider-missing", "efa-not-supported-instance"),
     folds=True,
 )
+_NO_GDR = "ofi-gdr-disabled-on-capable"
 _REASONS = (
     "ofi-open-failed",
     "ofi-endpoint-enable-failed",
@@ -24,6 +25,7 @@ _REASONS = (
     "ofi-emulated-write",
     "ofi-emulated-write-size",
     "ofi-gdr-inconsistent",
+    _NO_GDR,
     "ofi-unknown-protocol",
     "ofi-exception",
     "ofi-few-tag-bits",
@@ -96,6 +98,11 @@ def _cause(reasons: list[Notice]) -> str:
         return "not in the log: no provider (the lines at level INFO would tell), or plugin and libfabric do not fit"
     if _is_asked(reasons[0]):
         return "OFI_NCCL_PROTOCOL names a protocol that the plugin does not have"
+    if _is_without_gdr(reasons[0]):
+        return (
+            "this instance type has GPUDirect RDMA, the plugin demands it, and libfabric does not offer it: libfabric "
+            "without CUDA, no nvidia-peermem or DMA-BUF, or FI_EFA_USE_DEVICE_RDMA=0"
+        )
     if value(reasons[0], "rc") == _NO_MEMORY:
         return (
             "memory or a resource of the device ran out: most often the limit of locked memory, else queues that "
@@ -111,9 +118,18 @@ def _is_asked(notice: Notice) -> bool:
     return notice.production == "ofi-unknown-protocol"
 
 
+def _is_without_gdr(notice: Notice) -> bool:
+    return notice.production == _NO_GDR
+
+
 def _fix(reasons: list[Notice]) -> list[str]:
     if reasons and _is_asked(reasons[0]):
         return ["OFI_NCCL_PROTOCOL=SENDRECV or RDMA, or unset it"]
+    if reasons and _is_without_gdr(reasons[0]):
+        return [
+            "fi_info -p efa -c FI_HMEM must list the NICs; lsmod | grep nvidia_peermem; unset FI_EFA_USE_DEVICE_RDMA",
+            "stop-gap, slower: OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK=1",
+        ]
     if reasons and value(reasons[0], "rc") == _NO_MEMORY:
         return ["pod: 'securityContext.capabilities.add: [IPC_LOCK]'; docker: --ulimit memlock=-1; check: ulimit -l"]
     return []

@@ -29,11 +29,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     said = [*refused, *unusable, *(n for n in calls if value(n, "name") in _AT_START)]
     slow = tcp_paths(facts)
     names = listed(str(name) for n in unusable if (name := value(n, "device")))
-    dead = bool(refused) and facts.job.failed
+    dead = bool(refused) and (facts.job.failed or not facts.job.paths)
+    connecting = any(value(notice, "name") == "modify_qp" for notice in refused)
     yield RULE.finding(
         _summary(refused, names),
         cause="the process may not use the card, or its driver does not answer: the device node is not in the "
-        "container, the libraries of the image do not fit the driver of the host, or the card is broken",
+        "container, the libraries of the image do not fit the driver of the host, or the card is broken"
+        + ("; with RoCE, its network interface is in another network namespace than this container" * connecting),
         impact="NCCL stops with an error"
         if dead
         else "NCCL leaves the card out, and hosts talk over TCP"
@@ -43,6 +45,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ls -l /dev/infiniband; ibv_devinfo   # inside the container; compare with the host",
             "docker: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1; Kubernetes: rdma/<resource>: 1 "
             "(EFA: vpc.amazonaws.com/efa)",
+            *(["RoCE: hostNetwork: true (docker --network=host), or the interface in the pod (SR-IOV)"] * connecting),
             "a card that is not meant for this job: NCCL_IB_HCA==mlx5_0,mlx5_1 (exact) or =^mlx5_2 (exclude)",
             "a card that fails on the host too: dmesg -T | grep -i mlx5; ibstat; same MOFED in host and image",
         ],

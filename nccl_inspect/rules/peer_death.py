@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 
+from nccl_inspect.event_types import CollectiveTimeout
 from nccl_inspect.model.job import Finding, LastLine, Notice, NotJudged
 from nccl_inspect.rules.departures import Departure, departures, last_words, traceback_of
 from nccl_inspect.rules.efa_completion_error import lost_peers
@@ -38,6 +39,14 @@ RULE = Rule(
 )
 
 
+_KILLED = (
+    *("out-of-memory", "out-of-memory-container", "kubernetes-oom", "ray-memory-node", "ray-memory"),
+    *("slurm-out-of-memory", "slurm-out-of-memory-20-11"),
+)
+"""The kernel, or who runs the job, killed a process for want of memory."""
+_SLURM_KILLED = "Out Of Memory"
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge closed connections where nobody names an error: what the log then shows are echoes."""
     closed = [*facts.notices("socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
@@ -46,8 +55,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     local = facts.notices("proxy-connection-closed")
     comms = facts.job.communicators
     echoes = set(map(id, [*closed, *given_up]))
+    killed = [*facts.notices(*_KILLED), *filter(_is_slurm_kill, facts.notices("slurm-task-ended"))]
+    echoes |= set(map(id, [*killed, *(facts.said(CollectiveTimeout) if killed else ())]))
     errors = [notice for notice in facts.failures() if id(notice) not in echoes and not _is_known_end(notice)]
     if errors:
+        return
+    if killed:
+        yield _of_memory(killed, departures(facts), [*closed, *given_up])
         return
     if departed := departures(facts):
         yield _departed(facts, departed, [*closed, *given_up])
@@ -65,6 +79,32 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _is_known_end(notice: Notice) -> bool:
     return is_retold(notice) or notice.production == "mpi-signalled"
+
+
+def _is_slurm_kill(notice: Notice) -> bool:
+    return str(value(notice, "how")).startswith(_SLURM_KILLED)
+
+
+def _of_memory(killed: list[Notice], departed: list[Departure], echoes: list[Notice]) -> Finding:
+    """Processes of which the kernel, or who runs the job, says that it killed them for want of memory."""
+    gone = [one for one in departed if one.code == -signal.SIGKILL]
+    return RULE.finding(
+        f"a process was killed for want of host memory: {killed[0].message.strip()}",
+        cause="the memory of the host, or what the pod or the job may use of it, was exhausted: data loaders, a "
+        "checkpoint that is gathered or loaded on every rank, pinned buffers, or /dev/shm, which counts as memory",
+        impact="the job is dead: a communicator does not survive the loss of a rank. The others lose connections, or "
+        "wait until PyTorch gives up",
+        fix=[
+            "more memory: pod resources.limits.memory; Slurm --mem=0 (all of the node)",
+            "less use: fewer data loader workers, load and save checkpoints in shards; emptyDir medium: Memory counts "
+            "towards the limit of the pod",
+            "which process, and how much: dmesg -T | grep -i 'killed process'   # on its host",
+        ],
+        ranks={rank for one in gone for rank in one.ranks},
+        hosts={one.host for one in gone},
+        evidence=first_said([*killed, *(one.notice for one in gone[:2]), *echoes]),
+        fatal=True,
+    )
 
 
 def _departed(facts: Facts, departed: list[Departure], echoes: list[Notice]) -> Finding:

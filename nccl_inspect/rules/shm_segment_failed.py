@@ -26,7 +26,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     ]
     if not failed:
         return
+    full = [notice for notice in facts.notices("system-call-failed") if _is_full(notice)]
     codes = {code for notice in failed if (code := _value(notice, "errno")) is not None}
+    codes |= {_NO_SPACE} if full else set()
     sizes = [size for notice in failed if (size := _value(notice, "size")) is not None]
     asked = f" of {max(sizes) / 1e6:.1f} MB" if sizes else ""
     other = sorted(
@@ -50,10 +52,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        evidence=first_said([*full, *failed]),
         confidence="certain" if codes else "likely",
         fatal=True,
     )
+
+
+def _is_full(notice: Notice) -> bool:
+    """Whether there was no room for a file: until 2.11 the call that makes the segment tells it."""
+    return "allocate" in str(_value(notice, "call")) and "No space left on device" in notice.message
 
 
 def _value(notice: Notice, name: str) -> Any:

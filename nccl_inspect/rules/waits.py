@@ -20,6 +20,7 @@ class Wait(NamedTuple):
     member: int | None
     """Rank in the process group."""
     seq: int
+    """-1 where PyTorch does not number its works (until 1.12)."""
     operation: str
     numel: int | None
     timeout_ms: int
@@ -29,17 +30,28 @@ class Wait(NamedTuple):
 def waits(facts: Facts) -> list[Wait]:
     """Each wait once, although PyTorch tells it several times."""
     found: dict[tuple[object, ...], Wait] = {}
+    groups = _groups(facts)
     for notice in facts.said(CollectiveTimeout):
         event = notice.event
         assert isinstance(event, CollectiveTimeout)
-        group = group_of(notice.message)
+        seq = -1 if event.seq is None else event.seq
+        group = group_of(notice.message) or groups.get((event.global_rank, event.rank, seq))
         rank = job_rank(event.global_rank, event.rank, group)
-        key = group, rank, event.rank, event.seq, event.operation
+        key = group, rank, event.rank, seq, event.operation
         if key not in found:
-            found[key] = Wait(
-                group, rank, event.rank, event.seq, event.operation, event.numel_in, event.timeout_ms, notice
-            )
+            found[key] = Wait(group, rank, event.rank, seq, event.operation, event.numel_in, event.timeout_ms, notice)
     return _told_best(list(found.values()))
+
+
+def _groups(facts: Facts) -> dict[tuple[int | None, int | None, int | None], str]:
+    """The process group in which a rank stood in a work, from the next line of that rank: from 2.4 on the line about
+    the time-out itself does not name it."""
+    found: dict[tuple[int | None, int | None, int | None], set[str]] = {}
+    for notice in facts.notices(*_STATUS):
+        values, group = dict(getattr(notice.event, "values", ())), group_of(notice.message)
+        if group is not None:
+            found.setdefault((values.get("global_rank"), values.get("rank"), values.get("seq")), set()).add(group)
+    return {key: groups.pop() for key, groups in found.items() if len(groups) == 1}
 
 
 def group_of(message: str) -> str | None:
@@ -71,7 +83,8 @@ def _told_best(found: list[Wait]) -> list[Wait]:
 
 _GROUP = re.compile(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
 _ENQUEUED = re.compile(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
-_PROGRESS = ("work-status", "work-status-2-6", "dump-signal", "dump-signal-2-3")
+_STATUS = ("work-status", "work-status-2-6")
+_PROGRESS = (*_STATUS, "dump-signal", "dump-signal-2-3")
 
 
 def enqueued(facts: Facts, group: str | None) -> dict[int, tuple[int, Notice]]:

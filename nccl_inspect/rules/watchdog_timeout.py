@@ -25,8 +25,17 @@ RULE = Rule(
         "shm-segment-failed",
         "shm-cumem-host-failed",
         "mixed-networks",
+        "hang-after-p2p-setup",
+        "peer-death",
+        "gpu-hardware-error",
     ),
-    because=("hang-after-p2p-setup", "env-mismatch-across-ranks", "version-mismatch"),
+    because=(
+        "env-mismatch-across-ranks",
+        "version-mismatch",
+        "bootstrap-wrong-interface",
+        "loopback-between-hosts",
+        "ib-async-event",
+    ),
 )
 _FAILED = ("cuda-error", "cuda-out-of-memory", "watchdog-terminated")
 
@@ -47,6 +56,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     first = mine[0]
     of_group = f" of process group {group}" if group is not None else ""
     in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
+    place = f" (work {first.seq}{of_group}{in_comm})" if first.seq >= 0 else ""
     members = {wait.member for wait in mine if wait.member is not None}
     by = (
         f"rank {ranges(waiting)}"
@@ -56,7 +66,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "a rank"
     )
     yield RULE.finding(
-        f"{by} waited {first.timeout_ms // 1000} s for {first.operation} (work {first.seq}{of_group}{in_comm}) in vain",
+        f"{by} waited {first.timeout_ms // 1000} s for {first.operation}{place} in vain",
         cause=f"the lines tell who waited, not why. {why}{suspects(facts)}"
         + (f". Process group {listed(map(str, others))} timed out, too: mostly a consequence" if others else ""),
         impact="PyTorch ends the process, and with it the job",
