@@ -439,3 +439,10 @@ def test_productions_that_rules_ask_for_exist() -> None:
             if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "notices":
                 names = {argument.value for argument in call.args if isinstance(argument, ast.Constant)}
                 assert names <= known, file.name
+
+
+def test_a_wait_between_two_ranks_is_laid_to_the_other_one_only() -> None:
+    job = nccl_inspect.read(str(HERE.parent / "sample_logs" / "torch-size-mismatch"))
+    finding = found(job, "watchdog-timeout")
+    assert finding.ranks == [0]
+    assert "rank 1 waited 15 s for RECV" in finding.summary

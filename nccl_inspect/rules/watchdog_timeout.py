@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import Notice as Said
-from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, global_ranks, listed, ranges
 from nccl_inspect.rules.hangs import suspects
@@ -37,6 +37,8 @@ RULE = Rule(
         "ib-async-event",
     ),
 )
+_PAIRWISE = ("SEND", "RECV")
+"""Between two ranks: PyTorch has a communicator of their own for them, in whatever process group they are."""
 _FAILED = ("cuda-error", "cuda-out-of-memory", "watchdog-terminated")
 
 
@@ -49,7 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     mine = [wait for wait in found if wait.group == group]
     others = list(dict.fromkeys(wait.group for wait in found if wait.group not in (None, group)))
     waiting = {wait.rank for wait in mine if wait.rank is not None}
-    comm = communicator_of(facts, group, mine)
+    comm = _pair(facts, waiting) if found[0].operation in _PAIRWISE else communicator_of(facts, group, mine)
     blamed, why, lines = _suspects(
         facts, mine, waiting, set() if comm is None else global_ranks(comm, range(comm.nranks))
     )
@@ -85,6 +87,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         evidence=[*first_said([wait.notice for wait in mine][:3]), *lines[:2]],
         fatal=True,
     )
+
+
+def _pair(facts: Facts, waiting: set[int]) -> CommunicatorInfo | None:
+    """The communicator of two ranks that has all who wait, if there is only one."""
+    pairs = [comm for comm in facts.job.communicators if comm.nranks == 2 and waiting <= global_ranks(comm, range(2))]
+    return pairs[0] if waiting and len(pairs) == 1 else None
 
 
 def _suspects(
