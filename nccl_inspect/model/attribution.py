@@ -147,8 +147,9 @@ class _Work:
             units.sort(key=lambda unit: unit.place)
             self._settle(units)
         for units in self._open.values():
+            # What could not be decided before the first guess depends on it.
+            self.result.guessed.update(id(burst) for unit in units for burst in unit.bursts)
             while units:
-                self.result.guessed.update(map(id, units[0].bursts))
                 unit = units.pop(0)
                 self._assign(unit, min(unit.candidates, key=self._order_of_use))
                 self._settle(units)

@@ -6,9 +6,11 @@ pointers are those of one process, and until 2.22 splits of equal colour share t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from nccl_inspect.model.joining import Joiner
 from nccl_inspect.model.members import Gpu, Member, ProcessMembers
 
 
@@ -55,41 +57,107 @@ def join(processes: Iterable[ProcessMembers]) -> list[Communicator]:
 
 class _Join:
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], Communicator] = {}
-        self._taken: dict[tuple[object, ...], int] = {}
-        self._nameless: dict[tuple[object, ...], int] = {}
+        self._found: list[Communicator] = []
 
     def all(self, members: list[Member]) -> list[Communicator]:
-        for member in members:  # a parent comes before its children in the same process
-            member.communicator = self._of(member)
-        return sorted(self._known.values(), key=lambda comm: comm.first)
+        """Join parents before their children, whose identity is that of the parent."""
+        while members:
+            ready = [member for member in members if member.parent is None or member.parent.communicator is not None]
+            members = [member for member in members if member.parent is not None and member.parent.communicator is None]
+            self._generation(ready)
+        return sorted(self._found, key=lambda comm: comm.first)
 
-    def _of(self, member: Member) -> Communicator:
-        key = self._identity(member)
-        slot = (key, member.rank)
-        # The same rank again is a new communicator: a job that was started again, or a pointer used twice.
-        again = self._taken[slot] = self._taken.get(slot, -1) + 1
-        comm = self._known.get((key, again))
-        if comm is None:
-            comm = self._known[key, again] = _make(member)
-        comm.members[member.rank] = member
-        comm.first = min(comm.first, member.first.place)
-        return comm
+    def _generation(self, members: list[Member]) -> None:
+        named: dict[tuple[object, ...], list[Member]] = {}
+        counted: dict[tuple[object, ...], list[Member]] = {}
+        vague: dict[tuple[object, ...], list[Member]] = {}
+        for member in members:
+            kind, key = _identity(member)
+            {"named": named, "counted": counted, "vague": vague}[kind].setdefault(key, []).append(member)
+        for group in named.values():
+            self._in_turn(group)
+        for key, group in counted.items():
+            self._by_count(key, group, vague)
+        largest = max(vague.values(), key=lambda group: group[0].init.nranks, default=[])
+        whole = bool(largest) and len({member.rank for member in largest}) == largest[0].init.nranks
+        for group in vague.values():
+            for one in Joiner(group, whole).groups():
+                self._add(one)
 
-    def _identity(self, member: Member) -> tuple[object, ...]:
-        init, split = member.init, member.split
-        color = init.color if init.color is not None else split.color if split else None
-        if member.parent is not None:
-            return "split", id(member.parent.communicator), member.ordinal, color
-        if init.parent is not None or split is not None:
-            # Without its ordinal a split of another process cannot be told from one of equal size and colour.
-            alone = member.log.process if init.ordinal is None else None
-            return "orphan", init.nranks, init.ordinal, color, alone
-        if init.comm_id is not None:
-            return "root", init.comm_id, init.nranks
-        gpu = (member.gpu, init.nranks)
-        self._nameless[gpu] = self._nameless.get(gpu, 0) + 1
-        return "nameless", init.nranks, self._nameless[gpu]
+    def _by_count(self, key: tuple[object, ...], group: list[Member], vague: dict[tuple[object, ...], list[Member]]) -> None:
+        """Splits of one parent, whose ordinal each process only counted: believed while nothing speaks against it."""
+        by_ordinal: dict[int | None, list[Member]] = {}
+        for member in group:
+            by_ordinal.setdefault(member.ordinal, []).append(member)
+        if None not in by_ordinal and all(map(_is_one, by_ordinal.values())):
+            for one in by_ordinal.values():
+                self._add(one)
+            return
+        if not all(map(_has_parent, by_ordinal.values())):
+            for member in group:
+                member.parent = None
+            key = _identity(group[0])[1]
+        for member in group:
+            member.ordinal = None
+        vague.setdefault(key, []).extend(group)
+
+    def _in_turn(self, group: list[Member]) -> None:
+        """The same rank again is a new communicator: a job that was started again, or a pointer used twice."""
+        turns: Counter[int] = Counter()
+        by_turn: dict[int, list[Member]] = {}
+        for member in group:
+            by_turn.setdefault(turns[member.rank], []).append(member)
+            turns[member.rank] += 1
+        for one in by_turn.values():
+            self._add(one)
+
+    def _add(self, members: list[Member]) -> None:
+        comm = _make(members[0])
+        for member in members:
+            member.communicator = comm
+            comm.members[member.rank] = member
+            comm.first = min(comm.first, member.first.place)
+        self._found.append(comm)
+
+
+def _identity(member: Member) -> tuple[str, tuple[object, ...]]:
+    """What members of one communicator share, and how far that is a name: ``named``, ``counted`` or ``vague``."""
+    init, split = member.init, member.split
+    color = _color(member)
+    if member.parent is not None:
+        parent = id(member.parent.communicator)
+        if init.ordinal is not None:
+            return "named", ("split", parent, member.ordinal, color, init.nranks)
+        return "counted", ("split", parent, color, init.nranks)
+    if init.parent is not None or split is not None:
+        # Splits of one parent with equal colours share their commId.
+        return "vague", ("orphan", init.nranks, init.ordinal, color, init.comm_id)
+    if init.comm_id is not None:
+        return "named", ("root", init.comm_id, init.nranks)
+    return "vague", ("nameless", init.nranks)
+
+
+def _color(member: Member) -> int | None:
+    if member.init.color is not None:
+        return member.init.color
+    return member.split.color if member.split else None
+
+
+def _is_one(group: list[Member]) -> bool:
+    """Whether splits whose ordinal was only counted can be one communicator."""
+    return Joiner(group).agree(group) and _has_parent(group)
+
+
+def _has_parent(group: list[Member]) -> bool:
+    """Whether the parent that was found has the ranks that ``bootstrapSplit`` names."""
+    ranks = {member.rank: member for member in group}
+    return all(
+        member.split is None
+        or (mate := ranks.get((member.rank + 1) % member.init.nranks)) is None
+        or mate.parent is None
+        or mate.parent.rank == member.split.next_rank
+        for member in group
+    )
 
 
 def _make(member: Member) -> Communicator:
@@ -99,7 +167,7 @@ def _make(member: Member) -> Communicator:
         first=member.first.place,
         nranks=init.nranks,
         parent=member.parent.communicator if member.parent else None,
-        color=init.color if init.color is not None else split.color if split else None,
+        color=_color(member),
         ordinal=member.ordinal,
         orphan=member.parent is None and (init.parent is not None or split is not None),
     )
@@ -119,8 +187,12 @@ def find_world(communicators: Sequence[Communicator]) -> Communicator | None:
 def number(communicators: Sequence[Communicator], world: Communicator | None) -> None:
     """Give each communicator its global ranks and its name."""
     ranks = _world_ranks(communicators, world)
+    names: Counter[str] = Counter()
     for index, comm in enumerate(communicators):
         comm.name = _name(comm, index, world)
+        names[comm.name] += 1
+        if names[comm.name] > 1:  # the program of a process that was started again makes the same split again
+            comm.name += f" ({names[comm.name]})"
         if world is None:
             comm.global_ranks = range(comm.nranks)
             continue
@@ -156,6 +228,6 @@ def _closed(ranks: list[int | None], comm: Communicator, world: Communicator) ->
 def _name(comm: Communicator, index: int, world: Communicator | None) -> str:
     if comm is world:
         return "world"
-    if comm.parent is not None:
+    if comm.parent is not None and comm.ordinal is not None:
         return f"split {comm.ordinal} color {comm.color} of {comm.parent.name}"
     return f"comm {index}"

@@ -119,6 +119,8 @@ class _Walk:
         self._networks: dict[int, Step] = {}
         """The ``Using network`` line of each thread, which tells of the communicator that follows."""
         self._children: Counter[int] = Counter()
+        self._miscounted = False
+        """Whether a child may have been counted for the wrong parent."""
 
     def take(self, step: Step | Burst) -> None:
         tid = step.origin.tid
@@ -130,7 +132,7 @@ class _Walk:
             case events.CommSplit():
                 self._splits[tid] = event
             case events.CommNoColor():
-                self._no_color()
+                self._no_color(tid, event)
             case events.NetworkInUse():
                 assert isinstance(step, Step)
                 self._networks[tid] = step
@@ -183,7 +185,8 @@ class _Walk:
         member.parent = self._parent(member)
         if member.parent is not None:
             self._children[id(member.parent)] += 1
-            member.ordinal = event.ordinal or self._children[id(member.parent)]
+            counted = None if self._miscounted else self._children[id(member.parent)]
+            member.ordinal = event.ordinal or counted
         if (before := self._live.get(event.comm)) and before.ended is None:
             before.ended = step  # 2.30.3 and later do not print the end; the pointer is used again
         self._live[event.comm] = member
@@ -200,10 +203,15 @@ class _Walk:
         roots = [other for other in self._live.values() if other.is_root and other.gpu == member.gpu]
         return roots[0] if len(roots) == 1 else None
 
-    def _no_color(self) -> None:
-        roots = [member for member in self._live.values() if member.is_root]
+    def _no_color(self, tid: int, event: events.CommNoColor) -> None:
+        """Count a child of the only communicator that it can be: a root with this rank here."""
+        roots = [member for member in self._live.values() if member.is_root and member.rank == event.rank]
+        if len(roots) > 1:
+            roots = [member for member in roots if member.first.origin.tid == tid]
         if len(roots) == 1:
             self._children[id(roots[0])] += 1
+        elif roots:
+            self._miscounted = True
 
     def finish(self) -> ProcessMembers:
         for waiting in self._waiting.values():
