@@ -144,7 +144,7 @@ class Job:
             parent.children += 1
             for color, comm in enumerate(made):
                 comm.color, comm.counted = color, parent.children
-                comm.hash = 7919 * (parent.hash + 1) + color
+                comm.hash = (7919 * (parent.hash + 1) + color) % 2**64
             inside = {rank for comm in made for rank in comm.ranks}
             for rank in members:
                 if rank not in inside:
@@ -223,7 +223,6 @@ class Job:
         if release.nvml:
             words += f" nvmlDev {self.slots[rank][1]}"
         words += f" busId {self._bus(rank)}"
-        blank = ""
         lines: Stream = [("Using network Socket", None)]
         if parent and release.splits in ("nameless", "bootstrap", "hash"):
             places = [parent.ranks.index(other) for other in comm.ranks]
@@ -238,10 +237,8 @@ class Job:
             if release.splits in ("splitCount", "childCount"):
                 words += f" {release.splits} {comm.counted}"
             words += f" color {comm.color} key {mine}"
-            blank = " "
         if release.comm_id and (not parent or not release.api or release.splits == "hash"):
             words += f" commId {comm.hash:#x}"
-            blank = " "
         api = ("ncclCommSplit " if parent else "ncclCommInitRank ") if release.api else ""
         if release.start:
             # The START line of splits lacks a blank since 2.23.
@@ -257,7 +254,6 @@ class Job:
                     None,
                 )
             )
-        del blank
         lines += self._graph(comm, mine)
         nvls = "" if not release.nvml else " 0 nvls channels,"
         text = f"{self.channels} coll channels,{nvls} {self.channels} p2p channels, {self.channels} p2p channels per peer"
@@ -323,10 +319,13 @@ class Job:
                     lines += [(part, None)] if isinstance(part, str) else self._connections(comm, rank, part)
                 if not any(truth for _, truth in lines):
                     continue
-                alone = self.release.caller_connects and len(mine) == 1
-                tid = self._callers[rank] if alone else next(self._tids)
+                # Collectives connect one communicator after the other, send/recv all at once.
+                by_caller = self.release.caller_connects and (what == "collective" or len(mine) == 1)
+                tid = self._callers[rank] if by_caller else next(self._tids)
                 streams.append(self._prefixed(rank, tid, lines))
-            self._streams[rank].append(mixed(streams, self.random))
+            in_turn = self.release.caller_connects and what == "collective"
+            together = [line for stream in streams for line in stream] if in_turn else mixed(streams, self.random)
+            self._streams[rank].append(together)
 
     def _connections(self, comm: Comm, rank: int, edge: object) -> Stream:
         """The line that a rank prints of an edge, if it has not printed it before."""

@@ -20,6 +20,11 @@ from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.records import Record
 
 
+_RINGS_AND_TREES = 0
+"""The connection set of collectives; 1 is that of send/recv."""
+_SIMPLE = ("rings", "all trees")
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Unit:
     """Bursts that belong together, with the members they may belong to."""
@@ -27,6 +32,12 @@ class Unit:
     log: ProcessLog
     bursts: list[Burst]
     candidates: list[Member]
+    conn: int | None
+    """The connection set, as printed or as what follows tells."""
+    simple: bool = False
+    """Connections of rings and trees only: not of binomial trees, NVLS or CollNet, which join other ranks, too."""
+    doubtful: bool = False
+    """Lines of several communicators may stand in one burst."""
 
     @property
     def place(self) -> int:
@@ -53,6 +64,8 @@ class Attribution(Record):
 def attribute(processes: Iterable[ProcessMembers]) -> Attribution:
     """Add every loose burst to the member it belongs to."""
     processes = list(processes)
+    for process in processes:
+        _release(process)
     work = _Work(processes)
     for process in processes:
         for unit in _units(process):
@@ -70,7 +83,7 @@ def fits(member: Member, edge: Edge, rank: int) -> bool:
     own_device, other_device = (event.dst_dev, event.src_dev) if receives else (event.src_dev, event.dst_dev)
     other = event.src if receives else event.dst
     comm = member.communicator
-    if comm is None or member.rank != rank or not _is_device(member, own_device):
+    if comm is None or member.rank != rank or not member.is_called(own_device):
         return False
     if member.counts and edge.channels.bit_length() > max(member.counts.coll, member.counts.p2p):
         return False
@@ -81,44 +94,86 @@ def fits(member: Member, edge: Edge, rank: int) -> bool:
     mate = comm.members.get(other)
     if mate is None:
         return True
-    return _is_device(mate, other_device) and (mate.log.process[0] == member.log.process[0] or not event.is_local)
+    return mate.is_called(other_device) and (mate.log.process[0] == member.log.process[0] or not event.is_local)
 
 
-def _is_device(member: Member, name: str | None) -> bool:
-    return name is None or not member.device_names or name in member.device_names
+def _release(process: ProcessMembers) -> None:
+    """Take away from members what they cannot have: when COMPLETE was lost, later lines of the thread came to them."""
+    for member in process.members:
+        for burst in member.bursts:
+            if not all(fits(member, edge, burst.key.rank) for edge in burst.edges.values()):
+                process.loose.append(burst)
+                process.parts[id(burst)] = burst.key.tid, -1 - len(process.loose)
+        member.bursts = [burst for burst in member.bursts if id(burst) not in process.parts]
+    process.loose.sort(key=lambda burst: burst.place)
 
 
-def _candidates(process: ProcessMembers, burst: Burst) -> list[Member]:
+def _candidates(process: ProcessMembers, burst: Burst, conn: int | None) -> list[Member]:
     return [
         member
         for member in process.members
-        if member.lives_at(burst.place) and all(fits(member, edge, burst.key.rank) for edge in burst.edges.values())
+        if member.lives_at(burst.place)
+        and not (conn == _RINGS_AND_TREES and member.eager)
+        and all(fits(member, edge, burst.key.rank) for edge in burst.edges.values())
     ]
 
 
 def _units(process: ProcessMembers) -> Iterator[Unit]:
-    """The bursts of a helper thread belong together when one communicator can have them all; others stand alone."""
-    by_thread: dict[tuple[int, int], list[Burst]] = {}
+    """The bursts of a helper thread belong together when one communicator can have them all.
+
+    Since 2.28 the calling thread itself connects, one communicator after the other: there only what stands between two
+    ``Connected …`` lines belongs together, and connections of send/recv, which have none, may be of several.
+    """
+    by_caller = any(burst.key.tid in process.callers for burst in process.loose)
+    together: dict[tuple[int, ...], list[Burst]] = {}
     for burst in process.loose:
-        own = burst.key.tid != process.log.process[1]
-        by_thread.setdefault((burst.key.tid, 0 if own else burst.place), []).append(burst)
-    for bursts in by_thread.values():
-        groups = [_candidates(process, burst) for burst in bursts]
+        if by_caller and burst.key.conn != _RINGS_AND_TREES:
+            yield from _apart(process, burst)
+        else:
+            part = process.parts[id(burst)]
+            together.setdefault(part if by_caller else part[:1], []).append(burst)
+    for bursts in together.values():
+        groups = [_candidates(process, burst, _conn(process, burst)) for burst in bursts]
         shared = [member for member in groups[0] if all(member in group for group in groups[1:])]
         if shared:
-            yield Unit(process.log, bursts, shared)
+            conns = {_conn(process, burst) for burst in bursts}
+            simple = all(process.closed.get(id(burst)) in _SIMPLE for burst in bursts)
+            yield Unit(process.log, bursts, shared, conns.pop() if len(conns) == 1 else None, simple)
             continue
         for burst, group in zip(bursts, groups, strict=True):
             if group or len(burst.edges) == 1:
-                yield Unit(process.log, [burst], group)
+                simple = process.closed.get(id(burst)) in _SIMPLE
+                yield Unit(process.log, [burst], group, _conn(process, burst), simple)
             else:
-                yield from _split(process, burst)
+                yield from _apart(process, burst)
 
 
-def _split(process: ProcessMembers, burst: Burst) -> Iterator[Unit]:
+def _conn(process: ProcessMembers, burst: Burst) -> int | None:
+    if burst.key.conn is None and id(burst) in process.closed:
+        return _RINGS_AND_TREES
+    return burst.key.conn
+
+
+def _apart(process: ProcessMembers, burst: Burst) -> Iterator[Unit]:
+    """The edges of a burst each on its own, those that several communicators can have together as a doubtful rest."""
+    rest: dict[tuple[object, ...], Edge] = {}
     for key, edge in burst.edges.items():
         part = Burst(burst.key, edge.place, edge.origin, {key: edge})
-        yield Unit(process.log, [part], _candidates(process, part))
+        group = _candidates(process, part, burst.key.conn)
+        if len(group) > 1:
+            rest[key] = edge
+        else:
+            yield Unit(process.log, [part], group, burst.key.conn)
+    if not rest:
+        return
+    first = min(rest.values(), key=lambda edge: edge.place)
+    whole = Burst(burst.key, first.place, first.origin, rest)
+    if group := _candidates(process, whole, burst.key.conn):
+        yield Unit(process.log, [whole], group, burst.key.conn, doubtful=True)
+        return
+    for key, edge in rest.items():
+        part = Burst(burst.key, edge.place, edge.origin, {key: edge})
+        yield Unit(process.log, [part], _candidates(process, part, burst.key.conn), burst.key.conn, doubtful=True)
 
 
 class _Work:
@@ -134,6 +189,8 @@ class _Work:
         for process in processes:
             bursts = [burst for member in process.members for burst in member.bursts] + process.loose
             self._ends[process.log.process] = {_end(edge.event) for burst in bursts for edge in burst.edges.values()}
+            for member in process.members:  # what stands between START and COMPLETE
+                self._use(member, member.bursts, _RINGS_AND_TREES)
 
     def add(self, unit: Unit) -> None:
         if unit.candidates:
@@ -167,6 +224,13 @@ class _Work:
             else:
                 return
 
+    def _use(self, member: Member, bursts: Iterable[Burst], conn: int | None) -> None:
+        """Remember connections; those of an unknown set exclude nothing."""
+        for burst in bursts if conn is not None else ():
+            for edge in burst.edges.values():
+                use = _use(member, edge.event, conn)
+                self._used[use] = self._used.get(use, 0) | edge.channels
+
     def connect(self, process: ProcessMembers) -> None:
         """Give ``Connected …`` lines to the communicator whose connections the thread made just before."""
         for step in process.connected:
@@ -180,16 +244,23 @@ class _Work:
 
     def _decide(self, unit: Unit, rule: Callable[[Unit, Member], bool]) -> bool:
         left = [member for member in unit.candidates if rule(unit, member)]
+        if not left and rule == self._free and id(unit.bursts[0]) not in self.result.guessed:
+            self.result.homeless.extend((unit.log, burst) for burst in unit.bursts)
+            return True
         if left:
             unit.candidates = left
         if len(unit.candidates) != 1:
             return False
+        if unit.doubtful:
+            self.result.guessed.update(map(id, unit.bursts))
         self._assign(unit, unit.candidates[0])
         return True
 
     def _free(self, unit: Unit, member: Member) -> bool:
-        """A connection prints once in a communicator."""
-        return not any(self._used.get(_use(member, edge.event), 0) & edge.channels for _, edge in unit.edges())
+        """A connection prints once in a communicator; without its set it may be another one."""
+        if unit.conn is None:
+            return True
+        return not any(self._used.get(_use(member, edge.event, unit.conn), 0) & edge.channels for _, edge in unit.edges())
 
     def _with_twin(self, unit: Unit, member: Member) -> bool:
         """Both ends of a NET edge print it."""
@@ -211,8 +282,9 @@ class _Work:
         known = self._ring_edges.get(id(comm))
         if known is None:
             known = self._ring_edges[id(comm)] = _neighbours(comm)
-        edges = [(burst, edge) for burst, edge in unit.edges() if burst.key.conn != 1]
-        return not known or all((edge.event.src, edge.event.dst) in known for _, edge in edges)
+        if not known or not unit.simple:
+            return True
+        return all((edge.event.src, edge.event.dst) in known for _, edge in unit.edges())
 
     def _order_of_use(self, member: Member) -> tuple[object, ...]:
         kind = _kind(member.communicator)
@@ -226,16 +298,14 @@ class _Work:
         member.bursts.extend(unit.bursts)
         for burst in unit.bursts:
             self._threads.setdefault((unit.log.process, burst.key.tid), []).append((burst.place, member))
-        for _, edge in unit.edges():
-            use = _use(member, edge.event)
-            self._used[use] = self._used.get(use, 0) | edge.channels
+        self._use(member, unit.bursts, unit.conn)
         kind, process = _kind(member.communicator), id(member.log)
         order = self._uses[unit.log.process] = self._uses.get(unit.log.process, 0) + 1
         self._first_use.setdefault(kind, {}).setdefault(process, order)
 
 
-def _use(member: Member, event: ChannelConnect) -> tuple[object, ...]:
-    return id(member), event.conn, event.src, event.dst, event.direction
+def _use(member: Member, event: ChannelConnect, conn: int) -> tuple[object, ...]:
+    return id(member), conn, event.src, event.dst, event.direction == "receive"
 
 
 def _end(event: ChannelConnect, twin: bool = False) -> tuple[object, ...]:

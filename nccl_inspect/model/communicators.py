@@ -78,10 +78,8 @@ class _Join:
             self._in_turn(group)
         for key, group in counted.items():
             self._by_count(key, group, vague)
-        largest = max(vague.values(), key=lambda group: group[0].init.nranks, default=[])
-        whole = bool(largest) and len({member.rank for member in largest}) == largest[0].init.nranks
         for group in vague.values():
-            for one in Joiner(group, whole).groups():
+            for one in Joiner(group).groups():
                 self._add(one)
 
     def _by_count(self, key: tuple[object, ...], group: list[Member], vague: dict[tuple[object, ...], list[Member]]) -> None:

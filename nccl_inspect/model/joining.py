@@ -41,12 +41,10 @@ class Joiner:
 
     Args:
         members: that may be of one communicator or of several, in the order of the log.
-        whole: whether no process of the job is missing, so that a neighbour on another host is among them.
     """
 
-    def __init__(self, members: Sequence[Member], whole: bool = False) -> None:
+    def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
-        self._whole = whole
         self._claims = {id(member): claims(member) for member in members}
 
     def groups(self) -> list[list[Member]]:
@@ -62,7 +60,12 @@ class Joiner:
         for group in by_turn.values():
             whole = len(group) == group[0].init.nranks and self.agree(group)
             (found if whole else rest).append(group)
-        return [*found, *self._linked([member for group in rest for member in group])]
+        left = [member for group in rest for member in group]
+        # A neighbour on another host may be missing, and another one pass for it, unless all find each other.
+        pieces = self._linked(left, local_only=False)
+        if any(len(piece) < piece[0].init.nranks for piece in pieces):
+            pieces = self._linked(left, local_only=True)
+        return [*found, *pieces]
 
     def agree(self, group: Sequence[Member]) -> bool:
         """Whether these can be one communicator: each rank once, each GPU once, no claim against another."""
@@ -75,7 +78,7 @@ class Joiner:
     def _accepts(self, member: Member, mate: Member) -> bool:
         return all(_fits(claim, mate) for claim in self._claims[id(member)].get(mate.rank, ()))
 
-    def _linked(self, members: Sequence[Member]) -> list[list[Member]]:
+    def _linked(self, members: Sequence[Member], *, local_only: bool) -> list[list[Member]]:
         """Members joined by claims that only one GPU meets."""
         group_of = {id(member): [member] for member in members}
         by_rank: dict[int, list[Member]] = {}
@@ -83,8 +86,8 @@ class Joiner:
             by_rank.setdefault(member.rank, []).append(member)
         for member in members:
             for rank, said in self._claims[id(member)].items():
-                if not self._whole and not any(claim.host for claim in said):
-                    continue  # who is meant may be missing
+                if local_only and not any(claim.host for claim in said):
+                    continue
                 mate = self._mate(member, by_rank.get(rank, ()), by_rank[member.rank])
                 if mate is None or group_of[id(mate)] is group_of[id(member)]:
                     continue
@@ -114,4 +117,4 @@ def _is_one_gpu(members: Sequence[Member]) -> bool:
 def _fits(claim: Claim, mate: Member) -> bool:
     if claim.host is not None and claim.host != mate.log.process.host:
         return False
-    return claim.device is None or not mate.device_names or claim.device in mate.device_names
+    return mate.is_called(claim.device)

@@ -54,6 +54,8 @@ class Member:
     """The last of those lines."""
     bursts: list[Burst] = field(default_factory=list)
     communicator: Communicator | None = None
+    eager: bool = False
+    """Whether it connected rings and trees between START and COMPLETE: then it does not do so later."""
 
     @property
     def rank(self) -> int:
@@ -71,6 +73,10 @@ class Member:
         """How brackets of connection lines may name the GPU of this rank: nvmlDev, PCI bus id or cudaDev."""
         known = (self.init.nvml_dev, self.init.bus_id, self.init.cuda_dev if self.init.nvml_dev is None else None)
         return {str(name) for name in known if name is not None}
+
+    def is_called(self, device: str | None) -> bool:
+        """Whether a bracket can mean the GPU of this rank."""
+        return not device or not self.device_names or device in self.device_names
 
     @property
     def gpu(self) -> Gpu:
@@ -96,6 +102,12 @@ class ProcessMembers(Record):
     loose: list[Burst] = field(default_factory=list)
     connected: list[Step] = field(default_factory=list)
     """``Connected …`` lines that name no communicator: they follow the bursts of their thread."""
+    parts: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By the id of a loose burst its thread and how many ``Connected …`` lines that had printed before."""
+    closed: dict[int, str] = field(default_factory=dict)
+    """By the id of a loose burst what the ``Connected …`` line that follows says of it: ``rings``, ``all trees``, …"""
+    callers: set[int] = field(default_factory=set)
+    """The threads that call NCCL, as far as they show: the main one, and those that begin communicators."""
 
 
 def of_process(log: ProcessLog) -> ProcessMembers:
@@ -108,7 +120,7 @@ def of_process(log: ProcessLog) -> ProcessMembers:
 
 class _Walk:
     def __init__(self, log: ProcessLog) -> None:
-        self._found = ProcessMembers(log)
+        self._found = ProcessMembers(log, callers={log.process.pid})
         self._log = log
         self._building: dict[int, Member] = {}
         """The communicator that each thread is between START and COMPLETE of."""
@@ -180,6 +192,7 @@ class _Walk:
         self._waiting[tid] = left
 
     def _begin(self, tid: int, step: Step, event: events.CommInit) -> Member:
+        self._found.callers.add(tid)
         member = Member(self._log, event, step, split=self._splits.pop(tid, None))
         member.network_line = self._networks.pop(tid, None)
         member.parent = self._parent(member)
@@ -214,12 +227,19 @@ class _Walk:
             self._miscounted = True
 
     def finish(self) -> ProcessMembers:
-        for waiting in self._waiting.values():
+        found = self._found
+        for tid, waiting in self._waiting.items():
+            part = 0
+            since: list[Burst] = []
             for step in waiting:
                 if isinstance(step, Burst):
-                    self._found.loose.append(step)
+                    found.loose.append(step)
+                    found.parts[id(step)] = tid, part
+                    since.append(step)
                 elif isinstance(step.event, events.Connected):
-                    self._found.connected.append(step)
+                    found.connected.append(step)
+                    found.closed.update((id(burst), step.event.what) for burst in since if burst.key.conn != 1)
+                    part, since = part + 1, []
                 else:
                     self._late(step)
         self._found.loose.sort(key=lambda burst: burst.place)

@@ -135,7 +135,7 @@ def _adopt(
     rank = burst.key.rank
     highest = max(max(edge.event.src, edge.event.dst or 0) for edge in burst.edges.values())
     with_room = [comm for comm in communicators if rank not in comm.members and highest < comm.nranks]
-    if len(with_room) == 1:
+    if len(with_room) == 1 and _agrees(with_room[0], world, log, burst):
         comm = with_room[0]
         space, own = ("global" if world else comm.name), comm.global_ranks[rank]
         if own is not None and (space, own) not in found.hosts:
@@ -152,6 +152,20 @@ def _adopt(
         _translate(found, fragment.name, range(highest + 1), burst, fragment.name, log)
     else:
         found.unplaced += sum(edge.lines for edge in burst.edges.values())
+
+
+def _agrees(comm: Communicator, world: Communicator | None, log: ProcessLog, burst: Burst) -> bool:
+    """Whether what the world knows of the ranks of a communicator does not speak against a burst."""
+    mine = {member.rank for member in world.members.values() if member.log is log} if world else set()
+    own = comm.global_ranks[burst.key.rank]
+    if mine and own not in mine:
+        return False
+    for rank, host, device in _told(log, burst):
+        known = comm.global_ranks[rank]
+        member = comm.members.get(rank) or (world.members.get(known) if world and known is not None else None)
+        if member is not None and (host not in (None, member.log.process.host) or not member.is_called(device)):
+            return False
+    return True
 
 
 def _spread_hosts(found: Lines) -> None:
