@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
+from typing import TypeVar
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,9 @@ class Job:
             inside = {rank for comm in made for rank in comm.ranks}
             for rank in members:
                 if rank not in inside:
-                    text = f"Rank {members.index(rank)} has color with NCCL_SPLIT_NOCOLOR, not creating a new communicator"
+                    text = (
+                        f"Rank {members.index(rank)} has color with NCCL_SPLIT_NOCOLOR, not creating a new communicator"
+                    )
                     self._print(rank, self._callers[rank], [(text, None)])
         for comm in made:
             if not parent:
@@ -214,24 +217,43 @@ class Job:
         return f"{0x60 + 0x10 * self.slots[rank][1]:x}"
 
     def _init(self, comm: Comm, rank: int) -> None:
-        release, mine, parent = self.release, comm.ranks.index(rank), comm.parent
-        tid = self._callers[rank]
-        if parent and not release.caller_connects:
-            tid = next(self._tids)
-        pointer = self._pointer(comm, rank)
-        words = f"comm {pointer} rank {mine} nranks {len(comm.ranks)} cudaDev {self.slots[rank][1]}"
-        if release.nvml:
-            words += f" nvmlDev {self.slots[rank][1]}"
-        words += f" busId {self._bus(rank)}"
-        lines: Stream = [("Using network Socket", None)]
+        release, parent = self.release, comm.parent
+        tid = next(self._tids) if parent and not release.caller_connects else self._callers[rank]
+        words = self._identity(comm, rank)
+        texts = ["Using network Socket"]
         if parent and release.splits in ("nameless", "bootstrap", "hash"):
-            places = [parent.ranks.index(other) for other in comm.ranks]
-            named = "" if release.splits == "nameless" else f"comm {pointer} parent {self._pointer(parent, rank)} "
-            text = (
-                f"bootstrapSplit: {named}rank {mine} nranks {len(comm.ranks)} color {comm.color} key {mine} prev "
-                f"{places[mine - 1]} next {places[(mine + 1) % len(places)]} - DONE"
+            texts.append(self._bootstrap(comm, parent, rank))
+        if release.start:
+            # The START line of splits lacks a blank since 2.23.
+            bare = parent and release.splits in ("parent", "splitCount", "childCount")
+            texts.append(f"{words}{'' if bare else ' '}- Init START")
+        if release.shape:
+            local = [other for other in comm.ranks if self.slots[other][0] == self.slots[rank][0]]
+            nodes = len({self.slots[other][0] for other in comm.ranks})
+            texts.append(
+                f"comm {self._pointer(comm, rank)} rank {comm.ranks.index(rank)} nRanks {len(comm.ranks)} "
+                f"nNodes {nodes} localRanks {len(local)} localRank {local.index(rank)} MNNVL 0"
             )
-            lines.append((text, None))
+        texts += self._graph(comm, comm.ranks.index(rank))
+        nvls = " 0 nvls channels," if release.nvml else ""
+        texts.append(
+            f"{self.channels} coll channels,{nvls} {self.channels} p2p channels, {self.channels} p2p channels per peer"
+        )
+        lines: Stream = [(text, None) for text in texts]
+        if not release.lazy:
+            for part in self._ring_and_tree(comm, True):
+                lines += self._connections(comm, rank, part) if not isinstance(part, str) else [(part, None)]
+        lines.append((f"{words} - Init COMPLETE", None))
+        self._print(rank, tid, lines)
+
+    def _identity(self, comm: Comm, rank: int) -> str:
+        """What START and COMPLETE say of a member."""
+        release, mine, parent = self.release, comm.ranks.index(rank), comm.parent
+        gpu = self.slots[rank][1]
+        api = ("ncclCommSplit " if parent else "ncclCommInitRank ") if release.api else ""
+        nvml = f" nvmlDev {gpu}" if release.nvml else ""
+        words = f"{api}comm {self._pointer(comm, rank)} rank {mine} nranks {len(comm.ranks)} cudaDev {gpu}{nvml}"
+        words += f" busId {self._bus(rank)}"
         if parent and release.api:
             words += f" parent {self._pointer(parent, rank)}"
             if release.splits in ("splitCount", "childCount"):
@@ -239,43 +261,30 @@ class Job:
             words += f" color {comm.color} key {mine}"
         if release.comm_id and (not parent or not release.api or release.splits == "hash"):
             words += f" commId {comm.hash:#x}"
-        api = ("ncclCommSplit " if parent else "ncclCommInitRank ") if release.api else ""
-        if release.start:
-            # The START line of splits lacks a blank since 2.23.
-            bare = parent and release.splits in ("parent", "splitCount", "childCount")
-            lines.append((f"{api}{words}{'' if bare else ' '}- Init START", None))
-        if release.shape:
-            local = [other for other in comm.ranks if self.slots[other][0] == self.slots[rank][0]]
-            nodes = len({self.slots[other][0] for other in comm.ranks})
-            lines.append(
-                (
-                    f"comm {pointer} rank {mine} nRanks {len(comm.ranks)} nNodes {nodes} localRanks {len(local)} "
-                    f"localRank {local.index(rank)} MNNVL 0",
-                    None,
-                )
-            )
-        lines += self._graph(comm, mine)
-        nvls = "" if not release.nvml else " 0 nvls channels,"
-        text = f"{self.channels} coll channels,{nvls} {self.channels} p2p channels, {self.channels} p2p channels per peer"
-        lines.append((text, None))
-        if not release.lazy:
-            for part in self._ring_and_tree(comm, True):
-                lines += self._connections(comm, rank, part) if not isinstance(part, str) else [(part, None)]
-        lines.append((f"{api}{words} - Init COMPLETE", None))
-        self._print(rank, tid, lines)
+        return words
 
-    def _graph(self, comm: Comm, mine: int) -> Stream:
-        lines: Stream = []
+    def _bootstrap(self, comm: Comm, parent: Comm, rank: int) -> str:
+        mine = comm.ranks.index(rank)
+        places = [parent.ranks.index(other) for other in comm.ranks]
+        pointers = f"comm {self._pointer(comm, rank)} parent {self._pointer(parent, rank)} "
+        return (
+            f"bootstrapSplit: {'' if self.release.splits == 'nameless' else pointers}rank {mine} nranks "
+            f"{len(places)} color {comm.color} key {mine} prev {places[mine - 1]} next "
+            f"{places[(mine + 1) % len(places)]} - DONE"
+        )
+
+    def _graph(self, comm: Comm, mine: int) -> list[str]:
+        lines = []
         if mine == 0:
             for channel in range(self.channels):
                 ring = " ".join(map(str, self._ring(comm, channel)))
-                lines.append((f"Channel {channel:02}/{self.channels:02} : {ring}", None))
+                lines.append(f"Channel {channel:02}/{self.channels:02} : {ring}")
         text = ""
         for channel in range(self.channels):
             up, down = self._tree(comm, mine)
             slots = [*down, -1, -1, -1][:3]
             text += f" [{channel}] {'/'.join(map(str, slots))}->{mine}->{up}"
-        lines.append((f"Trees{text}", None))
+        lines.append(f"Trees{text}")
         return lines
 
     def _ring(self, comm: Comm, channel: int) -> list[int]:
@@ -291,7 +300,9 @@ class Job:
         return order[start:] + order[:start]
 
     def _tree(self, comm: Comm, mine: int) -> tuple[int, list[int]]:
-        return (mine - 1) // 2 if mine else -1, [child for child in (2 * mine + 1, 2 * mine + 2) if child < len(comm.ranks)]
+        return (mine - 1) // 2 if mine else -1, [
+            child for child in (2 * mine + 1, 2 * mine + 2) if child < len(comm.ranks)
+        ]
 
     def _ring_and_tree(self, comm: Comm, trees: bool) -> list[object]:
         edges: list[object] = []
@@ -343,8 +354,10 @@ class Job:
         if local:
             kind = "P2P/direct pointer" if self.threads else "P2P/CUMEM" if release.cumem else "P2P/IPC"
             if self.shm:
-                kind = "SHM/direct/direct" if release.name != "2.8.4" and release.name != "2.12.12" else (
-                    "direct shared memory"
+                kind = (
+                    "SHM/direct/direct"
+                    if release.name != "2.8.4" and release.name != "2.12.12"
+                    else ("direct shared memory")
                 )
             way, numbered = f"via {kind}", release.p2p_conn and not self.shm
         else:
@@ -356,7 +369,10 @@ class Job:
         return [(text, Truth(comm.number, src, dst))]
 
 
-def mixed(streams: list[Stream], random: Random) -> Stream:
+Item = TypeVar("Item")
+
+
+def mixed(streams: list[list[Item]], random: Random) -> list[Item]:
     """Several streams in one, each in its own order; now and then one after the other."""
     if random.random() < 0.25:
         random.shuffle(streams)
@@ -364,7 +380,7 @@ def mixed(streams: list[Stream], random: Random) -> Stream:
     return list(_merged(streams, random))
 
 
-def _merged(streams: list[Stream], random: Random) -> Iterator[Line]:
+def _merged(streams: list[list[Item]], random: Random) -> Iterator[Item]:
     waiting = [stream[::-1] for stream in streams if stream]
     while waiting:
         stream = random.choice(waiting)

@@ -19,7 +19,6 @@ from nccl_inspect.model.layout import is_whole
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.records import Record
 
-
 _RINGS_AND_TREES = 0
 """The connection set of collectives; 1 is that of send/recv."""
 _SIMPLE = ("rings", "all trees")
@@ -91,7 +90,7 @@ def fits(member: Member, edge: Edge, rank: int) -> bool:
         return True
     if other >= comm.nranks:
         return False
-    mate = comm.members.get(other)
+    mate = comm.mate(other)
     if mate is None:
         return True
     return mate.is_called(other_device) and (mate.log.process[0] == member.log.process[0] or not event.is_local)
@@ -185,10 +184,15 @@ class _Work:
         self._uses: dict[Process, int] = {}
         self._threads: dict[tuple[Process, int], list[tuple[int, Member]]] = {}
         self._ends: dict[Process, set[tuple[object, ...]]] = {}
+        self._direct: dict[Process, set[str | None]] = {}
+        """The GPUs to which each process has a direct connection, as brackets name them."""
         self._ring_edges: dict[int, set[tuple[int, int]]] = {}
         for process in processes:
             bursts = [burst for member in process.members for burst in member.bursts] + process.loose
             self._ends[process.log.process] = {_end(edge.event) for burst in bursts for edge in burst.edges.values()}
+            self._direct[process.log.process] = {
+                _other_end(edge.event)[1] for burst in bursts for edge in burst.edges.values() if edge.event.is_local
+            }
             for member in process.members:  # what stands between START and COMPLETE
                 self._use(member, member.bursts, _RINGS_AND_TREES)
 
@@ -213,7 +217,7 @@ class _Work:
 
     def _settle(self, units: list[Unit]) -> None:
         """Decide what can be decided; each decision may exclude candidates of other bursts of the process."""
-        rules = (self._free, self._with_twin, self._on_ring_or_tree)
+        rules = (self._free, self._like_elsewhere, self._with_twin, self._on_ring_or_tree)
         while units:
             for rule in rules:
                 undecided = [unit for unit in units if not self._decide(unit, rule)]
@@ -260,7 +264,21 @@ class _Work:
         """A connection prints once in a communicator; without its set it may be another one."""
         if unit.conn is None:
             return True
-        return not any(self._used.get(_use(member, edge.event, unit.conn), 0) & edge.channels for _, edge in unit.edges())
+        return not any(
+            self._used.get(_use(member, edge.event, unit.conn), 0) & edge.channels for _, edge in unit.edges()
+        )
+
+    def _like_elsewhere(self, unit: Unit, member: Member) -> bool:
+        """Two GPUs that talk directly in one communicator do not use the network in another one."""
+        comm = member.communicator
+        assert comm is not None
+        direct = self._direct[unit.log.process]
+        for _, edge in unit.edges():
+            other, device = _other_end(edge.event)
+            mate = comm.mate(other) if other is not None and not edge.event.is_local else None
+            if mate is not None and mate.log.process.host == unit.log.process.host and device in direct:
+                return False
+        return True
 
     def _with_twin(self, unit: Unit, member: Member) -> bool:
         """Both ends of a NET edge print it."""
@@ -306,6 +324,11 @@ class _Work:
 
 def _use(member: Member, event: ChannelConnect, conn: int) -> tuple[object, ...]:
     return id(member), conn, event.src, event.dst, event.direction == "receive"
+
+
+def _other_end(event: ChannelConnect) -> tuple[int | None, str | None]:
+    """The rank and the GPU that the printing rank is connected with."""
+    return (event.src, event.src_dev) if event.direction == "receive" else (event.dst, event.dst_dev)
 
 
 def _end(event: ChannelConnect, twin: bool = False) -> tuple[object, ...]:

@@ -32,6 +32,15 @@ class Communicator:
     global_ranks: Sequence[int | None] = ()
     """For each rank of the communicator the global one; None where the log does not tell."""
 
+    world: Communicator | None = None
+
+    def mate(self, rank: int) -> Member | None:
+        """The member with a rank, or that of the world with the same global rank: it tells host and GPU."""
+        if found := self.members.get(rank):
+            return found
+        known = self.global_ranks[rank] if self.world and rank < len(self.global_ranks) else None
+        return self.world.members.get(known) if self.world and known is not None else None
+
     @property
     def complete(self) -> bool:
         """Whether every rank finished its initialisation."""
@@ -82,7 +91,9 @@ class _Join:
             for one in Joiner(group).groups():
                 self._add(one)
 
-    def _by_count(self, key: tuple[object, ...], group: list[Member], vague: dict[tuple[object, ...], list[Member]]) -> None:
+    def _by_count(
+        self, key: tuple[object, ...], group: list[Member], vague: dict[tuple[object, ...], list[Member]]
+    ) -> None:
         """Splits of one parent, whose ordinal each process only counted: believed while nothing speaks against it."""
         by_ordinal: dict[int | None, list[Member]] = {}
         for member in group:
@@ -187,6 +198,7 @@ def number(communicators: Sequence[Communicator], world: Communicator | None) ->
     ranks = _world_ranks(communicators, world)
     names: Counter[str] = Counter()
     for index, comm in enumerate(communicators):
+        comm.world = world
         comm.name = _name(comm, index, world)
         names[comm.name] += 1
         if names[comm.name] > 1:  # the program of a process that was started again makes the same split again

@@ -161,8 +161,7 @@ def _agrees(comm: Communicator, world: Communicator | None, log: ProcessLog, bur
     if mine and own not in mine:
         return False
     for rank, host, device in _told(log, burst):
-        known = comm.global_ranks[rank]
-        member = comm.members.get(rank) or (world.members.get(known) if world and known is not None else None)
+        member = comm.mate(rank)
         if member is not None and (host not in (None, member.log.process.host) or not member.is_called(device)):
             return False
     return True

@@ -1,0 +1,182 @@
+"""Connection lines find their communicator, or the tool says that it guesses: against jobs that are known by making."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+import simulation
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulation import Comm, Job, Release
+
+import nccl_inspect
+from nccl_inspect.grammar import engine
+from nccl_inspect.model import build
+from nccl_inspect.model.fold import Fold, source_and_line
+
+SEEDS = st.integers(0, 1 << 30)
+LINE = tuple[str, tuple[Job, simulation.Truth] | None]
+
+
+def program(release: Release, random: Random, first_pid: int = 1000) -> Job:
+    """A job with a world, some groups beside it or split from it, all used in some order."""
+    hosts = [f"node-{index}" for index in range(random.choice((1, 1, 2, 2, 3, 4)))]
+    gpus = random.choice((1, 2, 2, 4)) if len(hosts) > 1 else random.choice((2, 4))
+    threads = random.random() < 0.2
+    job = Job(
+        release,
+        hosts,
+        gpus,
+        random,
+        threads=threads,
+        shm=not threads and random.random() < 0.25,
+        scattered=random.random() < 0.2,
+        first_pid=first_pid,
+        channels=random.choice((1, 2, 3)),
+    )
+    made = [job.create([list(range(job.nranks))])]
+    for _ in range(random.choice((0, 1, 2, 3, 4))):
+        nested = [comm for group in made for comm in group if comm.parent]
+        parent = made[0][0] if release.splits and random.random() < 0.6 else None
+        if parent and nested and random.random() < 0.2:
+            parent = random.choice(nested)
+        made.append(job.create(_groups((parent or made[0][0]).ranks, random), parent))
+        if random.random() < 0.4:
+            _use(job, made, random)
+    for _ in range(random.randint(1, 3)):
+        _use(job, made, random)
+    if random.random() < 0.3:
+        job.destroy([comm for group in made for comm in group])
+    return job
+
+
+def _groups(ranks: list[int], random: Random) -> list[list[int]]:
+    size = random.choice([size for size in range(1, len(ranks) + 1) if len(ranks) % size == 0])
+    groups = len(ranks) // size
+    kind = random.choice(("contiguous", "strided", "same", "some"))
+    if kind == "contiguous":
+        return [ranks[at : at + size] for at in range(0, len(ranks), size)]
+    if kind == "strided":
+        return [ranks[at::groups] for at in range(groups)]
+    return [list(ranks)] if kind == "same" else [sorted(random.sample(ranks, random.randint(1, len(ranks))))]
+
+
+def _use(job: Job, made: list[list[Comm]], random: Random) -> None:
+    chosen = random.sample(made, min(random.choice((1, 1, 2)), len(made)))
+    comms = [comm for group in chosen for comm in group]
+    if random.random() < 0.5:
+        job.collective(comms, trees=random.random() < 0.5)
+    else:
+        job.exchange(comms)
+
+
+def lines_of(job: Job) -> list[LINE]:
+    return [(text, (job, truth) if truth else None) for text, truth in job.log()]
+
+
+@dataclass
+class Outcome:
+    """How the lines of a log were understood."""
+
+    lines: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    """Lines with wrong ranks that were not called a guess."""
+    misnamed: list[str] = field(default_factory=list)
+    """Lines with the right ranks and a wrong communicator that were not called a guess."""
+
+
+def outcome(log: list[LINE]) -> Outcome:
+    fold = Fold(engine.shipped())
+    fold.start("job.log")
+    fold.feed([text.encode() for text, _ in log])
+    assert not fold.unrecognised
+    built = build._Builder(fold)
+    comms = {comm.name: comm for comm in built._communicators}
+    assert len(comms) == len(built._communicators), "names are unique"
+    found = Outcome()
+    found.lines["unplaced"] = built._lines.unplaced
+    for line in built._lines.lines:
+        text, said = log[source_and_line(line.edge.place)[1] - 1]
+        assert said is not None
+        job, truth = said
+        members = job.comms[truth.comm].ranks
+        comm = comms.get(line.communicator)
+        in_world = line.space == "global"
+        want = (truth.src, truth.dst) if in_world else (members.index(truth.src), members.index(truth.dst))
+        known = list(comm.global_ranks) if comm and in_world else members
+        named = len(known) == len(members) and all(a in (None, b) for a, b in zip(known, members, strict=True))
+        found.lines["guessed" if line.guessed else "sure"] += line.edge.lines
+        if not line.guessed and (line.src, line.dst) != want:
+            found.wrong.append(f"{text}: {line.src}->{line.dst} of {line.communicator} instead of {want}")
+        elif not line.guessed and not named:
+            found.misnamed.append(f"{text}: {line.communicator} instead of {members}")
+    return found
+
+
+@pytest.mark.parametrize("release", simulation.RELEASES, ids=lambda release: release.name)
+@given(seed=SEEDS)
+@settings(max_examples=25, derandomize=True, deadline=None)
+def test_a_whole_log_is_never_read_wrong(release: Release, seed: int) -> None:
+    found = outcome(lines_of(program(release, Random(seed))))
+    assert found.wrong == []
+    assert found.misnamed == []
+
+
+@pytest.mark.parametrize("release", [one for one in simulation.RELEASES if one.start], ids=lambda release: release.name)
+@given(seed=SEEDS)
+@settings(max_examples=25, derandomize=True, deadline=None)
+def test_a_log_that_breaks_off_is_never_read_wrong(release: Release, seed: int) -> None:
+    random = Random(seed)
+    log = lines_of(program(release, random))
+    assert outcome(log[: random.randint(1, len(log))]).wrong == []
+
+
+@pytest.mark.parametrize(
+    "release", [one for one in simulation.RELEASES if one.start and not one.caller_connects], ids=lambda one: one.name
+)
+@given(seed=SEEDS)
+@settings(max_examples=20, derandomize=True, deadline=None)
+def test_a_log_with_holes_is_never_read_wrong(release: Release, seed: int) -> None:
+    random = Random(seed)
+    log = [line for line in lines_of(program(release, random)) if random.random() > 0.03]
+    assert outcome(log).wrong == []
+
+
+@pytest.mark.parametrize("release", simulation.RELEASES, ids=lambda release: release.name)
+@given(seed=SEEDS)
+@settings(max_examples=10, derandomize=True, deadline=None)
+def test_two_jobs_on_the_same_hosts_are_not_mixed(release: Release, seed: int) -> None:
+    random = Random(seed)
+    jobs = program(release, random), program(release, random, first_pid=9000)
+    log = simulation.mixed([lines_of(job) for job in jobs], random)
+    found = outcome(log)
+    assert found.wrong == []
+    assert found.misnamed == []
+
+
+USUAL = [one for one in simulation.RELEASES if one.splits] + [simulation.RELEASES[3]]
+
+
+@pytest.mark.parametrize("release", USUAL, ids=lambda release: release.name)
+@pytest.mark.parametrize("turn", range(3))
+def test_what_usual_jobs_print_is_placed_without_a_guess(release: Release, turn: int) -> None:
+    """Tensor-parallel groups on a node, data-parallel groups across nodes: every pair, and nothing else."""
+    job = Job(release, ["node-0", "node-1"], 4, Random(turn), channels=2)
+    (world,) = job.create([list(range(8))])
+    parent = world if release.splits else None
+    tensor = job.create([[0, 1, 2, 3], [4, 5, 6, 7]], parent)
+    data = job.create([[0, 4], [1, 5], [2, 6], [3, 7]], parent)
+    for comms in ([world], tensor, data):
+        job.collective(comms, trees=True)
+    log = lines_of(job)
+    found = outcome(log)
+    assert found.wrong == found.misnamed == []
+    assert found.lines["unplaced"] == 0
+    read = nccl_inspect.read("".join(f"{text}\n" for text, _ in log).encode())
+    pairs = {(truth[1].src, truth[1].dst) for _, truth in log if truth}
+    assert {(path.src, path.dst) for path in read.paths} == pairs
+    assert sum(path.guessed for path in read.paths) <= len(read.paths) // 4
+    assert {tuple(comm.ranks) for comm in read.communicators} == {tuple(comm.ranks) for comm in job.comms}
