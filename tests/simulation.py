@@ -6,7 +6,7 @@ are made inside START and COMPLETE (until 2.21) or when they are first used, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
@@ -86,6 +86,8 @@ class Comm:
     children: int = 0
 
 
+Edge = tuple[int, int, int, int]
+"""Connection set, channel, sender and receiver by their ranks in the communicator."""
 Line = tuple[str, Truth | None]
 Stream = list[Line]
 
@@ -304,8 +306,8 @@ class Job:
             child for child in (2 * mine + 1, 2 * mine + 2) if child < len(comm.ranks)
         ]
 
-    def _ring_and_tree(self, comm: Comm, trees: bool) -> list[object]:
-        edges: list[object] = []
+    def _ring_and_tree(self, comm: Comm, trees: bool) -> list[Edge | str]:
+        edges: list[Edge | str] = []
         for channel in range(self.channels):
             ring = self._ring(comm, channel)
             edges += [(0, channel, a, b) for a, b in zip(ring, [*ring[1:], ring[0]], strict=True) if a != b]
@@ -319,14 +321,14 @@ class Job:
             edges.append("Connected all trees")
         return edges
 
-    def _use(self, comms: list[Comm], edges: object, what: str) -> None:
+    def _use(self, comms: list[Comm], edges: Callable[[Comm], Sequence[Edge | str]], what: str) -> None:
         ranks = sorted({rank for comm in comms for rank in comm.ranks})
         for rank in ranks:
             streams = []
             mine = [comm for comm in comms if rank in comm.ranks]
             for comm in mine:
                 lines: Stream = []
-                for part in edges(comm):  # type: ignore[operator]
+                for part in edges(comm):
                     lines += [(part, None)] if isinstance(part, str) else self._connections(comm, rank, part)
                 if not any(truth for _, truth in lines):
                     continue
@@ -338,9 +340,9 @@ class Job:
             together = [line for stream in streams for line in stream] if in_turn else mixed(streams, self.random)
             self._streams[rank].append(together)
 
-    def _connections(self, comm: Comm, rank: int, edge: object) -> Stream:
+    def _connections(self, comm: Comm, rank: int, edge: Edge) -> Stream:
         """The line that a rank prints of an edge, if it has not printed it before."""
-        conn, channel, a, b = edge  # type: ignore[misc]
+        conn, channel, a, b = edge
         mine = comm.ranks.index(rank)
         if mine not in (a, b) or (rank, edge) in comm.connected:
             return []

@@ -230,10 +230,12 @@ class _Work:
 
     def _use(self, member: Member, bursts: Iterable[Burst], conn: int | None) -> None:
         """Remember connections; those of an unknown set exclude nothing."""
-        for burst in bursts if conn is not None else ():
+        if conn is None:
+            return
+        for burst in bursts:
             for edge in burst.edges.values():
-                use = _use(member, edge.event, conn)
-                self._used[use] = self._used.get(use, 0) | edge.channels
+                slot = _slot(member, edge.event, conn)
+                self._used[slot] = self._used.get(slot, 0) | edge.channels
 
     def connect(self, process: ProcessMembers) -> None:
         """Give ``Connected …`` lines to the communicator whose connections the thread made just before."""
@@ -262,11 +264,10 @@ class _Work:
 
     def _free(self, unit: Unit, member: Member) -> bool:
         """A connection prints once in a communicator; without its set it may be another one."""
-        if unit.conn is None:
+        conn = unit.conn
+        if conn is None:
             return True
-        return not any(
-            self._used.get(_use(member, edge.event, unit.conn), 0) & edge.channels for _, edge in unit.edges()
-        )
+        return not any(self._used.get(_slot(member, edge.event, conn), 0) & edge.channels for _, edge in unit.edges())
 
     def _like_elsewhere(self, unit: Unit, member: Member) -> bool:
         """Two GPUs that talk directly in one communicator do not use the network in another one."""
@@ -322,7 +323,7 @@ class _Work:
         self._first_use.setdefault(kind, {}).setdefault(process, order)
 
 
-def _use(member: Member, event: ChannelConnect, conn: int) -> tuple[object, ...]:
+def _slot(member: Member, event: ChannelConnect, conn: int) -> tuple[object, ...]:
     return id(member), conn, event.src, event.dst, event.direction == "receive"
 
 

@@ -188,9 +188,20 @@ def find_world(communicators: Sequence[Communicator]) -> Communicator | None:
     roots = [comm for comm in communicators if comm.parent is None and not comm.orphan]
     for comm in sorted(roots, key=lambda comm: (-comm.nranks, comm.first)):
         outside = gpus - {member.gpu for member in comm.members.values()}
-        if len(outside) <= comm.nranks - len(comm.members):
+        if len(outside) <= comm.nranks - len(comm.members) and not _is_left(comm, roots):
             return comm
     return None
+
+
+def _is_left(comm: Communicator, roots: Iterable[Communicator]) -> bool:
+    """Whether others have ranks elsewhere: groups were made without a world, and this is that of one host.
+
+    A rank that finished an initialisation met all others; one whose line was lost is no proof.
+    """
+    if len(comm.members) < comm.nranks:
+        return False
+    met = [other for other in roots if any(member.completed for member in other.members.values())]
+    return sum(other.nranks - len(other.members) for other in met) > 1
 
 
 def number(communicators: Sequence[Communicator], world: Communicator | None) -> None:

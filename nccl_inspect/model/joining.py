@@ -56,7 +56,8 @@ class Joiner:
         for member in self._members:
             by_turn.setdefault(turns[member.gpu], []).append(member)
             turns[member.gpu] += 1
-        found, rest = [], []
+        found: list[list[Member]] = []
+        rest: list[list[Member]] = []
         for group in by_turn.values():
             whole = len(group) == group[0].init.nranks and self.agree(group)
             (found if whole else rest).append(group)

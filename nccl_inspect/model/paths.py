@@ -195,6 +195,11 @@ class _Scope:
                 if host is not None and device is not None:
                     self._devices.setdefault((line.space, host, device), set()).add(rank)
 
+    def of_way(self, way: Iterable[Line]) -> str:
+        """What the lines of all communicators tell, where they agree."""
+        said = {self.of(line) for line in {line.communicator: line for line in way}.values()} - {"unknown"}
+        return said.pop() if len(said) == 1 else "unknown"
+
     def of(self, line: Line) -> str:
         if line.event.is_local:
             return "intra"
@@ -290,7 +295,7 @@ def _path(
         dst=dst,
         src_host=None,
         dst_host=None,
-        scope=scope.of(first),
+        scope=scope.of_way(way),
         transport=event.transport,
         detail=event.detail,
         gdr=_gdr(way),
