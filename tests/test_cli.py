@@ -260,7 +260,10 @@ def test_the_summary_names_the_rule_its_evidence_and_a_fix() -> None:
 def test_paths_are_a_table_of_directed_pairs() -> None:
     lines = invoke("paths", TWO_HOSTS).output.splitlines()
     assert lines[0].split()[:2] == ["src", "dst"]
-    assert len(lines) == 2 + len(sample_data.truth("timestamps")["paths"])
+    assert len(lines) == 4 + len(sample_data.truth("timestamps")["paths"])
+    assert lines[-1] == "… in hosts: llama-3-8b-node-0-"
+    assert max(map(len, lines)) <= 80
+    assert "expected" not in lines[0], "nothing is known of the machine"
 
 
 def test_the_matrix_has_a_row_and_a_column_for_each_rank() -> None:

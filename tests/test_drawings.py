@@ -51,8 +51,12 @@ def test_text_shows_rings_trees_and_how_data_goes() -> None:
     text = run(TWO_HOSTS).stdout
     assert "world: 8 ranks on 2 hosts, 2 channels, destroyed" in text
     assert "channels 0-1: 0 > 3 > 2 > 1 > 4 > 7 > 6 > 5 > 0" in text
-    assert "6 x P2P/CUMEM, 2 x NET/Socket" in text
-    assert "tree      channel 1\n    4\n      0  NET/Socket\n        1  P2P/CUMEM\n" in text
+    assert "6 x P2P/CUMEM, 2 x NET/Socket, leaves a host 2 times (2 at least)" in text
+    assert (
+        "tree      channel 1: depth 4, at most 2 below a rank\n    4\n      0  NET/Socket\n        1  P2P/CUMEM\n"
+        in text
+    )
+    assert "use       likely DP: 4 groups of every 4th rank, each across hosts, cover the job" in text
     assert text.count("\n\n") == 6
 
 
@@ -71,7 +75,9 @@ def test_channels_and_communicators_are_chosen() -> None:
 def test_json_has_rings_trees_links_and_gpus() -> None:
     document = json.loads(run(TWO_HOSTS, "--format", "json").stdout)
     world = document["communicators"][0]
-    assert world["rings"] == [{"channels": [0, 1], "ranks": [0, 3, 2, 1, 4, 7, 6, 5]}]
+    ring = {"channels": [0, 1], "ranks": [0, 3, 2, 1, 4, 7, 6, 5]}
+    assert world["rings"] == [ring | {"closed": True, "crossings": 2, "fewest_crossings": 2}]
+    assert [(tree["roots"], tree["depth"], tree["most_children"]) for tree in world["trees"]] == [(1, 4, 2)] * 2
     assert [tree["channels"] for tree in world["trees"]] == [[0], [1]]
     assert world["gpus"][4] == {"rank": 4, "nvml_dev": 4, "bus_id": "a0"}
     assert {

@@ -13,9 +13,10 @@ from nccl_inspect import reading
 from nccl_inspect.cli import shared
 from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Path
-from nccl_inspect.report.tables import ROW_HEAD, matrix, rows
+from nccl_inspect.report.tables import matrix, pairs
 from nccl_inspect.rules.facts import ranges
 
+_WIDTH = 80
 _EXAMPLES = """
 \b
 Examples:
@@ -76,7 +77,11 @@ def command(
 def _table(paths: list[Path]) -> str:
     if not paths:
         return "no path\n"
-    return tabulate(rows(paths), ROW_HEAD, tablefmt="simple", disable_numparse=True) + "\n"
+    head, body, notes = pairs(paths, _WIDTH)
+    # With a head of its own, tabulate would widen each column by two.
+    lines = ["-" * max(map(len, column)) for column in zip(head, *body, strict=True)]
+    table = tabulate([head, lines, *body], tablefmt="plain", disable_numparse=True)
+    return "\n".join([table, *([""] if notes else []), *notes]) + "\n"
 
 
 def _matrix(paths: list[Path]) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from nccl_inspect.picture.view import Link, View
+from nccl_inspect.picture.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
+from nccl_inspect.picture.view import UNKNOWN_HOST, Link, Shape, View
 from nccl_inspect.report import Style
 from nccl_inspect.text import printable
 from nccl_inspect.topology import Topology
@@ -21,6 +23,7 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
 
 
 def _view(view: View) -> dict[str, Any]:
+    info = view.info
     return {
         "id": printable(view.name),
         "parent": view.parent,
@@ -32,9 +35,38 @@ def _view(view: View) -> dict[str, Any]:
             {"rank": rank, "nvml_dev": gpu.nvml_dev, "bus_id": gpu.bus_id and printable(gpu.bus_id)}
             for rank, gpu in view.gpus.items()
         ],
-        "rings": [{"channels": list(ring.channels), "ranks": list(ring.ranks)} for ring in view.rings],
-        "trees": [{"channels": list(tree.channels), "links": list(map(list, tree.links))} for tree in view.trees],
+        "color": info.color if info else None,
+        "group": info.group and printable(info.group) if info else None,
+        "parallelism": asdict(info.parallelism) if info and info.parallelism else None,
+        "lifetime": [asdict(stage) for stage in info.lifetime] if info else [],
+        "algorithms": info.algorithms if info else [],
+        "collnet": info.collnet if info else [],
+        "inconsistent": info.inconsistent if info else [],
+        "rings": [_ring(ring, view) for ring in view.rings],
+        "trees": [_tree(tree) for tree in view.trees],
         "links": list(map(_link, view.links)),
+    }
+
+
+def _ring(ring: Shape, view: View) -> dict[str, Any]:
+    hosts = host_of(view.hosts, UNKNOWN_HOST)
+    return {
+        "channels": list(ring.channels),
+        "ranks": list(ring.ranks),
+        "closed": is_closed(ring.ranks, view.nranks),
+        "crossings": crossings(ring.ranks, hosts),
+        "fewest_crossings": fewest_crossings(ring.ranks, hosts),
+    }
+
+
+def _tree(tree: Shape) -> dict[str, Any]:
+    shape = tree_shape(tree.links)
+    return {
+        "channels": list(tree.channels),
+        "links": list(map(list, tree.links)),
+        "roots": shape.roots,
+        "depth": shape.depth,
+        "most_children": shape.children,
     }
 
 

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from nccl_inspect.model.inventory import Stage
 from nccl_inspect.picture.looks import bundles, gpu_words, lanes, title_of
-from nccl_inspect.picture.view import Link, Shape, View
+from nccl_inspect.picture.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
+from nccl_inspect.picture.view import UNKNOWN_HOST, Link, Shape, View
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import block, cut, paint
 from nccl_inspect.rules.facts import count, ranges
@@ -15,6 +17,7 @@ from nccl_inspect.text import printable
 from nccl_inspect.topology import Nic, Topology
 
 DRAWS = False
+_MAX_FACTS = 5
 
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
@@ -26,6 +29,7 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
 
 def _view(view: View, style: Style) -> list[str]:
     lines = [paint(line, "bold", style) for line in block("", title_of(view), style, 0, 0)]
+    lines += _about(view, style)
     for host, ranks in view.hosts.items():
         gpus = {} if view.folded else {rank: gpu_words(view, rank).partition(" busId")[0] for rank in ranks}
         named = ", ".join(f"{rank} ({gpu})" if gpu else str(rank) for rank, gpu in gpus.items())
@@ -35,9 +39,11 @@ def _view(view: View, style: Style) -> list[str]:
         lines += _folded(view, style)
     else:
         for ring in view.rings:
-            lines += _ring(ring, by_pair, style)
+            lines += _ring(view, ring, by_pair, style)
         for tree in view.trees:
-            lines += block("tree", f"{lanes(tree.channels)}", style)
+            shape = tree_shape(tree.links)
+            words = f"depth {shape.depth}, at most {shape.children} below a rank"
+            lines += block("tree", f"{lanes(tree.channels)}: {words}", style)
             lines += _tree(tree, by_pair, style)
         for link in view.links:
             if link.kind == "connection":
@@ -46,6 +52,38 @@ def _view(view: View, style: Style) -> list[str]:
     if not view.links:
         lines += block("links", "none in this log (NCCL_DEBUG=INFO of rank 0 shows rings)", style)
     return lines
+
+
+def _about(view: View, style: Style) -> list[str]:
+    """Where it comes from, what it is for, when it was made, and what its ranks do not agree on."""
+    info = view.info
+    if info is None:
+        return []
+    lines = []
+    if info.parent:
+        color = "" if info.color is None else f", color {info.color}"
+        lines += block("from", printable(f"split of {info.parent}{color}"), style)
+    if info.group:
+        lines += block("use", printable(f"called {info.group} by the program"), style)
+    elif info.parallelism:
+        lines += block("use", f"likely {info.parallelism.kind}: {info.parallelism.evidence}", style)
+    if info.algorithms:
+        lines += block("has", ", ".join(info.algorithms), style)
+    timed = [stage for stage in info.lifetime if stage.first or stage.seconds is not None]
+    if timed:
+        lines += block("life", "; ".join(map(_stage, timed)), style)
+    for words in info.inconsistent[:_MAX_FACTS]:
+        lines += block("odd", words, style)
+    return lines
+
+
+def _stage(stage: Stage) -> str:
+    span, last = stage.first or "", stage.last or ""
+    if last != span:
+        day = span.rpartition(" ")[0]
+        span += f" to {last.removeprefix(f'{day} ') if day else last}"
+    took = "" if stage.seconds is None else f" ({stage.seconds:.2f} s at most)"
+    return printable(" ".join(filter(None, (stage.name, span))) + took)
 
 
 def _folded(view: View, style: Style) -> list[str]:
@@ -59,7 +97,7 @@ def _folded(view: View, style: Style) -> list[str]:
     return lines
 
 
-def _ring(ring: Shape, by_pair: dict[tuple[str, int, int], Link], style: Style) -> list[str]:
+def _ring(view: View, ring: Shape, by_pair: dict[tuple[str, int, int], Link], style: Style) -> list[str]:
     order = [*ring.ranks, *ring.ranks[:1]]
     hops: Counter[str] = Counter(
         _way(by_pair.get(("ring", src, dst)))
@@ -68,7 +106,14 @@ def _ring(ring: Shape, by_pair: dict[tuple[str, int, int], Link], style: Style) 
     )
     chain = " > ".join("?" if rank is None else str(rank) for rank in order)
     lines = block("ring", f"{lanes(ring.channels)}: {chain}", style)
-    return lines + block("", ", ".join(f"{number} x {way}" for way, number in hops.most_common()), style)
+    words = [f"{number} x {way}" for way, number in hops.most_common()]
+    hosts = host_of(view.hosts, UNKNOWN_HOST)
+    if not is_closed(ring.ranks, view.nranks):
+        words.append("not whole in this log")
+    elif fewest := fewest_crossings(ring.ranks, hosts):
+        left = crossings(ring.ranks, hosts)
+        words += [] if left is None else [f"leaves a host {count(left, 'time')} ({fewest} at least)"]
+    return lines + block("", ", ".join(words), style)
 
 
 def _tree(tree: Shape, by_pair: dict[tuple[str, int, int], Link], style: Style) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nccl_inspect.event import Process
-from nccl_inspect.event_types import ChannelConnect, Connected
+from nccl_inspect.event_types import ChannelConnect
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.fold import Burst, Edge, ProcessLog
 from nccl_inspect.model.layout import is_whole
@@ -244,9 +244,7 @@ class _Work:
             before = [entry for entry in made if entry[0] < step.place]
             if before:
                 _, member = max(before, key=lambda entry: entry[0])
-                assert isinstance(step.event, Connected)
-                member.connected.append(step.event)
-                member.connected_line = step
+                member.connected.append(step)
 
     def _decide(self, unit: Unit, rule: Callable[[Unit, Member], bool]) -> bool:
         left = [member for member in unit.candidates if rule(unit, member)]

@@ -15,9 +15,12 @@ from nccl_inspect.model import (
     communicators,
     endings,
     graph,
+    groups,
     layout,
+    lifetime,
     members,
     notices,
+    parallelism,
     paths,
     processes,
     runs,
@@ -43,6 +46,7 @@ _RAISED = (
     *("nccl-invalid-usage", "nccl-remote-error", "unique-id-failed", "watchdog-terminated"),
 )
 """Exceptions of PyTorch about a call of NCCL that failed."""
+_TEST_RANKS = ("test-rank", "test-rank-2-13")
 _BUILT_IN = ("IB", "Socket")
 
 
@@ -110,6 +114,8 @@ class _Builder:
 
     def job(self) -> Job:
         said = self._notices()
+        self._groups = groups.names(self._communicators, self._processes, said)
+        self._likely = parallelism.likely(self._communicators, self._world)
         environment = settings(self._processes, self._ranks, self.evidence)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = graph.gpu_classes(said)
@@ -118,7 +124,7 @@ class _Builder:
             graph.name_classes(built, classes, self._bus_ids())
         return Job(
             sources=self._sources(),
-            world_size=self._world.nranks if self._world else None,
+            world_size=self._world.nranks if self._world else _ranks_of_nccl_tests(said),
             ranks_seen=sorted({rank for ranks in self._ranks.values() for rank in ranks}),
             rank_space="global" if self._world else "communicator",
             dialects=sorted({production.dialect for production in self._fold.productions}),
@@ -249,6 +255,13 @@ class _Builder:
         return CommunicatorInfo(
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
+            color=comm.color,
+            group=self._groups.get(comm.name),
+            parallelism=None if comm.name in self._groups else self._likely.get(comm.name),
+            lifetime=lifetime.stages(comm),
+            algorithms=layout.algorithms(comm),
+            collnet=layout.collnet(comm),
+            inconsistent=layout.inconsistent(comm),
             nranks=comm.nranks,
             ranks=list(comm.global_ranks),
             hosts=list(dict.fromkeys(comm.members[rank].log.process[0] for rank in sorted(comm.members))),
@@ -357,6 +370,14 @@ def _is_failed_call(notice: Notice) -> bool:
     if event.thread is not None and "Async" not in event.thread:
         return event.code != _INTERNAL  # which its threads report of a communicator that was aborted, too
     return event.file.rpartition("/")[2] in _INTERFACE
+
+
+def _ranks_of_nccl_tests(said: Iterable[Notice]) -> int | None:
+    """The size of the world where nccl-tests lists its ranks, each once, and NCCL says nothing of them."""
+    places = [dict(getattr(notice.event, "values", ())) for notice in said if notice.production in _TEST_RANKS]
+    ranks = sorted(int(place["rank"]) for place in places)
+    once = all(notice.count == 1 for notice in said if notice.production in _TEST_RANKS)
+    return len(ranks) if ranks and once and ranks == list(range(len(ranks))) else None
 
 
 def _count(number: int, noun: str, plural: str = "s") -> str:

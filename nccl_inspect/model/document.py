@@ -74,6 +74,13 @@ def _communicator(comm: CommunicatorInfo) -> dict[str, Any]:
         "rings": comm.rings,
         "trees": comm.trees,
         "state": comm.state,
+        "color": comm.color,
+        "group": comm.group,
+        "parallelism": asdict(comm.parallelism) if comm.parallelism else None,
+        "lifetime": [asdict(stage) for stage in comm.lifetime],
+        "algorithms": comm.algorithms,
+        "collnet": comm.collnet,
+        "inconsistent": comm.inconsistent,
     }
 
 
@@ -102,6 +109,7 @@ def _path(path: Path) -> dict[str, Any]:
         "verdict": path.verdict,
         "rules": path.rules,
         "guessed": path.guessed,
+        "expected": path.expected,
         "also": [asdict(also) for also in path.also],
     }
 

@@ -98,3 +98,28 @@ class Calls(Record):
     ranks: list[int]
     """Global ranks whose logs show it."""
     place: int = 0
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Stage(Record):
+    """A stage in the life of a communicator, with the ranks that reached it."""
+
+    name: str
+    """``started``, ``bootstrapped``, ``complete``, ``connected``, ``destroyed`` or ``aborted``."""
+    ranks: int
+    first: str | None = None
+    """When the first rank reached it, as its line tells the time; None where lines have no time or several clocks."""
+    last: str | None = None
+    seconds: float | None = None
+    """The longest that a rank took for it, as NCCL itself says (2.22 and later)."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Parallelism(Record):
+    """What a communicator is likely used for, by the shape of it and its siblings."""
+
+    kind: str
+    """``TP``, ``DP`` or ``PP``."""
+    evidence: str
+    """What it is read from, in words."""
+    confidence: str = "likely"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from nccl_inspect.model.inventory import Calls, Gpu, Host, Network, Progress, SourceInfo
+from nccl_inspect.model.inventory import Calls, Gpu, Host, Network, Parallelism, Progress, SourceInfo, Stage
 from nccl_inspect.records import Record
 
 if TYPE_CHECKING:
@@ -79,6 +79,19 @@ class CommunicatorInfo(Record):
     """The first line that names each network."""
     ring_gdr: bool | None = None
     """Whether NCCL says that the ring NET edges of all ranks use GPUDirect (2.24 and later)."""
+    color: int | None = None
+    """Of a split: what its ranks gave."""
+    group: str | None = None
+    """What the program calls it: PyTorch's process group, or the name given to NCCL."""
+    parallelism: Parallelism | None = None
+    """What its shape says that it is for; None also where the program names it."""
+    lifetime: list[Stage] = field(default_factory=list)
+    algorithms: list[str] = field(default_factory=list)
+    """What it has besides rings and trees: ``NVLS``, ``NVLS tree``, ``PAT``, ``CollNet``."""
+    collnet: list[int] = field(default_factory=list)
+    """Communicator ranks with connections to a network that reduces."""
+    inconsistent: list[str] = field(default_factory=list)
+    """Where ranks contradict each other on rings and trees."""
     evidence: list[Evidence] = field(default_factory=list)
 
 
@@ -158,6 +171,8 @@ class Path(Record):
     """The class of a P2P pair as NCCL detected it (subsystem GRAPH): ``NVL``, ``NVB``, ``PIX``, ``PHB``, …"""
     link: str | None = None
     """What a P2P path runs over, ``NVLink`` or ``PCIe``, where log, topology or platform tell; set by the rules."""
+    expected: str | None = None
+    """The best that the pair could have, where topology or platform tell: ``P2P (NV18)``; set by the rules."""
 
     def ends(self, side: str) -> set[End]:
         """What one side says of its end: ``send`` or ``receive``; empty when its log is not here."""

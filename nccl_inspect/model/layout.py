@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from nccl_inspect import event_types as events
 from nccl_inspect.model.communicators import Communicator
@@ -59,8 +59,69 @@ def _global(comm: Communicator, rank: int) -> int | None:
 
 def ring_gdr(comm: Communicator) -> bool | None:
     """Whether NCCL says that the ring NET edges of all ranks use GPUDirect."""
-    said = [line.ring_gdr for member in comm.members.values() for line in member.connected if line.ring_gdr is not None]
+    said = [line.ring_gdr for line in _connections(comm) if line.ring_gdr is not None]
     return all(said) if said else None
+
+
+def _connections(comm: Communicator) -> list[events.Connected]:
+    steps = [step.event for member in comm.members.values() for step in member.connected]
+    return [event for event in steps if isinstance(event, events.Connected)]
+
+
+def algorithms(comm: Communicator) -> list[str]:
+    """What it has besides rings and trees, as far as lines tell: NVLS, NVLS tree, PAT, CollNet."""
+    said = {line.what for line in _connections(comm)}
+    nvls = any(member.counts and member.counts.nvls for member in comm.members.values())
+    return [
+        name
+        for name, there in (
+            ("NVLS", nvls),
+            ("NVLS tree", "NVLS tree" in said),
+            ("PAT", "binomial trees" in said),
+            ("CollNet", "collnet + chain" in said or bool(collnet(comm))),
+        )
+        if there
+    ]
+
+
+def collnet(comm: Communicator) -> list[int]:
+    """The ranks that are connected with a network that reduces; such connections have one end only."""
+    return sorted(
+        rank
+        for rank, member in comm.members.items()
+        if any(edge.event.transport == "COLLNET" for burst in member.bursts for edge in burst.edges.values())
+    )
+
+
+def inconsistent(comm: Communicator) -> list[str]:
+    """Where ranks contradict each other on rings and trees, in words, by their ranks in the communicator."""
+    found = []
+    said: dict[int, dict[tuple[int, ...], int]] = {}
+    for rank, member in sorted(comm.members.items()):
+        for channel, ring in member.rings.items():
+            if not ring.cut:
+                said.setdefault(channel, {}).setdefault(ring.ranks, rank)
+    for channel, orders in sorted(said.items()):
+        if len(orders) > 1:
+            ranks = " and ".join(map(str, orders.values()))
+            found.append(f"channel {channel}: ranks {ranks} print different rings")
+    return [*found, *_torn_trees(comm)]
+
+
+def _torn_trees(comm: Communicator) -> Iterator[str]:
+    """A parent that a rank names has it as a child, and the other way round."""
+    links: dict[int, dict[int, tuple[set[int], int]]] = {}
+    for rank, member in comm.members.items():
+        for channel, *down, me, up in member.trees:
+            if me == rank:
+                links.setdefault(channel, {})[rank] = {child for child in down if child >= 0}, up
+    for channel, by_rank in sorted(links.items()):
+        for rank, (children, up) in sorted(by_rank.items()):
+            if up in by_rank and rank not in by_rank[up][0]:
+                yield f"channel {channel}: rank {rank} has {up} above it in the tree, {up} not {rank} below"
+            for child in sorted(children & by_rank.keys()):
+                if by_rank[child][1] != rank:
+                    yield f"channel {channel}: rank {rank} has {child} below it in the tree, {child} not {rank} above"
 
 
 def connected(comm: Communicator) -> list[int]:

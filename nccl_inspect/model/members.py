@@ -49,9 +49,8 @@ class Member:
     counts: events.ChannelCounts | None = None
     rings: dict[int, events.RingOrder] = field(default_factory=dict)
     trees: tuple[tuple[int, ...], ...] = ()
-    connected: list[events.Connected] = field(default_factory=list)
-    connected_line: Step | None = None
-    """The last of those lines."""
+    connected: list[Step] = field(default_factory=list)
+    """Its ``Connected …`` lines."""
     bursts: list[Burst] = field(default_factory=list)
     communicator: Communicator | None = None
     eager: bool = False
@@ -281,5 +280,5 @@ def _give(member: Member, step: Step | Burst) -> None:
         case events.TreeLinks(trees=trees):
             member.trees = member.trees or trees
         case events.Connected():
-            member.connected.append(event)
-            member.connected_line = step if isinstance(step, Step) else None
+            assert isinstance(step, Step)
+            member.connected.append(step)

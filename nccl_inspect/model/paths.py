@@ -111,6 +111,8 @@ def place(
 def _translate(found: Lines, space: str, ranks: Sequence[int | None], burst: Burst, name: str, log: ProcessLog) -> None:
     for edge in burst.edges.values():
         event = edge.event
+        if event.transport == "COLLNET":
+            continue  # its other end is the network: no path between ranks
         src, dst = _known(ranks, event.src), _known(ranks, event.dst)
         if src is None or dst is None:
             found.unplaced += edge.lines
@@ -120,7 +122,7 @@ def _translate(found: Lines, space: str, ranks: Sequence[int | None], burst: Bur
 
 
 def _known(ranks: Sequence[int | None], rank: int | None) -> int | None:
-    """The global rank; None for CollNet's missing end, and for a rank beyond the communicator."""
+    """The global rank; None for a rank beyond the communicator."""
     return ranks[rank] if rank is not None and rank < len(ranks) else None
 
 
@@ -151,7 +153,7 @@ def _adopt(
             found.hosts[fragment.name, who] = host
         _translate(found, fragment.name, range(highest + 1), burst, fragment.name, log)
     else:
-        found.unplaced += sum(edge.lines for edge in burst.edges.values())
+        found.unplaced += sum(edge.lines for edge in burst.edges.values() if edge.event.transport != "COLLNET")
 
 
 def _agrees(comm: Communicator, world: Communicator | None, log: ProcessLog, burst: Burst) -> bool:

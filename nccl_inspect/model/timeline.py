@@ -59,7 +59,7 @@ def _moments(process: ProcessMembers, member: Member) -> Iterator[tuple[str, tup
     steps = {
         "started": member.started,
         "completed": member.completed,
-        "connected": member.connected_line,
+        "connected": member.connected[-1] if member.connected else None,
         "ended": ended,
     }
     places |= {name: (step.place, step.origin) for name, step in steps.items() if step}

@@ -57,6 +57,8 @@ class View(Record):
     links: tuple[Link, ...] = ()
     others: tuple[str, ...] = ()
     """Communicators that are not drawn."""
+    info: CommunicatorInfo | None = None
+    """All that is known of it; None for connections without a communicator."""
 
     @property
     def folded(self) -> bool:
@@ -116,6 +118,7 @@ def _view(job: Job, comm: CommunicatorInfo, by_pair: dict[tuple[int, int], Path]
         rings=rings,
         trees=trees,
         links=tuple(links),
+        info=comm,
     )
 
 

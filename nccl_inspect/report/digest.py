@@ -147,11 +147,25 @@ def _network(job: Job) -> str:
     return ", ".join(parts)
 
 
+def _purpose_of(comms: list[CommunicatorInfo]) -> str:
+    """What communicators are for in one short phrase, where all have the same; empty where nothing tells."""
+    said = {_purpose(comm) for comm in comms}
+    return said.pop() if len(said) == 1 else ""
+
+
+def _purpose(comm: CommunicatorInfo) -> str:
+    if comm.group:
+        return f"called {comm.group}"
+    return f"{comm.parallelism.confidence} {comm.parallelism.kind}" if comm.parallelism else ""
+
+
 def _communicators(comms: list[CommunicatorInfo]) -> str:
     first = comms[0]
     nodes = f" on {count(first.nnodes, 'node')}" if first.nnodes else ""
     channels = f", {count(first.channels, 'channel')}" if first.channels else ""
     size = f"{count(first.nranks, 'rank')}{nodes}{channels}, {first.state}"
+    if first.id != "world" and (purpose := _purpose_of(comms)):
+        size += f", {purpose}"
     if len(comms) == 1:
         known = ranges(rank for rank in first.ranks if rank is not None)
         return f"{first.id}: {size}" + ("" if first.id == "world" else f"; ranks {known or '?'}")

@@ -51,13 +51,52 @@ def rows(paths: Iterable[Path]) -> list[list[str]]:
                 gdr_word(path.gdr),
                 printable(nic),
                 ranges(path.channels),
+                path.expected or "-",
                 path.verdict,
             ]
         )
     return found
 
 
-ROW_HEAD = ["src", "dst", "src host", "dst host", "scope", "path", "GDR", "NIC", "channels", "verdict"]
+ROW_HEAD = ["src", "dst", "src host", "dst host", "scope", "path", "GDR", "NIC", "channels", "expected", "verdict"]
+_FOLDED = ("GDR", "NIC", "expected")
+"""Columns that are left out where no row has something in them."""
+
+
+_MIN_PREFIX = 4
+_ELLIPSIS = "…"
+
+
+def pairs(paths: Sequence[Path], width: int) -> tuple[list[str], list[list[str]], list[str]]:
+    """Head and rows of the table of pairs, and what is the same in all rows, so that it fits a width if it can."""
+    body = rows(paths)
+    drop = {name for name in _FOLDED if all(row[ROW_HEAD.index(name)] == "-" for row in body)}
+    notes = []
+    hosts = [place for place, name in enumerate(ROW_HEAD) if name.endswith("host")]
+    start = _shared_start([row[place] for row in body for place in hosts])
+    if _width(body, drop) > width and len(start) > _MIN_PREFIX and len({row[hosts[0]] for row in body}) > 1:
+        notes.append(f"… in hosts: {start}")
+        body = [
+            [_ELLIPSIS + cell[len(start) :] if at in hosts else cell for at, cell in enumerate(row)] for row in body
+        ]
+    if _width(body, drop) > width:
+        for name in ("src host", "dst host", "scope"):
+            values = {row[ROW_HEAD.index(name)] for row in body}
+            if len(values) == 1:
+                notes.append(f"{name} of all: {values.pop()}")
+                drop.add(name)
+    keep = [place for place, name in enumerate(ROW_HEAD) if name not in drop]
+    return [ROW_HEAD[place] for place in keep], [[row[place] for place in keep] for row in body], notes
+
+
+def _shared_start(words: Sequence[str]) -> str:
+    first, last = min(words), max(words)  # what these two share, all between them share
+    return first[: next((at for at, char in enumerate(first) if last[at : at + 1] != char), len(first))]
+
+
+def _width(body: Sequence[Sequence[str]], drop: set[str]) -> int:
+    columns = [place for place, name in enumerate(ROW_HEAD) if name not in drop]
+    return sum(max(len(ROW_HEAD[place]), *(len(row[place]) for row in body)) + 2 for place in columns) - 2
 
 
 def matrix(paths: Sequence[Path]) -> tuple[list[str], list[list[str]], list[str]]:

@@ -32,6 +32,8 @@ class Facts:
         fabric = ranks_in(self.notices("nvls-available"))
         for path in self.paths(transport="P2P"):
             path.link = self._link(path, path.src in fabric and path.dst in fabric)
+        for path in self.job.paths:
+            path.expected = self._expected(path)
 
     def _link(self, path: Path, on_fabric: bool) -> str | None:
         """NVLink or PCIe, by the nearest evidence: the pair itself, the machine type, an NVSwitch for both."""
@@ -43,6 +45,16 @@ class Facts:
             # Up to generation 2 not all pairs of a machine are joined: there is no switch.
             return "NVLink" if self.platform.nvlink >= _SWITCHED else None if self.platform.nvlink else "PCIe"
         return "NVLink" if on_fabric else None
+
+    def _expected(self, path: Path) -> str | None:
+        """The best transport that a pair could have; None where nothing tells."""
+        if path.scope == "inter":
+            return "NET/GDRDMA" if path.transport == "NET" and self.platform and self.platform.gdr else None
+        allowed = self.allows_p2p(path) if path.scope == "intra" else None
+        if allowed is None:
+            return None
+        kind = self.pair_class(path) or ("NVLink" if self.platform and self.platform.nvlink else None)
+        return (f"P2P ({kind})" if kind else "P2P") if allowed else "SHM"
 
     def paths(self, scope: str | None = None, transport: str | None = None, net: str | None = None) -> list[Path]:
         """The paths of that kind, also where it is only one of several ways between the ranks."""
