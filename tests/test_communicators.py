@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+import sample_data
 import simulation
 from simulation import Job as Simulated
 
@@ -81,9 +82,17 @@ def test_other_shapes_say_nothing(hosts: int, gpus: int, groups: list[list[int]]
     assert purposes(simulated(hosts, gpus, groups)) == {}
 
 
+@pytest.mark.parametrize("name", ["socket-2node-tp4-dp2", "v2.19.4-socket-2node", "socket-4pod-1gpu"])
+def test_what_shapes_of_real_jobs_say_is_true(name: str) -> None:
+    true = {(comm["kind"], tuple(comm["ranks"])) for comm in sample_data.truth(name)["communicators"]}
+    for found in sample_data.job(name).communicators:
+        if found.parallelism:
+            assert (found.parallelism.kind.lower(), tuple(found.ranks)) in true
+
+
 def test_groups_that_only_send_and_receive_are_likely_pipelines() -> None:
     found = simulated(4, 2, [[0, 1], [2, 3], [4, 5], [6, 7]], [[0, 4], [1, 5], [2, 6], [3, 7]], exchanging=1)
-    assert {text[:2] for text in purposes(found).values()} <= {"TP", "PP"}
+    assert {text[:2] for text in purposes(found).values()} == {"TP", "PP"}
 
 
 TORCH = (

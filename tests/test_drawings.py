@@ -56,7 +56,7 @@ def test_text_shows_rings_trees_and_how_data_goes() -> None:
         "tree      channel 1: depth 4, at most 2 below a rank\n    4\n      0  NET/Socket\n        1  P2P/CUMEM\n"
         in text
     )
-    assert "use       likely DP: 4 groups of every 4th rank, each across hosts, cover the job" in text
+    assert "use likely DP: 4 groups of every 4th rank, each across hosts, cover the job" in " ".join(text.split())
     assert text.count("\n\n") == 6
 
 

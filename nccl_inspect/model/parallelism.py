@@ -25,10 +25,10 @@ def likely(communicators: Sequence[Communicator], world: Communicator | None) ->
         if comm is not world and 1 < comm.nranks < world.nranks and stride is not None:
             families.setdefault((comm.nranks, stride), []).append(comm)
     sets = {key: one for key, family in families.items() if (one := _tiling(family, world.nranks))}
-    strides = sorted(stride for (_, stride), one in sets.items() if _spans(one))
+    strides = {stride for (_, stride), one in sets.items() if one and stride > 1}
     found: dict[str, Parallelism] = {}
     for (size, stride), one in sets.items():
-        read = _read(one, size, stride, world, strides)
+        read = _read(one, size, stride, strides)
         if read is not None:
             found.update((comm.name, read) for comm in families[size, stride])
     return found
@@ -56,9 +56,7 @@ def _spans(comms: Iterable[Communicator]) -> bool:
     return all(len(_hosts(comm)) > 1 for comm in comms)
 
 
-def _read(
-    comms: list[Communicator], size: int, stride: int, world: Communicator, strides: list[int]
-) -> Parallelism | None:
+def _read(comms: list[Communicator], size: int, stride: int, strides: set[int]) -> Parallelism | None:
     """The reading of one set of siblings."""
     if any(len(comm.members) < comm.nranks for comm in comms):
         return None  # where a rank is cannot be told
@@ -70,8 +68,8 @@ def _read(
     shape = f"{number} groups of every {_ordinal(stride)} rank, each across hosts, cover the job"
     if _only_exchange(comms):
         return Parallelism("PP", f"{shape}; they only send and receive")
-    if len(strides) > 1 and stride != strides[0]:
-        return None  # the outer of two: data or pipeline parallelism
+    if len(strides) > 1:
+        return None  # several kinds of strided groups: which is data and which pipeline parallelism is open
     return Parallelism("DP", shape)
 
 
