@@ -10,8 +10,8 @@ import simulation
 from simulation import Job as Simulated
 
 import nccl_inspect
-from nccl_inspect.picture.shapes import crossings, fewest_crossings, is_closed, tree_shape
 from nccl_inspect.model.job import CommunicatorInfo, Job
+from nccl_inspect.picture.shapes import crossings, fewest_crossings, is_closed, tree_shape
 
 RELEASE = next(release for release in simulation.RELEASES if release.name == "2.27.3")
 OLD = next(release for release in simulation.RELEASES if release.name == "2.14.3")
@@ -82,7 +82,7 @@ def test_other_shapes_say_nothing(hosts: int, gpus: int, groups: list[list[int]]
     assert purposes(simulated(hosts, gpus, groups)) == {}
 
 
-@pytest.mark.parametrize("name", ["socket-2node-tp4-dp2", "v2.19.4-socket-2node", "socket-4pod-1gpu"])
+@pytest.mark.parametrize("name", ["socket-2node-tp4-dp2", "v2.19.4-socket-2node"])
 def test_what_shapes_of_real_jobs_say_is_true(name: str) -> None:
     true = {(comm["kind"], tuple(comm["ranks"])) for comm in sample_data.truth(name)["communicators"]}
     for found in sample_data.job(name).communicators:

@@ -31,8 +31,8 @@ from nccl_inspect.model import (
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import MAX_EVIDENCE, settings
 from nccl_inspect.model.fold import Fold, Note, ProcessLog, SourceCounts, position, source_and_line
-from nccl_inspect.model.inventory import Gpu, Host, Network, SourceInfo
-from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, LastLine, Notice, Paths, Unrecognised
+from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
+from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Notice, Paths, Unrecognised
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.model.nics import NicNames
 from nccl_inspect.text import decode
@@ -46,7 +46,6 @@ _RAISED = (
     *("nccl-invalid-usage", "nccl-remote-error", "unique-id-failed", "watchdog-terminated"),
 )
 """Exceptions of PyTorch about a call of NCCL that failed."""
-_TEST_RANKS = ("test-rank", "test-rank-2-13")
 _BUILT_IN = ("IB", "Socket")
 
 
@@ -124,7 +123,7 @@ class _Builder:
             graph.name_classes(built, classes, self._bus_ids())
         return Job(
             sources=self._sources(),
-            world_size=self._world.nranks if self._world else _ranks_of_nccl_tests(said),
+            world_size=self._world.nranks if self._world else groups.ranks_of_nccl_tests(said),
             ranks_seen=sorted({rank for ranks in self._ranks.values() for rank in ranks}),
             rank_space="global" if self._world else "communicator",
             dialects=sorted({production.dialect for production in self._fold.productions}),
@@ -370,14 +369,6 @@ def _is_failed_call(notice: Notice) -> bool:
     if event.thread is not None and "Async" not in event.thread:
         return event.code != _INTERNAL  # which its threads report of a communicator that was aborted, too
     return event.file.rpartition("/")[2] in _INTERFACE
-
-
-def _ranks_of_nccl_tests(said: Iterable[Notice]) -> int | None:
-    """The size of the world where nccl-tests lists its ranks, each once, and NCCL says nothing of them."""
-    places = [dict(getattr(notice.event, "values", ())) for notice in said if notice.production in _TEST_RANKS]
-    ranks = sorted(int(place["rank"]) for place in places)
-    once = all(notice.count == 1 for notice in said if notice.production in _TEST_RANKS)
-    return len(ranks) if ranks and once and ranks == list(range(len(ranks))) else None
 
 
 def _count(number: int, noun: str, plural: str = "s") -> str:

@@ -14,6 +14,7 @@ from nccl_inspect.model.members import Member, ProcessMembers
 GROUP = re.compile(r"\[PG (?:ID \S+ PG GUID )?(\S+?)(?: ?\(([^()]*)\))? Rank \d")
 """A process group in a line of PyTorch: its name, and what the program calls it."""
 _NOTHING = ("undefined", "")
+_TEST_RANKS = ("test-rank", "test-rank-2-13")
 
 
 def names(
@@ -82,3 +83,11 @@ def _is_at(member: Member, job_rank: int | None) -> bool:
 
 def _global(comm: Communicator, rank: int) -> int | None:
     return comm.global_ranks[rank] if rank < len(comm.global_ranks) else None
+
+
+def ranks_of_nccl_tests(said: Iterable[Notice]) -> int | None:
+    """The size of the world where nccl-tests lists its ranks, each once, and NCCL says nothing of them."""
+    places = [dict(getattr(notice.event, "values", ())) for notice in said if notice.production in _TEST_RANKS]
+    ranks = sorted(int(place["rank"]) for place in places)
+    once = all(notice.count == 1 for notice in said if notice.production in _TEST_RANKS)
+    return len(ranks) if ranks and once and ranks == list(range(len(ranks))) else None

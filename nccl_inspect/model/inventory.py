@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.records import Record
+
+if TYPE_CHECKING:
+    from nccl_inspect.event import Process
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -123,3 +126,13 @@ class Parallelism(Record):
     evidence: str
     """What it is read from, in words."""
     confidence: str = "likely"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class LastLine(Record):
+    """Where the NCCL lines of a process end."""
+
+    process: Process
+    ranks: list[int]
+    source: str
+    line: int

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from nccl_inspect.model.inventory import Calls, Gpu, Host, Network, Parallelism, Progress, SourceInfo, Stage
+from nccl_inspect.model.inventory import Calls, Gpu, Host, LastLine, Network, Parallelism, Progress, SourceInfo, Stage
 from nccl_inspect.records import Record
 
 if TYPE_CHECKING:
@@ -268,16 +268,6 @@ class Notice(Record):
     """The NCCL releases that print it, as grammar files write them; empty where that is not known."""
     location: str | None = None
     """``file:line`` of a WARN: the same words from two places are two statements."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class LastLine(Record):
-    """Where the NCCL lines of a process end."""
-
-    process: Process
-    ranks: list[int]
-    source: str
-    line: int
 
 
 @dataclass(slots=True, eq=False, repr=False)

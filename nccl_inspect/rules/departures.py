@@ -6,7 +6,8 @@ import signal
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from nccl_inspect.model.job import LastLine, Notice
+from nccl_inspect.model.inventory import LastLine
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.facts import Facts, value
 
 _BY_LAUNCHER = (signal.SIGTERM, signal.SIGINT)

@@ -4,7 +4,8 @@ import signal
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import CollectiveTimeout
-from nccl_inspect.model.job import Finding, LastLine, Notice, NotJudged
+from nccl_inspect.model.inventory import LastLine
+from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.departures import Departure, departures, last_words, traceback_of
 from nccl_inspect.rules.efa_completion_error import lost_peers
 from nccl_inspect.rules.engine import Rule
