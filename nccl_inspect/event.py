@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
+from nccl_inspect import masking
 from nccl_inspect.records import Frozen
 
 if TYPE_CHECKING:
@@ -167,3 +168,18 @@ class Notice(Message):
             KeyError: the production has no such field.
         """
         return dict(self.values)[name]
+
+
+def without_secrets(event: Event) -> Event:
+    """The event with its secrets hidden, in the message and in all values."""
+    secrets = masking.secrets_in(event.message)
+    if not secrets:
+        return event
+    values = {field.name: getattr(event, field.name) for field in fields(event)}
+    return replace(event, **{name: _hidden(value, secrets) for name, value in values.items() if name != "where"})
+
+
+def _hidden(value: Any, secrets: list[str]) -> Any:
+    if isinstance(value, str):
+        return masking.without(value, secrets)
+    return tuple(_hidden(item, secrets) for item in value) if isinstance(value, tuple) else value

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect import platforms, topology
 from nccl_inspect.errors import NoInputError
+from nccl_inspect.event import without_secrets
 from nccl_inspect.event_types import Event, Where
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.scanner import Counts, Scanner, Text
@@ -15,6 +16,7 @@ from nccl_inspect.ingest import sources
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Input, Lines, Progress, Source
 from nccl_inspect.interruption import Interruption
+from nccl_inspect.masking import masked
 from nccl_inspect.model import build
 from nccl_inspect.model.fold import Fold
 from nccl_inspect.model.job import Job
@@ -225,11 +227,11 @@ def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[
             continue
         event = text.parsed.event
         if before is not None and text.parsed.production.follows == before.production:
-            before = replace(before, message=f"{before.message}\n{event.message}")
+            before = replace(before, message=f"{before.message}\n{masked(event.message)}")
             continue
         if before is not None:
             yield before
-        before = replace(event, where=_where(source, number, origin, text.level))
+        before = replace(without_secrets(event), where=_where(source, number, origin, text.level))
     if before is not None:
         yield before
 

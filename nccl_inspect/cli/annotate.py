@@ -12,6 +12,7 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine, meaning
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.ingest import sources
+from nccl_inspect.masking import masked
 from nccl_inspect.report.words import paint
 from nccl_inspect.text import decode, printable
 
@@ -58,7 +59,7 @@ def _annotated(logs: list[str], only_nccl: bool) -> Iterator[tuple[str, bool]]:
 
 
 def _with_note(line: bytes, grammar: Grammar, only_nccl: bool) -> Iterator[tuple[str, bool]]:
-    text = decode(line)
+    text = masked(decode(line))
     is_nccl = b" NCCL " in line or line.startswith(b"NCCL ")
     found = meaning.of_line(text, grammar) if is_nccl else None
     if found or not only_nccl:

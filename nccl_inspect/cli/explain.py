@@ -7,6 +7,7 @@ import click
 from nccl_inspect.cli import shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import engine, meaning
+from nccl_inspect.masking import masked
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import block
 from nccl_inspect.rules.engine import registered
@@ -28,7 +29,7 @@ def command(what: tuple[str, ...], output: str, no_color: bool) -> None:
 
     A line may be given with its prefix or as the bare message; quotes keep the shell from changing it.
     """
-    text = " ".join(what)
+    text = masked(" ".join(what))
     style = shared.style(no_color, output)
     for entry in registered():
         if entry.rule.name == text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from nccl_inspect import masking
 from nccl_inspect.event import Process
 from nccl_inspect.event_types import EnvSetting
 from nccl_inspect.ingest.prefix import Origin
@@ -84,7 +85,7 @@ def _setting(
     notes = sorted(entry.notes, key=lambda note: note.place)
     return Setting(
         name=name,
-        value=value,
+        value=masking.value_of(name, value),
         source=entry.source,
         ranks=None if everywhere else own,
         hosts=list(dict.fromkeys(process[0] for process in entry.processes)),

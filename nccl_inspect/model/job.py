@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from nccl_inspect.masking import masked
 from nccl_inspect.model.inventory import Calls, Gpu, Host, LastLine, Network, Parallelism, Progress, SourceInfo, Stage
 from nccl_inspect.records import Record
 
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Evidence(Record):
-    """One line of the log that supports a statement."""
+    """One line of the log that supports a statement; secrets in it are hidden from the beginning."""
 
     source: str
     line: int
     text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", masked(self.text))
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from nccl_inspect.event import Process
+from nccl_inspect.event import Process, without_secrets
 from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.masking import masked
 from nccl_inspect.model.environment import MAX_EVIDENCE
 from nccl_inspect.model.fold import Note, ProcessLog
 from nccl_inspect.model.job import Earliest, Evidence, Notice
@@ -56,10 +57,10 @@ def _notice(
     first = said[0].note
     printers = [one.process for one in said]
     return Notice(
-        event=first.event,
+        event=first.event and without_secrets(first.event),
         production=first.event.production if first.event else "",
         level=first.level,
-        message=decode(first.message),
+        message=masked(decode(first.message)),
         count=sum(one.note.count for one in said),
         place=first.place,
         ranks=sorted({rank for process in printers for rank in ranks.get(process, [])}),

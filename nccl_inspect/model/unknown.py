@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from nccl_inspect.masking import masked
 from nccl_inspect.model.fold import Fold, Note, source_and_line
 from nccl_inspect.text import decode
 
@@ -38,7 +39,7 @@ def grouped(notes: Iterable[Note]) -> list[tuple[str, int, Note]]:
     """
     groups: dict[str, tuple[int, Note]] = {}
     for note in notes:
-        shape = template(decode(note.message))
+        shape = template(masked(decode(note.message)))
         count, first = groups.get(shape, (0, note))
         groups[shape] = (count + note.count, first if first.place <= note.place else note)
     ordered = sorted(groups.items(), key=lambda group: (-group[1][0], group[0]))
