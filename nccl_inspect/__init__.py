@@ -37,7 +37,7 @@ def read(
     """Read and judge a log.
 
     Args:
-        inputs: a path, ``-`` for standard input, bytes, a binary file object, or a list of these (one job).
+        inputs: a path, ``-`` for standard input, bytes, a file object, or a list of these (one job).
         platform: machine type such as ``p5.48xlarge``, where the log does not name it.
         topology: file or files with ``nvidia-smi topo -m`` output, or NCCL's topology or graph XML.
         select: rules to run, by name, glob or category; all when empty.
@@ -49,7 +49,7 @@ def read(
         The job: ``verdict``, ``findings``, ``paths``, ``communicators``, …
 
     Raises:
-        nccl_inspect.errors.NoInputError: nothing could be read, or no line is NCCL's.
+        nccl_inspect.errors.NoInputError: nothing is given or could be read, or no line is NCCL's.
         nccl_inspect.errors.NcclInspectError: an unknown rule or platform, or a file that is not understood.
     """
     from nccl_inspect import configuration, reading

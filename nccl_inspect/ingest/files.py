@@ -9,13 +9,15 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TextIO, TypeAlias
 
+from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest import recognition
 from nccl_inspect.ingest.streams import HEAD, Pieces, StreamError, failing, pieces
 from nccl_inspect.records import Record
 
-Input: TypeAlias = str | os.PathLike[str] | bytes | BinaryIO
+Input: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | TextIO
+_KINDS = "a path, bytes, an open file, or a list of these"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -38,8 +40,13 @@ def find(inputs: Input | Sequence[Input]) -> list[File]:
     """The files that the inputs stand for, each once; those of folders and globs in the natural order of their names.
 
     What cannot be read is among them: opening it says why.
+
+    Raises:
+        NoInputError: nothing is given, or something that cannot be a log.
     """
     several: Sequence[Any] = inputs if isinstance(inputs, list | tuple) else [inputs]
+    if not several:
+        raise NoInputError("no input: the list is empty", f"give {_KINDS}")
     seen: set[object] = set()
     return [file for item in several for file in _files(item) if _is_new(file, seen)]
 
@@ -66,20 +73,36 @@ def _is_new(file: File, seen: set[object]) -> bool:
     return new
 
 
-def _files(item: Input) -> Iterable[File]:
-    if isinstance(item, bytes):
-        return [File("<bytes>", lambda: pieces(io.BytesIO(item)), len(item), seekable=lambda: io.BytesIO(item))]
+def _files(item: Any) -> Iterable[File]:
+    if isinstance(item, bytes | bytearray | memoryview):
+        data = bytes(item)
+        return [File("<bytes>", lambda: pieces(io.BytesIO(data)), len(data), seekable=lambda: io.BytesIO(data))]
     if not isinstance(item, (str, os.PathLike)):
-        return [_stream(item)]
+        return [_stream(_binary(item))]
     if item == "-":
         return [_stdin()]
     path = Path(item)
+    if "\n" in str(item) or "\0" in str(item):
+        return [_unreadable(repr(str(item)[:40]), "not a path", "to read text that you have, give text.encode()")]
     if not os.path.lexists(path) and any(mark in str(item) for mark in "*?["):
         return _matching(str(item))
     return _of_path(path)
 
 
-def _stream(stream: BinaryIO) -> File:
+def _binary(item: Any) -> Any:
+    """A file object, that below it where it was opened as text: so bytes that are not UTF-8 do no harm.
+
+    Raises:
+        NoInputError: it is no file object, or closed.
+    """
+    if isinstance(item, type) or not callable(getattr(item, "read", None)):
+        raise NoInputError(f"{type(item).__name__} cannot be read as a log", f"give {_KINDS}")
+    if getattr(item, "closed", False):
+        raise NoInputError(f"{getattr(item, 'name', '<stream>')}: the file is closed", "open it again")
+    return getattr(item, "buffer", item)
+
+
+def _stream(stream: Any) -> File:
     name = getattr(stream, "name", None)
     seekable = getattr(stream, "seekable", None)
     return File(

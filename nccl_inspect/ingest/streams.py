@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, TypeAlias
 
+from nccl_inspect.text import encode
+
 BLOCK = 1 << 20
 """Bytes read or unpacked at a time, and the longest line that is kept whole; a longer one is cut there."""
 HEAD = 1 << 16
@@ -29,10 +31,16 @@ class StreamError(Exception):
 
 
 def pieces(stream: Any) -> Pieces:
-    """What a binary file object holds: each piece as soon as it is there."""
+    """What a file object holds: each piece as soon as it is there; text becomes bytes again.
+
+    Raises:
+        StreamError: it gives neither bytes nor text.
+    """
     read = getattr(stream, "read1", stream.read)
     while data := read(BLOCK):
-        yield data
+        if not isinstance(data, bytes | bytearray | str):
+            raise StreamError(f"reading it gives {type(data).__name__}", "open it as a binary file")
+        yield encode(data) if isinstance(data, str) else bytes(data)
 
 
 def peeked(data: Pieces, enough: Callable[[bytes], bool]) -> tuple[bytes, Pieces]:
