@@ -3,40 +3,75 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from nccl_inspect.errors import NcclInspectError
 
+STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+"""Names of standard output: opening it anew would cut what somebody else wrote there."""
+
 
 @contextmanager
-def replacing(target: str, option: str, mode: int = 0o666) -> Iterator[BinaryIO]:
+def replacing(target: str, option: str, mode: int | None = None) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of ``target`` at the end; after an error all is as it was before.
 
-    What is no regular file (a pipe, a device) is written to directly.
+    A device, a pipe, a file with several names or of somebody else, and a file in a folder in which nothing can be
+    made are written to directly: to take their place would change what they are.
 
     Args:
         target: its path.
         option: the option that named it, for errors.
-        mode: its permissions, of which the umask takes some away.
+        mode: its permissions, of which the umask takes some away; None for those of the file that is replaced.
 
     Raises:
         NcclInspectError: it cannot be written.
     """
-    path = Path(target).resolve() if Path(target).is_symlink() else Path(target)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part") if path.is_file() or not path.exists() else path
+    path = Path(os.path.realpath(target))
     try:
-        with open(beside, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            yield file
-        if beside != path:
+        if not _may_replace(target, path):
+            with Path(target).open("wb") as file:
+                yield file
+            return
+        beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
+        try:
+            permissions = 0o666 if mode is None else mode
+            with open(beside, "wb", opener=lambda name, flags: os.open(name, flags | os.O_EXCL, permissions)) as file:
+                yield file
+            if mode is None and path.exists():
+                beside.chmod(stat.S_IMODE(path.stat().st_mode))
             beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
     except OSError as error:
-        raise NcclInspectError(
-            f"{target}: {error.strerror or error}", f"check the folder given with {option}"
-        ) from None
-    finally:
-        if beside != path:
-            with suppress(OSError):
-                beside.unlink(missing_ok=True)
+        raise NcclInspectError(f"{target}: {error.strerror or error}", _hint(target, option)) from None
+
+
+def lines(target: str, option: str, text: Iterable[str]) -> None:
+    """Write lines to a file.
+
+    Raises:
+        NcclInspectError: it cannot be written.
+    """
+    with replacing(target, option) as file:
+        file.writelines(f"{line}\n".encode("utf-8", "backslashreplace") for line in text)
+
+
+def _hint(target: str, option: str) -> str:
+    return f"check the {'name' if Path(target).is_dir() else 'folder'} given with {option}"
+
+
+def _may_replace(target: str, path: Path) -> bool:
+    if os.path.abspath(target).startswith(("/dev/fd/", "/dev/std", "/proc/")):  # noqa: PTH100 - links stay
+        return False
+    if not os.access(path.parent, os.W_OK):
+        return False
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return True
+    own = status.st_uid == os.geteuid() and status.st_nlink == 1
+    return stat.S_ISREG(status.st_mode) and own and os.access(path, os.W_OK)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
+from typing import TextIO
 
 import click
 
 from nccl_inspect._version import __version__
 from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.text import printable
 
 _PARTS = ("shared",)
 _EXAMPLES = """
@@ -69,7 +73,7 @@ def main() -> None:
     """Entry point: errors become one line on stderr, a closed pipe ends in silence."""
     # Almost nothing here is cyclic garbage; looking for it often would take a tenth of a short run.
     gc.set_threshold(100_000)
-    _replace_closed_streams()
+    _prepare_streams()
     try:
         status = cli.main(prog_name="nccl-inspect", standalone_mode=False)
     except click.exceptions.Abort:
@@ -81,16 +85,29 @@ def main() -> None:
     except NcclInspectError as error:
         say(str(error))
         sys.exit(error.exit_code)
+    except OSError as error:
+        lead_nowhere(sys.stdout)
+        say(f"{error.filename or 'standard output'}: {error.strerror or error}; make room there, or write elsewhere")
+        sys.exit(2)
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _replace_closed_streams() -> None:
-    """Let output that was closed (``>&-``) lead nowhere: Python has no stream for it."""
+def _prepare_streams() -> None:
+    """Let output that was closed (``>&-``) lead nowhere: Python has no stream for it; no character is an error."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def lead_nowhere(stream: TextIO) -> None:
+    """Let a stream that cannot be written lead nowhere: else the interpreter complains when it writes what is left."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def say(message: str) -> None:
-    """One line on stderr."""
-    click.echo("nccl-inspect: " + " ".join(message.split()), err=True)
+    """One line on stderr; where that cannot be written, the exit status must do."""
+    with suppress(OSError):
+        click.echo("nccl-inspect: " + printable(" ".join(message.split())), err=True)

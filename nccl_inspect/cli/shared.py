@@ -16,8 +16,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from nccl_inspect import reading
-from nccl_inspect.cli import say
+from nccl_inspect import outputs, reading
+from nccl_inspect.cli import lead_nowhere, say
 from nccl_inspect.discovery import settings_file
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.interruption import Interruption
@@ -301,8 +301,7 @@ def style(no_color: bool, target: str, verbose: bool = False) -> Style:
 
 def end_in_silence() -> NoReturn:
     """End: the reader of standard output has enough (| head)."""
-    # Leave it pointing nowhere, so that the interpreter does not complain when it writes what is left.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    lead_nowhere(sys.stdout)
     sys.exit(0)
 
 
@@ -310,29 +309,30 @@ def write(text: str, target: str) -> None:
     """Write a report to a file or to standard output.
 
     Raises:
-        NcclInspectError: the file cannot be written.
+        NcclInspectError: it cannot be written.
     """
-    write_lines(text.splitlines(), target)
+    write_lines(text.removesuffix("\n").split("\n"), target)
 
 
 def write_lines(lines: Iterable[str], target: str) -> None:
     """Write lines as they come, to a file or to standard output.
 
     Raises:
-        NcclInspectError: the file cannot be written.
+        NcclInspectError: they cannot be written.
     """
-    if target == "-":
-        try:
-            sys.stdout.writelines(f"{line}\n" for line in lines)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            end_in_silence()
+    if target not in outputs.STDOUT:
+        outputs.lines(target, "-o", lines)
         return
     try:
-        with Path(target).open("w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in lines)
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        end_in_silence()
     except OSError as error:
-        raise NcclInspectError(f"{target}: {error.strerror}", "check the folder given with -o") from None
+        lead_nowhere(sys.stdout)
+        raise NcclInspectError(
+            f"standard output: {error.strerror}", "make room there, or name a file with -o"
+        ) from None
 
 
 __all__ = [

@@ -1,0 +1,156 @@
+"""Where reports go: files are complete or as they were, and what cannot be written is said in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sample_data
+
+from nccl_inspect import outputs
+from nccl_inspect.errors import NcclInspectError
+
+LOG = str(sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log")
+EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
+
+
+def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
+    """A shell command in which ``TOOL`` is the command line."""
+    words = " ".join(f"'{word}'" for word in EXE)
+    return subprocess.run(
+        ["bash", "-c", command.replace("TOOL", words)], cwd=cwd, capture_output=True, timeout=60, check=False
+    )
+
+
+def breaking_off() -> Iterator[str]:
+    yield "one"
+    raise RuntimeError("in the middle")
+
+
+def test_what_breaks_off_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    target = tmp_path / "report"
+    target.write_text("before")
+    with pytest.raises(RuntimeError):
+        outputs.lines(str(target), "-o", breaking_off())
+    assert target.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [target]
+    with pytest.raises(RuntimeError):
+        outputs.lines(str(tmp_path / "new"), "-o", breaking_off())
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_while_it_is_written_the_file_is_as_it_was(tmp_path: Path) -> None:
+    target = tmp_path / "report"
+    target.write_text("before")
+    with outputs.replacing(str(target), "-o") as file:
+        file.write(b"after")
+        assert target.read_text() == "before"
+    assert target.read_text() == "after"
+
+
+def test_a_new_file_has_the_usual_mode_and_one_that_is_replaced_its_own(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        outputs.lines(str(tmp_path / "new"), "-o", ["x"])
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
+    (tmp_path / "new").chmod(0o604)
+    outputs.lines(str(tmp_path / "new"), "-o", ["y"])
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o604
+
+
+def test_links_stay_links(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("before")
+    (tmp_path / "soft").symlink_to("file")
+    (tmp_path / "hard").hardlink_to(tmp_path / "file")
+    outputs.lines(str(tmp_path / "soft"), "-o", ["soft"])
+    assert (tmp_path / "soft").is_symlink()
+    assert (tmp_path / "hard").read_text() == "soft\n"
+    (tmp_path / "dangling").symlink_to("made")
+    outputs.lines(str(tmp_path / "dangling"), "-o", ["x"])
+    assert (tmp_path / "made").read_text() == "x\n"
+
+
+def test_a_named_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    found: list[str] = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_text()))
+    reader.start()
+    outputs.lines(str(pipe), "-o", ["x"])
+    reader.join(10)
+    assert found == ["x\n"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_file_that_may_not_be_written_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "file").touch(0o444)
+    with pytest.raises(NcclInspectError, match="Permission denied"):
+        outputs.lines(str(tmp_path / "file"), "-o", ["x"])
+
+
+def test_a_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(NcclInspectError, match="Is a directory; check the name given with -o"):
+        outputs.lines(str(tmp_path), "-o", ["x"])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"])
+def test_standard_output_may_be_named_as_a_file(name: str, tmp_path: Path) -> None:
+    command = f"TOOL summarize '{LOG}' --format json -o {name}"
+    assert json.loads(shell(f"{command} | cat", tmp_path).stdout)["verdict"] == "degraded"
+    (tmp_path / "out").write_text("[1]\n")
+    shell(f"{command} >> out", tmp_path)
+    assert (tmp_path / "out").read_text().startswith("[1]\n{")
+
+
+def test_output_may_go_into_a_process(tmp_path: Path) -> None:
+    done = shell(
+        f"TOOL summarize '{LOG}' --format json -o >(cat > out; touch done); while [ ! -e done ]; do :; done", tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads((tmp_path / "out").read_bytes())["verdict"] == "degraded"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+@pytest.mark.parametrize(
+    "args",
+    [
+        "summarize LOG > /dev/full",
+        "summarize LOG --format json > /dev/full",
+        "summarize LOG -o /dev/full",
+        "summarize LOG -o /dev/stdout > /dev/full",
+        "annotate LOG > /dev/full",
+        "rules > /dev/full",
+        "rules --format json > /dev/full",
+        "--help > /dev/full",
+        "summarize --help > /dev/full",
+        "--version > /dev/full",
+    ],
+)
+def test_a_full_disk_is_one_line_and_a_status(args: str, tmp_path: Path) -> None:
+    done = shell("TOOL " + args.replace("LOG", LOG), tmp_path)
+    message = done.stderr.decode()
+    assert (done.returncode, message.count("\n")) == (2, 1), message
+    assert "No space left on device; " in message
+
+
+def test_an_error_that_cannot_be_told_leaves_its_status(tmp_path: Path) -> None:
+    assert shell("TOOL summarize gone.log 2> /dev/full", tmp_path).returncode == 3
+    assert shell("TOOL summarize gone.log 2>&-", tmp_path).returncode == 3
+
+
+def test_a_character_that_the_terminal_lacks_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "caf\u00e9.log").write_bytes(b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n")
+    done = shell("PYTHONIOENCODING=ascii TOOL summarize caf*.log", tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"caf\\xe9.log" in done.stdout
