@@ -22,7 +22,7 @@ from nccl_inspect.model.fold import Fold
 from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
 from nccl_inspect.rules import engine as rules
-from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.facts import Facts, count, platform_of
 
 if TYPE_CHECKING:
     from nccl_inspect.rules.accepted import Terms
@@ -155,6 +155,23 @@ class Judge:
         job.config = self._options.config
         rules.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
         return job
+
+    def misfits(self, job: Job) -> Iterator[str]:
+        """What was said of the machine and cannot be so by this log, in words."""
+        busiest = max(job.hosts, key=lambda host: host.gpus, default=None)
+        named = self._platform
+        told = platform_of(job)
+        if named and told and told.name != named.name:
+            yield f"the platform is to be {named.name}, but the log says {told.name}; leave --platform out"
+        if busiest is None:
+            return
+        seen = f"but the log shows {busiest.gpus} on host {busiest.name}"
+        if named and named.gpus and named.gpus < busiest.gpus:
+            yield f"{named.name} has {count(named.gpus, 'GPU')}, {seen}; name the machine type of this job"
+        for given in self._topologies:
+            if 0 < given.gpus < busiest.gpus:
+                has = f"{given.name} has {count(given.gpus, 'GPU')}"
+                yield f"{has}, {seen}; take the topology on a machine of this job, where all its GPUs are visible"
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import pytest
 import sample_data
 from click.testing import CliRunner, Result
@@ -23,9 +24,11 @@ from nccl_inspect.rules.engine import registered
 
 HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
 SLOW = str(sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log")
+TOPOLOGY = Path(__file__).parent / "data" / "h200-4gpu.nccl-topo.xml"
 TWO_HOSTS = str(sample_data.FOLDER / "timestamps" / "job.log")
 COMMANDS = [name for name in modules(sys.modules[cli.__module__].__file__ or "", "shared") if name != "shared"]
 EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
+HEAVY = ("pandas", "pyarrow", "numpy", "jinja2", "junitparser", "prometheus_client", "xml.etree", "hashlib")
 ESCAPE = b"\x1b["
 
 
@@ -129,6 +132,7 @@ def bad_inputs(tmp_path: Path) -> Path:
         (["paths", "LOG", "--rank", "x"], 2, "--rank x: not a rank; write 3 or 0-7"),
         (["paths", "LOG", "--transport", "RDMA"], 2, "'RDMA' is not one of"),
         (["no-such-command"], 2, "no command 'no-such-command'; see"),
+        (["completion", "csh"], 2, "'csh' is not one of"),
     ],
     ids=lambda value: " ".join(value).replace("/", "_") if isinstance(value, list) else "",
 )
@@ -312,6 +316,62 @@ def test_paths_are_filtered_by_host() -> None:
     assert {(path["src"], path["dst"]) for path in found} == {(2, 3), (3, 2)}
 
 
+def test_the_matrix_is_written_as_csv_and_json() -> None:
+    table = list(csv.DictReader(io.StringIO(invoke("paths", TWO_HOSTS, "--matrix", "--format", "csv").output)))
+    assert list(table[0]) == ["src\\dst", "0", "1", "2", "3"]
+    assert table[0]["1"] == "P2P/CUMEM (ok)"
+    assert table[1]["2"] == "NET/Socket (fallback)"
+    document = json.loads(invoke("paths", TWO_HOSTS, "--matrix", "--format", "json").output)
+    assert (document["by"], document["names"]) == ("rank", ["0", "1", "2", "3"])
+    assert document["rows"][0][1] == [{"detail": "P2P/CUMEM", "gdr": None, "verdict": "ok", "pairs": 1}]
+    pairs = {(src, dst) for src, row in enumerate(document["rows"]) for dst, cell in enumerate(row) if cell}
+    assert pairs == {(path["src"], path["dst"]) for path in sample_data.truth("timestamps")["paths"]}
+
+
+def test_above_64_ranks_the_matrix_is_host_by_host_in_all_formats() -> None:
+    host = b"vm%d:1:1 [0] NCCL INFO Channel 00/0 : %d[0] -> %d[1] via P2P/CUMEM\n"
+    log = b"".join(host % (rank // 8, rank, rank + 1) for rank in range(0, 80, 2))
+    document = json.loads(invoke("paths", "--matrix", "--format", "json", data=log).output)
+    assert (document["by"], len(document["names"]), len(document["rows"])) == ("host", 10, 10)
+    assert document["rows"][3][3][0]["pairs"] == 4
+    table = list(csv.DictReader(io.StringIO(invoke("paths", "--matrix", "--format", "csv", data=log).output)))
+    assert [row["src\\dst"] for row in table] == document["names"]
+    assert table[3][document["names"][3]].startswith("4 x P2P/CUMEM (")
+
+
+def test_the_csv_has_all_columns_also_without_a_path() -> None:
+    columns = invoke("paths", TWO_HOSTS, "--format", "csv").output.partition("\n")[0]
+    assert invoke("paths", TWO_HOSTS, "--format", "csv", "--scope", "unknown").output == columns + "\n"
+    document = json.loads(invoke("paths", TWO_HOSTS, "--format", "json").output)
+    assert columns.split(",") == [key for key in document[0] if key != "also"]
+
+
+# --- a machine that the log contradicts
+
+
+@pytest.mark.parametrize("command", ["summarize", "paths"])
+def test_a_machine_that_cannot_be_that_of_the_log_is_told(command: str, tmp_path: Path) -> None:
+    done = run(command, HEALTHY, "--platform", "g6e.12xlarge", "--topology", str(TOPOLOGY))
+    assert done.returncode == 0
+    platform, topology = done.stderr.decode().splitlines()
+    seen = "but the log shows 8 on host vm; "
+    assert platform.startswith(f"nccl-inspect: warning: g6e.12xlarge has 4 GPUs, {seen}")
+    assert topology.startswith(f"nccl-inspect: warning: {TOPOLOGY} has 4 GPUs, {seen}")
+
+
+def test_a_platform_other_than_the_one_in_the_log_is_told() -> None:
+    log = (
+        Path(HEALTHY).read_bytes() + b"vm:1:1 [0] NCCL INFO NET/OFI Running on p5.48xlarge platform, topology file x\n"
+    )
+    done = run("summarize", "--platform", "p4d.24xlarge", data=log)
+    assert b"the platform is to be p4d.24xlarge, but the log says p5.48xlarge; leave --platform out" in done.stderr
+
+
+def test_a_machine_that_fits_is_not_mentioned() -> None:
+    done = run("summarize", SLOW, "--platform", "g6e.12xlarge", "--topology", str(TOPOLOGY))
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize("form", [[], ["--matrix"]])
 def test_no_path_is_told_in_words(form: list[str]) -> None:
     assert invoke("paths", HEALTHY, "--scope", "inter", *form).output == "no path\n"
@@ -338,8 +398,29 @@ def test_help_says_what_a_command_does(name: str) -> None:
         text = output.partition("\n\n")[2].partition("Options:")[0].strip()
         assert len(text.split()) > 5
         assert text.endswith((".", ")"))
-        if name != "rules":
-            assert f"Examples:\n  nccl-inspect {name} " in output.replace("    ", "  "), "examples"
+        assert f"Examples:\n  nccl-inspect {name}" in output.replace("    ", "  "), "examples"
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, ""])
+def test_help_fits_40_columns_but_for_commands_to_paste(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    text, _, examples = invoke(*name.split(), "--help").output.partition("Examples:")
+    assert all(len(line) <= 40 for line in text.splitlines())
+    assert all(len(line) <= 40 or "nccl-inspect " in line for line in examples.splitlines())
+
+
+def test_commands_name_their_options_alike() -> None:
+    known: dict[str, tuple[object, ...]] = {}
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        for option in command.params:
+            assert isinstance(option, click.Argument) or getattr(option, "help", None), f"{name} {option.name}: no help"
+            looks = (tuple(option.opts), option.metavar, option.multiple if isinstance(option, click.Option) else None)
+            assert known.setdefault(option.name or "", looks) == looks, f"{name} {option.name}"
+        names = {option.name for option in command.params}
+        assert "output" in names or name == "watch"
+        assert "no_color" in names or name in ("anonymize", "events")
 
 
 def test_help_lists_all_commands_and_the_exit_statuses() -> None:
@@ -407,7 +488,7 @@ def test_the_heavy_libraries_are_not_loaded_for_text(args: list[str]) -> None:
     code = (
         "import sys\nfrom nccl_inspect.cli import cli\n"
         f"cli.main({args!r}, standalone_mode=False)\n"
-        "print(*(name for name in ('pandas', 'pyarrow', 'numpy', 'jinja2') if name in sys.modules), file=sys.stderr)"
+        f"print(*(name for name in {HEAVY!r} if name in sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
     assert done.stderr.strip() == b""

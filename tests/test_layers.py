@@ -13,7 +13,7 @@ MODULES = sorted(file.relative_to(PACKAGE).with_suffix("").as_posix() for file i
 MAX_LINES = 400
 
 LAYERS = [
-    {"_version", "errors", "text", "records", "discovery", "interruption", "ports", "times", "masking"},
+    {"_version", "errors", "text", "records", "discovery", "interruption", "ports", "times", "masking", "progress"},
     {"event", "toml", "outputs"},
     {"event_types"},
     {"ingest"},

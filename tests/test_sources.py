@@ -448,7 +448,7 @@ def on_a_terminal(args: list[str], exe: list[str], stdin: int | None = None) -> 
     return shown
 
 
-SOON = [EXE[0], "-c", "from nccl_inspect.cli import shared; shared._LONG = 100_000; " + EXE[2]]
+SOON = [EXE[0], "-c", "from nccl_inspect import progress; progress._LONG = 100_000; " + EXE[2]]
 """The command with a lower idea of a long input."""
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import io
 import os
+import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -18,6 +20,10 @@ from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.text import printable
 
 _PARTS = ("shared",)
+COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
+"""How the scripts of ``completion`` ask what could come next; the default would look like a variable of NCCL."""
+_MIN_COLUMNS = 40
+_MAX_COLUMNS = 100
 _EXAMPLES = """
 \b
 Examples:
@@ -31,23 +37,46 @@ Examples:
 """
 
 
+class _Help(click.HelpFormatter):
+    """Help that fits 40 columns: the narrower the terminal, the less room for the names of options."""
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl(rows, min(col_max, self.width // 3), col_spacing)
+
+
+class _Context(click.Context):
+    formatter_class = _Help
+
+
 class _Commands(click.Group):
     """Commands found by their files and loaded when they are used, so that a short run stays short."""
+
+    context_class = _Context
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        columns = shutil.get_terminal_size((_MAX_COLUMNS, 24)).columns
+        width = max(min(columns, _MAX_COLUMNS) - 2, _MIN_COLUMNS - 2)  # click itself takes no less than 50
+        return super().make_context(info_name, args, parent, **{"terminal_width": width, **extra})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return modules(__file__, *_PARTS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
+            if ctx.resilient_parsing:  # the shell asks what could come next
+                return None
             hint = suggestion(cmd_name, self.list_commands(ctx)) or "see 'nccl-inspect --help' for the commands"
             raise NcclInspectError(f"no command '{cmd_name}'", hint)
         command: click.Command = import_module(f"{__name__}.{cmd_name}").command
+        command.context_class = _Context
         return command
 
 
 @click.group(
     cls=_Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EXAMPLES,
     invoke_without_command=True,
 )
@@ -58,7 +87,6 @@ def cli(ctx: click.Context) -> None:
 
     Not to be confused with NVIDIA's "NCCL Inspector", which is a profiler plugin.
 
-    \b
     Exit status: 0 done; 1 findings at or above --fail-on, or
     a failed job where --fail-on is given, or a policy broken; 2 usage error;
     3 no input could be read, or no NCCL line found in it;
@@ -75,7 +103,7 @@ def main() -> None:
     gc.set_threshold(100_000)
     _prepare_streams()
     try:
-        status = cli.main(prog_name="nccl-inspect", standalone_mode=False)
+        status = cli.main(prog_name="nccl-inspect", complete_var=COMPLETE_VARIABLE, standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("nccl-inspect: interrupted", err=True)
         sys.exit(130)

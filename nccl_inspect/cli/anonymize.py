@@ -34,12 +34,18 @@ Examples:
 @click.command(epilog=_EXAMPLES, short_help="The same log with names, addresses and paths replaced.")
 @shared.inputs
 @click.option(
-    "-o", "--output", metavar="FILE", default="-", help="Write to FILE; of several logs, to files in this folder."
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=shared.FILE,
+    default="-",
+    help="Write to FILE; of several logs, to files in this folder.",
 )
 @click.option(
     "--map",
     "map_file",
     metavar="FILE",
+    type=shared.FILE,
     help="Write there what was replaced by what, for your eyes only; where FILE exists, go on with it.",
 )
 @click.option(

@@ -18,18 +18,16 @@ Examples:
   nccl-inspect check job.log --policy policy.toml
   nccl-inspect check logs/ --policy policy.toml --strict --format json -o check.json
 
-\b
-Exit status: 0 the policy is kept; 1 it is broken, or with --strict undecided;
-with --learn: 1 the log is not healthy.
+Exit status: 0 the policy is kept; 1 it is broken, or with --strict undecided; with --learn: 1 the log is not healthy.
 """
 
 
 @click.command(epilog=_EXAMPLES, short_help="Hold a job against a policy: exit 1 with what broke.")
 @shared.inputs
-@click.option("--policy", metavar="FILE", help="Expectations, as TOML.")
+@click.option("--policy", metavar="FILE", type=shared.FILE, help="Expectations, as TOML.")
 @click.option("--learn", "learns", is_flag=True, help="Write a policy from this log, which is a good one.")
 @click.option("--strict", is_flag=True, help="What the log does not tell breaks the policy, too.")
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@shared.formats(("text", "json"))
 @shared.selecting
 @shared.judging
 @shared.output

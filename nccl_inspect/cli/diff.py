@@ -17,7 +17,6 @@ Examples:
   kubectl logs job/llama | nccl-inspect diff good.log -
   nccl-inspect diff run1/ run2/ --fail-on warning --format json -o diff.json
 
-\b
 Exit status: 0 compared; 1 they differ (--exit-code), or B has a finding
 that A does not have (--fail-on); 3 one of them cannot be read.
 """
@@ -25,9 +24,9 @@ _FAIL_ON = "Exit with status 1 when B has a finding of this severity or a higher
 
 
 @click.command(epilog=_EXAMPLES, short_help="What changed between two runs, and which change explains which.")
-@click.argument("before", metavar="A")
-@click.argument("after", metavar="B")
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@click.argument("before", metavar="A", type=shared.FILE)
+@click.argument("after", metavar="B", type=shared.FILE)
+@shared.formats(("text", "json"))
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 when there is any difference.")
 @shared.failing(_FAIL_ON)
 @shared.selecting

@@ -28,12 +28,15 @@ Examples:
 
 @click.command(epilog=_EXAMPLES, short_help="Typed events as parquet, arrow, csv or jsonl.")
 @shared.inputs
-@click.option("-o", "--output", metavar="FILE", default="-", help="Write to FILE; its suffix names the format.")
+@click.option(
+    "-o", "--output", metavar="FILE", type=shared.FILE, default="-", help="Write to FILE; its suffix names the format."
+)
 @click.option(
     "--format",
     "form",
     type=click.Choice(tuple(exports.FORMATS)),
-    help="Default: by the suffix of FILE; jsonl on standard output.",
+    metavar="FORMAT",
+    help=f"Output format: {', '.join(exports.FORMATS)}. Default: by the suffix of FILE; jsonl on standard output.",
 )
 @click.option(
     "--kind",

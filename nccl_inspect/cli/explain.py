@@ -22,7 +22,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES, short_help="A rule's page, or the meaning of one line.")
-@click.argument("what", metavar="RULE|LINE", nargs=-1, required=True)
+@shared.rule_or_line
 @shared.output
 def command(what: tuple[str, ...], output: str, no_color: bool) -> None:
     """Print the page of a rule, or what one line of a log means, field by field.

@@ -13,8 +13,9 @@ from nccl_inspect import reading
 from nccl_inspect.cli import shared
 from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Path
-from nccl_inspect.report.tables import matrix, pairs
+from nccl_inspect.report.tables import Grid, Kind, grid, matrix, pairs
 from nccl_inspect.rules.facts import ranges
+from nccl_inspect.text import printable
 
 _WIDTH = 80
 _EXAMPLES = """
@@ -22,9 +23,15 @@ _EXAMPLES = """
 Examples:
   nccl-inspect paths job.log
   nccl-inspect paths job.log --matrix
+  nccl-inspect paths job.log --matrix --format csv -o matrix.csv
   nccl-inspect paths job.log --rank 3 --scope inter
   nccl-inspect paths job.log --transport NET --format csv -o net.csv
 """
+_COLUMNS = (
+    *("src", "dst", "src_host", "dst_host", "scope", "transport", "detail", "gdr", "nic", "nic_index", "pxn_rank"),
+    *("shared", "channels", "communicators", "verdict", "rules", "guessed"),
+)
+"""Of the CSV: the keys of the JSON that fit into a cell."""
 
 
 @click.command(epilog=_EXAMPLES, short_help="The path of each rank pair, as a table or matrix.")
@@ -42,7 +49,7 @@ Examples:
     type=click.Choice(("P2P", "SHM", "NET", "COLLNET"), case_sensitive=False),
     help="Only this transport.",
 )
-@click.option("--format", "form", type=click.Choice(("table", "csv", "json")), default="table", show_default=True)
+@shared.formats(("table", "csv", "json"))
 @shared.judging
 @shared.output
 def command(
@@ -70,7 +77,8 @@ def command(
         and scope in (None, path.scope)
         and transport in (None, path.transport)
     ]
-    shared.write(_matrix(found) if as_matrix else _FORMATS[form](found), output)
+    write = _MATRICES[form] if as_matrix else _FORMATS[form]
+    shared.write(write(found), output)
     return shared.status(job)
 
 
@@ -95,10 +103,9 @@ def _matrix(paths: list[Path]) -> str:
 def _csv(paths: list[Path]) -> str:
     """The columns of the JSON, lists as ranges; empty where the log does not tell."""
     out = io.StringIO()
-    names = [name for name in path_to_dict(paths[0]) if name != "also"] if paths else ["src", "dst"]
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([[_cell(path_to_dict(path)[name]) for name in names] for path in paths])
+    writer.writerow(_COLUMNS)
+    writer.writerows([[_cell(path_to_dict(path)[name]) for name in _COLUMNS] for path in paths])
     return out.getvalue()
 
 
@@ -114,4 +121,35 @@ def _json(paths: list[Path]) -> str:
     return json.dumps([path_to_dict(path) for path in paths], indent=1) + "\n"
 
 
+def _matrix_csv(paths: list[Path]) -> str:
+    """One row for each sender; several ways between two hosts are separated by semicolons."""
+    out = io.StringIO()
+    found = grid(paths)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["src\\dst", *found.names])
+    writer.writerows([[src, *(_kinds(found, src, dst) for dst in found.names)] for src in found.names])
+    return out.getvalue()
+
+
+def _kinds(found: Grid, src: str, dst: str) -> str:
+    cell = found.cells.get((src, dst), {})
+    times = "" if found.by == "rank" else "{} x "
+    return "; ".join(f"{times.format(pairs)}{kind.label} ({kind.verdict})" for kind, pairs in cell.items())
+
+
+def _matrix_json(paths: list[Path]) -> str:
+    """Names of rows and columns; each cell is a list of ways with the number of rank pairs that take them."""
+    found = grid(paths)
+    rows = [[_ways(found.cells.get((src, dst), {})) for dst in found.names] for src in found.names]
+    return json.dumps({"by": found.by, "names": found.names, "rows": rows}, indent=1) + "\n"
+
+
+def _ways(cell: dict[Kind, int]) -> list[dict[str, object]]:
+    return [
+        {"detail": printable(kind.detail), "gdr": kind.gdr, "verdict": kind.verdict, "pairs": pairs}
+        for kind, pairs in cell.items()
+    ]
+
+
 _FORMATS = {"table": _table, "csv": _csv, "json": _json}
+_MATRICES = {"table": _matrix, "csv": _matrix_csv, "json": _matrix_json}

@@ -3,24 +3,49 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import click
 from tabulate import tabulate
 
-from nccl_inspect.rules.engine import registered
+from nccl_inspect.cli import shared
+from nccl_inspect.report import Style
+from nccl_inspect.report.words import block
+from nccl_inspect.rules.engine import Rule, registered
+
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect rules
+  nccl-inspect rules --format json -o rules.json
+"""
+_NAMES = ("name", "category", "severity", "title")
+_BESIDE = 56
+"""Columns that name, category and severity take beside the title."""
+_MIN_TITLE = 20
 
 
-@click.command(short_help="What is looked for.")
-@click.option("--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True)
-def command(form: str) -> None:
+@click.command(epilog=_EXAMPLES, short_help="What is looked for.")
+@shared.formats(("table", "json"))
+@shared.output
+def command(form: str, output: str, no_color: bool) -> None:
     """The list of rules: name, category, usual severity and what is wrong when one finds something."""
     rules = [entry.rule for entry in registered()]
     if form == "json":
-        names = ("name", "category", "severity", "title")
-        click.echo(json.dumps([{name: getattr(rule, name) for name in names} for rule in rules], indent=1))
-        return
-    width = max(shutil.get_terminal_size((100, 24)).columns - 56, 20)
-    table = [[rule.name, rule.category, rule.severity, rule.title] for rule in rules]
+        text = json.dumps([{name: getattr(rule, name) for name in _NAMES} for rule in rules], indent=1)
+    else:
+        text = _table(rules, shared.style(no_color, output))
+    shared.write(text, output)
+
+
+def _table(rules: list[Rule], style: Style) -> str:
+    """One row for each rule; in a narrow terminal one paragraph."""
+    width = style.width - _BESIDE
+    if width < _MIN_TITLE:
+        lines = []
+        for rule in rules:
+            lines += block("", f"{rule.name} ({rule.category}, {rule.severity})", style, indent=0, hang=0)
+            lines += block("", rule.title, style, indent=2, hang=0)
+        return "\n".join(lines)
+    rows = [[getattr(rule, name) for name in _NAMES] for rule in rules]
     head = ["rule", "category", "severity", "what is wrong"]
-    click.echo(tabulate(table, head, tablefmt="simple", maxcolwidths=[None, None, None, width]))
+    return tabulate(rows, head, tablefmt="simple", maxcolwidths=[None, None, None, width])

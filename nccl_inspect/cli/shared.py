@@ -6,31 +6,29 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from fnmatch import fnmatchcase
-from itertools import repeat
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from nccl_inspect import outputs, reading
+from nccl_inspect import outputs, platforms, reading
 from nccl_inspect.cli import lead_nowhere, say
 from nccl_inspect.discovery import settings_file
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.interruption import Interruption
 from nccl_inspect.model.job import Job
+from nccl_inspect.progress import Bar
 from nccl_inspect.report import Style
-from nccl_inspect.rules.engine import SEVERITIES
+from nccl_inspect.rules.engine import SEVERITIES, registered
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_LONG = 20_000_000
-"""Bytes above which a run is long enough to show its progress."""
-_LONG_WAIT = 2.0
-"""Seconds after which it is, where nobody knows how many bytes will come."""
-_REDRAW = 0.1
+FILE = click.Path(path_type=str)
+"""The type of what names a file: shells complete it."""
 _MAX_PROBLEMS = 20
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells have it."""
@@ -38,17 +36,58 @@ INTERRUPTED = 130
 
 def inputs(command: _Command) -> _Command:
     """The argument LOG…."""
-    return click.argument("logs", nargs=-1, metavar="[LOG]...", type=click.Path(path_type=str))(command)
+    return click.argument("logs", nargs=-1, metavar="[LOG]...", type=FILE)(command)
+
+
+def formats(names: Iterable[str]) -> Callable[[_Command], _Command]:
+    """The option that says how the output is written; the first name is the default."""
+    known = tuple(names)
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(known),
+        default=known[0],
+        show_default=True,
+        metavar="FORMAT",
+        help=f"Output format: {', '.join(known)}.",
+    )
+
+
+def _rule_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Rules whose names begin like that, for the shell."""
+    from click.shell_completion import CompletionItem  # only when a shell asks
+
+    rules = [entry.rule for entry in registered() if entry.rule.name.startswith(incomplete)]
+    return [CompletionItem(rule.name, help=rule.title) for rule in rules]
+
+
+def _platform_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Machine types whose names begin like that, for the shell."""
+    from click.shell_completion import CompletionItem  # only when a shell asks
+
+    return [CompletionItem(name) for name in sorted(platforms.shipped()) if name.startswith(incomplete.lower())]
+
+
+def rule_or_line(command: _Command) -> _Command:
+    """The argument RULE|LINE; shells know the rules."""
+    return click.argument("what", metavar="RULE|LINE", nargs=-1, required=True, shell_complete=_rule_names)(command)
 
 
 def selecting(command: _Command) -> _Command:
     """The options that say which rules run."""
     for option in (
-        click.option("--ignore", multiple=True, metavar="RULE", help="Leave these rules out. May be repeated."),
+        click.option(
+            "--ignore",
+            multiple=True,
+            metavar="RULE",
+            shell_complete=_rule_names,
+            help="Leave these rules out. May be repeated.",
+        ),
         click.option(
             "--select",
             multiple=True,
             metavar="RULE",
+            shell_complete=_rule_names,
             help="Run only these rules: name, glob or category. May be repeated.",
         ),
     ):
@@ -92,18 +131,23 @@ def machine(command: _Command) -> _Command:
         click.option(
             "--config",
             metavar="FILE",
+            type=FILE,
             expose_value=False,
             callback=_remember,
             help="Settings. Default: nccl-inspect.toml here, or in the nearest folder above.",
         ),
         click.option(
-            "--platform", metavar="NAME", help="Machine type, such as p5.48xlarge, where the log does not name it."
+            "--platform",
+            metavar="NAME",
+            shell_complete=_platform_names,
+            help="Machine type, such as p5.48xlarge, where the log does not name it.",
         ),
         click.option(
             "--topology",
             "topologies",
             multiple=True,
             metavar="FILE",
+            type=FILE,
             help="What joins GPUs and NICs: output of 'nvidia-smi topo -m', or the XML that NCCL writes to "
             "NCCL_TOPO_DUMP_FILE or NCCL_GRAPH_DUMP_FILE. May be repeated.",
         ),
@@ -156,7 +200,7 @@ def looks(command: _Command) -> _Command:
 def output(command: _Command) -> _Command:
     """The options that say where a report goes and how it looks."""
     target = click.option(
-        "-o", "--output", metavar="FILE", default="-", help="Write to FILE instead of standard output."
+        "-o", "--output", metavar="FILE", type=FILE, default="-", help="Write to FILE instead of standard output."
     )
     return looks(target(command))
 
@@ -223,73 +267,14 @@ def read(logs: tuple[str, ...], options: reading.Options, progress: bool | None)
     with Bar(progress) as bar, Interruption() as interruption:
         fold = reading.fold(names, bar.update if bar.wanted else None, interruption)
     job = judge(fold)
+    for misfit in judge.misfits(job):
+        say(f"warning: {misfit}")
     problems = [source.problem for source in job.sources if source.problem]
     for problem in problems[:_MAX_PROBLEMS]:
         say(problem)
     if len(problems) > _MAX_PROBLEMS:
         say(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
     return job
-
-
-class Bar:
-    """A progress bar on stderr, shown when the input proves to be long.
-
-    Args:
-        wanted: whether to show it at once, or never; None for: on a terminal, when it is long.
-    """
-
-    def __init__(self, wanted: bool | None) -> None:
-        self.wanted = sys.stderr.isatty() if wanted is None else wanted
-        self._at_once = wanted is not None
-        self._began = self._drawn = time.monotonic()
-        self._done = self._shown = 0
-        self._total: int | None = None
-        self._bar: Any = None
-        self._open = ExitStack()
-
-    def __enter__(self) -> Bar:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._draw()
-        self._open.close()
-
-    def update(self, size: int, total: int | None) -> None:
-        """So many bytes more were read, of a total that may be unknown."""
-        self._done += size
-        self._total = total
-        now = time.monotonic()
-        if self._bar is None and self._is_long(now):
-            self._bar = self._open.enter_context(self._made())
-        if now - self._drawn >= _REDRAW:
-            self._drawn = now
-            self._draw()
-
-    def _is_long(self, now: float) -> bool:
-        if self._at_once:
-            return True
-        if self._total is None:
-            return self._done > _LONG or now - self._began > _LONG_WAIT
-        return self._total > _LONG
-
-    def _made(self) -> Any:
-        return click.progressbar(
-            None if self._total is not None else repeat(None),  # click wants to know either the length or the items
-            length=self._total,
-            label="reading",
-            file=sys.stderr,
-            width=20,
-            item_show_func=lambda _: self._amount(),
-        )
-
-    def _draw(self) -> None:
-        if self._bar is not None:
-            self._bar.update(self._done - self._shown)
-            self._shown = self._done
-
-    def _amount(self) -> str:
-        seconds = max(time.monotonic() - self._began, 1e-3)
-        return f"{self._done / 1e6:,.1f} MB, {self._done / 1e6 / seconds:,.1f} MB/s"
 
 
 def style(no_color: bool, target: str, verbose: bool = False) -> Style:
@@ -336,12 +321,14 @@ def write_lines(lines: Iterable[str], target: str) -> None:
 
 
 __all__ = [
+    "FILE",
     "INTERRUPTED",
     "Bar",
     "choosing",
     "communicators_named",
     "end_in_silence",
     "failing",
+    "formats",
     "given",
     "inputs",
     "judging",
@@ -350,6 +337,7 @@ __all__ = [
     "output",
     "ranges_of",
     "read",
+    "rule_or_line",
     "selecting",
     "settled",
     "status",

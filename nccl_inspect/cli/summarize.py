@@ -20,9 +20,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES, short_help="Verdict, network, paths and findings of one job.")
 @shared.inputs
-@click.option(
-    "--format", "form", type=click.Choice(report.names()), default="text", show_default=True, help="Output format."
-)
+@shared.formats(report.names())
 @shared.choosing
 @shared.judging
 @shared.output

@@ -32,9 +32,7 @@ Examples:
     help="Only these communicators: name or glob. May be repeated. Default: all; in a picture the largest.",
 )
 @click.option("--channel", "wanted", multiple=True, metavar="C", help="Only these channels: 0 or 0-3. May be repeated.")
-@click.option(
-    "--format", "form", type=click.Choice(drawings.names()), default="text", show_default=True, help="Output format."
-)
+@shared.formats(drawings.names())
 @shared.judging
 @shared.output
 def command(

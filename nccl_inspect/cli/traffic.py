@@ -31,9 +31,7 @@ Examples:
 @click.option(
     "--by", type=click.Choice(reports.BY), default="operation", show_default=True, help="What the rows of csv are."
 )
-@click.option(
-    "--format", "form", type=click.Choice(reports.names()), default="text", show_default=True, help="Output format."
-)
+@shared.formats(reports.names())
 @shared.judging
 @shared.output
 def command(

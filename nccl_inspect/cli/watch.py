@@ -39,7 +39,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
 
 
 @click.command(epilog=_EXAMPLES, short_help="The verdict as soon as a running job is up, then each new finding.")
-@click.argument("log", required=False, metavar="[LOG]")
+@click.argument("log", required=False, metavar="[LOG]", type=shared.FILE)
 @click.option("--until-end", is_flag=True, help="Stop at the present end of LOG instead of following it.")
 @_seconds(
     "--interval", 10, "Time between status lines where stderr is no terminal; the job is judged 4 times as often."

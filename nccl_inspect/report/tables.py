@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from nccl_inspect.model.job import Path
 from nccl_inspect.rules.facts import ranges
@@ -99,49 +100,76 @@ def _width(body: Sequence[Sequence[str]], drop: set[str]) -> int:
     return sum(max(len(ROW_HEAD[place]), *(len(row[place]) for row in body)) + 2 for place in columns) - 2
 
 
+class Kind(NamedTuple):
+    """What paths of one kind have in common."""
+
+    detail: str
+    gdr: bool | str | None
+    verdict: str
+
+    @property
+    def label(self) -> str:
+        """The path with its GPUDirect."""
+        return printable(self.detail) + {"yes": " GDRDMA", "partial": " GDRDMA partial"}.get(gdr_word(self.gdr), "")
+
+
+class Grid(NamedTuple):
+    """Who talks to whom, and how: rank by rank, above 64 ranks host by host."""
+
+    by: str
+    """``rank`` or ``host``."""
+    names: list[str]
+    """Of the rows, which send, and of the columns."""
+    cells: dict[tuple[str, str], dict[Kind, int]]
+    """Number of rank pairs by kind."""
+
+
+def grid(paths: Sequence[Path]) -> Grid:
+    """The paths by their ends."""
+    ranks = sorted({rank for path in paths for rank in (path.src, path.dst)})
+    by_rank = len(ranks) <= _FOLD_ABOVE
+    cells: dict[tuple[str, str], dict[Kind, int]] = {}
+    for path in paths:
+        ends = (str(path.src), str(path.dst)) if by_rank else (_host(path.src_host), _host(path.dst_host))
+        cell = cells.setdefault(ends, {})
+        kind = Kind(path.detail, path.gdr, path.verdict)
+        cell[kind] = cell.get(kind, 0) + 1
+    hosts = dict.fromkeys(_host(host) for path in paths for host in (path.src_host, path.dst_host))
+    return Grid("rank", list(map(str, ranks)), cells) if by_rank else Grid("host", list(hosts), cells)
+
+
+def _host(name: str | None) -> str:
+    return printable(name or "?")
+
+
 def matrix(paths: Sequence[Path]) -> tuple[list[str], list[list[str]], list[str]]:
     """Head, rows and legend of the rank by rank matrix; above 64 ranks host by host, with the number of pairs."""
-    ranks = sorted({rank for path in paths for rank in (path.src, path.dst)})
+    found = grid(paths)
     letters = _letters(paths)
-    legend = [f"{letter} = {detail}" for detail, letter in letters.items()]
-    if len(ranks) > _FOLD_ABOVE:
-        return _folded(paths, letters, legend)
-    cells = {(path.src, path.dst): letters[_kind(path)] + _mark(path) for path in paths}
-    head = ["src\\dst", *map(str, ranks)]
-    body = [[str(src), *(cells.get((src, dst), "." if src != dst else "") for dst in ranks)] for src in ranks]
+    legend = [f"{letter} = {label}" for label, letter in letters.items()]
+    head = ["src\\dst", *found.names]
+
+    def text(src: str, dst: str) -> str:
+        cell = found.cells.get((src, dst), {})
+        words = [f"{letters[kind.label]}{_MARKS.get(kind.verdict, '')}" for kind in cell]
+        if found.by == "host":
+            return " ".join(f"{pairs}{word}" for word, pairs in zip(words, cell.values(), strict=True))
+        return "".join(words) or ("." if src != dst else "")
+
+    body = [[src, *(text(src, dst) for dst in found.names)] for src in found.names]
+    if found.by == "host":
+        return head, body, [*legend, "number of pairs; ! = fallback, ? = not judged"]
     return head, body, [*legend, ". = no connection line", "! = fallback, ? = not judged"]
 
 
-def _folded(
-    paths: Sequence[Path], letters: dict[str, str], legend: list[str]
-) -> tuple[list[str], list[list[str]], list[str]]:
-    hosts = list(dict.fromkeys(printable(host or "?") for path in paths for host in (path.src_host, path.dst_host)))
-    cells: dict[tuple[str, str], dict[str, int]] = {}
-    for path in paths:
-        cell = cells.setdefault((printable(path.src_host or "?"), printable(path.dst_host or "?")), {})
-        kind = letters[_kind(path)] + _mark(path)
-        cell[kind] = cell.get(kind, 0) + 1
-    head = ["src\\dst", *hosts]
-    body = [
-        [src, *(" ".join(f"{number}{kind}" for kind, number in cells.get((src, dst), {}).items()) for dst in hosts)]
-        for src in hosts
-    ]
-    return head, body, [*legend, "number of pairs; ! = fallback, ? = not judged"]
-
-
-def _kind(path: Path) -> str:
-    return printable(path.detail) + {"yes": " GDRDMA", "partial": " GDRDMA partial"}.get(gdr_word(path.gdr), "")
-
-
-def _mark(path: Path) -> str:
-    return {"fallback": "!", "unknown": "?"}.get(path.verdict, "")
+_MARKS = {"fallback": "!", "unknown": "?"}
 
 
 def _letters(paths: Iterable[Path]) -> dict[str, str]:
     """A letter for each kind of path, its initial where that is free."""
     letters: dict[str, str] = {}
     for path in sorted(paths, key=lambda path: (path.transport != "P2P", path.detail)):
-        kind = _kind(path)
+        kind = Kind(path.detail, path.gdr, path.verdict).label
         if kind not in letters:
             wanted = [
                 path.transport[0],

@@ -24,7 +24,7 @@ class Facts:
 
     def __init__(self, job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> None:
         self.job = job
-        self.platform = platform or _platform_of(job)
+        self.platform = platform or platform_of(job)
         self.topologies = [*topologies, *detected.topologies(job)]
         self._marks: dict[int, list[str]] = {}
         self._open: set[int] = set()
@@ -229,7 +229,8 @@ def is_retold(notice: Notice) -> bool:
     return notice.production in _RETOLD
 
 
-def _platform_of(job: Job) -> Platform | None:
+def platform_of(job: Job) -> Platform | None:
+    """The machine type that a plugin names in the log."""
     for notice in job.notices:
         if isinstance(notice.event, events.OfiPlatform) and (found := platforms.find(notice.event.platform)):
             return found
