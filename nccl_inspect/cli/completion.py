@@ -1,0 +1,30 @@
+"""``nccl-inspect completion``: what makes a shell complete commands, options and names."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from nccl_inspect.cli import COMPLETE_VARIABLE, cli, shared
+
+_SHELLS = ("bash", "zsh", "fish")
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect completion bash > ~/.nccl-inspect.bash
+  eval "$(nccl-inspect completion zsh)"
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="A script that makes the shell complete names.")
+@click.argument("shell", type=click.Choice(_SHELLS), metavar="bash|zsh|fish")
+@shared.output
+def command(shell: str, output: str, no_color: bool) -> None:
+    """Print what makes a shell complete commands, options, rules, formats, platforms and files.
+
+    Load it when the shell starts: from ~/.bashrc or ~/.zshrc, or as a file in ~/.config/fish/completions.
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None
+    completion = kind(cli, {}, "nccl-inspect", COMPLETE_VARIABLE)
+    shared.write((completion.source_template % completion.source_vars()).strip(), output)

@@ -1,0 +1,87 @@
+"""Shells complete what there is: commands, options, rules, formats, platforms, files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nccl_inspect import platforms, report
+from nccl_inspect.cli import cli
+from nccl_inspect.rules.engine import registered
+
+EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
+SHELLS = ("bash", "zsh", "fish")
+RULES = {entry.rule.name for entry in registered()}
+
+
+def completed(*words: str) -> set[str]:
+    """What bash is told after these words, of which the last is not yet complete."""
+    env = {**os.environ, "_NCCLINSPECT_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(("nccl-inspect", *words))}
+    env["COMP_CWORD"] = str(len(words))
+    done = subprocess.run(EXE, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    return {line.partition(",")[2] or line for line in done.stdout.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        (["su"], {"summarize"}),
+        (["summarize", "--fo"], {"--format"}),
+        (["summarize", "--format", ""], set(report.names())),
+        (["summarize", "--select", "socket-"], {name for name in RULES if name.startswith("socket-")}),
+        (["check", "--ignore", ""], RULES),
+        (["explain", "gdr-d"], {"gdr-disabled"}),
+        (["watch", "--platform", "p5"], {name for name in platforms.shipped() if name.startswith("p5")}),
+        (["paths", "--scope", "int"], {"intra", "inter"}),
+        (["completion", ""], set(SHELLS)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_names_are_completed(words: list[str], known: set[str]) -> None:
+    assert completed(*words) == known
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["summarize", "jo"], ["diff", "a"], ["watch", "a"], ["check", "--policy", "a"], ["summarize", "--topology", "a"]],
+    ids=" ".join,
+)
+def test_files_are_left_to_the_shell(words: list[str]) -> None:
+    assert completed(*words) == {words[-1]}
+
+
+def test_a_command_that_is_none_is_completed_in_silence() -> None:
+    assert completed("no-such-command", "x") <= {""}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_is_sound_to_its_shell(shell: str, tmp_path: Path) -> None:
+    script = CliRunner().invoke(cli, ["completion", shell], catch_exceptions=False).output
+    assert "_NCCLINSPECT_COMPLETE" in script
+    assert " _NCCL_" not in script
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    (tmp_path / "script").write_text(script)
+    done = subprocess.run([shell, "-n", tmp_path / "script"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_bash_completes_with_the_script(tmp_path: Path) -> None:
+    script = CliRunner().invoke(cli, ["completion", "bash"], catch_exceptions=False).output
+    tool = tmp_path / "nccl-inspect"
+    tool.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from nccl_inspect.cli import main; main()" "$@"\n')
+    tool.chmod(0o755)
+    test = (
+        f"{script}\nCOMP_WORDS=(nccl-inspect explain socket-instead-of-e); COMP_CWORD=2\n"
+        '_nccl_inspect_completion nccl-inspect\necho "${COMPREPLY[@]}"'
+    )
+    env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", test], env=env, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("socket-instead-of-efa\n", "")
