@@ -5,7 +5,7 @@ NCCL logs are bytes: some versions print raw memory in an error message (2.23 pr
 
 import re
 
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffe\uffff]")
 
 
 def decode(data: bytes) -> str:
@@ -27,3 +27,8 @@ def printable(text: str) -> str:
     return _CONTROL.sub(
         lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else f"\\u{ord(found[0]):04x}", shown
     )
+
+
+def printable_lines(text: str) -> str:
+    """The same for text of several lines: its line ends stay."""
+    return "\n".join(map(printable, text.split("\n")))

@@ -7,7 +7,7 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, TextIO
@@ -40,8 +40,8 @@ Examples:
 class _Help(click.HelpFormatter):
     """Help that fits 40 columns: the narrower the terminal, the less room for the names of options."""
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        super().write_dl(rows, min(col_max, self.width // 3), col_spacing)
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl(list(rows), min(col_max, self.width // 3), col_spacing)
 
 
 class _Context(click.Context):

@@ -347,6 +347,8 @@ class Job(Record):
     """By rank; without ranks on which communicators differ."""
     verdict: str = "unknown"
     findings: list[Finding] = field(default_factory=list)
+    rules: list[str] = field(default_factory=list)
+    """Names of the rules that ran."""
     not_judged: list[NotJudged] = field(default_factory=list)
     suppressed: list[Suppressed] = field(default_factory=list)
     config: str | None = None

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from nccl_inspect.model.job import CommunicatorInfo, Finding, FirstFailure, Job
 from nccl_inspect.report.words import shortened
 from nccl_inspect.rules.facts import count, ranges
+from nccl_inspect.text import printable
 
 _MAX_COMMUNICATORS = 8
 _MAX_PROBLEMS = 5
@@ -90,7 +91,8 @@ def _alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]
 def short_names(job: Job) -> dict[str, str]:
     """Sources without their folders, where that leaves them different."""
     short = {source.name: source.name.rpartition("/")[2] or source.name for source in job.sources}
-    return short if len(set(short.values())) == len(short) else {name: name for name in short}
+    names = short if len(set(short.values())) == len(short) else {name: name for name in short}
+    return {name: printable(shown) for name, shown in names.items()}
 
 
 def _sources(job: Job) -> str:

@@ -157,8 +157,8 @@ def _open(job: Job, style: Style) -> Iterator[str]:
     yield paint("not judged", "bold", style)
     for entry in job.not_judged:
         yield from block(entry.rule, f"{printable(entry.reason)}", style, hang=len(entry.rule) + 2)
-        yield from block("needs", entry.needs, style, indent=4, hang=7)
-    yield from block("to capture it", capture.command(job) or "", style, indent=2, hang=15)
+        yield from block("needs", printable(entry.needs), style, indent=4, hang=7)
+    yield from block("to capture it", printable(capture.command(job) or ""), style, indent=2, hang=15)
 
 
 def _unknown(job: Job, style: Style) -> Iterator[str]:
@@ -172,7 +172,7 @@ def _unknown(job: Job, style: Style) -> Iterator[str]:
     if job.damaged:
         yield paint("damaged lines that could not be repaired: no rule uses them", "bold", style)
         for line in job.damaged:
-            yield f"  {line.source}:{line.line}: {printable(line.text)}"
+            yield printable(f"  {line.source}:{line.line}: {line.text}")
         left = sum(source.damaged_lines for source in job.sources) - len(job.damaged)
         if left > 0:
             yield f"  … and {left:,} more"

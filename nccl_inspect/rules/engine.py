@@ -178,6 +178,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     joined = [_joined(finding, by_name[finding.rule], present) for finding in kept]
     worst = {finding.rule: _worst(finding, joined, by_name) for finding in joined}
     facts.job.findings = sorted(joined, key=lambda f: _order(f, by_name[f.rule], worst[f.rule]))
+    facts.job.rules = sorted(wanted)
     # Where what a rule asks about is but the effect of another finding, its question is answered.
     facts.job.not_judged = [
         question

@@ -1,0 +1,62 @@
+"""Workflow commands for GitHub Actions: findings become annotations of the log lines that show them.
+
+https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Evidence, Finding, Job
+from nccl_inspect.report import Style
+from nccl_inspect.report.digest import reason
+from nccl_inspect.text import printable, printable_lines
+
+_COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
+_VERDICT = {"ok": "notice", "unknown": "warning", "degraded": "warning", "failed": "error"}
+
+
+def render(job: Job, style: Style) -> str:
+    """One command for the verdict and one for each finding; GitHub shows the first ten of each kind."""
+    return "\n".join(_commands(job)) + "\n"
+
+
+def _commands(job: Job) -> Iterator[str]:
+    text = f"{job.verdict.upper()}: {reason(job)}"
+    yield f"::{_VERDICT[job.verdict]} title=nccl-inspect::{_data(text)}"
+    for source in job.sources:
+        if source.problem:
+            yield f"::error title=not read::{_data(source.problem)}"
+    for finding in job.findings:
+        yield _command(_COMMANDS[finding.severity], finding, _message(finding))
+    for entry in job.suppressed:
+        text = f"{entry.finding.summary}\naccepted: {entry.reason}"
+        yield _command("notice", entry.finding, text)
+    for question in job.not_judged:
+        yield f"::debug::{_data(f'{question.rule} not judged: {question.reason}; needs {question.needs}')}"
+
+
+def _command(name: str, finding: Finding, message: str) -> str:
+    place = _place(finding.evidence[0]) if finding.evidence else ""
+    return f"::{name} {place}title={_property(f'{finding.rule} ({finding.confidence})')}::{_data(message)}"
+
+
+def _place(line: Evidence) -> str:
+    """The file and line; of what came through a pipe there is no file to annotate."""
+    return "" if line.source.startswith("<") else f"file={_property(line.source)},line={line.line},"
+
+
+def _message(finding: Finding) -> str:
+    lines = [finding.summary, f"cause: {finding.cause}", f"impact: {finding.impact}"]
+    lines += [f"fix: {fix}" for fix in finding.fix]
+    lines += [f"evidence: {line.source}:{line.line}: {line.text}" for line in finding.evidence[:1]]
+    return "\n".join(lines)
+
+
+def _data(text: str) -> str:
+    """What stands behind the second ``::``."""
+    return printable_lines(text).replace("%", "%25").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(printable(text)).replace(":", "%3A").replace(",", "%2C")

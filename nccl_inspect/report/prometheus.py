@@ -1,0 +1,72 @@
+"""Metrics in Prometheus' text format, fit for the textfile collector of the node exporter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from nccl_inspect._version import __version__
+from nccl_inspect.model.job import Job
+from nccl_inspect.report import Style
+from nccl_inspect.report.tables import gdr_word
+from nccl_inspect.text import printable
+
+_VERDICTS = ("ok", "degraded", "failed", "unknown")
+_LINES = ("nccl", "typed", "unrecognised", "repaired", "damaged", "related")
+
+
+def render(job: Job, style: Style) -> str:
+    """All metrics are gauges: they tell of the job whose log was read last."""
+    metrics = _Metrics()
+    metrics.add("info", "The nccl-inspect that read the log.", ("version",), [((__version__,), 1)])
+    rows: Iterable[tuple[tuple[str, ...], int]] = [((name,), int(name == job.verdict)) for name in _VERDICTS]
+    metrics.add("verdict", "1 for the verdict of the job, 0 for the others.", ("verdict",), rows)
+    found = Counter((f.rule, f.category, f.severity, f.confidence) for f in job.findings)
+    names = ("rule", "category", "severity", "confidence")
+    metrics.add("findings", "Findings of each rule.", names, found.items())
+    accepted = Counter((entry.finding.rule, entry.finding.severity) for entry in job.suppressed)
+    metrics.add("findings_suppressed", "Findings that are accepted.", ("rule", "severity"), accepted.items())
+    metrics.add("rules_run", "Rules that judged the log.", (), [((), len(job.rules))])
+    unjudged = Counter((question.rule,) for question in job.not_judged)
+    metrics.add("not_judged", "Questions that the log leaves open.", ("rule",), unjudged.items())
+    metrics.add("unexplained_errors", "Errors that no rule explains.", (), [((), len(job.unexplained))])
+    ways = Counter((p.transport, p.detail, p.scope, _gdr(p.gdr), p.verdict) for p in job.paths)
+    kinds = ("transport", "path", "scope", "gdr", "verdict")
+    metrics.add("paths", "Directed rank pairs by the path that they take.", kinds, ways.items())
+    lines = [((kind,), sum(getattr(s, f"{kind}_lines") for s in job.sources)) for kind in _LINES]
+    every = (("all",), sum(source.lines for source in job.sources))
+    metrics.add("log_lines", "Lines of the log by kind.", ("kind",), [every, *lines])
+    unread = sum(bool(source.problem) for source in job.sources)
+    metrics.add("sources_unread", "Inputs that could not be read, or not to their end.", (), [((), unread)])
+    metrics.add("partial", "1 when the reading was interrupted.", (), [((), int(job.partial))])
+    if job.world_size is not None:
+        metrics.add("world_size", "Ranks of the job.", (), [((), job.world_size)])
+    metrics.add("ranks_seen", "Ranks that the log shows.", (), [((), len(job.ranks_seen))])
+    metrics.add("hosts", "Hosts that the log shows.", (), [((), len(job.hosts))])
+    metrics.add("communicators", "Communicators that the log shows.", (), [((), len(job.communicators))])
+    versions = [(("nccl", text), 1) for text in job.nccl_versions] + [(("cuda", text), 1) for text in job.cuda_versions]
+    metrics.add("software_info", "Versions that the log names.", ("name", "version"), versions)
+    return metrics.text()
+
+
+class _Metrics:
+    """Gauges in a registry of their own: without the metrics of this process."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+
+    def add(self, name: str, says: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], int]]) -> None:
+        """A gauge with a value for each combination of labels."""
+        gauge = Gauge(f"nccl_inspect_{name}", says, labels, registry=self._registry)
+        for values, number in rows:
+            (gauge.labels(*map(printable, values)) if labels else gauge).set(number)
+
+    def text(self) -> str:
+        """The text format."""
+        return generate_latest(self._registry).decode()
+
+
+def _gdr(gdr: bool | str | None) -> str:
+    return "none" if gdr is None else gdr_word(gdr)

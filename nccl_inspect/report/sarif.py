@@ -1,0 +1,141 @@
+"""SARIF 2.1.0 for code scanning and for viewers: each finding at the line of the log that shows it.
+
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from nccl_inspect._version import __version__
+from nccl_inspect.model.job import Evidence, Finding, Job
+from nccl_inspect.report import Style
+from nccl_inspect.report.digest import reason
+from nccl_inspect.rules.engine import Rule, registered
+from nccl_inspect.text import printable_lines
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+_EXAMPLES = re.compile(r"^## Examples\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+_TITLE = re.compile(r"\A# .*\n+")
+
+
+def render(job: Job, style: Style) -> str:
+    """One run; what could not be judged is a notification, for it is no result at any line."""
+    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(job)]}
+    return json.dumps(_clean(document), indent=1, ensure_ascii=True) + "\n"
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable_lines(value)
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    return {key: _clean(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _run(job: Job) -> dict[str, Any]:
+    told = [(finding, "") for finding in job.findings]
+    told += [(entry.finding, entry.reason) for entry in job.suppressed]
+    used = {finding.rule for finding, _ in told}
+    rules = [entry.rule for entry in registered() if entry.rule.name in used]
+    places = {rule.name: index for index, rule in enumerate(rules)}
+    counts: Counter[tuple[str, tuple[int, ...]]] = Counter()
+    results = [_result(finding, accepted, places[finding.rule], counts) for finding, accepted in told]
+    driver = {"name": "nccl-inspect", "version": __version__, "rules": [_rule(rule) for rule in rules]}
+    return {
+        "tool": {"driver": driver},
+        "invocations": [{"executionSuccessful": not job.partial, "toolExecutionNotifications": list(_notes(job))}],
+        "artifacts": [{"location": {"uri": _uri(source.name)}} for source in job.sources],
+        "columnKind": "unicodeCodePoints",
+        "results": results,
+        "properties": {
+            "verdict": job.verdict,
+            "reason": reason(job),
+            "worldSize": job.world_size,
+            "ncclVersions": job.nccl_versions,
+        },
+    }
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    """The rule with its page, without the examples, which are the rule's tests."""
+    page = _EXAMPLES.sub("", _TITLE.sub("", rule.page)).strip()
+    return {
+        "id": rule.name,
+        "name": rule.name.title().replace("-", ""),
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": " ".join(page.partition("\n## ")[0].split())},
+        "help": {"text": page, "markdown": page},
+        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        "properties": {"tags": [rule.category]},
+    }
+
+
+def _result(
+    finding: Finding, accepted: str, index: int, counts: Counter[tuple[str, tuple[int, ...]]]
+) -> dict[str, Any]:
+    """A finding, the first line of its evidence being where it is."""
+    locations = [_location(line) for line in finding.evidence]
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": index,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": "\n".join(_message(finding))},
+        "locations": locations[:1],
+        "relatedLocations": locations[1:],
+        "partialFingerprints": _fingerprints(finding, counts),
+        "suppressions": [{"kind": "external", "justification": accepted}] if accepted else [],
+        "properties": {
+            "category": finding.category,
+            "confidence": finding.confidence,
+            "root": finding.root,
+            "because": finding.because,
+            "ranks": finding.ranks,
+            "hosts": finding.hosts,
+        },
+    }
+
+
+def _message(finding: Finding) -> Iterator[str]:
+    yield finding.summary
+    yield f"Cause: {finding.cause}"
+    yield f"Impact: {finding.impact}"
+    yield from (f"Fix: {fix}" for fix in finding.fix)
+
+
+def _fingerprints(finding: Finding, counts: Counter[tuple[str, tuple[int, ...]]]) -> dict[str, str]:
+    """What stays the same from run to run: the rule and the ranks, not hosts, process ids and places in the log."""
+    key = (finding.rule, tuple(finding.ranks))
+    text = json.dumps([*key, counts[key]])
+    counts[key] += 1
+    value = hashlib.sha256(text.encode()).hexdigest()[:32]
+    # The second name is the one that GitHub compares.
+    return {"ncclInspectFinding/v1": value, "primaryLocationLineHash": value}
+
+
+def _location(line: Evidence) -> dict[str, Any]:
+    region = {"startLine": max(line.line, 1), "snippet": {"text": line.text}}
+    return {"physicalLocation": {"artifactLocation": {"uri": _uri(line.source)}, "region": region}}
+
+
+def _uri(name: str) -> str:
+    """A source as a URI reference; ``<stdin>`` and members of archives are no files, and still named."""
+    path = quote(name.encode("utf-8", "surrogateescape"), safe="/")
+    return f"file://{path}" if PurePosixPath(name).is_absolute() else path
+
+
+def _notes(job: Job) -> Iterator[dict[str, Any]]:
+    for source in job.sources:
+        if source.problem:
+            yield {"level": "error", "message": {"text": source.problem}}
+    for question in job.not_judged:
+        text = f"{question.rule} could not be judged: {question.reason}; needs {question.needs}"
+        yield {"level": "note", "message": {"text": text}, "associatedRule": {"id": question.rule}}
