@@ -52,7 +52,8 @@ Examples:
     "levels",
     multiple=True,
     type=click.Choice(_LEVELS, case_sensitive=False),
-    help="Only lines of this level; OTHER are those of other programs. May be repeated.",
+    metavar="LEVEL",
+    help=f"Only lines of this level: {', '.join(_LEVELS)}. OTHER are those of other programs. May be repeated.",
 )
 @click.option(
     "--progress/--no-progress",
