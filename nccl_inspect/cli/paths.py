@@ -29,7 +29,7 @@ Examples:
 """
 _COLUMNS = (
     *("src", "dst", "src_host", "dst_host", "scope", "transport", "detail", "gdr", "nic", "nic_index", "pxn_rank"),
-    *("shared", "channels", "communicators", "verdict", "rules", "guessed"),
+    *("shared", "channels", "communicators", "verdict", "rules", "guessed", "expected"),
 )
 """Of the CSV: the keys of the JSON that fit into a cell."""
 

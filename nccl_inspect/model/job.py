@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nccl_inspect.masking import masked
 from nccl_inspect.model.inventory import Calls, Gpu, Host, LastLine, Network, Parallelism, Progress, SourceInfo, Stage
+from nccl_inspect.model.ways import AlsoPath, End, Link
 from nccl_inspect.records import Record
 
 if TYPE_CHECKING:
@@ -97,45 +98,6 @@ class CommunicatorInfo(Record):
     inconsistent: list[str] = field(default_factory=list)
     """Where ranks contradict each other on rings and trees."""
     evidence: list[Evidence] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class AlsoPath(Record):
-    """A second way between the same ranks, in another communicator or on another channel."""
-
-    transport: str
-    detail: str
-    gdr: bool | str | None
-    communicators: list[str]
-
-
-class End(NamedTuple):
-    """One end of a network connection, as the rank there prints it."""
-
-    nic_index: int | None
-    nic: str | None
-    """The name of the NIC, where the log lists it."""
-    gdr: bool
-    pxn_rank: int | None
-    """The rank whose NIC sends instead of the own one (PXN); a receiving end prints none."""
-
-
-class Link(NamedTuple):
-    """Channels of a network path whose two ends say the same; an end whose line is not in the log is None."""
-
-    send: End | None
-    receive: End | None
-    send_recv: bool
-    """Whether it is a connection of send/recv, not of rings and trees."""
-    channels: int
-    """A bit for each channel."""
-
-    @property
-    def crosses_rails(self) -> bool:
-        """Whether both ends are known and use NICs of different number and name."""
-        if self.send is None or self.receive is None or self.send.nic_index == self.receive.nic_index:
-            return False
-        return self.send.nic is None or self.send.nic != self.receive.nic
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nccl_inspect.event_types import ChannelConnect
 from nccl_inspect.model.fold import Edge, ProcessLog
-from nccl_inspect.model.job import End, Link
+from nccl_inspect.model.ways import End, Link
 
 _SEND_RECV = 1
 """The connection set of send/recv; 0 is that of rings and trees."""

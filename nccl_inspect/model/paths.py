@@ -11,9 +11,10 @@ from nccl_inspect.model import links
 from nccl_inspect.model.attribution import Attribution
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.fold import Burst, ProcessLog
-from nccl_inspect.model.job import AlsoPath, Evidence, Path
+from nccl_inspect.model.job import Evidence, Path
 from nccl_inspect.model.links import Line, NicName
 from nccl_inspect.model.members import Member
+from nccl_inspect.model.ways import AlsoPath
 from nccl_inspect.records import Record
 
 _SPEED = {"P2P": 0, "SHM": 1, "NET": 2}

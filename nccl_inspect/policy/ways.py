@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from nccl_inspect.model.job import AlsoPath, Job, Path
+from nccl_inspect.model.job import Job, Path
+from nccl_inspect.model.ways import AlsoPath
 from nccl_inspect.policy import Answer, broken, kept, undecided
 from nccl_inspect.policy.expectations import world
 from nccl_inspect.rules.facts import count, ends, first_lines, listed, ranges

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from nccl_inspect import event_types as events
 from nccl_inspect.model.inventory import Progress, SourceInfo, Stamp
-from nccl_inspect.model.job import End, Finding, Job, Setting
+from nccl_inspect.model.job import Finding, Job, Setting
+from nccl_inspect.model.ways import End
 from nccl_inspect.report.digest import folded
 from nccl_inspect.report.tables import gdr_word
 from nccl_inspect.rules.facts import ranges
