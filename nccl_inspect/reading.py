@@ -232,7 +232,7 @@ def _lines(
         def sink(number: int, origin: Origin, text: Text, found: list[tuple[int, Origin, Text]] = found) -> None:
             found.append((number, origin, text))
 
-        scanner.scan(lines, counts, sink, lines.mended)
+        scanner.scan(lines.lines, counts, sink, lines.mended)
         yield from found
 
 

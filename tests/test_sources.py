@@ -576,8 +576,8 @@ def test_lines_are_given_as_soon_as_they_are_there() -> None:
         os.write(theirs, b"first\nsecond\nthi")
         source = next(sources.find(stream))
         found = sources.blocks(source)
-        assert next(found) == [b"first", b"second"]
+        assert next(found).lines == [b"first", b"second"]
         os.write(theirs, b"rd\n")
-        assert next(found) == [b"third"]
+        assert next(found).lines == [b"third"]
         os.close(theirs)
         assert list(found) == []

@@ -96,6 +96,10 @@ class Grammar:
         """The productions of other programs whose fixed text occurs in many lines at once: most blocks have none."""
         return [production for production in self._foreign if production.needle in block]
 
+    def signs(self) -> set[bytes]:
+        """Every literal of which each line without a prefix that can be recognised holds one."""
+        return {*self._bare, *(production.needle for production in self._foreign)}
+
     def parse_foreign(self, line: bytes, among: Iterable[Production] | None = None) -> Parsed | None:
         """The parsed line of another program that tells something about the job; None for any other line.
 

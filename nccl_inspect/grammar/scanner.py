@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
@@ -20,10 +20,8 @@ from nccl_inspect.records import Record
 
 _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
 """The prefix of another line inside a message: two lines were run together."""
-_REMEMBERED = 100_000
-"""Distinct messages kept in memory; some (collective calls, pointers) never repeat, so there is a limit."""
-_TAIL = 100
-_TAIL_WIDTH = 400
+TAIL = 100
+TAIL_WIDTH = 400
 MAX_EXAMPLES = 20
 
 
@@ -35,6 +33,8 @@ class Text(Record):
     message: bytes
     parsed: Parsed | None
     damaged: bool = False
+    use: Any = None
+    """Whatever its reader wants to remember with it: the same text comes many times."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -52,7 +52,7 @@ class Counts(Record):
     damaged_lines: int = 0
     related_lines: int = 0
     """Lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows."""
-    tail: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=_TAIL))
+    tail: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=TAIL))
     """The last lines that are not NCCL's, with their numbers: how a job ended often stands there."""
     broken: list[tuple[int, bytes]] = field(default_factory=list)
     """The first damaged lines, with their numbers."""
@@ -74,6 +74,9 @@ class Scanner:
     Args:
         grammar: what to recognise messages with.
     """
+
+    limit = 100_000
+    """Distinct messages kept in memory; some (collective calls, pointers) never repeat, so there is a limit."""
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
@@ -104,38 +107,38 @@ class Scanner:
             mended: where torn lines were put together, so that the numbers do not follow each other.
         """
         block = b"\n".join(lines)
-        self._lines, self._needles = lines, None
+        self._begin(lines)
         partial = bool(counts.pending) or envelopes.has_partials(block)
-        numbers = _numbers(len(lines), counts, mended)
+        numbers = numbered(len(lines), counts, mended)
         for number, line in zip(numbers, envelopes.cleaned(lines, block), strict=True):
-            if partial and self._continued(number, line, counts, sink):
-                continue
-            found = prefix.split(line)
-            if found is None:
-                self._bare(number, line, counts, sink)
-                continue
-            head, rest = found
-            try:
-                origin = self._origins[head]
-            except KeyError:
-                origin = self._origin(head)
-            if origin is None and self._opened(number, Inner(line), counts, sink):
-                continue
-            try:
-                text = self._texts[rest]
-            except KeyError:
-                text = self._text(rest, origin)
-            if text.damaged and origin is not None and self._split(number, line, origin, counts, sink):
-                continue
-            counts.nccl_lines += 1
-            if origin is None or text.damaged:
-                _damaged(number, line, counts)
-                continue
-            if text.parsed is None:
-                counts.unrecognised_lines += 1
-            else:
-                counts.typed_lines += 1
-            sink(number, origin, text)
+            if not (partial and self._continued(number, line, counts, sink)):
+                self._line(number, line, counts, sink)
+
+    def _begin(self, lines: Sequence[bytes]) -> None:
+        self._lines, self._needles = lines, None
+
+    def _line(self, number: int, line: bytes, counts: Counts, sink: Sink) -> None:
+        """A whole line."""
+        found = prefix.split(line)
+        if found is None:
+            self._bare(number, line, counts, sink)
+            return
+        head, rest = found
+        origin = self._origins[head] if head in self._origins else self._origin(head)
+        if origin is None and self._opened(number, Inner(line), counts, sink):
+            return
+        text = self._texts[rest] if rest in self._texts else self._text(rest, origin)
+        if text.damaged and origin is not None and self._split(number, line, origin, counts, sink):
+            return
+        counts.nccl_lines += 1
+        if origin is None or text.damaged:
+            _damaged(number, line, counts)
+            return
+        if text.parsed is None:
+            counts.unrecognised_lines += 1
+        else:
+            counts.typed_lines += 1
+        sink(number, origin, text)
 
     def _inner(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
         """What stood in a whole-line envelope: a line, or several."""
@@ -240,7 +243,7 @@ class Scanner:
                 return
             parsed = parsed or next(filter(None, map(self._parse_foreign, (line, *layers))), None)
         if parsed is None or parsed.production.foreign:
-            counts.tail.append((number, line[:_TAIL_WIDTH]))
+            counts.tail.append((number, line[:TAIL_WIDTH]))
         if parsed is None:
             counts.related_lines += retells
             return
@@ -290,7 +293,7 @@ class Scanner:
         origin = prefix.parse(head)
         if origin is not None and origin.wrapped and not self._wrapped:
             self._wrapped, self._needles = True, None
-        if len(self._origins) >= _REMEMBERED:
+        if len(self._origins) >= self.limit:
             self._origins.clear()
         self._origins[head] = origin
         return origin
@@ -304,13 +307,13 @@ class Scanner:
         if parsed:
             self.productions.add(parsed.production)
         text = Text(level.decode("ascii"), message, parsed, glued)
-        if len(self._texts) >= _REMEMBERED:
+        if len(self._texts) >= self.limit:
             self._texts.clear()
         self._texts[rest] = text
         return text
 
 
-def _numbers(size: int, counts: Counts, mended: Mended | None) -> Sequence[int]:
+def numbered(size: int, counts: Counts, mended: Mended | None) -> Sequence[int]:
     """The numbers of the next lines of a source."""
     if mended is None:
         counts.lines += size
@@ -328,4 +331,4 @@ def _damaged(number: int, line: bytes, counts: Counts) -> None:
 
 def _remember(number: int, line: bytes, examples: list[tuple[int, bytes]]) -> None:
     if len(examples) < MAX_EXAMPLES:
-        examples.append((number, line[:_TAIL_WIDTH]))
+        examples.append((number, line[:TAIL_WIDTH]))

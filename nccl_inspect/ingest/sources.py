@@ -108,19 +108,45 @@ def raw_blocks(source: Source) -> Iterator[bytes]:
         raise NoInputError(f"{source.name}: {problem.what}", problem.hint) from None
 
 
-class Lines(list[bytes]):
-    """Whole lines without their line ends.
+class Lines:
+    """Whole lines without their line ends, in one piece or one by one: whichever form a reader asks for is made then.
 
     Args:
-        lines: in their order.
+        lines: in their order; left out where ``text`` holds them.
         size: bytes that they took in the source, with line ends and what was cut off.
         mended: where torn lines were put together, so that the lines do not simply follow each other.
+        text: the lines with a line end between each two; at least one.
     """
 
-    def __init__(self, lines: Iterable[bytes], size: int, mended: Mended | None = None) -> None:
-        super().__init__(lines)
+    __slots__ = ("_lines", "_text", "mended", "size")
+
+    def __init__(
+        self, lines: Iterable[bytes] | None, size: int, mended: Mended | None = None, text: bytes | None = None
+    ) -> None:
+        self._lines = None if lines is None else list(lines)
+        self._text = text
         self.size = size
         self.mended = mended
+
+    @property
+    def lines(self) -> list[bytes]:
+        """Each by itself."""
+        if self._lines is None:
+            self._lines = [] if self._text is None else self._text.split(b"\n")
+        return self._lines
+
+    @property
+    def text(self) -> bytes:
+        """All in one, with a line end between each two."""
+        if self._text is None:
+            self._text = b"\n".join(self.lines)
+        return self._text
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.lines)
+
+    def __len__(self) -> int:
+        return self._text.count(b"\n") + 1 if self._lines is None and self._text is not None else len(self.lines)
 
 
 def blocks(source: Source) -> Iterator[Lines]:
@@ -160,18 +186,26 @@ def _cut(pieces: Iterator[bytes]) -> Iterator[Lines]:
             yield from _rejoined(chain([text], pieces), Rejoiner(ends), size)
             return
         seen += len(piece)
-        *lines, rest = text.split(b"\n")
-        rest = rest[:BLOCK]
-        if not lines:
+        end = text.rfind(b"\n")
+        rest = text[end + 1 :][:BLOCK]
+        if end < 0:
             continue
-        lines[0] = lines[0][:BLOCK]
-        if b"\r" in text:
-            lines = [line.rstrip(b"\r") for line in lines]
-        ends += len(lines)
-        yield Lines(lines, size)
+        whole = Lines(None, size, text=_sound(text[:end]))
+        ends += len(whole)
+        yield whole
         size = 0
     if rest:
         yield Lines([rest.rstrip(b"\r")], size)
+
+
+def _sound(text: bytes) -> bytes:
+    """The lines without returns before their ends; the first one, which may come from before, not longer than any."""
+    first = text.find(b"\n")
+    if first > BLOCK or (first < 0 and len(text) > BLOCK):
+        text = text[:BLOCK] + (text[first:] if first > 0 else b"")
+    if b"\r" in text and (b"\r\n" in text or text.endswith(b"\r")):
+        return b"\n".join([line.rstrip(b"\r") for line in text.split(b"\n")])
+    return text
 
 
 __all__ = ["BLOCK", "Input", "Lines", "Progress", "Source", "blocks", "find", "raw_blocks"]

@@ -6,20 +6,33 @@ repeats is counted instead of kept, so memory grows with the number of ranks and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nccl_inspect import event_types as events
 from nccl_inspect.event import Process
-from nccl_inspect.event_types import ChannelConnect, Event
+from nccl_inspect.event_types import ChannelConnect
+from nccl_inspect.grammar.bulk import BulkScanner, Found, Repeated
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.scanner import MAX_EXAMPLES, Counts, Scanner, Text
-from nccl_inspect.ingest.prefix import NOBODY, Origin
+from nccl_inspect.grammar.scanner import MAX_EXAMPLES, Counts, Text
+from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.model.plausible import is_plausible
-from nccl_inspect.model.tally import CallKey, Tally, counted, merged
+from nccl_inspect.model.printed import (
+    MAX_NOTES,
+    Burst,
+    BurstKey,
+    Edge,
+    Note,
+    ProcessLog,
+    Step,
+    edge_key,
+    position,
+    source_and_line,
+)
+from nccl_inspect.model.tally import counted
 from nccl_inspect.records import Record
 
 SEQUENCE = (
@@ -37,207 +50,18 @@ SEQUENCE = (
 """Events whose order matters: they say which communicator a thread is busy with."""
 
 _CHECKED = frozenset((events.CommInit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
-_LINE_BITS = 40
-_MAX_NOTES = 20_000
-"""Distinct notes kept for one process; after that, one for each production."""
+_NOTHING, _REFUSED, _UNKNOWN, _CONNECTS, _STEP, _NOTE, _BOOTSTRAP, _CALL = range(8)
+_COUNTABLE = (_NOTHING, _UNKNOWN, _NOTE)
 
 
-def position(source: int, line: int) -> int:
-    """One number that orders lines: by source, then by line."""
-    return source << _LINE_BITS | line
+class _Use(NamedTuple):
+    """What is done with a text, found out once."""
 
-
-def source_and_line(place: int) -> tuple[int, int]:
-    """The inverse of :func:`position`."""
-    return place >> _LINE_BITS, place & ((1 << _LINE_BITS) - 1)
-
-
-class Step(NamedTuple):
-    """One event in the order of its process."""
-
-    place: int
-    origin: Origin
-    event: Event
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Edge(Record):
-    """All lines of one burst that differ in the channel only."""
-
-    event: ChannelConnect
-    """The first of them."""
-    origin: Origin
-    place: int
-    channels: int = 0
-    """A bit for each channel."""
-    lines: int = 0
-    level: str = "INFO"
-
-    def add(self, other: Edge) -> None:
-        """Take in more lines of the same edge."""
-        self.channels |= other.channels
-        self.lines += other.lines
-
-
-class BurstKey(NamedTuple):
-    """What the lines of one burst have in common."""
-
-    tid: int
-    conn: int | None
-    rank: int
-    """The rank that prints: the sender, or the receiver of a ``[receive]`` line."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Burst(Record):
-    """Connection lines that one thread printed in one go, so that they belong to one communicator."""
-
-    key: BurstKey
-    place: int
-    origin: Origin
-    edges: dict[tuple[object, ...], Edge] = field(default_factory=dict)
-
-    def add(self, edge: tuple[object, ...], found: Edge) -> None:
-        """Take in lines of one edge."""
-        if known := self.edges.get(edge):
-            known.add(found)
-        else:
-            self.edges[edge] = found
-
-    def move(self, move: Callable[[int], int]) -> None:
-        """Give the burst and its edges their places in the fold that takes them in."""
-        self.place = move(self.place)
-        for edge in self.edges.values():
-            edge.place = move(edge.place)
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Note(Record):
-    """A statement that a process made, how often, and where first and last."""
-
-    event: Event | None
-    """None for a WARN that no production knows."""
-    origin: Origin
-    level: str
-    message: bytes
-    place: int
-    last: int
-    count: int = 1
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class ProcessLog(Record):
-    """What one process (host and pid) printed."""
-
-    process: Process
-    steps: list[Step | Burst] = field(default_factory=list)
-    notes: dict[object, Note] = field(default_factory=dict)
-    calls: dict[CallKey, Tally] = field(default_factory=dict)
-    first: int = 0
-    last: int = 0
-    opening: Origin = NOBODY
-    """Of the first line."""
-    final: Origin = NOBODY
-    """Of the last line."""
-    bootstraps: list[int] = field(default_factory=list)
-    """Places where it said which interface it bootstraps over: a process says so once."""
-    _open: dict[int, Burst] = field(default_factory=dict)
-    """The burst that each thread is still printing."""
-    _begun: dict[int, Burst | None] = field(default_factory=dict)
-    """The first thing that each thread printed here, if it was a burst: it may go on one from before."""
-
-    def see(self, place: int, origin: Origin) -> None:
-        """Remember that the process printed a line."""
-        if not self.first:
-            self.first, self.opening = place, origin
-        self.last, self.final = place, origin
-
-    def step(self, place: int, origin: Origin, event: Event) -> None:
-        """Add an event whose order matters."""
-        self.steps.append(Step(place, origin, event))
-        self._open.pop(origin.tid, None)
-        self._begun.setdefault(origin.tid, None)
-
-    def connect(self, place: int, origin: Origin, event: ChannelConnect, level: str) -> None:
-        """Add a connection line to the burst of its thread."""
-        rank = event.dst if event.direction == "receive" and event.dst is not None else event.src
-        key = BurstKey(origin.tid, event.conn, rank)
-        burst = self._open.get(origin.tid)
-        if burst is None or burst.key != key:
-            burst = Burst(key, place, origin)
-            self._open[origin.tid] = burst
-            self._begun.setdefault(origin.tid, burst)
-            self.steps.append(burst)
-        burst.add(edge_key(event), Edge(event, origin, place, 1 << event.channel, 1, level))
-
-    def note(self, place: int, origin: Origin, text: Text) -> None:
-        """Count a statement."""
-        key: object = (text.level, text.message, origin.location)
-        if len(self.notes) >= _MAX_NOTES and key not in self.notes:
-            key = (text.level, text.parsed.production.name if text.parsed else "unrecognised")
-        if known := self.notes.get(key):
-            known.count += 1
-            known.last = place
-        else:
-            event = text.parsed.event if text.parsed else None
-            self.notes[key] = Note(event, origin, text.level, text.message, place, place)
-
-    def merge(self, later: ProcessLog, move: Callable[[int], int]) -> None:
-        """Take in what the same process printed later; ``move`` gives the place that a later place has here."""
-        if not self.first:
-            self.first, self.opening = move(later.first), later.opening
-        self.last, self.final = move(later.last), later.final
-        self.bootstraps.extend(map(move, later.bootstraps))
-        merged(self.calls, later.calls, move)
-        joined = self._join(later, move)
-        for step in later.steps:
-            if isinstance(step, Step):
-                self.steps.append(step._replace(place=move(step.place)))
-            elif id(step) not in joined:
-                step.move(move)
-                self.steps.append(step)
-        for tid, begun in later._begun.items():
-            self._begun.setdefault(tid, begun)
-            still_open = later._open.get(tid)
-            if still_open is None:
-                self._open.pop(tid, None)
-            elif id(still_open) not in joined:
-                self._open[tid] = still_open
-        for key, note in later.notes.items():
-            note.place, note.last = move(note.place), move(note.last)
-            if known := self.notes.get(key):
-                known.count += note.count
-                known.last = note.last
-            else:
-                self.notes[key] = note
-
-    def _join(self, later: ProcessLog, move: Callable[[int], int]) -> set[int]:
-        """Let bursts that go on across the border go on; gives the ids of the later halves."""
-        joined = set()
-        for tid, burst in later._begun.items():
-            known = self._open.get(tid)
-            if burst is not None and known is not None and known.key == burst.key:
-                burst.move(move)
-                for key, edge in burst.edges.items():
-                    known.add(key, edge)
-                joined.add(id(burst))
-        return joined
-
-
-def edge_key(event: ChannelConnect) -> tuple[object, ...]:
-    """What makes two connection lines of a burst the same edge: everything but the channel."""
-    return (
-        event.src,
-        event.dst,
-        event.direction,
-        event.detail,
-        event.nic_index,
-        event.gdr,
-        event.pxn_rank,
-        event.shared,
-        event.src_dev,
-        event.dst_dev,
-    )
+    how: int
+    conn: int | None = None
+    """Of a connection: see :class:`~nccl_inspect.model.printed.BurstKey`."""
+    rank: int = 0
+    edge: tuple[object, ...] = ()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -259,7 +83,7 @@ class Fold:
     """
 
     def __init__(self, grammar: Grammar) -> None:
-        self._scanner = Scanner(grammar)
+        self._scanner = BulkScanner(grammar, self)
         self.sources: list[SourceCounts] = []
         self.processes: dict[Process, ProcessLog] = {}
         self.unrecognised: dict[bytes, Note] = {}
@@ -282,44 +106,104 @@ class Fold:
     def feed(self, lines: Iterable[bytes]) -> None:
         """Read whole lines of the source begun last."""
         source = self.sources[-1]
-        base = position(len(self.sources) - 1, 0)
-
-        def sink(number: int, origin: Origin, text: Text) -> None:
-            self._take(base | number, origin, text)
-
         if not isinstance(lines, Lines):
             lines = list(lines)
             lines = Lines(lines, sum(map(len, lines)) + len(lines))
         source.bytes += lines.size
-        self._scanner.scan(lines, source.counts, sink, lines.mended)
+        if len(lines):
+            self._scanner.read(lines, source.counts)
 
-    def _take(self, place: int, origin: Origin, text: Text) -> None:
+    def take(self, found: Sequence[Found]) -> None:
+        """Take in lines of the source begun last, in their order."""
+        base = position(len(self.sources) - 1, 0)
+        log, edge = _NO_LOG, _NO_EDGE
+        before: Origin | None = None
+        last: Text | None = None
+        place = 0
+        for number, origin, text, channel in found:
+            if origin is not before:
+                if before is not None:
+                    log.last, log.final = place, before
+                before, last = origin, None
+                log = self._log(base | number, origin)
+            place = base | number
+            if text is last and channel is not None:  # the next channel of the same edge
+                edge.channels |= 1 << channel
+                edge.lines += 1
+                continue
+            use: _Use = text.use or _used(text)
+            last = None
+            if use.how == _CONNECTS:
+                edge = self._connect(log, place, origin, text, channel)
+                last = text
+            elif use.how != _NOTHING:
+                self._take(log, place, origin, text)
+        if before is not None:
+            log.last, log.final = place, before
+
+    def _log(self, place: int, origin: Origin) -> ProcessLog:
         log = self.processes.get(origin.process)
         if log is None:
             log = self.processes[origin.process] = ProcessLog(origin.process)
-        log.see(place, origin)
-        parsed = text.parsed
-        if parsed is not None and parsed.kind in _CHECKED and not is_plausible(parsed.event):
+        if not log.first:
+            log.first, log.opening = place, origin
+        return log
+
+    def _connect(self, log: ProcessLog, place: int, origin: Origin, text: Text, channel: int | None) -> Edge:
+        """Add a connection line to the burst of its thread; gives its edge."""
+        use: _Use = text.use
+        burst = log.burst(place, origin, use.conn, use.rank)
+        edge = burst.edges.get(use.edge)
+        if edge is None:
+            exact = self._scanner.exact(text, channel)
+            assert exact.parsed is not None and isinstance(exact.parsed.event, ChannelConnect)
+            event = exact.parsed.event
+            edge = burst.edges[use.edge] = Edge(event, origin, place, 1 << event.channel, 1, text.level)
+            return edge
+        if channel is None:
+            assert text.parsed is not None and isinstance(text.parsed.event, ChannelConnect)
+            channel = text.parsed.event.channel
+        edge.channels |= 1 << channel
+        edge.lines += 1
+        return edge
+
+    def _take(self, log: ProcessLog, place: int, origin: Origin, text: Text) -> None:
+        """Take in a line that is no connection."""
+        how = text.use.how
+        if how == _REFUSED:
             self._refuse()
-            return
-        if parsed is None:
+        elif how == _UNKNOWN:
             self._unknown(place, origin, text)
             if text.level == "WARN":
                 log.note(place, origin, text)
-            return
-        kind = parsed.kind
-        if kind is ChannelConnect:
-            assert isinstance(parsed.event, ChannelConnect)
-            log.connect(place, origin, parsed.event, text.level)
-        elif kind in SEQUENCE:
-            log.step(place, origin, parsed.event)
-        elif kind.kept or text.level == "WARN":
+        elif how == _STEP:
+            assert text.parsed is not None
+            log.step(place, origin, text.parsed.event)
+        elif how == _CALL:
+            assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
+            counted(log.calls, place, text.parsed.event)
+        else:
             log.note(place, origin, text)
-            if kind is events.BootstrapInterface:
+            if how == _BOOTSTRAP:
                 log.bootstraps.append(place)
-        elif kind is events.Collective:
-            assert isinstance(parsed.event, events.Collective)
-            counted(log.calls, place, parsed.event)
+
+    def is_countable(self, text: Text) -> bool:
+        """Whether of such lines only the number, the first and the last one matter."""
+        return (text.use or _used(text)).how in _COUNTABLE
+
+    def take_repeated(self, found: Sequence[Repeated]) -> None:
+        """Take in countable lines of the source begun last, in the order of their first ones."""
+        base = position(len(self.sources) - 1, 0)
+        for one in found:
+            place, end = base | one.first, base | one.last
+            log = self._log(place, one.origin)
+            if end > log.last:
+                log.last, log.final = end, one.origin
+            how = one.text.use.how
+            if how == _UNKNOWN:
+                self._unknown(place, one.origin, one.text, one.number)
+            if how == _NOTE or one.text.level == "WARN":
+                log.note(place, one.origin, one.text, end, one.number)
 
     def _refuse(self) -> None:
         """Count a line with impossible numbers as damaged."""
@@ -327,11 +211,11 @@ class Fold:
         counts.typed_lines -= 1
         counts.damaged_lines += 1
 
-    def _unknown(self, place: int, origin: Origin, text: Text) -> None:
+    def _unknown(self, place: int, origin: Origin, text: Text, count: int = 1) -> None:
         if known := self.unrecognised.get(text.message):
-            known.count += 1
-        elif len(self.unrecognised) < _MAX_NOTES:
-            self.unrecognised[text.message] = Note(None, origin, text.level, text.message, place, place)
+            known.count += count
+        elif len(self.unrecognised) < MAX_NOTES:
+            self.unrecognised[text.message] = Note(None, origin, text.level, text.message, place, place, count)
 
     def extent(self) -> tuple[int, int, int]:
         """How much there is to resolve: steps, connection lines still in progress, statements.
@@ -398,3 +282,51 @@ def _add(mine: SourceCounts, later: SourceCounts) -> None:
         "related_lines",
     ):
         setattr(ours, name, getattr(ours, name) + getattr(theirs, name))
+
+
+def _used(text: Text) -> _Use:
+    """What is done with a text; remembered with it."""
+    use = text.use = _Use(_how(text))
+    if use.how == _CONNECTS:
+        assert text.parsed is not None and isinstance(text.parsed.event, ChannelConnect)
+        event = text.parsed.event
+        rank = event.dst if event.direction == "receive" and event.dst is not None else event.src
+        use = text.use = _Use(_CONNECTS, event.conn, rank, edge_key(event))
+    return use
+
+
+def _how(text: Text) -> int:
+    parsed = text.parsed
+    if parsed is None:
+        return _UNKNOWN
+    kind = parsed.kind
+    if kind in _CHECKED and not is_plausible(parsed.event):
+        return _REFUSED
+    if kind is ChannelConnect:
+        return _CONNECTS
+    if kind in SEQUENCE:
+        return _STEP
+    if kind is events.BootstrapInterface:
+        return _BOOTSTRAP
+    if kind.kept or text.level == "WARN":
+        return _NOTE
+    return _CALL if kind is events.Collective else _NOTHING
+
+
+_NO_LOG = ProcessLog(Process("", 0))
+_NO_EDGE = Edge(ChannelConnect(channel=0, src=0, transport=""), Origin(b"", Process("", 0), 0, None), 0)
+
+__all__ = [
+    "SEQUENCE",
+    "Burst",
+    "BurstKey",
+    "Edge",
+    "Fold",
+    "Note",
+    "ProcessLog",
+    "SourceCounts",
+    "Step",
+    "edge_key",
+    "position",
+    "source_and_line",
+]

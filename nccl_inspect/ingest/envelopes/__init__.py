@@ -26,6 +26,9 @@ from nccl_inspect.text import decode
 
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?:]*[A-Za-z]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\(B)")
 _NCCL = re.compile(rb"(?:^|[ \]])NCCL (?:INFO|WARN|TRACE|CALL|ABORT|version)\b")
+_PARTIAL = re.compile(b" std(?:out|err) P")
+PARTIALS = (b" stdout P", b" stderr P")
+"""What lines hold that go on in the next one of the same stream."""
 MAX_DEPTH = 6
 """Envelopes within each other; more are no log."""
 
@@ -46,7 +49,7 @@ def cleaned(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
 
 def has_partials(block: bytes) -> bool:
     """Whether lines go on in the next one of the same stream."""
-    return b" std" in block and (b" stdout P" in block or b" stderr P" in block)
+    return _PARTIAL.search(block) is not None
 
 
 def _last_part(line: bytes) -> bytes:

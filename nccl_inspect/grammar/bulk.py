@@ -1,0 +1,297 @@
+"""Reads whole blocks of lines: the same results as :class:`~nccl_inspect.grammar.scanner.Scanner`, in less time.
+
+Nothing is recognised here. A line whose prefix and text were seen before, or whose text differs from a known one in the
+number of the channel only, is looked up; lines of other programs are passed over by what they look like without
+digits; a flood of the same lines is counted. Everything else goes through the scanner, line by line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from nccl_inspect.event_types import ChannelConnect
+from nccl_inspect.grammar.engine import Grammar
+from nccl_inspect.grammar.scanner import TAIL, TAIL_WIDTH, Counts, Scanner, Sink, Text, numbered
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.ingest.sources import Lines
+
+Found: TypeAlias = tuple[int, Origin, Text, int | None]
+"""A sound line: number, origin, text, and the channel where the text is that of a line for another channel."""
+
+_CHANNEL = b"INFO Channel "
+_DIGITS_END = len(_CHANNEL) + 2
+_CHANNELS = {b"%02d" % channel: channel for channel in range(100)}
+_MARK = b" NCCL "
+_ANY = re.compile(b"NCCL ")
+_DIGITS = b"0123456789"
+_LOOK = 1 << 16
+"""Bytes of a block that tell what most of it is."""
+_SPARSE = 4
+"""A log is sparse when not more than one line in so many is NCCL's."""
+_SAMPLES = 64
+_SAME = 4
+"""Lines are a flood when not more than one in so many is different from all others."""
+_MAX_SHAPES = 20_000
+_SHAPE_WIDTH = 500
+
+
+class Repeated(NamedTuple):
+    """A line that came many times."""
+
+    first: int
+    last: int
+    number: int
+    origin: Origin
+    text: Text
+
+
+class Reader(Protocol):
+    """Who wants the lines."""
+
+    def take(self, found: Sequence[Found]) -> None:
+        """Take in lines in their order."""
+
+    def is_countable(self, text: Text) -> bool:
+        """Whether of such lines only the number, the first and the last one matter."""
+
+    def take_repeated(self, found: Sequence[Repeated]) -> None:
+        """Take in countable lines in the order of their first ones."""
+
+
+class BulkScanner(Scanner):
+    """A scanner of blocks.
+
+    Args:
+        grammar: what to recognise messages with.
+        reader: gets the lines.
+    """
+
+    def __init__(self, grammar: Grammar, reader: Reader) -> None:
+        super().__init__(grammar)
+        self._reader = reader
+        self._templates: dict[bytes, Text] = {}
+        """Texts of connection lines by what follows the number of the channel."""
+        self._boring: set[bytes] = set()
+        """Lines of other programs without their digits that tell nothing."""
+        self._signs = _signs(grammar)
+
+    def read(self, lines: Lines, counts: Counts) -> None:
+        """Read a block.
+
+        Args:
+            lines: of a source.
+            counts: of this source.
+        """
+        text = lines.text
+        if counts.pending:
+            self._by_line(lines, counts)
+        elif lines.mended is None and text.count(_MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
+            self._sparse(lines, counts)
+        elif envelopes.has_partials(text):
+            self._by_line(lines, counts)
+        else:
+            self._dense(lines, counts)
+
+    def _by_line(self, lines: Lines, counts: Counts) -> None:
+        found: list[Found] = []
+        self.scan(lines.lines, counts, _keeping(found), lines.mended)
+        self._reader.take(found)
+
+    def _dense(self, lines: Lines, counts: Counts) -> None:
+        cleaned = envelopes.cleaned(lines.lines, lines.text)
+        self._begin(cleaned)
+        numbers = numbered(len(cleaned), counts, lines.mended)
+        if lines.mended is None and self._flood(cleaned, numbers[0] if cleaned else 0, counts):
+            return
+        found: list[Found] = []
+        keep = _keeping(found)
+        slow = unknown = 0
+        opening, size = b"", 0  # the last connection line up to the number of its channel
+        opener: Origin | None = None
+        for number, line in zip(numbers, cleaned, strict=True):
+            if opener is not None and line.startswith(opening):
+                template = self._templates.get(line[size + 2 :])
+                channel = _CHANNELS.get(line[size : size + 2])
+                if template is not None and channel is not None:
+                    found.append((number, opener, template, channel))
+                    continue
+            head, _, rest = line.partition(_MARK)
+            origin = self._origins.get(head)
+            text = self._texts.get(rest)
+            if origin is not None and text is None and rest.startswith(_CHANNEL):
+                opening, opener = head + _MARK + _CHANNEL, origin
+                size = len(opening)
+                text = self._templates.get(rest[_DIGITS_END:])
+                channel = _CHANNELS.get(rest[_DIGITS_END - 2 : _DIGITS_END])
+                if text is not None and channel is not None:
+                    found.append((number, origin, text, channel))
+                    continue
+                text = None
+            if origin is None or text is None or text.damaged:
+                before = len(found)
+                self._line(number, line, counts, keep)
+                slow += len(found) - before
+                continue
+            if text.parsed is None:
+                unknown += 1
+            found.append((number, origin, text, None))
+        quick = len(found) - slow
+        counts.nccl_lines += quick
+        counts.typed_lines += quick - unknown
+        counts.unrecognised_lines += unknown
+        self._reader.take(found)
+
+    def _text(self, rest: bytes, origin: Origin | None) -> Text:
+        text = super()._text(rest, origin)
+        if _is_template(rest, text):
+            if len(self._templates) >= self.limit:
+                self._templates.clear()
+            self._templates[rest[_DIGITS_END:]] = text
+        return text
+
+    def exact(self, text: Text, channel: int | None) -> Text:
+        """The text of a line itself, where the one that was found is that of another channel."""
+        if channel is None:
+            return text
+        at = len(_CHANNEL) - len(b"INFO ")
+        message = b"%b%02d%b" % (text.message[:at], channel, text.message[at + 2 :])
+        return Text(text.level, message, self._grammar.parse(message))
+
+    def _flood(self, lines: Sequence[bytes], first: int, counts: Counts) -> bool:
+        """Count lines of which most are the same; False, and nothing happened, when they are not."""
+        sample = lines[:: len(lines) // _SAMPLES or 1]
+        if len(sample) < _SAMPLES or len(set(sample)) * _SAME > len(sample):
+            return False
+        numbers = Counter(lines)
+        if len(numbers) * _SAME > len(lines):
+            return False
+        known: dict[bytes, tuple[Origin, Text]] = {}
+        for line in numbers:
+            head, mark, rest = line.partition(_MARK)
+            origin, text = self._origins.get(head), self._texts.get(rest)
+            if not mark or origin is None or text is None or text.damaged or not self._reader.is_countable(text):
+                return False
+            known[line] = origin, text
+        begin, end = _places(lines, numbers), _places(reversed(lines), numbers)
+        last = first + len(lines) - 1
+        counts.nccl_lines += len(lines)
+        unknown = sum(count for line, count in numbers.items() if known[line][1].parsed is None)
+        counts.typed_lines += len(lines) - unknown
+        counts.unrecognised_lines += unknown
+        self._reader.take_repeated(
+            [Repeated(first + begin[line], last - end[line], count, *known[line]) for line, count in numbers.items()]
+        )
+        return True
+
+    def _sparse(self, lines: Lines, counts: Counts) -> None:
+        """A block of which few lines are NCCL's."""
+        text = lines.text
+        if b"\x1b" in text or b"\r" in text:
+            text = b"\n".join(envelopes.cleaned(lines.lines, text))
+        shapes = text.translate(None, _DIGITS).split(b"\n")
+        worth = self._worth(set(shapes) - self._boring)
+        if worth and envelopes.has_partials(text):
+            self._by_line(lines, counts)
+            return
+        picked = list(_among(text, shapes, worth) if worth else _with_nccl(text))
+        first = counts.lines + 1
+        counts.lines += len(shapes)
+        found: list[Found] = []
+        keep = _keeping(found)
+        self._begin([line for _, line in picked])
+        for index, line, is_picked in _with_tail(text, len(shapes), picked):
+            if is_picked:
+                self._line(first + index, line, counts, keep)
+            else:
+                counts.tail.append((first + index, line[:TAIL_WIDTH]))
+        self._reader.take(found)
+
+    def _worth(self, fresh: set[bytes]) -> set[bytes]:
+        """Those of some shapes that hold something that makes a line worth a look; the others are remembered."""
+        together = b"\n".join(fresh)
+        signs = [sign for sign in self._signs if sign in together]
+        worth = {shape for shape in fresh if any(sign in shape for sign in signs)} if signs else set()
+        if len(self._boring) > _MAX_SHAPES:
+            self._boring.clear()
+        self._boring.update(
+            shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH and b"NCCL " not in shape
+        )
+        return worth
+
+
+def _keeping(found: list[Found]) -> Sink:
+    def keep(number: int, origin: Origin, text: Text) -> None:
+        found.append((number, origin, text, None))
+
+    return keep
+
+
+def _is_template(rest: bytes, text: Text) -> bool:
+    """Whether a text stands for those of all channels: it has the number where connection lines have it."""
+    return (
+        text.parsed is not None
+        and text.parsed.kind is ChannelConnect
+        and rest == b"INFO " + text.message
+        and rest.startswith(_CHANNEL)
+        and rest[_DIGITS_END - 2 : _DIGITS_END] in _CHANNELS
+        and rest[_DIGITS_END : _DIGITS_END + 1] in (b"/", b" ")
+    )
+
+
+def _places(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]:
+    """How many lines come before the first of each kind."""
+    left = set(wanted)
+    places = {}
+    for place, line in enumerate(lines):
+        if line in left:
+            places[line] = place
+            left.remove(line)
+            if not left:
+                break
+    return places
+
+
+def _signs(grammar: Grammar) -> list[bytes]:
+    """What makes a line without NCCL's prefix worth a look, as it is without digits."""
+    return sorted({sign.translate(None, _DIGITS) for sign in (*grammar.signs(), *envelopes.PARTIALS)})
+
+
+def _among(text: bytes, shapes: Sequence[bytes], worth: set[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The lines of these shapes, and those that hold NCCL's name, with their places."""
+    for index, (line, shape) in enumerate(zip(text.split(b"\n"), shapes, strict=True)):
+        if shape in worth or b"NCCL " in line:
+            yield index, line
+
+
+def _with_nccl(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines that hold NCCL's name, with their places."""
+    index, counted = 0, 0
+    end = -1
+    for found in _ANY.finditer(text):
+        if found.start() < end:
+            continue
+        start = text.rfind(b"\n", 0, found.start()) + 1
+        end = text.find(b"\n", found.start())
+        end = len(text) if end < 0 else end
+        index += text.count(b"\n", counted, start)
+        counted = start
+        yield index, text[start:end]
+
+
+def _with_tail(text: bytes, size: int, picked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bool]]:
+    """The picked lines, and as many of the last others as are kept, in their order; each with whether it was picked."""
+    taken = {index for index, _ in picked}
+    begin, others = size, 0
+    while begin and others < TAIL:
+        begin -= 1
+        others += begin not in taken
+    ending = text.rsplit(b"\n", size - begin)[-(size - begin) :]
+    for index, line in picked:
+        if index < begin:
+            yield index, line, True
+    for index, line in enumerate(ending, begin):
+        yield index, line, index in taken

@@ -1,0 +1,178 @@
+"""Reading blocks gives what reading line by line gives, whatever the lines are and however they are mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import sample_data
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccl_inspect.grammar import bulk, engine
+from nccl_inspect.grammar.scanner import Counts, Scanner, Text
+from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.ingest.sources import Lines
+from nccl_inspect.model.fold import Fold
+
+Seen = tuple[int, Origin, str, bytes, str | None, object]
+
+
+def seen(number: int, origin: Origin, text: Text) -> Seen:
+    parsed = text.parsed
+    return (
+        number,
+        origin,
+        text.level,
+        text.message,
+        parsed.production.name if parsed else None,
+        parsed.event if parsed else None,
+    )
+
+
+class Listing:
+    """Keeps what it is given; all lines may be counted, or none."""
+
+    def __init__(self, countable: bool) -> None:
+        self.seen: list[Seen] = []
+        self.repeated: list[bulk.Repeated] = []
+        self._countable = countable
+        self.scanner = bulk.BulkScanner(engine.shipped(), self)
+
+    def take(self, found: Sequence[bulk.Found]) -> None:
+        for number, origin, text, channel in found:
+            self.seen.append(seen(number, origin, self.scanner.exact(text, channel)))
+
+    def is_countable(self, text: Text) -> bool:
+        return self._countable
+
+    def take_repeated(self, found: Sequence[bulk.Repeated]) -> None:
+        self.repeated += found
+
+
+def facts(counts: Counts) -> tuple[object, ...]:
+    names = [name for name in Counts.__slots__ if name != "tail"]
+    return tuple(getattr(counts, name) for name in names), list(counts.tail)
+
+
+def by_line(blocks: Sequence[Sequence[bytes]]) -> tuple[list[Seen], tuple[object, ...]]:
+    found: list[Seen] = []
+    scanner, counts = Scanner(engine.shipped()), Counts()
+    for block in blocks:
+        scanner.scan(block, counts, lambda number, origin, text: found.append(seen(number, origin, text)))
+    return found, facts(counts)
+
+
+def by_block(blocks: Sequence[Sequence[bytes]], countable: bool) -> tuple[Listing, tuple[object, ...]]:
+    listing, counts = Listing(countable), Counts()
+    for block in blocks:
+        if block:
+            listing.scanner.read(Lines(block, 0), counts)
+    return listing, facts(counts)
+
+
+@cache
+def pool() -> list[bytes]:
+    """Lines of all kinds: of every sample log, wrapped, damaged, of other programs."""
+    lines = [line for name in sample_data.names() for data in sample_data.contents(name) for line in data.split(b"\n")]
+    lines = lines[:: max(1, len(lines) // 4000)]
+    wrapped = [b"[pod/llama-0] " + line for line in lines[::50]]
+    wrapped += [b"2026-11-20T23:13:07.071868123Z stdout P " + line for line in lines[::500]]
+    wrapped += [b"2026-11-20T23:13:07.071868123Z stdout F " + line for line in lines[::500]]
+    wrapped += [b"\x1b[32m" + line + b"\x1b[0m" for line in lines[::500]]
+    wrapped += [b" 5%|###   |\r" + line for line in lines[::500]]
+    others = [b"step %d loss %.3f" % (step, 1 / step) for step in range(1, 200)]
+    others += [
+        b"",
+        b"NC1CL INFO nothing",
+        b"an NCCL line that is none",
+        b"NCCL version 2.21.5+cuda12.4",
+        b"[rank0]: Last error:",
+        b"vm NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM",
+        b"vm:1:1 [0] NCCL INFO Channel 100/0 : 0[0] -> 1[1] via P2P/CUMEM",
+        b"vm:1:1 [0] NCCL INFO Channel 1/0 : 0[0] -> 1[1] via P2P/CUMEM",
+        b"vm:1:1 [0] NCCL WARN Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM",
+        b"vm:1:1 [0] NCCL INFO Channel 99/0 : 0[0] -> 1[1] via P2P/CUMEM",
+    ]
+    return lines + wrapped + others * 3
+
+
+LINES = st.integers(0, 1 << 30).map(lambda number: pool()[number % len(pool())])
+CHANNELS = st.builds(
+    lambda device, channel, tail: b"vm:7:%d [%d] NCCL INFO Channel %02d%b" % (7 + device, device, channel, tail),
+    st.integers(0, 1),
+    st.integers(0, 130),
+    st.sampled_from(
+        [
+            b"/0 : 0[0] -> 1[1] via P2P/CUMEM",
+            b"/1 : 0[0] -> 1[1] via P2P/CUMEM/read",
+            b" : 1[18010] -> 0[18020] via direct shared memory",
+            b"/0 : 3[1] -> 4[0] [send] via NET/AWS Libfabric/1(2)/GDRDMA/Shared",
+            b"/02 :    0   1",
+            b"/0 : 0[0] -> 99999999[1] via P2P/CUMEM",
+        ]
+    ),
+)
+BLOCKS = st.lists(
+    st.one_of(st.lists(LINES, max_size=60), st.lists(CHANNELS, max_size=60), st.lists(LINES | CHANNELS, max_size=60)),
+    max_size=5,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(blocks=BLOCKS)
+def test_blocks_give_what_lines_give(blocks: list[list[bytes]]) -> None:
+    listing, counts = by_block(blocks, countable=False)
+    assert (listing.seen, counts) == by_line(blocks)
+
+
+@settings(max_examples=50, deadline=None)
+@given(picked=st.lists(LINES, min_size=1, max_size=6), order=st.lists(st.integers(0, 5), min_size=256, max_size=600))
+def test_a_flood_is_counted(picked: list[bytes], order: list[int]) -> None:
+    block = [picked[number % len(picked)] for number in order]
+    blocks = [picked, block]
+    seen_by_line, counts_by_line = by_line(blocks)
+    listing, counts = by_block(blocks, countable=True)
+    assert counts == counts_by_line
+    assert len(listing.seen) + sum(one.number for one in listing.repeated) == len(seen_by_line)
+    for one in listing.repeated:
+        same = [found for found in seen_by_line if found[1:] == seen(0, one.origin, one.text)[1:]]
+        numbers = [number for number, *_ in same if number > len(picked)]
+        assert (one.first, one.last, one.number) == (numbers[0], numbers[-1], len(numbers))
+
+
+@settings(max_examples=100, deadline=None)
+@given(picked=st.lists(st.tuples(st.integers(0, 1200), LINES), max_size=8), size=st.integers(300, 1200))
+def test_few_lines_among_many_of_other_programs_are_found(picked: list[tuple[int, bytes]], size: int) -> None:
+    blocks = []
+    for _ in range(2):
+        block = [b"step %d: loss %.4f" % (step, 1 / (step + 1)) for step in range(size)]
+        for at, line in picked:
+            block.insert(at, line)
+        blocks.append(block)
+    listing, counts = by_block(blocks, countable=False)
+    assert (listing.seen, counts) == by_line(blocks)
+
+
+def test_a_flood_is_folded_as_its_lines_are() -> None:
+    """A block of the same lines of several threads, at last with more different ones than are kept apart."""
+    spam = [
+        b"vm:7:%d [0] misc/socket.cc:46 NCCL WARN Connection closed by peer %d" % (7 + number % 3, number % 5)
+        for number in range(3000)
+    ]
+    spam += [b"vm:8:8 [1] NCCL INFO misc/socket.cc:749 -> 6", b"vm:8:8 [1] misc/x.cc:1 NCCL WARN unheard of"] * 1500
+    whole = sample_data.folded([("log", spam[:20]), ("log2", spam)])
+    pieces = Fold(engine.shipped())
+    for name, lines in (("log", spam[:20]), ("log2", spam)):
+        pieces.start(name)
+        for start in range(0, len(lines), 10):
+            pieces.feed(lines[start : start + 10])
+    assert state(whole) == state(pieces)
+
+
+def state(fold: Fold) -> object:
+    return (
+        [(log.process, log.first, log.last, log.opening, log.final, log.notes) for log in fold.processes.values()],
+        fold.unrecognised,
+        [facts(source.counts) for source in fold.sources],
+    )
