@@ -38,19 +38,16 @@ def trees(comm: Communicator) -> list[list[list[int | None]]]:
     for member in comm.members.values():
         for channel, *down, rank, up in member.trees:
             known = links.setdefault(channel, set())
-            known.update((rank, child) for child in down)
+            for child in down:
+                known.add((rank, child))
             known.add((up, rank))
-    return [
-        sorted(
-            [[_global(comm, parent), _global(comm, child)] for parent, child in _real(comm, links[channel])], key=str
-        )
-        for channel in sorted(links)
-    ]
+    ranks = range(comm.nranks)  # -1 leads nowhere
+    real = [[link for link in links[channel] if link[0] in ranks and link[1] in ranks] for channel in sorted(links)]
+    return [sorted([[_global(comm, rank) for rank in link] for link in some], key=_as_text) for some in real]
 
 
-def _real(comm: Communicator, links: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Without those that lead nowhere (-1) or to a rank that the communicator does not have."""
-    return {link for link in links if min(link) >= 0 and max(link) < comm.nranks}
+def _as_text(link: list[int | None]) -> str:
+    return f"[{link[0]}, {link[1]}]"
 
 
 def _global(comm: Communicator, rank: int) -> int | None:

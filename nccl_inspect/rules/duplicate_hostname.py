@@ -20,8 +20,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
     NCCL tells machines by host name and, from 2.5 on, boot id. This tool sees the name only.
     """
+    addresses = _addresses(facts)
     for host in facts.hosts():
-        said = _addresses(facts, host)
+        said = _several(addresses.get(host, {}))
         if not said:
             continue
         apart = _apart(facts, said)
@@ -32,13 +33,19 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
 
 
-def _addresses(facts: Facts, host: str) -> list[Notice]:
-    """Statements of the interface in use on that host, if some process has another address on the same interface."""
-    known: dict[str, dict[str, Notice]] = {}
+def _addresses(facts: Facts) -> dict[str, dict[str, dict[str, Notice]]]:
+    """Statements of the interface in use, by host, interface and address."""
+    known: dict[str, dict[str, dict[str, Notice]]] = {}
     for notice in facts.said(BootstrapInterface):
         event = notice.event
-        if isinstance(event, BootstrapInterface) and event.address and host in notice.hosts:
-            known.setdefault(event.interface, {})[event.address] = notice
+        if isinstance(event, BootstrapInterface) and event.address:
+            for host in notice.hosts:
+                known.setdefault(host, {}).setdefault(event.interface, {})[event.address] = notice
+    return known
+
+
+def _several(known: dict[str, dict[str, Notice]]) -> list[Notice]:
+    """The statements about an interface for which processes have different addresses, if there is one."""
     return next((list(found.values()) for found in known.values() if len(found) > 1), [])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Any
 
 from nccl_inspect import event_types as events
@@ -28,6 +29,10 @@ class Facts:
         self.topologies = [*topologies, *detected.topologies(job)]
         self._marks: dict[int, list[str]] = {}
         self._open: set[int] = set()
+        self._said: dict[type[events.Event], list[Notice]] = {}
+        self._named: dict[str, list[tuple[int, Notice]]] = {}
+        for index, notice in enumerate(job.notices):
+            self._named.setdefault(notice.production, []).append((index, notice))
         job.platform = self.platform.name if self.platform else None
         fabric = ranks_in(self.notices("nvls-available"))
         for path in self.paths(transport="P2P"):
@@ -93,11 +98,14 @@ class Facts:
 
     def notices(self, *productions: str) -> list[Notice]:
         """What processes said by one of these productions, in the order of the log."""
-        return [notice for notice in self.job.notices if notice.production in productions]
+        found = [entry for name in set(productions) for entry in self._named.get(name, ())]
+        return [notice for _, notice in sorted(found, key=itemgetter(0))]
 
     def said(self, kind: type[events.Event], where: Callable[[events.Event], bool] = lambda _: True) -> list[Notice]:
         """What processes said by events of that class."""
-        return [notice for notice in self.job.notices if isinstance(notice.event, kind) and where(notice.event)]
+        if kind not in self._said:
+            self._said[kind] = [notice for notice in self.job.notices if isinstance(notice.event, kind)]
+        return [notice for notice in self._said[kind] if notice.event and where(notice.event)]
 
     def completions(self, *statuses: int) -> list[Notice]:
         """Transfers that a NIC reports as failed, with one of these statuses of InfiniBand verbs."""
