@@ -39,15 +39,17 @@ class Frozen(Record):
     __slots__ = ()
 
     def __init__(self, **values: Any) -> None:
-        kind: Any = type(self)
-        defaults = _defaults(kind)
-        for name, default in defaults.items():
+        for name, default, put in _slots(type(self)):
             value = values.pop(name, default)
             if value is MISSING:
                 raise TypeError(f"{type(self).__name__} lacks '{name}'")
-            object.__setattr__(self, name, value)
+            put(self, value)
         if values:
             raise TypeError(f"{type(self).__name__} has no field '{next(iter(values))}'")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        kind = type(self)
+        return _again, (kind, *(getattr(self, name) for name, _, _ in _slots(kind)))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot assign to field '{name}'")
@@ -57,5 +59,14 @@ class Frozen(Record):
 
 
 @cache
-def _defaults(kind: Any) -> dict[str, Any]:
-    return {field.name: field.default for field in fields(kind)}
+def _slots(kind: Any) -> list[tuple[str, Any, Any]]:
+    """For each field its name, its default, and what puts a value in its place."""
+    return [(field.name, field.default, getattr(kind, field.name).__set__) for field in fields(kind)]
+
+
+def _again(kind: Any, *values: object) -> Any:
+    """An object from the values of its fields: what pickle calls."""
+    made = kind.__new__(kind)
+    for (_, _, put), value in zip(_slots(kind), values, strict=True):
+        put(made, value)
+    return made

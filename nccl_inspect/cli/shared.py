@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -262,6 +263,7 @@ def read(logs: tuple[str, ...], options: reading.Options, progress: bool | None)
 
     Ctrl-C ends the reading: the job is then partial, and :data:`INTERRUPTED` is the exit status.
     """
+    gc.disable()  # a command reads once and ends; looking for garbage would take a quarter of a long run
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
     names = given(logs)
     with Bar(progress) as bar, Interruption() as interruption:

@@ -29,13 +29,16 @@ class Parsed(Record):
     message: bytes
     kind: type[events.Event]
     _event: events.Event | None = None
+    _match: re.Match[bytes] | None = None
 
     @property
     def event(self) -> events.Event:
         """The event, with everything but where it stood."""
         if self._event is None:
-            values = self.production.read(self.message)
-            assert values is not None
+            match = self._match or self.production.match(self.message)
+            assert match is not None
+            values = self.production.shape.values(match)
+            self._match = None
             self._event = self.kind.build(self.production, values, decode(self.message))
         return self._event
 
@@ -115,8 +118,9 @@ class Grammar:
     def parse(self, message: bytes) -> Parsed | None:
         """The parsed message, or None when no production has this shape."""
         for production in self.candidates(message):
-            if production.match(message):
-                return Parsed(production, message, events.KINDS[production.event])
+            if match := production.match(message):
+                kind = events.KINDS[production.event]
+                return Parsed(production, message, kind, None, match if kind.kept else None)
         return None
 
     def candidates(self, message: bytes) -> Iterable[Production]:

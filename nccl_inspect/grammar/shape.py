@@ -23,6 +23,9 @@ class ListType(Record):
 
     def read(self, data: bytes) -> Value:
         """The items of a matched list."""
+        if self.fragment.is_numbers:
+            items = self.fragment.regex.findall(data)
+            return tuple(map(int, items)) if len(self.fragment.names) == 1 else tuple(tuple(map(int, i)) for i in items)
         found = []
         for match in self.fragment.regex.finditer(data):
             values = tuple(self.fragment.values(match).values())
@@ -55,6 +58,12 @@ class Shape:
     def names(self) -> tuple[str, ...]:
         """The names of the fields, each once, in the order in which they stand."""
         return tuple(dict.fromkeys(name for name, _, _ in self._fields))
+
+    @property
+    def is_numbers(self) -> bool:
+        """Whether it holds numbers only, each under another name, all of them always."""
+        kinds = [isinstance(kind, FieldType) and kind.read is int for _, kind, _ in self._fields]
+        return all(kinds) and len(kinds) == self._groups == len(self.names)
 
     def _group(self) -> int:
         self._groups += 1

@@ -39,10 +39,11 @@ def trees(comm: Communicator) -> list[list[list[int | None]]]:
         for channel, *down, rank, up in member.trees:
             known = links.setdefault(channel, set())
             for child in down:
-                known.add((rank, child))
-            known.add((up, rank))
-    ranks = range(comm.nranks)  # -1 leads nowhere
-    real = [[link for link in links[channel] if link[0] in ranks and link[1] in ranks] for channel in sorted(links)]
+                if child >= 0:  # -1 leads nowhere
+                    known.add((rank, child))
+            if up >= 0:
+                known.add((up, rank))
+    real = [[link for link in links[channel] if 0 <= min(link) and max(link) < comm.nranks] for channel in sorted(links)]
     return [sorted([[_global(comm, rank) for rank in link] for link in some], key=_as_text) for some in real]
 
 
