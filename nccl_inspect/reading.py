@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -14,17 +15,18 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.scanner import Counts, Scanner, Text
 from nccl_inspect.ingest import sources
 from nccl_inspect.ingest.prefix import Origin
-from nccl_inspect.ingest.sources import Input, Lines, Progress, Source
+from nccl_inspect.ingest.sources import Input, Progress, Source
 from nccl_inspect.interruption import Interruption
 from nccl_inspect.masking import masked
 from nccl_inspect.model import build
-from nccl_inspect.model.fold import Fold
+from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
 from nccl_inspect.rules import engine as rules
 from nccl_inspect.rules.facts import Facts, count, platform_of
 
 if TYPE_CHECKING:
+    from nccl_inspect.ingest.parts import Part
     from nccl_inspect.rules.accepted import Terms
 
 
@@ -44,8 +46,15 @@ class Options(Record):
     """The settings file that has a part in this."""
 
 
+_SHARE = 16 << 20
+"""Bytes that are worth a process, where nobody says how many there are to be."""
+
+
 def fold(
-    inputs: Input | Sequence[Input], progress: Progress | None = None, interruption: Interruption | None = None
+    inputs: Input | Sequence[Input],
+    progress: Progress | None = None,
+    interruption: Interruption | None = None,
+    jobs: int | None = 1,
 ) -> Fold:
     """Read all inputs; one that cannot be read stops only itself, and its :class:`SourceCounts` says why.
 
@@ -53,20 +62,17 @@ def fold(
         inputs: paths, globs, ``-``, bytes or binary file objects.
         progress: told after each piece how many bytes were read, and how many there are.
         interruption: when it happens, what was read so far is the result, marked as partial.
+        jobs: read in so many processes; None for as many as the machine has processors and the input is worth. The
+            result is the same.
 
     Raises:
         NoInputError: nothing could be read, or no line is NCCL's.
         KeyboardInterrupt: the interruption came before the first line of NCCL.
     """
     state = Fold(engine.shipped())
-    pieces = _pieces(inputs, progress)
+    pieces = _pieces(state, inputs, progress, jobs)
     for piece in interruption.until(pieces) if interruption else pieces:
-        if isinstance(piece, Lines):
-            state.feed(piece)
-        elif isinstance(piece, Source):
-            state.start(piece.name)
-        else:
-            state.sources[-1].problem = str(piece)
+        state.add(piece)
     state.partial = interruption is not None and interruption.happened
     if state.partial and not _has_nccl(state):
         raise KeyboardInterrupt
@@ -75,20 +81,30 @@ def fold(
 
 
 def _pieces(
-    inputs: Input | Sequence[Input], progress: Progress | None = None
-) -> Iterator[Source | Lines | NoInputError]:
-    """Each source, then its lines, then the error that ended it if there was one."""
+    state: Fold, inputs: Input | Sequence[Input], progress: Progress | None, jobs: int | None
+) -> Iterator[Piece]:
+    """What is to be added to the fold."""
+    if jobs != 1 and (groups := _groups(inputs, jobs)):
+        from nccl_inspect import workers  # a short log needs none
+
+        total = sum(part.size for group in groups for part in group)
+        yield from workers.shared(state, groups, lambda size: progress(size, total) if progress else None)
+        return
     for source in sources.find(inputs, progress):
         yield source
-        yield from pieces_of(source)
+        yield from sources.pieces_of(source)
 
 
-def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
-    """The lines of a source, then the error that ended it if there was one."""
-    try:
-        yield from sources.blocks(source)
-    except NoInputError as error:
-        yield error
+def _groups(inputs: Input | Sequence[Input], jobs: int | None) -> list[list[Part]]:
+    """What each process is to read; none where one reads all."""
+    from nccl_inspect.ingest import parts
+
+    return parts.planned(inputs, jobs or processors(), 1 if jobs else _SHARE)
+
+
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def require_nccl(state: Fold) -> None:
@@ -223,7 +239,7 @@ def _lines(
     source: Source, scanner: Scanner, counts: Counts, problems: list[NoInputError]
 ) -> Iterator[tuple[int, Origin, Text]]:
     """What was recognised in a source; the error that ended it, if there was one, joins the problems."""
-    for lines in pieces_of(source):
+    for lines in sources.pieces_of(source):
         if isinstance(lines, NoInputError):
             problems.append(lines)
             return

@@ -39,7 +39,8 @@ class Frozen(Record):
     __slots__ = ()
 
     def __init__(self, **values: Any) -> None:
-        for name, default, put in _slots(type(self)):
+        kind: Any = type(self)
+        for name, default, put in _slots(kind):
             value = values.pop(name, default)
             if value is MISSING:
                 raise TypeError(f"{type(self).__name__} lacks '{name}'")
@@ -48,7 +49,7 @@ class Frozen(Record):
             raise TypeError(f"{type(self).__name__} has no field '{next(iter(values))}'")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        kind = type(self)
+        kind: Any = type(self)
         return _again, (kind, *(getattr(self, name) for name, _, _ in _slots(kind)))
 
     def __setattr__(self, name: str, value: object) -> None:

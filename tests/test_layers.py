@@ -25,6 +25,7 @@ LAYERS = [
     {"picture"},
     {"report"},
     {"drawing", "traffic"},
+    {"workers"},
     {"reading", "tables", "following"},
     {"watching", "configuration", "policy", "differences", "exports", "anonymous"},
     {"acceptance"},

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import click
 
-from nccl_inspect import reading
 from nccl_inspect.cli import say, shared
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine, meaning
@@ -45,7 +44,7 @@ def _annotated(logs: list[str], only_nccl: bool) -> Iterator[tuple[str, bool]]:
     problems: list[NoInputError] = []
     read = False
     for source in sources.find(logs):
-        for block in reading.pieces_of(source):
+        for block in sources.pieces_of(source):
             if isinstance(block, NoInputError):
                 problems.append(block)
                 continue

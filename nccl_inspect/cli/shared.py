@@ -183,12 +183,20 @@ def settled(options: reading.Options) -> reading.Options:
 
 def judging(command: _Command) -> _Command:
     """The options that say how a job is read and judged."""
+    jobs = click.option(
+        "--jobs",
+        type=click.IntRange(1),
+        expose_value=False,
+        callback=_remember,
+        metavar="N",
+        help="Read files in N processes. Default: one for each processor where logs are large.",
+    )
     progress = click.option(
         "--progress/--no-progress",
         default=None,
         help="Show progress on stderr. Default: long inputs on a terminal.",
     )
-    return progress(machine(command))
+    return jobs(progress(machine(command)))
 
 
 def looks(command: _Command) -> _Command:
@@ -266,8 +274,9 @@ def read(logs: tuple[str, ...], options: reading.Options, progress: bool | None)
     gc.disable()  # a command reads once and ends; looking for garbage would take a quarter of a long run
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
     names = given(logs)
+    jobs = click.get_current_context().meta.get(f"{__name__}.jobs")
     with Bar(progress) as bar, Interruption() as interruption:
-        fold = reading.fold(names, bar.update if bar.wanted else None, interruption)
+        fold = reading.fold(names, bar.update if bar.wanted else None, interruption, jobs)
     job = judge(fold)
     for misfit in judge.misfits(job):
         say(f"warning: {misfit}")

@@ -84,7 +84,7 @@ class Scanner:
         self._texts: dict[bytes, Text] = {}
         self._foreign: list[Production] = []
         self._lines: Sequence[bytes] = ()
-        self._wrapped = False
+        self.wrapped = False
         """Whether a line stood in an envelope: then those that go on with its message do, too."""
         self._needles: list[bytes] | None = None
         """What occurs in the block and makes a line without NCCL's prefix worth a look; None until one comes."""
@@ -198,8 +198,8 @@ class Scanner:
                 return False
             line = Inner(layer.text, layer.stated.within(line.stated))
             if inners := envelopes.contents(line.text):
-                if not self._wrapped:
-                    self._wrapped, self._needles = True, None
+                if not self.wrapped:
+                    self.wrapped, self._needles = True, None
                 for inner in inners:
                     self._inner(number, Inner(inner.text, inner.stated.within(line.stated)), counts, sink)
                 return True
@@ -281,7 +281,7 @@ class Scanner:
             alone = [b"NCCL "] if b"NCCL " in others else []
             self._needles = (
                 alone
-                + self._grammar.bare_in(others, self._wrapped)
+                + self._grammar.bare_in(others, self.wrapped)
                 + [production.needle for production in self._foreign]
             )
         return self._needles
@@ -291,8 +291,8 @@ class Scanner:
 
     def _origin(self, head: bytes) -> Origin | None:
         origin = prefix.parse(head)
-        if origin is not None and origin.wrapped and not self._wrapped:
-            self._wrapped, self._needles = True, None
+        if origin is not None and origin.wrapped and not self.wrapped:
+            self.wrapped, self._needles = True, None
         if len(self._origins) >= self.limit:
             self._origins.clear()
         self._origins[head] = origin

@@ -98,6 +98,11 @@ _OTHERS = {
 _BEGINNINGS = (*_KINDS, *_OTHERS)
 
 
+def is_packed(head: bytes) -> bool:
+    """Whether data that begins so is packed, also in a way that is not unpacked here."""
+    return head.startswith(_BEGINNINGS)
+
+
 def unpacked(data: Pieces) -> Pieces:
     """The data, unpacked once if it is packed.
 

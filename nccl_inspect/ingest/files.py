@@ -145,6 +145,19 @@ def _of_path(path: Path) -> Iterable[File]:
     return [_file(path, status)]
 
 
+def of_file(path: Path, found: bool) -> File:
+    """A file again that :func:`find` gave.
+
+    Args:
+        path: of something that is no folder.
+        found: as it was.
+    """
+    try:
+        return _file(path, path.stat(), found)
+    except OSError as error:
+        return _unreadable(str(path), error.strerror or str(error), "check the path and the folders in it")
+
+
 def _file(path: Path, status: os.stat_result, found: bool = False) -> File:
     if not os.access(path, os.R_OK):
         return _unreadable(str(path), "no permission to read it", "check its mode and owner")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest import archives, compression, files, recognition
@@ -27,6 +27,8 @@ class Source(Record):
     """Path, ``archive.tar.gz:path/in/it``, ``<stdin>``, ``<bytes>`` or ``<stream>``."""
     open: Callable[[], Pieces]
     """Gives the bytes as stored; those of an archive's member until the next source is asked for."""
+    is_cut: bool = False
+    """Whether it is some lines of a plain file that is not torn: bytes are taken as they are."""
 
 
 def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Iterator[Source]:
@@ -47,10 +49,16 @@ def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> I
             progress(size, total)
 
     for file in found:
-        yield from _of_file(file, told)
+        yield from of_file(file, told)
 
 
-def _of_file(file: File, told: Callable[[int], None]) -> Iterator[Source]:
+def of_file(file: File, told: Callable[[int], None]) -> Iterator[Source]:
+    """The sources that a file stands for.
+
+    Args:
+        file: a log or an archive.
+        told: after each piece how many bytes it had.
+    """
     data = file.open() if file.again else counted(file.open(), told)
     try:
         head, unpacked = peeked(compression.unpacked(data), recognition.tells_archives)
@@ -102,7 +110,7 @@ def raw_blocks(source: Source) -> Iterator[bytes]:
         NoInputError: the data breaks off or cannot be read; what came before that was given.
     """
     try:
-        yield from compression.unpacked(source.open())
+        yield from source.open() if source.is_cut else compression.unpacked(source.open())
     except (StreamError, OSError) as error:
         problem = _problem(error)
         raise NoInputError(f"{source.name}: {problem.what}", problem.hint) from None
@@ -158,7 +166,7 @@ def blocks(source: Source) -> Iterator[Lines]:
     Raises:
         NoInputError: the data breaks off or cannot be read; the whole lines before that were given.
     """
-    yield from _cut(raw_blocks(source))
+    yield from _cut(raw_blocks(source), 0 if source.is_cut else LOOK_AHEAD)
 
 
 def _rejoined(pieces: Iterator[bytes], rejoiner: Rejoiner, size: int) -> Iterator[Lines]:
@@ -177,12 +185,25 @@ def _lines_of(found: Iterator[Numbered], size: int, rejoiner: Rejoiner) -> Lines
     return Lines((one.line[:BLOCK].rstrip(b"\r") for one in numbered), size, mended)
 
 
-def _cut(pieces: Iterator[bytes]) -> Iterator[Lines]:
+def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
+    """The lines of a source, then the error that ended it if there was one."""
+    try:
+        yield from blocks(source)
+    except NoInputError as error:
+        yield error
+
+
+def is_torn_stream(pieces: Iterator[bytes]) -> bool:
+    """Whether lines of these bytes would be put together again."""
+    return any(lines.mended for lines in _cut(islice(pieces, LOOK_AHEAD // BLOCK + 1), LOOK_AHEAD))
+
+
+def _cut(pieces: Iterator[bytes], look: int) -> Iterator[Lines]:
     rest, size, seen, ends = b"", 0, 0, 0
     for piece in pieces:
         size += len(piece)
         text = rest + piece
-        if seen < LOOK_AHEAD and is_torn(text):
+        if seen < look and is_torn(text):
             yield from _rejoined(chain([text], pieces), Rejoiner(ends), size)
             return
         seen += len(piece)

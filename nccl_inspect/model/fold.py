@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from nccl_inspect import event_types as events
+from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import Process
 from nccl_inspect.event_types import ChannelConnect
+from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.bulk import BulkScanner, Found, Repeated
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.scanner import MAX_EXAMPLES, Counts, Text
 from nccl_inspect.ingest.prefix import Origin
-from nccl_inspect.ingest.sources import Lines
+from nccl_inspect.ingest.sources import Lines, Source
 from nccl_inspect.model.plausible import is_plausible
 from nccl_inspect.model.printed import (
     MAX_NOTES,
@@ -89,6 +91,20 @@ class Fold:
         self.unrecognised: dict[bytes, Note] = {}
         self.partial = False
         """Whether the reading was interrupted."""
+        self._began_wrapped = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs of a fold that it merges; it cannot go on reading with it."""
+        state = {name: value for name, value in vars(self).items() if name != "_scanner"}
+        return {**state, "seen": [(seen.dialect, seen.name) for seen in self.productions], "wrapped": self.wrapped}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        seen, wrapped = set(state.pop("seen")), state.pop("wrapped")
+        grammar = engine.shipped()
+        self._scanner = BulkScanner(grammar, self)
+        self._scanner.wrapped = wrapped
+        vars(self).update(state)
+        self.productions = {one for one in grammar.productions if (one.dialect, one.name) in seen}
 
     @property
     def productions(self) -> set[Production]:
@@ -99,9 +115,29 @@ class Fold:
     def productions(self, seen: set[Production]) -> None:
         self._scanner.productions = seen
 
+    @property
+    def wrapped(self) -> bool:
+        """Whether a line stood in an envelope; a fold that goes on with another one is told so before it reads."""
+        return self._scanner.wrapped
+
+    @wrapped.setter
+    def wrapped(self, wrapped: bool) -> None:
+        self._scanner.wrapped = self._began_wrapped = wrapped
+
     def start(self, name: str) -> None:
         """Begin a source; what is fed from here on belongs to it."""
         self.sources.append(SourceCounts(name))
+
+    def add(self, piece: Piece) -> None:
+        """Take in a source, some of its lines, the error that ended it, or a fold of what follows."""
+        if isinstance(piece, Lines):
+            self.feed(piece)
+        elif isinstance(piece, Source):
+            self.start(piece.name)
+        elif isinstance(piece, Fold):
+            self.merge(piece)
+        else:
+            self.sources[-1].problem = str(piece)
 
     def feed(self, lines: Iterable[bytes]) -> None:
         """Read whole lines of the source begun last."""
@@ -230,6 +266,18 @@ class Fold:
         last = (log.steps[-1] for log in self.processes.values() if log.steps)
         return max(last, key=lambda step: step.place, default=None)
 
+    def can_merge(self, later: Fold) -> bool:
+        """Whether merging gives exactly what reading on would have given.
+
+        It may not where a line goes on across the border, where only one of both knew of envelopes, or where so much
+        was said that it was no longer kept apart.
+        """
+        goes_on = bool(self.sources and later.sources) and self.sources[-1].name == later.sources[0].name
+        if goes_on and (self.sources[-1].counts.pending or self.sources[-1].problem):
+            return False
+        told = max((len(log.notes) for log in later.processes.values()), default=0)
+        return self.wrapped == later._began_wrapped and max(told, len(later.unrecognised)) < MAX_NOTES
+
     def merge(self, later: Fold) -> None:
         """Take in a fold of what follows: the next lines of the same source first, then further sources.
 
@@ -250,13 +298,18 @@ class Fold:
             note.place, note.last = move(note.place), move(note.last)
             if known := self.unrecognised.get(message):
                 known.count += note.count
-            else:
+            elif len(self.unrecognised) < MAX_NOTES:
                 self.unrecognised[message] = note
+        self._scanner.wrapped |= later.wrapped
         self.productions |= later.productions
         self.partial |= later.partial
         if goes_on:
             _add(self.sources[-1], later.sources[0])
         self.sources.extend(later.sources[goes_on:])
+
+
+Piece: TypeAlias = Source | Lines | NoInputError | Fold
+"""A source, then its lines, then the error that ended it if there was one; or a fold of the lines of some sources."""
 
 
 def _unfinished(log: ProcessLog) -> int:
@@ -267,6 +320,7 @@ def _add(mine: SourceCounts, later: SourceCounts) -> None:
     mine.bytes += later.bytes
     mine.problem = mine.problem or later.problem
     ours, theirs = mine.counts, later.counts
+    ours.pending.update((key, (number + ours.lines, text)) for key, (number, text) in theirs.pending.items())
     ours.tail.extend((number + ours.lines, text) for number, text in theirs.tail)
     for mine_too, theirs_too in ((ours.broken, theirs.broken), (ours.mended, theirs.mended)):
         mine_too.extend((number + ours.lines, text) for number, text in theirs_too)
@@ -323,6 +377,7 @@ __all__ = [
     "Edge",
     "Fold",
     "Note",
+    "Piece",
     "ProcessLog",
     "SourceCounts",
     "Step",

@@ -43,7 +43,9 @@ def trees(comm: Communicator) -> list[list[list[int | None]]]:
                     known.add((rank, child))
             if up >= 0:
                 known.add((up, rank))
-    real = [[link for link in links[channel] if 0 <= min(link) and max(link) < comm.nranks] for channel in sorted(links)]
+    real = [
+        [link for link in links[channel] if min(link) >= 0 and max(link) < comm.nranks] for channel in sorted(links)
+    ]
     return [sorted([[_global(comm, rank) for rank in link] for link in some], key=_as_text) for some in real]
 
 

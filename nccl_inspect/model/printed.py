@@ -140,15 +140,20 @@ class ProcessLog(Record):
 
     def note(self, place: int, origin: Origin, text: Text, last: int = 0, count: int = 1) -> None:
         """Count a statement, made once or, the last time at ``last``, several times."""
-        key: object = (text.level, text.message, origin.location)
-        if len(self.notes) >= MAX_NOTES and key not in self.notes:
-            key = (text.level, text.parsed.production.name if text.parsed else "unrecognised")
+        production = text.parsed.production.name if text.parsed else None
+        key = self._key((text.level, text.message, origin.location), text.level, production)
         if known := self.notes.get(key):
             known.count += count
             known.last = max(known.last, last, place)
         else:
             event = text.parsed.event if text.parsed else None
             self.notes[key] = Note(event, origin, text.level, text.message, place, last or place, count)
+
+    def _key(self, key: object, level: str, production: str | None) -> object:
+        """The key of a note: its own, or that of all of its kind when there are too many."""
+        if len(self.notes) >= MAX_NOTES and key not in self.notes:
+            return level, production or "unrecognised"
+        return key
 
     def merge(self, later: ProcessLog, move: Callable[[int], int]) -> None:
         """Take in what the same process printed later; ``move`` gives the place that a later place has here."""
@@ -173,9 +178,10 @@ class ProcessLog(Record):
                 self._open[tid] = still_open
         for key, note in later.notes.items():
             note.place, note.last = move(note.place), move(note.last)
+            key = self._key(key, note.level, note.event.production if note.event else None)
             if known := self.notes.get(key):
                 known.count += note.count
-                known.last = note.last
+                known.last = max(known.last, note.last)
             else:
                 self.notes[key] = note
 

@@ -1,0 +1,124 @@
+"""Several processes give the same job as one, however the files are shared out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pytest
+import sample_data
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nccl_inspect import reading
+from nccl_inspect.ingest import parts
+from nccl_inspect.model.fold import Fold
+
+CRI = b"2026-11-20T23:13:07.071868123Z stdout %b "
+
+
+def document(fold: Fold) -> str:
+    return json.dumps(reading.Judge(reading.Options())(fold).to_dict(), indent=1)
+
+
+def same(path: Path, jobs: int) -> None:
+    assert document(reading.fold([str(path)], jobs=jobs)) == document(reading.fold([str(path)]))
+
+
+@pytest.mark.parametrize("name", sample_data.names())
+@pytest.mark.parametrize("jobs", [2, 5])
+def test_samples_give_the_same_job(name: str, jobs: int) -> None:
+    same(sample_data.FOLDER / name, jobs)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(jobs=st.integers(2, 9), skip=st.integers(0, 5000))
+def test_a_log_cut_anywhere_gives_the_same_job(tmp_path: Path, jobs: int, skip: int) -> None:
+    (data,) = sample_data.contents("socket-2node-tp4-dp2")
+    log = tmp_path / "job.log"
+    log.write_bytes(b"x" * skip + b"\n" + data)
+    same(log, jobs)
+
+
+@pytest.mark.parametrize("front", [b"", b"[pod/llama-0] ", CRI % b"F", b"[rank0]: "])
+def test_wrapped_logs_give_the_same_job(front: bytes, tmp_path: Path) -> None:
+    (data,) = sample_data.contents("v2.28.9-libfabric-2node")
+    log = tmp_path / "job.log"
+    log.write_bytes(b"".join(front + line for line in data.splitlines(keepends=True)))
+    same(log, 3)
+
+
+def test_lines_passed_on_in_parts_may_lie_on_a_border(tmp_path: Path) -> None:
+    (data,) = sample_data.contents("v2.21.5-ipc")
+    log = tmp_path / "job.log"
+    lines = [CRI % b"P" + line[:40] + b"\n" + CRI % b"F" + line[40:] for line in data.splitlines()]
+    log.write_bytes(b"\n".join(lines) + b"\n")
+    for jobs in range(2, 7):
+        same(log, jobs)
+
+
+def test_an_envelope_that_begins_late_gives_the_same_job(tmp_path: Path) -> None:
+    (data,) = sample_data.contents("v2.21.5-ipc")
+    log = tmp_path / "job.log"
+    wrapped = b"".join(b"[pod/llama-0] " + line for line in data.splitlines(keepends=True))
+    log.write_bytes(data + wrapped + data)
+    same(log, 3)
+
+
+def test_more_statements_than_are_kept_apart_give_the_same_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("fold", "printed"):
+        monkeypatch.setattr(f"nccl_inspect.model.{module}.MAX_NOTES", 30)
+    shuffled = random.Random(1)
+    lines = [b"vm:7:7 [0] x.cc:%d NCCL WARN message %d" % (n % 7, shuffled.randrange(100)) for n in range(3000)]
+    log = tmp_path / "job.log"
+    log.write_bytes(b"\n".join(lines) + b"\n")
+    for jobs in (2, 3, 7):
+        same(log, jobs)
+        assert document(reading.fold([str(log)], jobs=jobs)) == document(sample_data.folded([(str(log), lines)]))
+
+
+def test_files_of_all_kinds_are_shared_out(tmp_path: Path) -> None:
+    (data,) = sample_data.contents("socket-2node-tp4-dp2")
+    for number, line in enumerate(data.splitlines(keepends=True)):
+        with (tmp_path / f"nccl.{number % 5}.log").open("ab") as file:
+            file.write(line)
+    (tmp_path / "nccl.1.log.gz").write_bytes(gzip.compress((tmp_path / "nccl.1.log").read_bytes()))
+    (tmp_path / "nccl.1.log").unlink()
+    (tmp_path / "nccl.9.log.gz").write_bytes(gzip.compress(data)[:2000])
+    for jobs in (2, 3, 8):
+        same(tmp_path, jobs)
+
+
+def test_parts_cover_each_byte_once(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_bytes(b"".join(b"%d\n" % number for number in range(100_000)))
+    groups = parts.planned(str(log), 7, 1)
+    assert len(groups) == 7
+    read = b"".join(
+        piece
+        for group in groups
+        for part in group
+        for source in parts.read(part, lambda _: None)
+        for piece in source.open()
+    )
+    assert read == log.read_bytes()
+
+
+def test_torn_packed_and_small_files_are_not_cut(tmp_path: Path) -> None:
+    torn = sample_data.files("torn-p2p-8gpu")[0]
+    assert [len(group) for group in parts.planned(str(torn), 4, 1)] == [1]
+    packed = tmp_path / "job.log.gz"
+    packed.write_bytes(gzip.compress(torn.read_bytes()))
+    assert [len(group) for group in parts.planned(str(packed), 4, 1)] == [1]
+    assert parts.planned(str(torn), 4, 16 << 20) == []
+    assert parts.planned([str(torn), "-"], 4, 1) == []
+    assert parts.planned(torn.read_bytes(), 4, 1) == []
+
+
+def test_a_worker_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nccl_inspect import workers
+
+    monkeypatch.setattr(workers._Worker, "result", lambda _: None)
+    same(sample_data.files("timestamps")[0], 3)
