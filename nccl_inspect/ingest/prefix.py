@@ -5,8 +5,7 @@ location (since 2.30.7 with the function), for which plugins pass anything, a C+
 """
 
 import re
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from nccl_inspect.event import Process
 from nccl_inspect.ingest import envelopes
@@ -54,9 +53,6 @@ class Origin(Record):
     """The rank that an envelope states."""
     wrapped: bool = False
     """Whether the line stood in an envelope."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Origin, tuple(getattr(self, field.name) for field in fields(self))
 
     @property
     def host(self) -> str | None:
