@@ -163,9 +163,22 @@ def _leads(line: str) -> set[bytes]:
         return {found[0].encode()}
     if line.startswith("{") and not line.split(":", 1)[-1].startswith(("=", "?")):
         return {b""}
-    return {lead.encode() for lead in notation.leads(notation.parse(line))}
+    return {lead.encode() for lead in notation.leads(notation.parse(_beginning(line)))}
 
 
+def _beginning(line: str) -> str:
+    """As much of a line as tells its leads: a choice at its beginning, and the text up to the field after it."""
+    depth = 0
+    for mark in _MARKS.finditer(line):
+        depth += 1 if mark[0] == "«" else -1
+        if depth == 0:
+            found = _UP_TO_FIELD.match(line, mark.end())
+            return line[: found.start("field")] if found else line
+    return line
+
+
+_MARKS = re.compile("[«»]")
+_UP_TO_FIELD = re.compile(r"\??[^{}«»¦␣]*(?P<field>\{\w+(?::[^=?{}][^{}]*)?\})")
 _PLAIN_LEAD = re.compile("[^{«␣]+")
 
 
@@ -174,5 +187,5 @@ def shipped() -> Grammar:
     """The grammar of the package."""
     productions: list[Production] = []
     for file in files.shipped():
-        productions.extend(files.index(file.read_text(encoding="utf-8"), file.name))
+        productions.extend(files.index(file.read_bytes().decode("utf-8"), file.name))
     return Grammar(productions)

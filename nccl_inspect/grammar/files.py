@@ -21,6 +21,7 @@ begin with ``#`` are comments; a line that begins with two blanks goes on with t
 ``foreign: yes`` of whole lines that other programs print (PyTorch, libfabric, nccl-tests).
 """
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -47,7 +48,10 @@ _KEYS = {
 
 def shipped() -> Iterator[Path]:
     """The grammar files of the package, in a fixed order."""
-    yield from sorted((Path(__file__).parent / "dialects").glob("*/*.grammar"))
+    folder = Path(__file__).parent / "dialects"
+    for dialect in sorted(os.listdir(folder)):
+        inside = folder / dialect
+        yield from (inside / name for name in sorted(os.listdir(inside)) if name.endswith(".grammar"))
 
 
 def read(text: str, name: str = "<grammar>") -> list[Production]:

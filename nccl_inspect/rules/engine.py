@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -115,7 +116,8 @@ def registered() -> tuple[Registered, ...]:
 
 def _with_page() -> list[str]:
     """The modules that are rules: each has its page beside it, what several rules share has none."""
-    return [name for name in modules(__file__) if (Path(__file__).parent / f"{name}.md").exists()]
+    beside = set(os.listdir(Path(__file__).parent))
+    return [name for name in modules(__file__) if f"{name}.md" in beside]
 
 
 def selected(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Registered]:
