@@ -30,6 +30,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
+	@$(BIN)/python -m compileall -q nccl_inspect
 	$(BIN)/python benchmarks/run.py
 
 docs: $(READY)

@@ -19,5 +19,5 @@ def modules(package_file: str, *parts: str) -> list[str]:
         package_file: the ``__file__`` of the package.
         parts: modules that are shared by the others and none of them.
     """
-    names = (name[:-3] for name in os.listdir(Path(package_file).parent) if name.endswith(".py"))
+    names = (entry.name[:-3] for entry in os.scandir(Path(package_file).parent) if entry.name.endswith(".py"))
     return sorted(name for name in names if name != "__init__" and name not in parts)

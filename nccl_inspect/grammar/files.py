@@ -49,9 +49,11 @@ _KEYS = {
 def shipped() -> Iterator[Path]:
     """The grammar files of the package, in a fixed order."""
     folder = Path(__file__).parent / "dialects"
-    for dialect in sorted(os.listdir(folder)):
+    for dialect in sorted(entry.name for entry in os.scandir(folder)):
         inside = folder / dialect
-        yield from (inside / name for name in sorted(os.listdir(inside)) if name.endswith(".grammar"))
+        yield from (
+            inside / name for name in sorted(entry.name for entry in os.scandir(inside)) if name.endswith(".grammar")
+        )
 
 
 def read(text: str, name: str = "<grammar>") -> list[Production]:

@@ -75,8 +75,9 @@ class Scanner:
         grammar: what to recognise messages with.
     """
 
-    limit = 100_000
+    limit = 25_000
     """Distinct messages kept in memory; some (collective calls, pointers) never repeat, so there is a limit."""
+    _max_origins = 100_000
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
@@ -293,7 +294,7 @@ class Scanner:
         origin = prefix.parse(head)
         if origin is not None and origin.wrapped and not self.wrapped:
             self.wrapped, self._needles = True, None
-        if len(self._origins) >= self.limit:
+        if len(self._origins) >= self._max_origins:
             self._origins.clear()
         self._origins[head] = origin
         return origin

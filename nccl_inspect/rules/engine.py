@@ -116,7 +116,7 @@ def registered() -> tuple[Registered, ...]:
 
 def _with_page() -> list[str]:
     """The modules that are rules: each has its page beside it, what several rules share has none."""
-    beside = set(os.listdir(Path(__file__).parent))
+    beside = {entry.name for entry in os.scandir(Path(__file__).parent)}
     return [name for name in modules(__file__) if f"{name}.md" in beside]
 
 

@@ -1,0 +1,112 @@
+"""Makes large logs of the captures in ``sample_logs``: what a line looks like is real, how many there are is not."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+SAMPLES = Path(__file__).resolve().parent.parent / "sample_logs"
+SMALL = SAMPLES / "efa-provider-missing-socket-fallback/job.log"
+WIDE = SAMPLES / "p2p-nvlink-8gpu/job.log"
+"""Eight ranks of one communicator, 48 lines each."""
+CALLS = SAMPLES / "v2.30.7-subsys-all/job.log.gz"
+KILLED = SAMPLES / "peer-killed/job.log"
+
+
+def many_hosts(sample: bytes, size: int) -> Iterator[bytes]:
+    """The log of a small job again and again, as one job on many hosts: hosts, processes and ranks are all distinct."""
+    ranks = max(int(found) for found in re.findall(rb" n[rR]anks (\d+) ", sample))
+    copies = -(-size // len(sample))
+    return (_renumbered(sample, copy, ranks, copies) for copy in range(copies))
+
+
+def training(size: int, share: int = 100) -> Iterator[bytes]:
+    """What a training prints; one line in ``share`` is NCCL's, at first the log of a job."""
+    chance = random.Random(1)
+    nccl = itertools.cycle([line for line in WIDE.read_bytes().split(b"\n") if b" NCCL INFO " in line])
+    lines: list[bytes] = []
+    done = 0
+    for step in itertools.count():
+        lines.append(next(nccl) if step % share == 0 else _step(step, chance))
+        if step % 10_000 == 9_999:
+            yield (block := b"\n".join(lines) + b"\n")
+            lines.clear()
+            done += len(block)
+            if done >= size:
+                return
+
+
+def _step(step: int, chance: random.Random) -> bytes:
+    front = b"[2026-11-20 10:%02d:%02d,%03d] [INFO] [trainer.py:%d:log] "
+    values = b"step=%d loss=%.4f grad_norm=%.3f lr=%.3e tokens/s=%.1f"
+    clock = step // 600 % 60, step // 10 % 60, step % 1000, 200 + step % 7
+    return front % clock + values % (step, *(chance.random() for _ in range(4)))
+
+
+def spam(size: int) -> Iterator[bytes]:
+    """A peer dies, and NCCL 2.23 prints the same errors until somebody ends the job."""
+    head = KILLED.read_bytes()
+    yield head
+    host, pid = re.findall(rb"(?m)^([\w.-]+):(\d+):\d+ ", head)[0]
+    chance = random.Random(1)
+    kinds = [
+        line
+        for thread in range(8)
+        for line in (
+            b"%b:%b:%d [%d] misc/socket.cc:46 NCCL WARN socketProgress: Connection closed by remote peer %b<4%04d>\n"
+            % (host, pid, 6000 + thread, thread, host, thread),
+            b"%b:%b:%d [%d] NCCL INFO misc/socket.cc:749 -> 6\n" % (host, pid, 6000 + thread, thread),
+        )
+    ]
+    block = b"".join(chance.choices(kinds, k=10_000))
+    for _ in range(-(-size // len(block))):
+        yield block
+
+
+def calls(size: int) -> Iterator[bytes]:
+    """Collective calls (subsystem COLL): no two lines are the same."""
+    sample = gzip.decompress(CALLS.read_bytes())
+    lines = [line for line in sample.split(b"\n") if b": opCount " in line]
+    yield sample
+    for number in range(size // (len(lines[0]) * 1000)):
+        block = [
+            re.sub(rb"(opCount |buff 0x)[0-9a-f]+", lambda found, at=at: found[1] + b"%x" % at, lines[at % len(lines)])  # type: ignore[misc]
+            for at in range(number * 1000 + 1, number * 1000 + 1001)
+        ]
+        yield b"\n".join(block) + b"\n"
+
+
+def per_process(folder: Path, size: int) -> None:
+    """One file for each process, as NCCL_DEBUG_FILE makes them."""
+    files: dict[bytes, list[bytes]] = {}
+    for job in many_hosts(WIDE.read_bytes(), size):
+        for line in job.splitlines(keepends=True):
+            if found := re.match(rb"([\w.-]+):(\d+):", line):
+                files.setdefault(found[1] + b"." + found[2], []).append(line)
+    for name, lines in files.items():
+        (folder / f"nccl.{name.decode()}.log").write_bytes(b"".join(lines))
+
+
+def _process(found: re.Match[bytes], copy: int) -> bytes:
+    return b"%b-%d:%d:%d " % (found[1], copy, int(found[2]) + copy, int(found[3]) + copy)
+
+
+def _renumbered(sample: bytes, copy: int, ranks: int, copies: int) -> bytes:
+    def rank(found: re.Match[bytes]) -> bytes:
+        return found[1] + b"%d" % (int(found[2]) + copy * ranks)
+
+    def size(found: re.Match[bytes]) -> bytes:
+        return found[1] + b"%d" % (int(found[2]) * copies)
+
+    def trees(found: re.Match[bytes]) -> bytes:
+        return found[1] + re.sub(rb"(\] |/|->)(\d+)", rank, found[2])
+
+    text = re.sub(rb"(?m)^([\w.-]+):(\d+):(\d+) ", lambda found: _process(found, copy), sample)
+    text = re.sub(rb"( : | -> | rank )(\d+)(?=\[| n[rR]anks)", rank, text)
+    text = re.sub(rb"( n[rR]anks | nNodes )(\d+)", size, text)
+    text = re.sub(rb"(?m)^(.* NCCL INFO Trees)(.*)$", trees, text)
+    return re.sub(rb"(?m)^.* NCCL INFO Channel \d+/\d+ :(?: +\d+)+\n", b"", text) if copy else text
