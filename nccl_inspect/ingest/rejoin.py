@@ -26,6 +26,7 @@ LOOK_AHEAD = 4 << 20
 _BLOCK = 4096
 _SAMPLE = 1 << 18
 _MAX_HOSTS = 32
+_FEW_HOSTS = 8
 _PREFIX = re.compile(
     rb"^(?:\[\d[\d/:., TZ+-]{5,40}\] |\d{9,11}(?:\.\d{1,9})? )?([^\s:\[\]]+):(\d+):\d+ (?:\[-?\d+\] )?"
     rb"(?:[^\n]{1,200}:\d+ (?:\([^()\n]*\) )?)?NCCL (?:INFO|WARN|TRACE|CALL|ABORT)",
@@ -184,11 +185,16 @@ def _glued(text: bytes) -> int:
     hosts = {found[1] for found in _PREFIX.finditer(text[:_SAMPLE])}
     if not hosts or len(hosts) > _MAX_HOSTS:
         hosts = set(sorted(hosts)[:_MAX_HOSTS])
-    if not hosts:
+    if not hosts or (len(hosts) <= _FEW_HOSTS and not any(_is_inside(text, host + b":") for host in hosts)):
         return 0
     names = b"|".join(map(re.escape, sorted(hosts, key=len, reverse=True)))
     pattern = rb"(?m)^(?:%b):\d[^\n]*?[^\n](?:%b):\d+:\d+ \[-?\d+\] (?:[^\n]{1,200}:\d+ )?NCCL " % (names, names)
     return len(re.findall(pattern, text))
+
+
+def _is_inside(text: bytes, word: bytes) -> bool:
+    """Whether a word stands anywhere but at the beginning of a line: told in a tenth of the time of a pattern."""
+    return word in text.removeprefix(word).replace(b"\n" + word, b"\n")
 
 
 def rejoined(blocks: Iterable[bytes], rejoiner: Rejoiner) -> Iterator[list[Numbered]]:

@@ -191,6 +191,7 @@ class _Scope:
         self._nodes_are_hosts = nodes_are_hosts
         self._hosts = found.hosts
         self._by_name = {comm.name: comm for comm in communicators}
+        self._ambiguous = {comm.name for comm in communicators if _names_are_ambiguous(comm)}
         self._devices: dict[tuple[str, str, str], set[int]] = {}
         for line in found.lines:
             for rank, device in ((line.src, line.event.src_dev), (line.dst, line.event.dst_dev)):
@@ -211,7 +212,7 @@ class _Scope:
         if None not in hosts:
             if hosts[0] != hosts[1]:
                 return "inter"
-            return "unknown" if comm and self._nodes_are_hosts and _names_are_ambiguous(comm) else "intra"
+            return "unknown" if comm and self._nodes_are_hosts and comm.name in self._ambiguous else "intra"
         if comm and self._nodes_are_hosts and comm.nnodes == comm.nranks:
             return "inter"
         seen = hosts[0] if hosts[0] is not None else hosts[1]
