@@ -48,6 +48,8 @@ class Options(Record):
 
 _SHARE = 16 << 20
 """Bytes that are worth a process, where nobody says how many there are to be."""
+_MAX_PROCESSES = 16
+"""More of them would wait for the first one, which puts together what they found."""
 
 
 def fold(
@@ -99,7 +101,7 @@ def _groups(inputs: Input | Sequence[Input], jobs: int | None) -> list[list[Part
     """What each process is to read; none where one reads all."""
     from nccl_inspect.ingest import parts
 
-    return parts.planned(inputs, jobs or processors(), 1 if jobs else _SHARE)
+    return parts.planned(inputs, jobs or min(processors(), _MAX_PROCESSES), 1 if jobs else _SHARE)
 
 
 def processors() -> int:

@@ -85,7 +85,7 @@ class Anonymizer:
             self.nccl_lines += self._counts.nccl_lines + self._counts.related_lines
 
     def _learn(self, lines: Lines) -> None:
-        block = b"\n".join(lines)
+        block = lines.text
         for pattern in (_KEYED, _ASSIGNED):
             for found in pattern.finditer(block):
                 kind = self._users if decode(found[1]) in _USER_KEYS else self._labels
@@ -93,7 +93,7 @@ class Anonymizer:
         for found in _PODS.finditer(block):
             self._labels.update(_words(decode(found[1])), _words(decode(found[2])))
         self._users.update(decode(found[1]) for found in _HOMES.finditer(block))
-        self._scanner.scan(lines, self._counts, self._learn_line, lines.mended)
+        self._scanner.scan(lines.lines, self._counts, self._learn_line, lines.mended)
 
     def _learn_line(self, _number: int, origin: Origin, text: Text) -> None:
         if origin.head and not prefix.is_masked(origin.process):
