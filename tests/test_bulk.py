@@ -176,3 +176,10 @@ def state(fold: Fold) -> object:
         fold.unrecognised,
         [facts(source.counts) for source in fold.sources],
     )
+
+
+def test_no_message_means_something_else_for_another_channel() -> None:
+    """What lets a connection line be known by that of another channel."""
+    for production in engine.shipped().productions:
+        if production.line.startswith("Channel "):
+            assert production.line.startswith("Channel {channel:02}"), production.name
