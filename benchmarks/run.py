@@ -1,6 +1,7 @@
 """Measures speed as ratios to other programs within one run, because absolute times mean little on shared machines.
 
-Each pair of programs runs alternately; the ratio is that of the medians, and its spread that of the single pairs.
+Each pair of programs runs alternately; the ratio is that of the medians, and its spread that of the single pairs. The
+ratio of processor times changes less where other programs are busy; with several processes it counts the work of all.
 ``NCCLINSPECT_BENCH_BYTES`` sets the size of the large logs (default 200 MB), ``NCCLINSPECT_BENCH_ROUNDS`` how often
 each pair runs, ``NCCLINSPECT_BENCH_STREAM`` the bytes that are piped in to measure memory (default 2 GB).
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -51,9 +53,9 @@ def main() -> None:
             (f"{len(files)} files, a tenth", "awk", None, *ratio([*TOOL, str(several)], [*COUNT_VIA, *files])),
             ("half as many ranks", "all ranks", 0.5, *ratio([*TOOL, half], [*TOOL, wide], 2)),
         ]
-    head = ["summarize", "compared with", "goal", "seconds", "other's", "ratio", "spread"]
+    head = ["summarize", "compared with", "goal", "seconds", "other's", "ratio", "spread", "processor"]
     print(f"Logs of {BYTES / 1e6:.0f} MB:\n")
-    print(tabulate(rows, head, tablefmt="github", floatfmt=("", "", ".1f", ".2f", ".3f", ".2f", "")))
+    print(tabulate(rows, head, tablefmt="github", floatfmt=("", "", ".1f", ".2f", ".3f", ".2f", "", ".2f")))
     print(f"\nMemory for {STREAM / 1e9:.1f} GB from standard input:\n")
     kinds = [
         ("1 % of the lines NCCL's", logs.training(STREAM)),
@@ -86,20 +88,23 @@ def written(path: Path, blocks: Iterable[bytes]) -> str:
     return str(path)
 
 
-def ratio(command: list[str], other: list[str], rounds: int = ROUNDS) -> tuple[float, float, float, str]:
-    """The median times of two commands that run in turn, the ratio of these, and the smallest and largest one."""
+def ratio(command: list[str], other: list[str], rounds: int = ROUNDS) -> tuple[float, float, float, str, float]:
+    """Two commands in turn: median times, their ratio, the smallest and largest ratio, that of processor times."""
     times = [(seconds(command), seconds(other)) for _ in range(rounds + 1)][1:]  # the first round warms the caches
-    ours, theirs = (statistics.median(column) for column in zip(*times, strict=True))
-    single = [mine / its for mine, its in times]
-    return ours, theirs, ours / theirs, f"{min(single):.2f} to {max(single):.2f}"
+    ours, theirs = (statistics.median(pair[side][0] for pair in times) for side in (0, 1))
+    work, others_work = (statistics.median(pair[side][1] for pair in times) for side in (0, 1))
+    single = [mine[0] / its[0] for mine, its in times]
+    return ours, theirs, ours / theirs, f"{min(single):.2f} to {max(single):.2f}", work / others_work
 
 
-def seconds(command: list[str]) -> float:
-    """Wall time of one run; its output goes to a file, as a user's would."""
+def seconds(command: list[str]) -> tuple[float, float]:
+    """Wall time and processor time of one run; its output goes to a file, as a user's would."""
     with tempfile.TemporaryFile() as out:
-        start = time.perf_counter()
+        start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, stdout=out, env={**os.environ, "LC_ALL": "C"}, check=True)
-        return time.perf_counter() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        work = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return time.perf_counter() - start, work
 
 
 def memory(blocks: Iterable[bytes]) -> tuple[float, float, float]:
