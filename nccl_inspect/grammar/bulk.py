@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from nccl_inspect.event_types import ChannelConnect
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.scanner import TAIL, TAIL_WIDTH, Counts, Scanner, Sink, Text, numbered
-from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest import envelopes, retold
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines
 
@@ -190,11 +190,14 @@ class BulkScanner(Scanner):
     def _sparse(self, lines: Lines, counts: Counts) -> None:
         """A block of which few lines are NCCL's."""
         text = lines.text
+        if counts.awaited:
+            self._by_line(lines, counts)
+            return
         if b"\x1b" in text or b"\r" in text:
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
         shapes = text.translate(None, _DIGITS).split(b"\n")
         worth = self._worth(set(shapes) - self._boring)
-        if worth and envelopes.has_partials(text):
+        if worth and (envelopes.has_partials(text) or retold.MARK in text):
             self._by_line(lines, counts)
             return
         picked = list(_among(text, shapes, worth) if worth else _with_nccl(text))

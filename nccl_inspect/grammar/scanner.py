@@ -63,6 +63,11 @@ class Counts(Record):
     awaited: retold.Awaited = field(default_factory=dict)
     """The printers of exceptions whose next line may be what NCCL said last."""
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether what the next lines mean depends on those before."""
+        return bool(self.pending or self.awaited)
+
 
 Sink: TypeAlias = Callable[[int, Origin, Text], None]
 """Gets the number, the origin and the text of a sound line."""
@@ -229,7 +234,7 @@ class Scanner:
         parsed = self._grammar.parse_bare(line)
         if counts.awaited and self._retell(number, retold.told(line, number, stated, counts.awaited), sink):
             counts.related_lines += 1
-            counts.tail.append((number, line[:_TAIL_WIDTH]))
+            counts.tail.append((number, line[:TAIL_WIDTH]))
             return
         needles = self._worth_a_look() if parsed is None else None
         retells = False

@@ -60,6 +60,11 @@ def told(line: bytes, number: int, stated: Stated, awaited: Awaited) -> Iterator
             yield Inner(line[announced.size :].strip(), own)
 
 
+def moved(awaited: Awaited, lines: int) -> Awaited:
+    """The same where so many lines come before."""
+    return {printer: announced._replace(last=announced.last + lines) for printer, announced in awaited.items()}
+
+
 def _printer(lead: bytes, stated: Stated) -> _Printer:
     return _Printer(_DIGIT.sub(b"0", lead), stated.label, stated.rank)
 

@@ -19,6 +19,7 @@ from nccl_inspect.grammar.bulk import BulkScanner, Found, Repeated
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.scanner import MAX_EXAMPLES, Counts, Text
+from nccl_inspect.ingest import retold
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines, Source
 from nccl_inspect.model.plausible import is_plausible
@@ -273,7 +274,7 @@ class Fold:
         was said that it was no longer kept apart.
         """
         goes_on = bool(self.sources and later.sources) and self.sources[-1].name == later.sources[0].name
-        if goes_on and (self.sources[-1].counts.pending or self.sources[-1].problem):
+        if goes_on and (self.sources[-1].counts.goes_on or self.sources[-1].problem):
             return False
         told = max((len(log.notes) for log in later.processes.values()), default=0)
         return self.wrapped == later._began_wrapped and max(told, len(later.unrecognised)) < MAX_NOTES
@@ -320,6 +321,7 @@ def _add(mine: SourceCounts, later: SourceCounts) -> None:
     mine.bytes += later.bytes
     mine.problem = mine.problem or later.problem
     ours, theirs = mine.counts, later.counts
+    ours.awaited.update(retold.moved(theirs.awaited, ours.lines))
     ours.pending.update((key, (number + ours.lines, text)) for key, (number, text) in theirs.pending.items())
     ours.tail.extend((number + ours.lines, text) for number, text in theirs.tail)
     for mine_too, theirs_too in ((ours.broken, theirs.broken), (ours.mended, theirs.mended)):
