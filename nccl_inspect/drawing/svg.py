@@ -61,6 +61,8 @@ class _Arrow(NamedTuple):
     title: str
     label: str
     lanes: int
+    box: tuple[float, float]
+    """Width and height of what it joins."""
 
 
 class _Panel(NamedTuple):
@@ -126,7 +128,8 @@ def _panel(view: View, kind: str) -> _Panel:
     lines += [_drawn_arrow(arrow) for arrow in arrows]
     if not view.folded:
         lines += [part for box in boxes for part in _drawn_ranks(box, view)]
-    bottom = max((box.y + box.height for box in boxes), default=_HEAD) + _LINE
+    loops = _LINE * 2 if view.folded else 0
+    bottom = max((box.y + box.height for box in boxes), default=_HEAD) + _LINE + loops
     used = [look for look in LOOKS if any(arrow.look is look for arrow in arrows)]
     for number, look in enumerate(used):
         lines += _legend(bottom + number * _LINE, look, sum(arrow.lanes for arrow in arrows if arrow.look is look))
@@ -135,7 +138,7 @@ def _panel(view: View, kind: str) -> _Panel:
 
 
 def _boxes(view: View) -> list[_Box]:
-    """Hosts in a grid, row by row."""
+    """Hosts in a grid; folded ones to and fro, so that a ring goes from each to the one beside or below it."""
     columns = math.ceil(math.sqrt(len(view.hosts) * 1.4))
     if view.folded:
         width, height = float(_HOST_WIDTH), float(_HOST_HEIGHT)
@@ -144,10 +147,13 @@ def _boxes(view: View) -> list[_Box]:
         width = across + _NODE_WIDTH + 3 * _PAD
         height = across + _NODE_HEIGHT + 3 * _PAD + _LINE
     gap = 3 * _PAD
-    return [
-        _Box(host, ranks, _PAD + n % columns * (width + gap), _HEAD + n // columns * (height + gap), width, height)
-        for n, (host, ranks) in enumerate(view.hosts.items())
-    ]
+    boxes = []
+    for n, (host, ranks) in enumerate(view.hosts.items()):
+        row, column = divmod(n, columns)
+        if view.folded and row % 2:
+            column = columns - 1 - column
+        boxes.append(_Box(host, ranks, _PAD + column * (width + gap), _HEAD + row * (height + gap), width, height))
+    return boxes
 
 
 def _radius(ranks: int) -> float:
@@ -174,7 +180,9 @@ def _between_ranks(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]
     differ = len({link.channels for link in links}) > 1 and view.nranks <= 16
     for link in links:
         label = ranges(link.channels) if differ else ""
-        yield _Arrow(places[link.src], places[link.dst], look_of(link), words_of(link), label, 1)
+        yield _Arrow(
+            places[link.src], places[link.dst], look_of(link), words_of(link), label, 1, (_NODE_WIDTH, _NODE_HEIGHT)
+        )
 
 
 def _between_hosts(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]:
@@ -182,7 +190,8 @@ def _between_hosts(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]
     for bundle in bundles(view, kind):
         way = f"{count(bundle.links, 'link')}, {bundle.look.words}"
         title = f"{printable(bundle.src)} -> {printable(bundle.dst)}: {way}"
-        yield _Arrow(places[bundle.src], places[bundle.dst], bundle.look, title, str(bundle.links), bundle.links)
+        ends, box = (places[bundle.src], places[bundle.dst]), (_HOST_WIDTH, _HOST_HEIGHT)
+        yield _Arrow(*ends, bundle.look, title, str(bundle.links), bundle.links, box)
 
 
 def _drawn_box(box: _Box, view: View) -> Iterator[str]:
@@ -218,7 +227,7 @@ def _drawn_arrow(arrow: _Arrow) -> str:
         bend = _Point(
             (start.x + end.x) / 2 - _BEND * (end.y - start.y), (start.y + end.y) / 2 + _BEND * (end.x - start.x)
         )
-        a, b = _towards(start, bend), _towards(end, bend)
+        a, b = _towards(start, bend, arrow.box), _towards(end, bend, arrow.box)
         path = f"M{a.x:.1f} {a.y:.1f} Q{bend.x:.1f} {bend.y:.1f} {b.x:.1f} {b.y:.1f}"
         middle = _Point((a.x + 2 * bend.x + b.x) / 4, (a.y + 2 * bend.y + b.y) / 4)
     dashes = f' stroke-dasharray="{arrow.look.dashes}"' if arrow.look.dashes else ""
@@ -229,12 +238,10 @@ def _drawn_arrow(arrow: _Arrow) -> str:
     )
 
 
-def _towards(start: _Point, end: _Point) -> _Point:
-    """Where the line from the middle of a rank leaves its box."""
+def _towards(start: _Point, end: _Point, box: tuple[float, float]) -> _Point:
+    """Where the line from the middle of a box leaves it."""
     dx, dy = end.x - start.x, end.y - start.y
-    reach = min(
-        (_NODE_WIDTH / 2 + 2) / abs(dx) if dx else math.inf, (_NODE_HEIGHT / 2 + 2) / abs(dy) if dy else math.inf, 1.0
-    )
+    reach = min((box[0] / 2 + 2) / abs(dx) if dx else math.inf, (box[1] / 2 + 2) / abs(dy) if dy else math.inf, 1.0)
     return _Point(start.x + dx * reach, start.y + dy * reach)
 
 
