@@ -422,7 +422,7 @@ def test_ranks_without_a_line_are_named() -> None:
     output = " ".join(invoke("summarize", *rest).output.split())
     assert "8 ranks, of which 0-5,7 seen; rank 6 has no line in these 7 files; 2 hosts" in output
     one = " ".join(invoke("summarize", left_out).output.split())
-    assert "8 ranks, of which 6 seen; ranks 0-5,7 have no line in this log; 1 host" in one
+    assert "8 ranks, only rank 6 seen; ranks 0-5,7 have no line in this log; 1 host" in one
     assert "has no line" not in invoke("summarize", *files).output
 
 

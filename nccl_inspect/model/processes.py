@@ -6,8 +6,10 @@ says so again after it had a communicator, it is another one.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from nccl_inspect import event_types as events
@@ -109,9 +111,10 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
     if not borders:
         return [log]
     found: list[ProcessLog] = []
+    places = [step.place for step in log.steps]
     begin = _Border(0, 0)
     for number, end in enumerate([*borders, _Border(log.last + 1, log.last + 1)], 1):
-        steps = [step for step in log.steps if begin.step <= step.place < end.step]
+        steps = log.steps[bisect_left(places, begin.step) : bisect_left(places, end.step)]
         newest = number == len(borders) + 1
         found.append(
             ProcessLog(
@@ -136,11 +139,15 @@ def lives(log: ProcessLog) -> list[ProcessLog]:
 
 def _borders(log: ProcessLog) -> list[_Border]:
     """Between a communicator and the bootstrap that follows it, unless the communicator goes on after that."""
+    if len(log.bootstraps) < 2:
+        return []
     borders: list[_Border] = []
-    for place in log.bootstraps[1:]:
-        since = borders[-1].step if borders else 0
-        before = [step for step in log.steps if since <= step.place < place]
-        after = [step for step in log.steps if step.place >= place]
+    places = [step.place for step in log.steps]
+    # What follows is looked at as far as the next bootstrap: a communicator that goes on is spoken of by then.
+    for place, following in pairwise([*log.bootstraps[1:], log.last + 1]):
+        since = bisect_left(places, borders[-1].step if borders else 0)
+        here = bisect_left(places, place)
+        before, after = log.steps[since:here], log.steps[here : bisect_left(places, following)]
         if _begun(before) and after and not _goes_on(_begun(before), after):
             borders.append(_Border(min(max(map(_end, before)), place - 1) + 1, place))
     return borders

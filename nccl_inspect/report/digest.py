@@ -36,6 +36,13 @@ def reason(job: Job) -> str:
     return _MEANING[job.verdict]
 
 
+def _earlier(runs: list[str]) -> Iterator[tuple[str, str]]:
+    if len(runs) > _MAX_PROBLEMS:
+        yield "earlier runs", f"{len(runs)}, not judged; the last of them:"
+    for run in runs[-_MAX_PROBLEMS:]:
+        yield "earlier run", f"{run}: not judged"
+
+
 def facts(job: Job) -> Iterator[tuple[str, str]]:
     """What the log shows of the job, as labels and texts; a text without a label goes on with the one before."""
     yield "log", _sources(job)
@@ -45,8 +52,7 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
     if len(problems) > _MAX_PROBLEMS:
         yield "", f"… and {len(problems) - _MAX_PROBLEMS} more"
     yield "job", _size(job)
-    for run in job.earlier_runs[-_MAX_PROBLEMS:]:
-        yield "earlier run", f"{run}: not judged"
+    yield from _earlier(job.earlier_runs)
     versions = ", ".join(job.nccl_versions) or "version not in the log"
     cuda = f", CUDA driver {', '.join(job.cuda_versions)}" if job.cuda_versions else ""
     yield "NCCL", versions + cuda
@@ -119,7 +125,9 @@ def _size(job: Job) -> str:
     if job.world_size is None:
         return f"world size not in the log; ranks {ranges(job.ranks_seen) or '?'} (of their communicators) on {hosts}"
     if len(job.ranks_seen) < job.world_size:
-        seen = f"{count(job.world_size, 'rank')}, of which {_some(job.ranks_seen) or 'none'} seen"
+        only = len(job.ranks_seen) == 1
+        shown = f"only rank {job.ranks_seen[0]}" if only else f"of which {_some(job.ranks_seen) or 'none'}"
+        seen = f"{count(job.world_size, 'rank')}, {shown} seen"
         return f"{seen}; {_missing(job)}; {hosts}"
     return f"{count(job.world_size, 'rank')} on {hosts}"
 

@@ -16,7 +16,7 @@ from nccl_inspect.model.job import Finding, Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.digest import reason
 from nccl_inspect.rules.engine import CATEGORIES, registered
-from nccl_inspect.rules.facts import ranges
+from nccl_inspect.rules.facts import ranks_word
 from nccl_inspect.text import printable, printable_lines
 
 _NAME = "nccl-inspect"
@@ -95,7 +95,7 @@ def _failure(message: str, kind: str, text: str) -> Failure:
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    where = f", ranks {ranges(finding.ranks)}" if finding.ranks else ""
+    where = f", {ranks_word(finding.ranks)}" if finding.ranks else ""
     yield f"{finding.severity.upper()} {finding.rule} ({finding.confidence}{where})"
     yield f"what      {finding.summary}"
     yield f"cause     {finding.cause}"

@@ -17,7 +17,7 @@ from nccl_inspect.report.digest import facts, folded, reason, short_names
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
 from nccl_inspect.report.words import cut
 from nccl_inspect.rules import capture
-from nccl_inspect.rules.facts import count, ranges
+from nccl_inspect.rules.facts import count, ranks_word
 from nccl_inspect.text import printable
 
 _MAX_LINE = 500
@@ -69,7 +69,7 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
 
 
 def _finding(finding: Finding, style: Style, names: dict[str, str]) -> Iterator[str]:
-    where = f", ranks {ranges(finding.ranks)}" if finding.ranks else ""
+    where = f", {ranks_word(finding.ranks)}" if finding.ranks else ""
     yield f"#### {finding.severity.upper()} `{finding.rule}` ({finding.confidence}{where})"
     yield _BEGINS_BLOCK.sub(r"\1\\\2", _plain(finding.summary))
     yield f"**Cause:** {_plain(finding.cause)}"

@@ -12,7 +12,7 @@ from nccl_inspect.report.digest import facts, folded, reason, short_names
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
 from nccl_inspect.report.words import block, cut, paint, verdict_color
 from nccl_inspect.rules import capture
-from nccl_inspect.rules.facts import count, ranges
+from nccl_inspect.rules.facts import count, ranks_word
 from nccl_inspect.text import printable
 
 _MAX_ERRORS = 5
@@ -104,7 +104,7 @@ def _suppressed(job: Job, style: Style) -> Iterator[str]:
 
 def _finding(finding: Finding, style: Style, names: dict[str, str], in_brief: bool = False) -> Iterator[str]:
     severity = finding.severity.upper()
-    where = f", ranks {ranges(finding.ranks)}" if finding.ranks else ""
+    where = f", {ranks_word(finding.ranks)}" if finding.ranks else ""
     for line in block("", f"{severity} {finding.rule} ({finding.confidence}{where})", style, indent=0, hang=0):
         marked = line.replace(severity, paint(severity, finding.severity, style), 1)
         yield marked.replace(finding.rule, paint(finding.rule, "bold", style), 1)

@@ -266,12 +266,13 @@ def verdict(job: Job) -> str:
     """``failed`` when the job is dead or stuck, ``degraded`` with a sound finding that costs time, else ``ok``.
 
     ``ok`` needs paths, every one of them judged and good. ``unknown`` is what is left: no path, one that could not be
-    judged, something that is only possible, or an error that no rule explains.
+    judged, connections that could not be placed, something that is only possible, or an error that no rule explains.
     """
-    if any(f.fatal and f.confidence != "possible" for f in job.findings) or job.failed:
+    everything = [*job.findings, *(entry.finding for entry in job.suppressed)]  # who accepts a death does not undo it
+    if any(f.fatal and f.confidence != "possible" for f in everything) or job.failed:
         return "failed"
     if any(f.severity != "info" and f.confidence != "possible" for f in job.findings):
         return "degraded"
-    doubts = bool(job.unexplained) or any(f.severity != "info" for f in job.findings)
+    doubts = bool(job.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in job.findings)
     good = len(job.paths) > 0 and all(path.verdict == "ok" for path in job.paths)
     return "ok" if good and not doubts else "unknown"

@@ -263,6 +263,12 @@ def _runs(ranks: list[int]) -> Iterator[str]:
             start = index + 1
 
 
+def ranks_word(ranks: Iterable[int]) -> str:
+    """Ranks with the noun in the right form: ``rank 3``, ``ranks 0-3``."""
+    known = sorted(set(ranks))
+    return f"rank{'s' * (len(known) > 1)} {ranges(known)}"
+
+
 def count(number: int, noun: str) -> str:
     """A number with its noun in the right form: ``1 pair``, ``2 pairs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

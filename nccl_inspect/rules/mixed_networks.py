@@ -47,7 +47,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 if odd
                 else []
             ),
-            'make every rank fail early instead of falling back: NCCL_NET=IB, NCCL_NET="AWS Libfabric", …',
+            "make every rank fail early instead of falling back: NCCL_NET=IB, NCCL_NET=Libfabric, …",
             "same image, device resources and NCCL_* variables for all pods: env | grep NCCL_; ls /dev/infiniband",
         ],
         severity="info" if idle else "error" if dead or not works else "warning",

@@ -20,8 +20,12 @@ RULE = Rule(
 
 
 def local_over_net(facts: Facts) -> list[Path]:
-    """Pairs of one host that have nothing but the network."""
-    return [path for path in facts.paths("intra", "NET") if not any(also.transport == "P2P" for also in path.also)]
+    """Pairs of one host that have nothing but the network, where more than the order of use tells which pair it is."""
+    return [
+        path
+        for path in facts.paths("intra", "NET")
+        if not path.guessed and not any(also.transport == "P2P" for also in path.also)
+    ]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

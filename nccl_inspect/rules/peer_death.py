@@ -151,9 +151,12 @@ def _why(departure: Departure, said: Notice | None, trace: Notice | None) -> str
 
 def _gone(facts: Facts, echoes: list[Notice]) -> list[LastLine]:
     """The processes that fell silent before the first echo and came to no end, if others did."""
-    first: dict[str, int] = {}
-    for line in (line for notice in echoes for line in notice.evidence):
-        first[line.source] = min(line.line, first.get(line.source, line.line))
+    # The order of lines says something within a host only: hosts may have been put one after the other.
+    first: dict[tuple[str, str], int] = {}
+    for notice in echoes:
+        for process, line in zip(notice.processes, notice.evidence, strict=False):  # evidence is of the first ones
+            key = line.source, process.host
+            first[key] = min(line.line, first.get(key, line.line))
     victims = {process for notice in echoes for process in notice.processes}
     ended = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
     silent = [
@@ -162,7 +165,7 @@ def _gone(facts: Facts, echoes: list[Notice]) -> list[LastLine]:
         if last.ranks
         and last.process not in victims
         and not ended & set(last.ranks)
-        and last.line < first.get(last.source, last.line + 1)
+        and last.line <= first.get((last.source, last.process.host), last.line)
     ]
     return silent if ended or len(silent) == 1 else []
 

@@ -45,7 +45,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "EFA installer's libfabric and aws-ofi-nccl in the image and on LD_LIBRARY_PATH; docker: "
             "--device=/dev/infiniband --ulimit memlock=-1",
             "verify inside the container: fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband",
-            'make it fail early instead of falling back: NCCL_NET="AWS Libfabric"',
+            'make it fail early instead of falling back: NCCL_NET=Libfabric (until plugin 1.12: "AWS Libfabric")',
         ],
         confidence="certain" if expected and tried else "likely",
         ranks=ends(paths),

@@ -115,7 +115,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "image; fi_info -p efa -t FI_EP_RDM",
             "InfiniBand or RoCE: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 or "
             "rdma/<resource>: 1; ibv_devinfo",
-            'then make it fail early: NCCL_NET=IB or NCCL_NET="AWS Libfabric"; --platform NAME tells this tool '
+            "then make it fail early: NCCL_NET=IB or NCCL_NET=Libfabric; --platform NAME tells this tool "
             "what to expect",
         ],
         severity="info" if without else "error" if google else "warning",

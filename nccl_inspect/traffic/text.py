@@ -12,7 +12,7 @@ from nccl_inspect.rules.facts import count
 from nccl_inspect.text import printable
 from nccl_inspect.traffic.flows import Flow, Operation, Traffic
 
-_OPERATION_HEAD = ["communicator", "operation", "size", "calls", "type", "algorithm", "each rank sends"]
+_OPERATION_HEAD = ["communicator", "operation", "size", "calls", "type", "algorithm", "mean per rank"]
 _PATH_HEAD = ["path", "pairs", "all pairs", "busiest pair", "carries", "takes"]
 _NO_CALLS = (
     "no collective call in this log: run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,COLL,TUNING "
