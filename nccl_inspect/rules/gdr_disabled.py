@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import GdrDecision, OfiProvider
+from nccl_inspect.event_types import GdrDecision
 from nccl_inspect.impact import nic
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path, Setting
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed, ranges
 from nccl_inspect.rules.gdr_one_sided import one_sided
-from nccl_inspect.rules.socket_instead_of_rdma import wording
+from nccl_inspect.rules.socket_instead_of_rdma import over_tcp_provider, wording
 
 RULE = Rule(
     name="gdr-disabled",
@@ -16,6 +16,7 @@ RULE = Rule(
     severity="warning",
     title="Network traffic is staged through host memory: no GPUDirect RDMA",
     specific=("gdr-not-possible",),
+    echo_of=("socket-instead-of-efa",),
 )
 _CAPTURE = "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH for the reason, --platform NAME for whether it is possible at all"
 
@@ -39,7 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     able = facts.platform.gdr if facts.platform else None
     refused, weak = _refused(facts), facts.notices("ofi-gdr-not-supported")
     reasons = [*refused, *weak]
-    sure = bool(able or refused or (weak and _over_tcp(facts)) or _should_have_it(facts, pairs))
+    sure = bool(able or refused or (weak and over_tcp_provider(facts)) or _should_have_it(facts, pairs))
     if not sure:
         facts.leave_open(pairs)
         yield RULE.undecided(
@@ -96,10 +97,6 @@ def _refused(facts: Facts) -> list[Notice]:
     return [notice for notice in refused if "NET/Socket" not in notice.message]
 
 
-def _over_tcp(facts: Facts) -> bool:
-    return bool(facts.said(OfiProvider, lambda e: isinstance(e, OfiProvider) and e.provider in ("tcp", "sockets")))
-
-
 def _lack(pairs: list[Path]) -> str:
     """What is missing: GPUDirect altogether, or on some lines."""
     partial = [path for path in pairs if path.gdr == "partial"]
@@ -114,7 +111,7 @@ def _limits(facts: Facts) -> list[Setting]:
 
 
 def _fixes(facts: Facts, pairs: list[Path]) -> list[str]:
-    if _over_tcp(facts):
+    if over_tcp_provider(facts):
         return [
             "get the efa provider first: fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband   # inside the container",
             "pod 'resources.limits: {vpc.amazonaws.com/efa: \"<NICs of the node>\"}', 'capabilities.add: [IPC_LOCK]'",
@@ -133,7 +130,7 @@ def _fixes(facts: Facts, pairs: list[Path]) -> list[str]:
 
 
 def _cause(facts: Facts, pairs: list[Path], reasons: list[Notice], able: bool | None) -> str:
-    if _over_tcp(facts):
+    if over_tcp_provider(facts):
         return (
             "libfabric runs over its tcp provider, which has no GPUDirect RDMA: no EFA is used, whatever the "
             "word Libfabric suggests"

@@ -6,7 +6,7 @@ from nccl_inspect.impact import over_tcp
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, ends, first_lines, hosts_of, listed
-from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, tcp_paths, wording
+from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, over_tcp_provider, tcp_paths, wording
 
 RULE = Rule(
     name="socket-instead-of-efa",
@@ -27,7 +27,8 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge TCP paths where aws-ofi-nccl, a setting or the platform says that EFA should carry them."""
-    paths = tcp_paths(facts)
+    provider = over_tcp_provider(facts)
+    paths = [*tcp_paths(facts), *provider]
     network = facts.platform.network if facts.platform else None
     expected = network == "efa"
     hints = efa_hints(facts)
@@ -37,7 +38,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     tried = [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
     yield RULE.finding(
         f"{wording(paths)} over {listed(path.detail for path in paths)} instead of EFA",
-        cause=_cause(facts, bool(tried)),
+        cause=_cause(facts, bool(tried), bool(provider)),
         impact=over_tcp(facts.platform),
         fix=[
             "pod 'resources.limits: {vpc.amazonaws.com/efa: \"<NICs of the node>\", hugepages-2Mi: 5120Mi}' and "
@@ -54,9 +55,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
-def _cause(facts: Facts, tried: bool) -> str:
+def _cause(facts: Facts, tried: bool, provider: bool) -> str:
     if providers := [s.value for s in facts.settings("FI_PROVIDER") if "efa" not in s.value]:
         return f"FI_PROVIDER={providers[0]} keeps libfabric from EFA"
+    if provider:
+        return (
+            "libfabric runs over its tcp provider, as it found none for EFA: no EFA is used, whatever the word "
+            "Libfabric suggests"
+        )
     if tried:
         return "aws-ofi-nccl was tried and did not come up; NCCL fell back to TCP"
     return "aws-ofi-nccl was not loaded: the pod asked for no vpc.amazonaws.com/efa, or the plugin is not in the image"

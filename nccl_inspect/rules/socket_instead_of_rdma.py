@@ -25,8 +25,15 @@ RULE = Rule(
     specific=("socket-instead-of-efa", "socket-instead-of-ib"),
 )
 _KINDS_WITHOUT_RDMA = ("tcp",)
+_TCP_PROVIDERS = ("tcp", "sockets")
 _PLUGINS_OF_GOOGLE = {"tcpx": "GPUDirect-TCPX", "tcpxo": "GPUDirect-TCPXO (FasTrak)"}
 """Networks that only work by a plugin, and a daemon beside the job."""
+
+
+def over_tcp_provider(facts: Facts) -> list[Path]:
+    """Paths between hosts over libfabric whose provider is TCP: the word Libfabric alone is not EFA."""
+    said = facts.said(events.OfiProvider, lambda e: isinstance(e, events.OfiProvider) and e.provider in _TCP_PROVIDERS)
+    return [path for path in facts.leaving() if "Libfabric" in path.detail] if said else []
 
 
 def tcp_paths(facts: Facts) -> list[Path]:
