@@ -1,13 +1,23 @@
-"""Compiled notation: a message shape that parses messages into named values and writes them back."""
+"""Compiled notation: a message shape that parses messages into named values and writes them back.
+
+Matching takes time in proportion to the length of the message, whatever it holds, though Python's matcher tries again
+wherever it can. Three things see to it. What ends at the first place where the next free text can begin is never tried
+again (an atomic group), as with wildcards of a shell: if the rest fits after a later place, it fits after the first. A run
+of characters that what follows cannot begin with is never given back (possessive). Any other run is limited in length.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from nccl_inspect.errors import GrammarError
-from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence
+from nccl_inspect.grammar.notation import Choice, Field, Literal, Node, Sequence, fields, leads
 from nccl_inspect.grammar.types import FieldType, Value, field_type
 from nccl_inspect.records import Record
+
+
+_MAX_RUN = 512
+"""Characters of a name whose end only the rest of the message tells."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -36,16 +46,25 @@ class ListType(Record):
         """The list as it is printed."""
         assert isinstance(value, tuple)
         names = self.fragment.names
-        items = (item if len(names) > 1 else (item,) for item in value)
-        return "".join(self.fragment.write(dict(zip(names, item, strict=True)), ()) for item in items)
+        items = (dict(zip(names, item if len(names) > 1 else (item,), strict=True)) for item in value)
+        return "".join(self.fragment.write(item, tuple(_taken(self.fragment.nodes, item))) for item in items)
 
 
 class Shape:
-    """Compiled notation: a pattern with one group for each field and for each option of each choice."""
+    """Compiled notation: a pattern with one group for each field and for each option of each choice.
 
-    def __init__(self, nodes: Sequence, fragments: Mapping[str, "Shape"] | None = None) -> None:
+    Args:
+        nodes: what :func:`nccl_inspect.grammar.notation.parse` gave.
+        fragments: shapes of which there may be any number, by name.
+        whole: whether nothing follows: False for a fragment.
+    """
+
+    def __init__(self, nodes: Sequence, fragments: Mapping[str, "Shape"] | None = None, whole: bool = True) -> None:
         self.nodes = nodes
         self.fragments = fragments or {}
+        self._whole = whole
+        self._searching = False
+        """Whether a free text stands before: then each place is tried for what follows."""
         self._fields: list[tuple[str, FieldType | ListType, int]] = []
         self._options: list[int] = []
         self._groups = 0
@@ -70,24 +89,56 @@ class Shape:
         return self._groups
 
     def _compile(self, nodes: Sequence, last: bool) -> str:
-        parts = []
+        parts: list[str] = []
+        free: int | None = None
+        """Where in ``parts`` the free text stands whose end is open."""
         for index, node in enumerate(nodes):
-            ends = last and index == len(nodes) - 1
+            rest = nodes[index + 1 :]
+            if _has_free(node):
+                if free is not None and (ahead := _ahead(nodes[index:], last and self._whole)):
+                    parts[free:] = [f"(?>{''.join(parts[free:])}(?={'|'.join(ahead)}))"]
+                free = len(parts) if isinstance(node, Field) else None
             match node:
                 case Literal(text):
                     parts.append(re.escape(text))
                 case Field(name, spec):
                     kind = self._type(spec)
                     self._fields.append((name, kind, self._group()))
-                    lazy = "?" if isinstance(kind, FieldType) and kind.free and not ends else ""
-                    parts.append(f"({kind.pattern}{lazy})")
+                    parts.append(f"({self._matched(kind, rest, last)})")
+                    self._searching |= _has_free(node)
                 case Choice(options, optional):
                     branches = []
                     for option in options:
                         self._options.append(self._group())
-                        branches.append(f"({self._compile(option, ends)})")
+                        branches.append(f"({self._compile(option, last and not rest)})")
                     parts.append(f"(?:{'|'.join(branches)})" + ("?" if optional else ""))
         return "".join(parts)
+
+    def _matched(self, kind: FieldType | ListType, rest: Sequence, last: bool) -> str:
+        """The pattern of a field that ``rest`` follows."""
+        final = last and not rest and self._whole
+        if isinstance(kind, ListType):
+            return kind.pattern
+        if kind.free:
+            return kind.pattern if final else f"{kind.pattern}?"
+        if not kind.run:
+            return kind.pattern
+        start, least = kind.pattern[: -len(kind.run) - 1], int(kind.pattern.endswith("+"))
+        run = kind.run
+        if item := [text for text in self._item(rest, last) if re.match(kind.run, text)]:
+            run = f"(?:(?!{_any(item)}){run})"  # it ends where an item of the list begins
+        following = leads(rest) if rest else [""]
+        if final or not any(text == "" or re.match(kind.run, text) for text in following):
+            return f"{start}{run}{{{least},{_MAX_RUN}}}+" if self._searching else f"{start}{run}{'*+'[least]}+"
+        return f"{start}{run}{{{least},{_MAX_RUN}}}"
+
+    def _item(self, rest: Sequence, last: bool) -> list[str]:
+        """How an item of a list begins, where one may follow."""
+        if rest:
+            first = rest[0]
+            is_list = isinstance(first, Field) and first.spec.startswith("*")
+            return leads(self.fragments[first.spec[1:]].nodes) if is_list else []
+        return leads(self.nodes) if last and not self._whole else []
 
     def _type(self, spec: str) -> FieldType | ListType:
         if not spec.startswith("*"):
@@ -140,6 +191,38 @@ class Shape:
                             parts.append(text)
                         at += 1 + size
         return "".join(parts), at
+
+
+def _has_free(node: Node) -> bool:
+    """Whether there is a text of any kind in it."""
+    return any(field.spec in ("t", "e") for field in fields((node,)))
+
+
+def _ahead(nodes: Sequence, last: bool) -> list[str] | None:
+    """With what these nodes can begin, as patterns; None when that cannot be told."""
+    if not nodes:
+        return [r"\Z"] if last else None
+    first = nodes[0]
+    if isinstance(first, Field):
+        return [""]
+    if isinstance(first, Choice) and first.optional:
+        after = _ahead(nodes[1:], last)
+        texts = [text for option in first.options for text in leads(option)]
+        return None if after is None or "" in texts else [*map(re.escape, texts), *after]
+    texts = leads(nodes)
+    return None if "" in texts else list(map(re.escape, texts))
+
+
+def _any(texts: list[str]) -> str:
+    return "|".join(map(re.escape, texts))
+
+
+def _taken(nodes: Sequence, values: Mapping[str, Value]) -> Iterator[bool]:
+    """The options of an item of a list: those whose fields have a value."""
+    for node in nodes:
+        for option in node.options if isinstance(node, Choice) else ():
+            yield any(values[field.name] is not None for field in fields(option))
+            yield from _taken(option, values)
 
 
 def _option_count(nodes: Sequence) -> int:

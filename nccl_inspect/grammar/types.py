@@ -26,7 +26,9 @@ class FieldType(Record):
     write: Callable[[object], str]
     python: type
     free: bool = False
-    """True for text that may hold anything: at most one may stand before the last literal (linear time)."""
+    """True for text that may hold anything."""
+    run: str = ""
+    """The class of the characters of which any number may stand at its end; empty where their number is limited."""
 
 
 _INT = r"0|-?[1-9]\d{0,17}"
@@ -99,12 +101,12 @@ _PLAIN = {
     "id": FieldType(r"[0-9a-f]{1,16}", _pointer, _text, str),
     "num": FieldType(r"-?(?:\d{1,18}(?:\.\d{1,12})?(?:e[+-]\d{2,3})?|inf|nan)", decode, _text, str),
     "i": FieldType(r"-?\d{1,20}", decode, _text, str),
-    "v": FieldType(r"[A-Za-z_][A-Za-z0-9_]*", decode, _text, str),
-    "w": FieldType(r"[^ ]+", decode, _text, str),
-    "n": FieldType(r"[^/]+", decode, _text, str),
-    "c": FieldType(r"[^ :\[\]]+", decode, _text, str),
+    "v": FieldType(r"[A-Za-z_][A-Za-z0-9_]*", decode, _text, str, run="[A-Za-z0-9_]"),
+    "w": FieldType(r"[^ ]+", decode, _text, str, run="[^ ]"),
+    "n": FieldType(r"[^/]+", decode, _text, str, run="[^/]"),
+    "c": FieldType(r"[^ :\[\]]+", decode, _text, str, run=r"[^ :\[\]]"),
     "e": FieldType(r"(?:(?!No such file).)+", decode, _text, str, free=True),
     "hx": FieldType(r"[0-9A-F]{1,16}", _pointer, _text, str),
-    "b": FieldType(r" *", decode, _text, str),
+    "b": FieldType(r" *", decode, _text, str, run=" "),
     "t": FieldType(r".*", decode, _text, str, free=True),
 }
