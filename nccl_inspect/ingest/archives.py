@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import struct
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     import tarfile
     import zipfile
 
+_IMPOSSIBLE = (ValueError, OverflowError, IndexError, struct.error)
+"""What zipfile raises, besides its own errors, for offsets and names that cannot be."""
 _MAX_NAME = 1 << 20
 """The longest name or extended header of a member: tarfile reads them whole."""
 
@@ -138,7 +141,7 @@ def of_zip(file: Any, told: Callable[[int], None]) -> Iterator[Member]:
 
     try:
         archive = zipfile.ZipFile(file)
-    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, struct.error) as error:
         raise _damaged(error) from None
     with archive:
         for info in sorted(archive.infolist(), key=lambda info: recognition.natural(info.filename)):
@@ -151,7 +154,7 @@ def of_zip(file: Any, told: Callable[[int], None]) -> Iterator[Member]:
 
 def _is_file(info: zipfile.ZipInfo) -> bool:
     kind = stat.S_IFMT(info.external_attr >> 16)
-    return not info.is_dir() and kind in (0, stat.S_IFREG)
+    return info.filename[-1:] not in ("", "/") and kind in (0, stat.S_IFREG)
 
 
 def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member | None:
@@ -173,7 +176,7 @@ def _of_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Pieces:
     try:
         with archive.open(info) as stream:
             yield from pieces(stream)
-    except (zipfile.BadZipFile, zlib.error, EOFError, LZMAError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, LZMAError, OSError, *_IMPOSSIBLE) as error:
         raise _damaged(error) from None
     except (NotImplementedError, RuntimeError) as error:  # packed in an unknown way; needs a password
         raise StreamError(" ".join(str(error).split()), "unpack it, and give the folder") from None

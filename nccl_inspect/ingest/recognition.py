@@ -32,6 +32,7 @@ _TAR_HEAD = 512
 _TAR_MARK = slice(257, 262)
 _ZIP_BEGINNINGS = (b"PK\3\4", b"PK\5\6")
 _DIGITS = re.compile(r"(\d+)")
+_MAX_DIGITS = 1000
 
 
 def natural(path: str) -> list[list[str | int]]:
@@ -40,7 +41,7 @@ def natural(path: str) -> list[list[str | int]]:
 
 
 def _parts(name: str) -> list[str | int]:
-    return [int(part) if index % 2 else part for index, part in enumerate(_DIGITS.split(name))]
+    return [int(part[:_MAX_DIGITS]) if index % 2 else part for index, part in enumerate(_DIGITS.split(name))]
 
 
 def is_left_out(path: str) -> bool:
