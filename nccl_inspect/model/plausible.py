@@ -16,8 +16,9 @@ def is_plausible(event: Event) -> bool:
     match event:
         case events.CommInit(rank=rank, nranks=nranks):
             return 0 <= rank < nranks <= MAX_RANKS
-        case events.ChannelConnect(channel=channel, src=src, dst=dst):
-            return 0 <= channel < MAX_CHANNELS and 0 <= src < MAX_RANKS and (dst is None or 0 <= dst < MAX_RANKS)
+        case events.ChannelConnect(channel=channel, src=src, dst=dst, pxn_rank=proxy, nic_index=nic):
+            ranks = (rank for rank in (src, dst, proxy) if rank is not None)
+            return 0 <= channel < MAX_CHANNELS and all(0 <= rank < MAX_RANKS for rank in ranks) and (nic or 0) >= 0
         case events.RingOrder(ranks=ranks, channel=channel):
             return 0 <= channel < MAX_CHANNELS and all(0 <= rank < MAX_RANKS for rank in ranks)
         case events.TreeLinks(trees=trees):
