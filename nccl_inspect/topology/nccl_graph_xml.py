@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _ROOT = re.compile(r"\A\ufeff?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*<graphs\b", re.DOTALL)
 _CHAINS = (1, 2, 3, 4)
 """Patterns whose channels name the GPUs in their order: balanced tree, split tree, tree, ring."""
+_MAX_DEVICES = 4096
 _DEVICE = (1 << 56) - 1
 """Since 2.22 the number of the host stands in the upper bits."""
 
@@ -47,6 +48,8 @@ def read(text: str, name: str) -> Topology:
     graphs = [graph for graph in parsed(text, name).iter("graph") if number(graph, "pattern") in _CHAINS]
     channels = [(graph, channel) for graph in graphs for channel in graph.findall("channel")]
     devices = list(dict.fromkeys(gpu for _, channel in channels for gpu in _numbers(channel, "gpu")))
+    if len(devices) > _MAX_DEVICES:
+        raise TopologyError(f"{name}: more GPUs than any machine has", "give what NCCL wrote to NCCL_GRAPH_DUMP_FILE")
     if not devices:
         raise TopologyError(f"{name}: no ring or tree in it", "dump again: NCCL_GRAPH_DUMP_FILE=/tmp/graph.xml")
     classes: dict[tuple[int, int], str] = {}

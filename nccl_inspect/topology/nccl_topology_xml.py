@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element  # the type only: what reads the file is defusedxml
 
 _ROOT = re.compile(r"\A\ufeff?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*<system\b", re.DOTALL)
+_MAX_DEVICES = 4096
+_OTHER_FILE = "give the file that NCCL wrote to NCCL_TOPO_DUMP_FILE"
 _GPU_CLASS, _NIC_CLASS, _SWITCH_CLASS = "0x03", "0x02", "0x068000"
 
 
@@ -55,17 +57,24 @@ def read(text: str, name: str) -> Topology:
     Raises:
         TopologyError: it is no sound XML, or holds no GPU.
     """
-    found = [one for cpu in parsed(text, name).iter("cpu") for one in _below(cpu, (cpu,), cpu.get("host_hash", ""))]
+    try:
+        cpus = parsed(text, name).iter("cpu")
+        found = [one for cpu in cpus for one in _below(cpu, (cpu,), cpu.get("host_hash", ""))]
+    except RecursionError:
+        raise TopologyError(f"{name}: more switches below each other than any machine has", _OTHER_FILE) from None
     gpus = [one for one in found if isinstance(one.device, Gpu)]
     nics = [one for one in found if isinstance(one.device, Nic)]
     if not gpus:
         raise TopologyError(f"{name}: no GPU in it", "dump again: NCCL_TOPO_DUMP_FILE=/tmp/topo.xml")
+    if len(found) > _MAX_DEVICES:
+        raise TopologyError(f"{name}: more than {_MAX_DEVICES:,} devices, which no machine has", _OTHER_FILE)
     links = [_links(one) for one in gpus]
+    numbers = [bus_number(one.device.bus_id or "") for one in gpus]
     classes = {
         (a, b): kind
         for a in range(len(gpus))
         for b in range(len(gpus))
-        if a != b and gpus[a].host == gpus[b].host and (kind := _class(gpus, links, a, b))
+        if a != b and gpus[a].host == gpus[b].host and (kind := _class(gpus, links, numbers, a, b))
     }
     return Topology(
         name,
@@ -146,9 +155,10 @@ def _links(gpu: _Found) -> dict[object, int]:
     return links
 
 
-def _class(gpus: list[_Found], links: list[dict[object, int]], a: int, b: int) -> str | None:
+def _class(
+    gpus: list[_Found], links: list[dict[object, int]], numbers: list[int | None], a: int, b: int
+) -> str | None:
     """The class of two GPUs of one host; None where the file may leave out NVLinks that are there."""
-    numbers = [bus_number(gpu.device.bus_id or "") for gpu in gpus]
     direct = links[a].get(numbers[b], 0)
     if not direct and "switch" in links[a] and "switch" in links[b]:
         direct = min(links[a]["switch"], links[b]["switch"])
@@ -157,8 +167,7 @@ def _class(gpus: list[_Found], links: list[dict[object, int]], a: int, b: int) -
     pci = _pci_class(gpus[a].above, gpus[b].above)
     if pci.startswith(P2P_CLASSES):
         return pci
-    over = [n for n in numbers if n is not None and n in links[a] and n in links[b]]
-    if over:
+    if any(n in numbers for n in links[a].keys() & links[b].keys() if n is not None):
         return "NVB"
     written_by_nccl = all(gpus[place].element is not None and _sm(gpus[place]) for place in (a, b))
     return pci if written_by_nccl else None

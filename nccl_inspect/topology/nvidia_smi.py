@@ -19,6 +19,7 @@ from nccl_inspect.topology import Gpu, Nic, Topology
 
 _HEAD = re.compile(r"^[\s\x1b\[4m]*GPU0\b.*$", re.MULTILINE)
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_AGAIN = "copy the whole output of nvidia-smi topo -m"
 _CLASS = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS")
 _LEGEND = re.compile(r"^\s*(NIC\d+):\s*(\S+)", re.MULTILINE)
 
@@ -37,16 +38,20 @@ def read(text: str, name: str) -> Topology:
     """
     plain = _ANSI.sub("", text)
     lines = plain.splitlines()
-    head = next(line for line in lines if line.split() and line.split()[0] == "GPU0" and "X" not in line.split())
+    heads = (line for line in lines if line.split()[:1] == ["GPU0"] and "X" not in line.split())
+    head = next(heads, "")
     columns = [word for word in head.split() if re.fullmatch(r"(?:GPU|NIC|mlx5_)\w*", word)]
     columns = columns[: columns.index("GPU")] if "GPU" in columns else columns  # of "GPU NUMA ID"
-    gpus = [word for word in columns if re.fullmatch(r"GPU\d+", word)]
+    gpus = [word for word in columns if re.fullmatch(r"GPU\d{1,3}", word)]
+    if not gpus:
+        raise TopologyError(f"{name}: the row with the names of the GPUs is damaged", _AGAIN)
+    rows = {line.split()[0]: line.split() for line in reversed(lines) if line.strip() and line != head}
     classes: dict[tuple[int, int], str] = {}
     distances: dict[str, dict[int, str]] = {word: {} for word in columns if word not in gpus}
     for place, gpu in enumerate(gpus):
-        row = next((line.split() for line in lines if line.split()[:1] == [gpu] and line != head), None)
+        row = rows.get(gpu)
         if row is None or len(row) <= len(gpus) or not all(map(_CLASS.fullmatch, row[1 : len(gpus) + 1])):
-            raise TopologyError(f"{name}: the row of {gpu} is damaged", "copy the whole output of nvidia-smi topo -m")
+            raise TopologyError(f"{name}: the row of {gpu} is damaged", _AGAIN)
         for column, cell in zip(columns, row[1:], strict=False):
             if column in distances and _CLASS.fullmatch(cell):
                 distances[column][place] = cell

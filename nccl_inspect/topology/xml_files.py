@@ -21,7 +21,7 @@ def parsed(text: str, name: str) -> Element:
 
     try:
         root: Element = fromstring(text.lstrip("\ufeff").strip(), forbid_dtd=True)
-    except ParseError as error:
+    except (ParseError, ValueError) as error:
         raise TopologyError(f"{name}: damaged XML ({error})", "copy the whole file that NCCL wrote") from None
     except DefusedXmlException:
         raise TopologyError(
@@ -31,8 +31,9 @@ def parsed(text: str, name: str) -> Element:
 
 
 def number(element: Element, name: str) -> int | None:
-    """A whole number, decimal or hexadecimal (``0x2``); None when it is absent or something else."""
+    """A whole number of 64 bits, decimal or hexadecimal (``0x2``); None when it is absent or something else."""
     try:
-        return int(element.get(name, ""), 0)
+        found = int(element.get(name, ""), 0)
     except ValueError:
         return None
+    return found if abs(found) < 1 << 63 else None
