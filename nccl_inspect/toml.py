@@ -8,6 +8,8 @@ from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 
+_LIMIT = 10**9
+"""No count of anything here is as large."""
 _RANKS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 
 
@@ -48,7 +50,7 @@ class Table:
     def number(self, key: str) -> int | None:
         """A whole number that is not negative."""
         value = self._get(key, int, f"{key} = 8")
-        if value is not None and (isinstance(value, bool) or value < 0):
+        if value is not None and (isinstance(value, bool) or not 0 <= value < _LIMIT):
             raise self.error(f"{key} is not a count", f"write {key} = 8")
         return None if value is None else int(value)
 
@@ -65,6 +67,8 @@ class Table:
         words = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
         ranks: set[int] = set()
         for word in words:
+            if isinstance(word, int) and abs(word) >= _LIMIT:
+                raise self.error(f"{key} has a number that is no rank", example)
             found = _RANKS.fullmatch(str(word).strip())
             if not found:
                 raise self.error(f"{key} has '{word}', which is no rank", example)
@@ -131,5 +135,7 @@ def load(path: Path, option: str) -> Table:
         raise NcclInspectError(f"{path}: {error.strerror}", f"check the path given with {option}") from None
     except UnicodeDecodeError:
         raise NcclInspectError(f"{path}: not UTF-8", "save it as UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise NcclInspectError(f"{path}: too many brackets within each other", "no key needs more than two") from None
+    except ValueError as error:  # of tomllib, or an absurdly long number
         raise NcclInspectError(f"{path}: {error}", 'mend that line; texts need quotes: key = "text"') from None

@@ -47,6 +47,8 @@ required = ["NCCL_SOCKET_IFNAME=eth*"]
 """A policy with every key."""
 SCOPES = ("intra", "inter")
 _TRANSPORTS = ("P2P", "SHM", "NET", "COLLNET")
+_OLD_DETAIL = "DIRECT SHARED MEMORY"
+"""How NCCL calls SHM until 2.12."""
 _LIMITS = ("none", "info", "warning", "error")
 
 
@@ -132,7 +134,7 @@ def _paths(scope: str, table: Table) -> Iterator[Expectation]:
 def _check_transport(table: Table, pattern: str) -> None:
     """A typing error would let no path pass."""
     kind = pattern.upper().partition("/")[0]
-    if not any(fnmatchcase(name, kind) for name in _TRANSPORTS):
+    if not any(fnmatchcase(name, kind) for name in (*_TRANSPORTS, _OLD_DETAIL)):
         hint = suggestion(kind, _TRANSPORTS) or f"known are {', '.join(_TRANSPORTS)}; a detail is such as P2P/CUMEM*"
         raise table.error(f"no transport '{pattern}'", hint)
 
