@@ -138,4 +138,9 @@ def lead_nowhere(stream: TextIO) -> None:
 def say(message: str) -> None:
     """One line on stderr; where that cannot be written, the exit status must do."""
     with suppress(OSError):
-        click.echo("nccl-inspect: " + printable(" ".join(message.split())), err=True)
+        click.echo("nccl-inspect: " + shown(message), err=True)
+
+
+def shown(message: str) -> str:
+    """A message in one line; what a file or an option holds must not reach the terminal as it is."""
+    return printable(" ".join(message.split()))
