@@ -33,7 +33,7 @@ from nccl_inspect.policy import learn
 
 VERDICTS = {"ok", "degraded", "failed", "unknown"}
 UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""What must not reach a terminal: control characters, escape sequences, lone surrogates, marks that turn text around."""
+"""What must not reach a terminal: control characters, lone surrogates, marks that turn the direction of text."""
 COMMANDS = (
     ("summarize", "-v"),
     ("summarize", "--format", "json"),
@@ -213,7 +213,7 @@ class _kept:  # noqa: N801 - used like a function
         self._data = data
 
     def __enter__(self) -> str:
-        self._file = tempfile.NamedTemporaryFile(prefix="fuzz-")  # noqa: SIM115 - closed on exit
+        self._file = tempfile.NamedTemporaryFile(prefix="fuzz-")
         self._file.write(self._data)
         self._file.flush()
         return self._file.name

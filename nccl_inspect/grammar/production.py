@@ -91,7 +91,9 @@ class Production:
     def shape(self) -> Shape:
         """The compiled notation."""
         if self._shape is None:
-            fragments = {name: Shape(notation.parse(text), whole=False) for name, text in self.details.fragments.items()}
+            fragments = {
+                name: Shape(notation.parse(text), whole=False) for name, text in self.details.fragments.items()
+            }
             self._shape = Shape(notation.parse(self.line), fragments)
         return self._shape
 

@@ -2,8 +2,9 @@
 
 Matching takes time in proportion to the length of the message, whatever it holds, though Python's matcher tries again
 wherever it can. Three things see to it. What ends at the first place where the next free text can begin is never tried
-again (an atomic group), as with wildcards of a shell: if the rest fits after a later place, it fits after the first. A run
-of characters that what follows cannot begin with is never given back (possessive). Any other run is limited in length.
+again (an atomic group), as with wildcards of a shell: if the rest fits after a later place, it fits after the first. A
+run of characters that what follows cannot begin with is never given back (possessive). Any other run is limited in
+length.
 """
 
 import re
@@ -14,7 +15,6 @@ from nccl_inspect.errors import GrammarError
 from nccl_inspect.grammar.notation import Choice, Field, Literal, Node, Sequence, fields, leads
 from nccl_inspect.grammar.types import FieldType, Value, field_type
 from nccl_inspect.records import Record
-
 
 _MAX_RUN = 512
 """Characters of a name whose end only the rest of the message tells."""
@@ -136,8 +136,9 @@ class Shape:
         """How an item of a list begins, where one may follow."""
         if rest:
             first = rest[0]
-            is_list = isinstance(first, Field) and first.spec.startswith("*")
-            return leads(self.fragments[first.spec[1:]].nodes) if is_list else []
+            if isinstance(first, Field) and first.spec.startswith("*"):
+                return leads(self.fragments[first.spec[1:]].nodes)
+            return []
         return leads(self.nodes) if last and not self._whole else []
 
     def _type(self, spec: str) -> FieldType | ListType:

@@ -155,9 +155,7 @@ def _links(gpu: _Found) -> dict[object, int]:
     return links
 
 
-def _class(
-    gpus: list[_Found], links: list[dict[object, int]], numbers: list[int | None], a: int, b: int
-) -> str | None:
+def _class(gpus: list[_Found], links: list[dict[object, int]], numbers: list[int | None], a: int, b: int) -> str | None:
     """The class of two GPUs of one host; None where the file may leave out NVLinks that are there."""
     direct = links[a].get(numbers[b], 0)
     if not direct and "switch" in links[a] and "switch" in links[b]:
