@@ -18,6 +18,7 @@ from nccl_inspect import outputs, platforms, reading
 from nccl_inspect.cli import lead_nowhere, say
 from nccl_inspect.discovery import settings_file
 from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.ingest import limits
 from nccl_inspect.interruption import Interruption
 from nccl_inspect.model.job import Job
 from nccl_inspect.progress import Bar
@@ -36,8 +37,25 @@ INTERRUPTED = 130
 
 
 def inputs(command: _Command) -> _Command:
-    """The argument LOG…."""
-    return click.argument("logs", nargs=-1, metavar="[LOG]...", type=FILE)(command)
+    """The argument LOG…, and how much packed ones may unpack to."""
+    limit = click.option(
+        "--max-unpacked",
+        metavar="SIZE",
+        expose_value=False,
+        callback=_limit,
+        help="Read packed logs until they unpack to this size, such as 200G. Default: 64G, and 2,000 times their size.",
+    )
+    return limit(click.argument("logs", nargs=-1, metavar="[LOG]...", type=FILE)(command))
+
+
+def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
+    """Set the limit for this command, and for the processes that read for it."""
+    if value is None:
+        return
+    limits.size(value)
+    before = {limits.VARIABLE: os.environ.get(limits.VARIABLE, "")}
+    os.environ[limits.VARIABLE] = value
+    ctx.call_on_close(lambda: os.environ.update(before))
 
 
 def formats(names: Iterable[str]) -> Callable[[_Command], _Command]:

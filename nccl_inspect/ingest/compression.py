@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from nccl_inspect.ingest.limits import Allowance
 from nccl_inspect.ingest.streams import BLOCK, Pieces, StreamError, peeked
 
 _MAGIC = 6
@@ -103,18 +104,22 @@ def is_packed(head: bytes) -> bool:
     return head.startswith(_BEGINNINGS)
 
 
-def unpacked(data: Pieces) -> Pieces:
+def unpacked(data: Pieces, allowance: Allowance | None = None) -> Pieces:
     """The data, unpacked once if it is packed.
 
+    Args:
+        data: as stored.
+        allowance: how much it may unpack to.
+
     Raises:
-        StreamError: the data is damaged or breaks off; what could be unpacked before that was given.
+        StreamError: the data is damaged, breaks off or unpacks to too much; what came before that was given.
     """
     head, data = peeked(data, _tells)
     for beginning, (name, command) in _OTHERS.items():
         if head.startswith(beginning):
             raise StreamError(f"{name} is not unpacked here", f"unpack it: {command} | nccl-inspect summarize")
     kind = next((kind for beginning, kind in _KINDS.items() if head.startswith(beginning)), None)
-    return data if kind is None else _unpacked(data, *kind())
+    return data if kind is None else _unpacked(data, *kind(), allowance or Allowance())
 
 
 def _tells(head: bytes) -> bool:
@@ -122,11 +127,14 @@ def _tells(head: bytes) -> bool:
     return len(head) >= _MAGIC or (head != b"" and not any(start.startswith(head) for start in _BEGINNINGS))
 
 
-def _unpacked(data: Pieces, decoder: Callable[[], _Decoder], error: type[Exception]) -> Iterator[bytes]:
+def _unpacked(
+    data: Pieces, decoder: Callable[[], _Decoder], error: type[Exception], allowance: Allowance
+) -> Iterator[bytes]:
     parts = _Parts(decoder)
     try:
         for piece in data:
-            yield from parts.unpack(piece)
+            allowance.take(len(piece))
+            yield from allowance.counted(parts.unpack(piece))
     except error as problem:
         raise StreamError(f"the compressed data is damaged ({_one_line(problem)})", "copy the file again") from None
     if parts.inside:

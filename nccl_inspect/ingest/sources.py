@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest import archives, compression, files, recognition
 from nccl_inspect.ingest.archives import Member
+from nccl_inspect.ingest.encodings import as_utf8
 from nccl_inspect.ingest.files import File, Input
+from nccl_inspect.ingest.limits import Allowance
 from nccl_inspect.ingest.rejoin import LOOK_AHEAD, Mended, Numbered, Rejoiner, is_torn
 from nccl_inspect.ingest.streams import BLOCK, Pieces, StreamError, counted, failing, peeked
 from nccl_inspect.records import Record
@@ -29,6 +31,8 @@ class Source(Record):
     """Gives the bytes as stored; those of an archive's member until the next source is asked for."""
     is_cut: bool = False
     """Whether it is some lines of a plain file that is not torn: bytes are taken as they are."""
+    allowance: Allowance = field(default_factory=Allowance)
+    """How much its input may unpack to."""
 
 
 def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Iterator[Source]:
@@ -60,35 +64,38 @@ def of_file(file: File, told: Callable[[int], None]) -> Iterator[Source]:
         told: after each piece how many bytes it had.
     """
     data = file.open() if file.again else counted(file.open(), told)
+    allowance = Allowance()
     try:
-        head, unpacked = peeked(compression.unpacked(data), recognition.tells_archives)
+        head, unpacked = peeked(compression.unpacked(data, allowance), recognition.tells_archives)
     except (StreamError, OSError) as error:
         yield Source(file.name, failing(_problem(error)))
         return
     if recognition.is_tar(head):
         if file.again:
-            unpacked = compression.unpacked(counted(file.open(), told))
-        yield from _members(file, archives.of_tar(unpacked))
+            unpacked = compression.unpacked(counted(file.open(), told), allowance)
+        yield from _members(file, archives.of_tar(unpacked), allowance)
     elif recognition.is_zip(head):
-        yield from _members(file, _of_zip(file, told))
+        yield from _members(file, _of_zip(file, told, allowance), allowance)
     elif file.again:
-        yield Source(file.name, lambda: counted(file.open(), told))
+        yield Source(file.name, lambda: counted(file.open(), told), allowance=allowance)
     else:
-        yield Source(file.name, lambda: unpacked)
+        yield Source(file.name, lambda: unpacked, allowance=allowance)
 
 
-def _of_zip(file: File, told: Callable[[int], None]) -> Iterator[Member]:
+def _of_zip(file: File, told: Callable[[int], None], allowance: Allowance) -> Iterator[Member]:
     if file.seekable is None:
         raise StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
-    yield from archives.of_zip(file.seekable(), told)
+    allowance.take(file.size or 0)
+    for member in archives.of_zip(file.seekable(), told):
+        yield member._replace(open=lambda member=member: allowance.counted(member.open()))  # type: ignore[misc]
 
 
-def _members(file: File, members: Iterator[Member]) -> Iterator[Source]:
+def _members(file: File, members: Iterator[Member], allowance: Allowance) -> Iterator[Source]:
     empty = True
     try:
         for member in members:
             empty = False
-            yield Source(f"{file.name}:{printable(member.name)}", member.open)
+            yield Source(f"{file.name}:{printable(member.name)}", member.open, allowance=allowance)
     except (StreamError, OSError) as error:
         yield Source(file.name, failing(_problem(error)))
         return
@@ -110,7 +117,7 @@ def raw_blocks(source: Source) -> Iterator[bytes]:
         NoInputError: the data breaks off or cannot be read; what came before that was given.
     """
     try:
-        yield from source.open() if source.is_cut else compression.unpacked(source.open())
+        yield from source.open() if source.is_cut else as_utf8(compression.unpacked(source.open(), source.allowance))
     except (StreamError, OSError) as error:
         problem = _problem(error)
         raise NoInputError(f"{source.name}: {problem.what}", problem.hint) from None
