@@ -19,6 +19,8 @@ _LEAD_SIZES = (16, 8, 4)
 _BARE_LEAD = 8
 _CUT_FROM = 900
 """Bytes of the shortest message that can have been cut at 1,024 with its prefix."""
+_CUT_TO = 4096
+"""And of the longest one."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -145,7 +147,7 @@ class Grammar:
 
         Until 2.28 prefix and message share 1,024 bytes (src/debug.cc); RCCL allows 4,096.
         """
-        if len(message) < _CUT_FROM:
+        if not _CUT_FROM <= len(message) <= _CUT_TO:
             return None
         for production in self.beginnings(message):
             if production.is_cut(message):

@@ -16,6 +16,7 @@ from nccl_inspect.ingest import envelopes, prefix, retold
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.rejoin import Mended
 from nccl_inspect.ingest.stated import NOTHING, Inner, Stated
+from nccl_inspect.ingest.streams import BLOCK
 from nccl_inspect.records import Record
 
 _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
@@ -23,6 +24,10 @@ _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN) |
 TAIL = 100
 TAIL_WIDTH = 400
 MAX_EXAMPLES = 20
+_MAX_REMEMBERED = 32 << 20
+"""Bytes of prefixes and messages that are remembered: 100,000 of the usual length are less."""
+_MAX_PENDING = 10_000
+"""Streams of which the beginning of a line is kept; then the oldest one is given up."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -88,6 +93,8 @@ class Scanner:
         self._grammar = grammar
         self._origins: dict[bytes, Origin | None] = {}
         self._texts: dict[bytes, Text] = {}
+        self._remembered = 0
+        """Bytes of what is remembered."""
         self._foreign: list[Production] = []
         self._lines: Sequence[bytes] = ()
         self.wrapped = False
@@ -221,7 +228,9 @@ class Scanner:
         before = counts.pending.pop(key, None)
         if part.stated.partial:
             first, text = before or (number, b"")
-            counts.pending[key] = first, text + part.text
+            counts.pending[key] = first, text if len(text) >= BLOCK else (text + part.text)[:BLOCK]
+            if len(counts.pending) > _MAX_PENDING:
+                del counts.pending[next(iter(counts.pending))]
         elif before is not None:
             first, text = before
             self._inner(first, Inner(text + part.text, part.stated), counts, sink)
@@ -299,10 +308,20 @@ class Scanner:
         origin = prefix.parse(head)
         if origin is not None and origin.wrapped and not self.wrapped:
             self.wrapped, self._needles = True, None
-        if len(self._origins) >= self._max_origins:
+        if len(self._origins) >= self._max_origins or not self._has_room(head):
             self._origins.clear()
         self._origins[head] = origin
         return origin
+
+    def _has_room(self, seen: bytes) -> bool:
+        """Whether it can be remembered besides all else; if not, remembering begins anew."""
+        self._remembered += len(seen)
+        if self._remembered <= _MAX_REMEMBERED:
+            return True
+        self._remembered = len(seen)
+        self._origins.clear()
+        self._texts.clear()
+        return False
 
     def _text(self, rest: bytes, origin: Origin | None) -> Text:
         level, _, message = rest.partition(b" ")
@@ -313,7 +332,7 @@ class Scanner:
         if parsed:
             self.productions.add(parsed.production)
         text = Text(level.decode("ascii"), message, parsed, glued)
-        if len(self._texts) >= self.limit:
+        if len(self._texts) >= self.limit or not self._has_room(rest):
             self._texts.clear()
         self._texts[rest] = text
         return text

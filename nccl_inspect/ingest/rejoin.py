@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from nccl_inspect.ingest.streams import BLOCK
 from nccl_inspect.records import Record
 
 LOOK_AHEAD = 4 << 20
@@ -27,6 +28,8 @@ _BLOCK = 4096
 _SAMPLE = 1 << 18
 _MAX_HOSTS = 32
 _FEW_HOSTS = 8
+_MAX_HEADS = 10_000
+"""Lines that wait for their end; then the oldest one is given as it is."""
 _PREFIX = re.compile(
     rb"^(?:\[\d[\d/:., TZ+-]{5,40}\] |\d{9,11}(?:\.\d{1,9})? )?([^\s:\[\]]+):(\d+):\d+ (?:\[-?\d+\] )?"
     rb"(?:[^\n]{1,200}:\d+ (?:\([^()\n]*\) )?)?NCCL (?:INFO|WARN|TRACE|CALL|ABORT)",
@@ -151,7 +154,7 @@ class Rejoiner:
         if head is None:
             return
         del self._heads[whose]
-        text, texts[0] = head.text + texts[0], _TAKEN
+        text, texts[0] = (head.text + texts[0])[:BLOCK], _TAKEN
         repaired = head.end != self._offset
         self.repaired += repaired
         if single:
@@ -165,6 +168,9 @@ class Rejoiner:
             yield Numbered(old.number, old.text)
         self._heads[owner] = _Head(text, self.lines + 1, self._offset)
         self._last_torn = owner
+        if len(self._heads) > _MAX_HEADS:
+            oldest = self._heads.pop(next(iter(self._heads)))
+            yield Numbered(oldest.number, oldest.text)
 
 
 _TAKEN = b"\x00taken"
