@@ -22,6 +22,8 @@ from nccl_inspect.records import Record
 _RINGS_AND_TREES = 0
 """The connection set of collectives; 1 is that of send/recv."""
 _SIMPLE = ("rings", "all trees")
+_MAX_QUESTIONS = 1_000_000
+"""How often a burst of one process is held against a communicator: about a second's work."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -58,6 +60,8 @@ class Attribution(Record):
     """Bursts that fit no communicator that the log shows."""
     guessed: set[int] = field(default_factory=set)
     """The ids of bursts decided by the order of use only."""
+    given_up: int = 0
+    """Connection lines that could not be held against all communicators in reasonable time."""
 
 
 def attribute(processes: Iterable[ProcessMembers]) -> Attribution:
@@ -178,6 +182,7 @@ def _apart(process: ProcessMembers, burst: Burst) -> Iterator[Unit]:
 class _Work:
     def __init__(self, processes: list[ProcessMembers]) -> None:
         self.result = Attribution()
+        self._left = _MAX_QUESTIONS
         self._open: dict[Process, list[Unit]] = {}
         self._used: dict[tuple[object, ...], int] = {}
         self._first_use: dict[tuple[object, ...], dict[int, int]] = {}
@@ -205,12 +210,17 @@ class _Work:
     def run(self) -> None:
         """Decide what is certain in all processes first: guesses go by what others did."""
         for units in self._open.values():
+            self._left = _MAX_QUESTIONS
             units.sort(key=lambda unit: unit.place)
             self._settle(units)
         for units in self._open.values():
+            self._left = _MAX_QUESTIONS
             # What could not be decided before the first guess depends on it.
             self.result.guessed.update(id(burst) for unit in units for burst in unit.bursts)
             while units:
+                if self._left <= 0:
+                    self.result.given_up += sum(edge.lines for unit in units for _, edge in unit.edges())
+                    break
                 unit = units.pop(0)
                 self._assign(unit, min(unit.candidates, key=self._order_of_use))
                 self._settle(units)
@@ -218,7 +228,7 @@ class _Work:
     def _settle(self, units: list[Unit]) -> None:
         """Decide what can be decided; each decision may exclude candidates of other bursts of the process."""
         rules = (self._free, self._like_elsewhere, self._with_twin, self._on_ring_or_tree)
-        while units:
+        while units and self._left > 0:
             for rule in rules:
                 undecided = [unit for unit in units if not self._decide(unit, rule)]
                 progress = len(undecided) < len(units)
@@ -247,6 +257,7 @@ class _Work:
                 member.connected.append(step)
 
     def _decide(self, unit: Unit, rule: Callable[[Unit, Member], bool]) -> bool:
+        self._left -= len(unit.candidates)
         left = [member for member in unit.candidates if rule(unit, member)]
         if not left and rule == self._free and id(unit.bursts[0]) not in self.result.guessed:
             self.result.homeless.extend((unit.log, burst) for burst in unit.bursts)

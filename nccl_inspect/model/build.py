@@ -30,13 +30,14 @@ from nccl_inspect.model import (
 )
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import MAX_EVIDENCE, settings
-from nccl_inspect.model.fold import Fold, Note, ProcessLog, SourceCounts, position, source_and_line
+from nccl_inspect.model.fold import MAX_PROCESSES, Fold, Note, ProcessLog, SourceCounts, position, source_and_line
 from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Notice, Paths, Unrecognised
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.model.nics import NicNames
 from nccl_inspect.text import decode
 
+_CROWDED = f"lines of more than {MAX_PROCESSES:,} processes: those of others were left out; give the logs of one job"
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 """Files whose frames in a cascade mean that the error reached the caller of NCCL."""
 _IN_PROGRESS = 7
@@ -358,7 +359,7 @@ def _source(source: SourceCounts) -> SourceInfo:
         repaired_lines=counts.repaired_lines + counts.split_lines,
         damaged_lines=counts.damaged_lines,
         related_lines=counts.related_lines,
-        problem=source.problem,
+        problem=source.problem or (f"{source.name}: {_CROWDED}" if source.crowded else None),
     )
 
 

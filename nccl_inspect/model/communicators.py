@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from nccl_inspect.model.joining import Joiner
 from nccl_inspect.model.members import Gpu, Member, ProcessMembers
 
+_MAX_LISTED = 1 << 21
+"""Ranks of all communicators together that are listed: a hundred communicators of 16,384 ranks."""
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class Communicator:
@@ -207,15 +210,19 @@ def _is_left(comm: Communicator, roots: Iterable[Communicator]) -> bool:
 
 
 def number(communicators: Sequence[Communicator], world: Communicator | None) -> None:
-    """Give each communicator its global ranks and its name."""
+    """Give each communicator its global ranks and its name; those that claim too many ranks get none."""
     ranks = _world_ranks(communicators, world)
     names: Counter[str] = Counter()
+    left = _MAX_LISTED
     for index, comm in enumerate(communicators):
         comm.world = world
         comm.name = _name(comm, index, world)
         names[comm.name] += 1
         if names[comm.name] > 1:  # the program of a process that was started again makes the same split again
             comm.name += f" ({names[comm.name]})"
+        left -= comm.nranks
+        if left < 0 and comm is not world:
+            continue
         if world is None:
             comm.global_ranks = range(comm.nranks)
             continue

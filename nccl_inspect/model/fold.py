@@ -24,6 +24,8 @@ from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines, Source
 from nccl_inspect.model.plausible import is_plausible
 from nccl_inspect.model.printed import (
+    LONG,
+    MAX_LONG,
     MAX_NOTES,
     Burst,
     BurstKey,
@@ -52,6 +54,8 @@ SEQUENCE = (
 )
 """Events whose order matters: they say which communicator a thread is busy with."""
 
+MAX_PROCESSES = 1 << 17
+"""Processes that are kept apart: more than the largest runs have."""
 _CHECKED = frozenset((events.CommInit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
 _NOTHING, _REFUSED, _UNKNOWN, _CONNECTS, _STEP, _NOTE, _BOOTSTRAP, _CALL = range(8)
 _COUNTABLE = (_NOTHING, _UNKNOWN, _NOTE)
@@ -76,6 +80,8 @@ class SourceCounts(Record):
     bytes: int = 0
     problem: str | None = None
     """Why it could not be read, or not to its end."""
+    crowded: bool = False
+    """Whether it has lines of more processes than are kept: those were left out."""
 
 
 class Fold:
@@ -181,7 +187,10 @@ class Fold:
     def _log(self, place: int, origin: Origin) -> ProcessLog:
         log = self.processes.get(origin.process)
         if log is None:
-            log = self.processes[origin.process] = ProcessLog(origin.process)
+            log = ProcessLog(origin.process)
+            self.sources[-1].crowded |= len(self.processes) >= MAX_PROCESSES
+            if not self.sources[-1].crowded:
+                self.processes[origin.process] = log
         if not log.first:
             log.first, log.opening = place, origin
         return log
@@ -251,7 +260,7 @@ class Fold:
     def _unknown(self, place: int, origin: Origin, text: Text, count: int = 1) -> None:
         if known := self.unrecognised.get(text.message):
             known.count += count
-        elif len(self.unrecognised) < MAX_NOTES:
+        elif len(self.unrecognised) < (MAX_NOTES if len(text.message) <= LONG else MAX_LONG):
             self.unrecognised[text.message] = Note(None, origin, text.level, text.message, place, place, count)
 
     def extent(self) -> tuple[int, int, int]:
@@ -276,7 +285,10 @@ class Fold:
         goes_on = bool(self.sources and later.sources) and self.sources[-1].name == later.sources[0].name
         if goes_on and (self.sources[-1].counts.goes_on or self.sources[-1].problem):
             return False
-        told = max((len(log.notes) for log in later.processes.values()), default=0)
+        logs = later.processes.values()
+        if any(log.long_notes for log in logs) or len(self.processes) + len(logs) > MAX_PROCESSES:
+            return False
+        told = max((len(log.notes) for log in logs), default=0)
         return self.wrapped == later._began_wrapped and max(told, len(later.unrecognised)) < MAX_NOTES
 
     def merge(self, later: Fold) -> None:
@@ -320,6 +332,7 @@ def _unfinished(log: ProcessLog) -> int:
 def _add(mine: SourceCounts, later: SourceCounts) -> None:
     mine.bytes += later.bytes
     mine.problem = mine.problem or later.problem
+    mine.crowded |= later.crowded
     ours, theirs = mine.counts, later.counts
     ours.awaited.update(retold.moved(theirs.awaited, ours.lines))
     ours.pending.update((key, (number + ours.lines, text)) for key, (number, text) in theirs.pending.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from nccl_inspect.event import Process
 from nccl_inspect.ingest.prefix import Origin, is_masked
@@ -19,6 +20,8 @@ from nccl_inspect.records import Record
 
 _SPEED = {"P2P": 0, "SHM": 1, "NET": 2}
 _MAX_CHANNELS = 4096
+_MAX_FRAGMENTS = 256
+"""Communicators told apart by their connection lines only; each line is held against all of them."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -94,11 +97,11 @@ def place(
         world: whose ranks are the global ones; None when the log does not show it.
         found_by: how the bursts came to their communicators, and which came to none.
     """
-    found = Lines(guessed=found_by.guessed)
+    found = Lines(guessed=found_by.guessed, unplaced=found_by.given_up)
     for comm in communicators:
         space = "global" if world else comm.name
         for rank, member in comm.members.items():
-            own = comm.global_ranks[rank]
+            own = _known(comm.global_ranks, rank)
             if own is not None:
                 found.name_host((space, own), member.log)
             for burst in member.bursts:
@@ -137,21 +140,19 @@ def _adopt(
     """Place a burst whose START is missing: in the only communicator that has room for it, or in a fragment."""
     rank = burst.key.rank
     highest = max(max(edge.event.src, edge.event.dst or 0) for edge in burst.edges.values())
-    with_room = [comm for comm in communicators if rank not in comm.members and highest < comm.nranks]
+    room = (comm for comm in communicators if rank not in comm.members and highest < comm.nranks)
+    with_room = list(islice(room, 2))
     if len(with_room) == 1 and _agrees(with_room[0], world, log, burst):
         comm = with_room[0]
-        space, own = ("global" if world else comm.name), comm.global_ranks[rank]
+        space, own = ("global" if world else comm.name), _known(comm.global_ranks, rank)
         if own is not None and (space, own) not in found.hosts:
             found.name_host((space, own), log)
         _translate(found, space, comm.global_ranks, burst, comm.name, log)
-    elif world is None:
-        fragment = next((one for one in found.fragments if one.admits(log, burst)), None)
-        if fragment is None:
-            fragment = Fragment(f"fragment {len(found.fragments) + 1}")
-            found.fragments.append(fragment)
+    elif world is None and (fragment := _fragment(found, log, burst)):
         fragment.take(log, burst)
-        for who, host in fragment.hosts.items():
-            found.hosts[fragment.name, who] = host
+        for who, host, _ in _told(log, burst):
+            if host:
+                found.hosts[fragment.name, who] = host
         _translate(found, fragment.name, range(highest + 1), burst, fragment.name, log)
     else:
         found.unplaced += sum(edge.lines for edge in burst.edges.values() if edge.event.transport != "COLLNET")
@@ -160,7 +161,7 @@ def _adopt(
 def _agrees(comm: Communicator, world: Communicator | None, log: ProcessLog, burst: Burst) -> bool:
     """Whether what the world knows of the ranks of a communicator does not speak against a burst."""
     mine = {member.rank for member in world.members.values() if member.log is log} if world else set()
-    own = comm.global_ranks[burst.key.rank]
+    own = _known(comm.global_ranks, burst.key.rank)
     if mine and own not in mine:
         return False
     for rank, host, device in _told(log, burst):
@@ -168,6 +169,15 @@ def _agrees(comm: Communicator, world: Communicator | None, log: ProcessLog, bur
         if member is not None and (host not in (None, member.log.process.host) or not member.is_called(device)):
             return False
     return True
+
+
+def _fragment(found: Lines, log: ProcessLog, burst: Burst) -> Fragment | None:
+    """The communicator that a burst is of, perhaps a new one; None when there are too many."""
+    known = next((one for one in found.fragments if one.admits(log, burst)), None)
+    if known is None and len(found.fragments) < _MAX_FRAGMENTS:
+        known = Fragment(f"fragment {len(found.fragments) + 1}")
+        found.fragments.append(known)
+    return known
 
 
 def _spread_hosts(found: Lines) -> None:

@@ -16,6 +16,10 @@ from nccl_inspect.records import Record
 _LINE_BITS = 40
 MAX_NOTES = 20_000
 """Distinct notes kept for one process; after that, one for each production."""
+LONG = 4096
+"""Bytes of a message beyond anything that NCCL prints: of such ones few are kept (:data:`MAX_LONG`)."""
+MAX_LONG = 200
+"""Long notes kept apart for one process; after that, one for each production."""
 
 
 def position(source: int, line: int) -> int:
@@ -115,6 +119,7 @@ class ProcessLog(Record):
     """Of the first line."""
     final: Origin = NOBODY
     """Of the last line."""
+    long_notes: int = 0
     bootstraps: list[int] = field(default_factory=list)
     """Places where it said which interface it bootstraps over: a process says so once."""
     _open: dict[int, Burst] = field(default_factory=dict)
@@ -141,7 +146,7 @@ class ProcessLog(Record):
     def note(self, place: int, origin: Origin, text: Text, last: int = 0, count: int = 1) -> None:
         """Count a statement, made once or, the last time at ``last``, several times."""
         production = text.parsed.production.name if text.parsed else None
-        key = self._key((text.level, text.message, origin.location), text.level, production)
+        key = self._key((text.level, text.message, origin.location), text.level, production, len(text.message))
         if known := self.notes.get(key):
             known.count += count
             known.last = max(known.last, last, place)
@@ -149,9 +154,12 @@ class ProcessLog(Record):
             event = text.parsed.event if text.parsed else None
             self.notes[key] = Note(event, origin, text.level, text.message, place, last or place, count)
 
-    def _key(self, key: object, level: str, production: str | None) -> object:
+    def _key(self, key: object, level: str, production: str | None, size: int) -> object:
         """The key of a note: its own, or that of all of its kind when there are too many."""
-        if len(self.notes) >= MAX_NOTES and key not in self.notes:
+        if key in self.notes:
+            return key
+        self.long_notes += size > LONG
+        if len(self.notes) >= MAX_NOTES or (size > LONG and self.long_notes > MAX_LONG):
             return level, production or "unrecognised"
         return key
 
@@ -178,7 +186,7 @@ class ProcessLog(Record):
                 self._open[tid] = still_open
         for key, note in later.notes.items():
             note.place, note.last = move(note.place), move(note.last)
-            key = self._key(key, note.level, note.event.production if note.event else None)
+            key = self._key(key, note.level, note.event.production if note.event else None, len(note.message))
             if known := self.notes.get(key):
                 known.count += note.count
                 known.last = max(known.last, note.last)

@@ -18,6 +18,8 @@ from nccl_inspect.model.fold import Burst, Note, ProcessLog, Step, source_and_li
 from nccl_inspect.model.tally import CallKey, Tally, merged
 
 _FEW, _MANY = 3, 10
+_MAX_LIVES = 500
+"""Starts of one container that are told apart, the newest ones."""
 
 
 def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
@@ -144,7 +146,7 @@ def _borders(log: ProcessLog) -> list[_Border]:
     borders: list[_Border] = []
     places = [step.place for step in log.steps]
     # What follows is looked at as far as the next bootstrap: a communicator that goes on is spoken of by then.
-    for place, following in pairwise([*log.bootstraps[1:], log.last + 1]):
+    for place, following in pairwise([*log.bootstraps[1:][-_MAX_LIVES:], log.last + 1]):
         since = bisect_left(places, borders[-1].step if borders else 0)
         here = bisect_left(places, place)
         before, after = log.steps[since:here], log.steps[here : bisect_left(places, following)]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nccl_inspect.model.job import CommunicatorInfo, Finding, FirstFailure, Job
-from nccl_inspect.report.words import shortened
+from nccl_inspect.report.words import cut, shortened
 from nccl_inspect.rules.facts import count, ranges
 from nccl_inspect.text import printable
 
 _MAX_COMMUNICATORS = 8
 _MAX_PROBLEMS = 5
 _MAX_RUNS = 12
+_MAX_MESSAGE = 1000
 _MEANING = {
     "ok": "every path that the log shows is as good as expected",
     "degraded": "the job runs, and part of it is slower than it should be",
@@ -24,12 +25,12 @@ def reason(job: Job) -> str:
     """What the verdict rests on, in one sentence."""
     leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
     if job.verdict == "failed" and not any(finding.fatal for finding in leads) and job.unexplained:
-        return f"{_MEANING['failed']}; the log says: {job.unexplained[0].message}"
+        return f"{_MEANING['failed']}; the log says: {cut(job.unexplained[0].message, _MAX_MESSAGE)}"
     if leads:
         doubt = f"{_MEANING['unknown']}; perhaps: " if job.verdict == "unknown" else ""
         return doubt + leads[0].summary
     if job.verdict == "unknown" and job.unexplained:
-        return f"an error that no rule explains: {job.unexplained[0].message}"
+        return f"an error that no rule explains: {cut(job.unexplained[0].message, _MAX_MESSAGE)}"
     unjudged = sum(path.verdict == "unknown" for path in job.paths)
     if job.verdict == "unknown" and unjudged:
         return f"{unjudged} of {count(len(job.paths), 'path')} could not be judged"

@@ -22,11 +22,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     idle = sum(not last.ranks for last in facts.job.last_lines)
     for comm in facts.job.communicators:
-        absent = set(range(comm.nranks)) - set(comm.started)
-        if comm.parent is not None or comm.completed or comm.ended or len(absent) <= idle:
+        if comm.parent is not None or comm.completed or comm.ended or comm.nranks - len(comm.started) <= idle:
             continue  # processes that have begun no communicator yet may be the absent ranks
         if any(comm.id in path.communicators for path in facts.job.paths):
             continue
+        absent = set(range(comm.nranks)) - set(comm.started)
         mute = silent_workers(facts)
         if not facts.job.ended_by or (len(comm.hosts) < 2 and len(mute) != len(absent)):
             yield RULE.undecided(
