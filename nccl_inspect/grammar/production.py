@@ -159,7 +159,10 @@ class Production:
 
     def matched_up_to(self, message: bytes) -> int:
         """How many bytes of the message fit this shape before it goes wrong: for error texts and cut lines."""
-        import regex  # only diagnostics need partial matches; `re` compiles and matches faster
+        try:
+            import regex  # only diagnostics need partial matches; `re` compiles and matches faster
+        except ImportError:  # the zipapp on a machine for which it was not built: cut lines stay unrecognised
+            return 0
 
         pattern = regex.compile(self.shape.pattern.encode(), regex.DOTALL)
         low, high = 0, len(message)
