@@ -6,7 +6,7 @@ import codecs
 
 from nccl_inspect.ingest.streams import Pieces, peeked
 
-_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _ENOUGH = 64
 _SHARE = 0.9
 
@@ -14,14 +14,14 @@ _SHARE = 0.9
 def as_utf8(data: Pieces) -> Pieces:
     """The same text in UTF-8; bytes of any other encoding stay as they are."""
     head, data = peeked(data, lambda taken: len(taken) >= _ENOUGH or b"\n" in taken)
-    for mark, name in _MARKS.items():
-        if head.startswith(mark):
-            return _without(data, len(mark)) if name == "utf-8-sig" else _recoded(_without(data, len(mark)), name)
-    name = _unmarked(head[:_ENOUGH])
-    return _recoded(data, name) if name else data
+    if head.startswith(codecs.BOM_UTF8):
+        return _without(data, len(codecs.BOM_UTF8))
+    marked = head.startswith(_MARKS)
+    name = _utf16(head[2 * marked : _ENOUGH])
+    return _recoded(_without(data, 2 * marked), name) if name else data
 
 
-def _unmarked(head: bytes) -> str:
+def _utf16(head: bytes) -> str:
     """The name of the UTF-16 in which Latin text has every second byte zero; empty when it is not that."""
     pairs = len(head) // 2
     if pairs < 4:

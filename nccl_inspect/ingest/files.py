@@ -207,7 +207,8 @@ def _of_folder_entry(folder: Path, path: Path) -> File | None:
     except OSError as error:
         if not recognition.is_plausible(inside) or isinstance(error, FileNotFoundError):
             return None
-        return _unreadable(str(path), "no permission to read it", "check its mode and owner")
+        what = "no permission to read it" if isinstance(error, PermissionError) else error.strerror or str(error)
+        return _unreadable(str(path), what, "check its mode and owner")
     if recognition.is_named_as_archive(inside) or recognition.is_log(inside, head):
         return _file(path, status, found=True)
     return None

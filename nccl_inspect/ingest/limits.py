@@ -59,8 +59,8 @@ class Allowance:
     def counted(self, data: Pieces) -> Pieces:
         """Unpacked data, within the allowance."""
         for piece in data:
-            self.give(len(piece))
             yield piece
+            self.give(len(piece))
 
     def _error(self, what: str) -> StreamError:
         more = max(2 * self._most, _DEFAULT)
