@@ -1,4 +1,4 @@
-"""Ctrl-C ends the reading between two blocks, so that what was read is whole and can still be reported."""
+"""Ctrl-C and SIGTERM end the reading between two blocks, so that what was read is whole and can still be reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Item = TypeVar("_Item")
 
 
 class Interruption:
-    """Watches for Ctrl-C while it is entered; only where nobody else does, and in the main thread.
+    """Watches for Ctrl-C and SIGTERM while it is entered; only where nobody else does, and in the main thread.
 
     The first one ends :meth:`until` with the item in hand; a second one, while that is still worked on, is a
     :class:`KeyboardInterrupt` as usual.
@@ -21,17 +21,18 @@ class Interruption:
     def __init__(self) -> None:
         self.happened = False
         self._waiting = False
-        self._before: Any = None
+        self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interruption:
-        mine = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if mine and threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._interrupted)
+        if threading.current_thread() is threading.main_thread():
+            for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+                if signal.getsignal(number) is usual:
+                    self._before[number] = signal.signal(number, self._interrupted)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)
 
     def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
         again, self.happened = self.happened, True

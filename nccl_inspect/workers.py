@@ -90,6 +90,7 @@ def _started(group: Sequence[Part], wrapped: bool) -> _Worker:
 
 def _work(group: Sequence[Part], wrapped: bool, connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the process that started this one ends it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     state = Fold(engine.shipped())
     state.wrapped = wrapped
     for piece in _read(state, group, lambda _: None):
