@@ -41,21 +41,16 @@ def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
     return found
 
 
-def _owners(logs: Iterable[ProcessLog]) -> dict[Process, Process]:
+def _owners(logs: Sequence[ProcessLog]) -> dict[Process, Process]:
     """To whom lines belong whose host begins with the end of other text: ``loss 0.5node-1:11:11 [0] NCCL INFO …``."""
-    by_pid: dict[int, list[ProcessLog]] = {}
-    for log in logs:
-        by_pid.setdefault(log.process.pid, []).append(log)
-    return {
-        log.process: owner.process
-        for log in logs
-        if _size(log) <= _FEW
-        for owner in by_pid[log.process.pid]
-        if _size(owner) > _MANY
-        and owner.process.host
-        and log.process.host.endswith(owner.process.host)
-        and owner is not log
-    }
+    large = {(log.process.host, log.process.pid): log.process for log in logs if _size(log) > _MANY}
+    owners: dict[Process, Process] = {}
+    for log in logs if large else ():
+        host, pid, _ = log.process
+        ends = (large.get((host[at:], pid)) for at in range(len(host))) if _size(log) <= _FEW else ()
+        if owner := next(filter(None, ends), None):
+            owners[log.process] = owner
+    return owners
 
 
 def _size(log: ProcessLog) -> int:
