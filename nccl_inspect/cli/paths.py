@@ -110,6 +110,12 @@ def _csv(paths: list[Path]) -> str:
 
 
 def _cell(value: object) -> str:
+    """The text of a cell; a spreadsheet must not take a name out of a log for a formula."""
+    text = _plain(value)
+    return f"'{text}" if isinstance(value, str | list) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def _plain(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):

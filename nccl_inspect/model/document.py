@@ -21,10 +21,10 @@ def clean(value: Any) -> Any:
     """The same with all text printable: a log may hold any bytes, a host name, too."""
     if isinstance(value, str):
         return printable(value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [clean(item) for item in value]
     if isinstance(value, dict):
-        return {key: clean(item) for key, item in value.items()}
+        return {clean(key): clean(item) for key, item in value.items()}
     return value
 
 
