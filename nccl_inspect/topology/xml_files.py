@@ -21,12 +21,12 @@ def parsed(text: str, name: str) -> Element:
 
     try:
         root: Element = fromstring(text.lstrip("\ufeff").strip(), forbid_dtd=True)
-    except (ParseError, ValueError) as error:
-        raise TopologyError(f"{name}: damaged XML ({error})", "copy the whole file that NCCL wrote") from None
     except DefusedXmlException:
         raise TopologyError(
             f"{name}: a document type or an entity, which NCCL never writes", "give the file as NCCL wrote it"
         ) from None
+    except (ParseError, ValueError) as error:
+        raise TopologyError(f"{name}: damaged XML ({error})", "copy the whole file that NCCL wrote") from None
     return root
 
 
