@@ -1,0 +1,31 @@
+"""What programs import changes only on purpose: ``tests/data/api.txt`` is the interface, to be edited by hand."""
+
+from __future__ import annotations
+
+import inspect
+from importlib.resources import files
+from pathlib import Path
+
+import nccl_inspect
+from nccl_inspect.model.job import Job, Paths
+
+
+def shown(name: str, thing: object) -> list[str]:
+    if inspect.isclass(thing):
+        members = [member for member in vars(thing) if not member.startswith("_")]
+        lines = [line for member in members for line in shown(f"{name}.{member}", inspect.getattr_static(thing, member))]
+        return [f"class {name}", *lines]
+    if inspect.isfunction(thing):
+        return [f"{name}{inspect.signature(thing)}"]
+    return [name]
+
+
+def test_the_interface_is_as_it_was() -> None:
+    found = [line for name in sorted(nccl_inspect.__all__) for line in shown(name, getattr(nccl_inspect, name))]
+    found += [line for kind in (Job, Paths) for line in shown(kind.__name__, kind)]
+    wanted = (Path(__file__).parent / "data" / "api.txt").read_text(encoding="utf-8").splitlines()
+    assert found == wanted, "add to CHANGELOG.md what programs have to change, then edit tests/data/api.txt"
+
+
+def test_type_checkers_find_the_types() -> None:
+    assert files("nccl_inspect").joinpath("py.typed").is_file()

@@ -1,0 +1,127 @@
+"""Matching takes time in proportion to the input, whatever it holds: no pattern can be made to hang."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from nccl_inspect.grammar import engine, notation, scanner
+from nccl_inspect.grammar.notation import Choice, Literal
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.ingest import envelopes, prefix, recognition, rejoin, stated
+from nccl_inspect.model import endings, unknown
+
+SIZES = (2500, 10_000, 40_000)
+FAST = 0.002
+"""Seconds below which nobody needs to look: four times a line of that size is still nothing."""
+GROWTH = 9.0
+"""Linear is 4, quadratic 16."""
+
+Match = Callable[[bytes], object]
+
+
+def seconds(match: Match, data: bytes) -> float:
+    """The shortest of some tries: what else runs on the machine can only add."""
+    best = float("inf")
+    for _ in range(5):
+        began = time.perf_counter()
+        match(data)
+        best = min(best, time.perf_counter() - began)
+        if best < FAST:
+            break
+    return best
+
+
+def grows_too_fast(match: Match, before: bytes, unit: bytes, after: bytes) -> bool:
+    def of_size(size: int) -> bytes:
+        return before + unit * (size // len(unit) + 1) + after
+
+    small, big, huge = map(of_size, SIZES)
+    middle = seconds(match, big)
+    if middle < FAST or middle < GROWTH * seconds(match, small):
+        return False
+    return seconds(match, huge) > GROWTH * seconds(match, big)  # twice: one measurement may be disturbed
+
+
+def attacks(sample: bytes, places: list[int], units: set[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """The sample up to a place, then something again and again, then what cannot be the end, or what was to follow."""
+    for at in places:
+        for unit in {*units, sample[at:], sample[at : at + 3]} - {b""}:
+            yield sample[:at], unit, b"\x01"
+            yield sample[:at], unit, sample[at:] + b"\x01"
+
+
+def literals(nodes: notation.Sequence) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, Literal):
+            yield node.text
+        elif isinstance(node, Choice):
+            for option in node.options:
+                yield from literals(option)
+
+
+def attacks_on(production: Production) -> Iterator[tuple[bytes, bytes, bytes]]:
+    shape = production.shape
+    texts = [*literals(shape.nodes), *(text for one in shape.fragments.values() for text in literals(one.nodes))]
+    units = {text.encode() for text in texts} | {text.encode() + b"a" for text in texts} | {b"a", b"0", b" ", b"/"}
+    units |= {b"0" + text.encode() for text in texts} | {"".join(texts).encode()}
+    sample = production.samples[0].encode()
+    match = production.match(sample)
+    assert match
+    places = {match.start(group) for group in range(1, (match.re.groups or 0) + 1)} - {-1}
+    return attacks(sample, sorted(places), units)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", sorted({one.dialect for one in engine.shipped().productions}))
+def test_the_time_of_a_production_grows_with_the_message(dialect: str) -> None:
+    productions = [one for one in engine.shipped().productions if one.dialect == dialect]
+    slow = {
+        (production.name, before[:40], unit[:40], after[:40])
+        for production in productions
+        for before, unit, after in attacks_on(production)
+        if grows_too_fast(production.match, before, unit, after)
+    }
+    assert not slow
+
+
+HEAD = b"[2026-01-01 00:00:00] host-1:123:456 [0] transport/net.cc:12 (func)"
+LINE = HEAD + b" NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
+READERS: dict[str, tuple[Match, bytes]] = {
+    "core": (prefix._CORE.fullmatch, HEAD),
+    "led": (prefix._LED.fullmatch, b"x> " + HEAD),
+    "masked": (prefix._MASKED.fullmatch, b"xxx:xxx:xxx [0]"),
+    "parse": (prefix.parse, HEAD),
+    "split": (prefix.split, LINE),
+    "glued": (scanner._GLUED.search, LINE),
+    "colours": (envelopes._ANSI.search, b"\x1b[31mx\x1b]0;t\x07"),
+    "torn": (rejoin._PREFIX.findall, LINE + b"\n" + LINE),
+    "is torn": (rejoin.is_torn, LINE + HEAD + LINE + b"\n" + LINE),
+    "is a log": (recognition._NCCL_LINE.search, LINE),
+    "member": (stated._MEMBER.fullmatch, b'  "message" : "x" ,'),
+    "template": (lambda data: unknown.template(data.decode("latin-1")), b"a 0x12 12.5.3 :abcdef"),
+    "endings": (endings.LAUNCHERS.search, b"slurmstepd: error: *** JOB 1 ON x CANCELLED AT DUE TO TIME LIMIT ***"),
+}
+UNITS = {b"a", b"0", b" ", b"[", b"(", b'"', b"{", b"\\", b",", b":", b"a:", b":1", b" NCCL ", b"a b", b"\x1b", b"-1 "}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READERS)
+def test_the_time_of_a_reader_grows_with_the_line(name: str) -> None:
+    match, sample = READERS[name]
+    places = list(range(0, len(sample) + 1, 1 + len(sample) // 25))
+    assert not [one for one in attacks(sample, places, UNITS) if grows_too_fast(match, *one)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", envelopes.shipped())
+def test_the_time_of_an_envelope_grows_with_the_line(name: str) -> None:
+    module = envelopes.shipped()[name]
+    matches = [module.PATTERN.match] if hasattr(module, "PATTERN") else [module.OPENING.match, module.READ]
+    matches += [module.TRAILER.search] if hasattr(module, "TRAILER") else []
+    for sample in module.SAMPLES:
+        places = list(range(0, len(sample) + 1, 1 + len(sample) // 25))
+        for match in matches:
+            assert not [one for one in attacks(sample, places, UNITS) if grows_too_fast(match, *one)]
