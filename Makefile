@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SAMPLE ?= sample_logs/efa-provider-missing-socket-fallback/job.log
 
-.PHONY: demo test test-lowest lint bench docs clean
+.PHONY: demo test test-lowest lint bench docs fuzz audit release-check pyz clean
 
 demo: $(READY)
 	@$(BIN)/python -m compileall -q nccl_inspect # else every run compiles where PYTHONDONTWRITEBYTECODE is set
@@ -37,8 +37,24 @@ docs: $(READY)
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/pictures.py
 
+# SECONDS for all targets together; atheris, where it is installed, guides the inputs.
+FUZZ_SECONDS ?= 120
+fuzz: $(READY)
+	$(BIN)/python tools/fuzz.py --seconds $(FUZZ_SECONDS)
+
+# Known holes in what the package needs: asks a service, so that it is no part of lint.
+audit: $(READY)
+	$(BIN)/pip install --quiet pip-audit
+	$(BIN)/pip-audit --skip-editable || { echo "audit: holes found, or the service cannot be reached" >&2; exit 1; }
+
+release-check: $(READY)
+	$(BIN)/python tools/release_check.py
+
+pyz: $(READY)
+	$(BIN)/python tools/pyz.py nccl-inspect.pyz
+
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(LOWEST) build dist nccl-inspect.pyz tests/data/.fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml
