@@ -13,7 +13,9 @@ from nccl_inspect.model.job import Job, Paths
 def shown(name: str, thing: object) -> list[str]:
     if inspect.isclass(thing):
         members = [member for member in vars(thing) if not member.startswith("_")]
-        lines = [line for member in members for line in shown(f"{name}.{member}", inspect.getattr_static(thing, member))]
+        lines = [
+            line for member in members for line in shown(f"{name}.{member}", inspect.getattr_static(thing, member))
+        ]
         return [f"class {name}", *lines]
     if inspect.isfunction(thing):
         return [f"{name}{inspect.signature(thing)}"]

@@ -193,8 +193,10 @@ def packed(kind: str, data: bytes) -> bytes:
     if kind == "zstd":
         import zstandard
 
-        return zstandard.ZstdCompressor().compress(data)
-    return {"gzip": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}[kind](data)
+        return bytes(zstandard.ZstdCompressor().compress(data))
+    if kind == "gzip":
+        return gzip.compress(data)
+    return bz2.compress(data) if kind == "bz2" else lzma.compress(data)
 
 
 @pytest.mark.parametrize("kind", ["gzip", "bz2", "xz", "zstd"])
