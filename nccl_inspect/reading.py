@@ -58,7 +58,7 @@ def fold(
     interruption: Interruption | None = None,
     jobs: int | None = 1,
 ) -> Fold:
-    """Read all inputs; one that cannot be read stops only itself, and its :class:`SourceCounts` says why.
+    """Read all inputs; one that cannot be read stops only itself, and its entry in ``Fold.sources`` says why.
 
     Args:
         inputs: paths, globs, ``-``, bytes or binary file objects.

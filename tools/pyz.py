@@ -10,11 +10,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zipapp
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("click>=8.0.1", "regex>=2022.9.11", "tabulate>=0.8.10", "defusedxml>=0.7.1")
+LEFT_OUT = ("pandas", "pyarrow")
 MAIN = '''\
 import hashlib, os, shutil, sys, tempfile, zipfile
 from pathlib import Path
@@ -52,9 +53,11 @@ main()
 
 def build(target: Path) -> None:
     """Install the package and what it needs into a folder, and pack that."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = [one for one in project["dependencies"] if not one.startswith(LEFT_OUT)]
     with tempfile.TemporaryDirectory() as folder:
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder]
-        subprocess.run([*install, *PACKAGES], check=True)
+        subprocess.run([*install, *needed], check=True)
         subprocess.run([*install, "--no-deps", str(ROOT)], check=True)
         for name in ("bin", "share"):
             shutil.rmtree(Path(folder, name), ignore_errors=True)

@@ -30,11 +30,12 @@ from nccl_inspect.model import (
 )
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import MAX_EVIDENCE, settings
-from nccl_inspect.model.fold import MAX_PROCESSES, Fold, Note, ProcessLog, SourceCounts, position, source_and_line
+from nccl_inspect.model.fold import MAX_PROCESSES, Fold, Note, ProcessLog, position, source_and_line
 from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Notice, Paths, Unrecognised
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.model.nics import NicNames
+from nccl_inspect.model.source_counts import SourceCounts
 from nccl_inspect.text import decode
 
 _CROWDED = f"lines of more than {MAX_PROCESSES:,} processes: those of others were left out; give the logs of one job"

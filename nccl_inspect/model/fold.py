@@ -7,7 +7,6 @@ repeats is counted instead of kept, so memory grows with the number of ranks and
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from nccl_inspect import event_types as events
@@ -18,8 +17,7 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.bulk import BulkScanner, Found, Repeated
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.scanner import MAX_EXAMPLES, Counts, Text
-from nccl_inspect.ingest import retold
+from nccl_inspect.grammar.scanner import Text
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines, Source
 from nccl_inspect.model.plausible import is_plausible
@@ -37,8 +35,8 @@ from nccl_inspect.model.printed import (
     position,
     source_and_line,
 )
+from nccl_inspect.model.source_counts import SourceCounts
 from nccl_inspect.model.tally import counted
-from nccl_inspect.records import Record
 
 SEQUENCE = (
     events.CommInit,
@@ -69,19 +67,6 @@ class _Use(NamedTuple):
     """Of a connection: see :class:`~nccl_inspect.model.printed.BurstKey`."""
     rank: int = 0
     edge: tuple[object, ...] = ()
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class SourceCounts(Record):
-    """A source by name, with how sound it was."""
-
-    name: str
-    counts: Counts = field(default_factory=Counts)
-    bytes: int = 0
-    problem: str | None = None
-    """Why it could not be read, or not to its end."""
-    crowded: bool = False
-    """Whether it has lines of more processes than are kept: those were left out."""
 
 
 class Fold:
@@ -317,7 +302,7 @@ class Fold:
         self.productions |= later.productions
         self.partial |= later.partial
         if goes_on:
-            _add(self.sources[-1], later.sources[0])
+            self.sources[-1].merge(later.sources[0])
         self.sources.extend(later.sources[goes_on:])
 
 
@@ -327,30 +312,6 @@ Piece: TypeAlias = Source | Lines | NoInputError | Fold
 
 def _unfinished(log: ProcessLog) -> int:
     return sum(edge.lines for burst in log._open.values() for edge in burst.edges.values())
-
-
-def _add(mine: SourceCounts, later: SourceCounts) -> None:
-    mine.bytes += later.bytes
-    mine.problem = mine.problem or later.problem
-    mine.crowded |= later.crowded
-    ours, theirs = mine.counts, later.counts
-    ours.awaited.update(retold.moved(theirs.awaited, ours.lines))
-    ours.pending.update((key, (number + ours.lines, text)) for key, (number, text) in theirs.pending.items())
-    ours.tail.extend((number + ours.lines, text) for number, text in theirs.tail)
-    for mine_too, theirs_too in ((ours.broken, theirs.broken), (ours.mended, theirs.mended)):
-        mine_too.extend((number + ours.lines, text) for number, text in theirs_too)
-        del mine_too[MAX_EXAMPLES:]
-    for name in (
-        "lines",
-        "nccl_lines",
-        "typed_lines",
-        "unrecognised_lines",
-        "repaired_lines",
-        "split_lines",
-        "damaged_lines",
-        "related_lines",
-    ):
-        setattr(ours, name, getattr(ours, name) + getattr(theirs, name))
 
 
 def _used(text: Text) -> _Use:
@@ -394,7 +355,6 @@ __all__ = [
     "Note",
     "Piece",
     "ProcessLog",
-    "SourceCounts",
     "Step",
     "edge_key",
     "position",
