@@ -210,6 +210,7 @@ def test_literals_that_the_engine_looks_for_are_in_every_message(production: Pro
     assert any(sample.startswith(lead) for lead in notation.leads(nodes))
     assert notation.needle(nodes) in sample
     assert notation.quick_needle(production.line).replace("{{", "{").replace("}}", "}") in sample
+    assert re.search(".*".join(map(re.escape, notation.quick_needles(production.line))), sample, re.DOTALL)
 
 
 def test_leads_follow_words_and_choices() -> None:

@@ -170,9 +170,13 @@ _CHOICE = re.compile("«[^«»]*»\\??")
 
 
 def quick_needle(source: str) -> str:
-    """A literal that every message of this shape holds, found without reading the notation as a whole."""
+    """The longest of the literals that every message of this shape holds."""
+    return max(quick_needles(source), key=len)
+
+
+def quick_needles(source: str) -> list[str]:
+    """The literals that every message of this shape holds, found without reading the notation as a whole."""
     shorter = _CHOICE.sub("\n", source)
     while shorter != source:
         source, shorter = shorter, _CHOICE.sub("\n", shorter)
-    pieces = re.split(r"\n|\{[^{}]*\}|[{}]", source.replace("␣", " "))
-    return max(pieces, key=len)
+    return re.split(r"\n|\{[^{}]*\}|[{}]", source.replace("␣", " "))

@@ -136,12 +136,22 @@ class Production:
 
     def may_fit(self, message: bytes) -> bool:
         """Whether literals and beginning fit: cheaper to tell than to compile the shape."""
-        if self.needle not in message:
+        if self.needle not in message or (self._shape is None and not self._holds_all(message)):
             return False
         if self._beginnings is None:
             leads = notation.leads(notation.parse(self.line), limit=256)
             self._beginnings = tuple(lead.encode() for lead in leads)
         return message.startswith(self._beginnings)
+
+    def _holds_all(self, message: bytes) -> bool:
+        """Whether all literals are there, for shapes that are not compiled yet: many would be compiled in vain."""
+        at = 0
+        for literal in notation.quick_needles(self.line):
+            found = message.find(literal.encode(), at)
+            if found < 0:
+                return False
+            at = found + len(literal)
+        return True
 
     def match(self, message: bytes) -> re.Match[bytes] | None:
         """The match when the message as a whole has this shape."""

@@ -30,7 +30,7 @@ from nccl_inspect.model import (
 )
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import MAX_EVIDENCE, settings
-from nccl_inspect.model.fold import MAX_PROCESSES, Fold, Note, ProcessLog, position, source_and_line
+from nccl_inspect.model.fold import Fold, Note, ProcessLog, position, source_and_line
 from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Notice, Paths, Unrecognised
 from nccl_inspect.model.members import Member, ProcessMembers
@@ -38,7 +38,6 @@ from nccl_inspect.model.nics import NicNames
 from nccl_inspect.model.source_counts import SourceCounts
 from nccl_inspect.text import decode
 
-_CROWDED = f"lines of more than {MAX_PROCESSES:,} processes: those of others were left out; give the logs of one job"
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 """Files whose frames in a cascade mean that the error reached the caller of NCCL."""
 _IN_PROGRESS = 7
@@ -253,6 +252,7 @@ class _Builder:
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
         rings, incomplete = layout.rings(comm)
+        trees = layout.printed_trees(comm)
         return CommunicatorInfo(
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
@@ -262,14 +262,14 @@ class _Builder:
             lifetime=lifetime.stages(comm),
             algorithms=layout.algorithms(comm),
             collnet=layout.collnet(comm),
-            inconsistent=layout.inconsistent(comm),
+            inconsistent=layout.inconsistent(comm, trees),
             nranks=comm.nranks,
             ranks=list(comm.global_ranks),
             hosts=list(dict.fromkeys(comm.members[rank].log.process[0] for rank in sorted(comm.members))),
             channels=max(counts) if counts else None,
             rings=rings,
             incomplete_rings=incomplete,
-            trees=layout.trees(comm),
+            trees=layout.trees(comm, trees),
             state=layout.state(comm),
             started=sorted(comm.members),
             completed=sorted(rank for rank, member in comm.members.items() if member.completed),
@@ -311,7 +311,7 @@ class _Builder:
         return [found] if found else []
 
     def _sources(self) -> list[SourceInfo]:
-        infos = [_source(source) for source in self._fold.sources]
+        infos = [source.info() for source in self._fold.sources]
         for note in self._torn:
             info = infos[source_and_line(note.place)[0]]
             info.unrecognised_lines -= 1
@@ -346,22 +346,6 @@ class _Builder:
 
 def _shown(source: SourceCounts, lines: Iterable[tuple[int, bytes]]) -> list[Evidence]:
     return [Evidence(source.name, number, decode(text)) for number, text in lines]
-
-
-def _source(source: SourceCounts) -> SourceInfo:
-    counts = source.counts
-    return SourceInfo(
-        name=source.name,
-        bytes=source.bytes,
-        lines=counts.lines,
-        nccl_lines=counts.nccl_lines,
-        typed_lines=counts.typed_lines,
-        unrecognised_lines=counts.unrecognised_lines,
-        repaired_lines=counts.repaired_lines + counts.split_lines,
-        damaged_lines=counts.damaged_lines,
-        related_lines=counts.related_lines,
-        problem=source.problem or (f"{source.name}: {_CROWDED}" if source.crowded else None),
-    )
 
 
 def _is_failed_call(notice: Notice) -> bool:

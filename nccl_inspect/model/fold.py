@@ -35,7 +35,7 @@ from nccl_inspect.model.printed import (
     position,
     source_and_line,
 )
-from nccl_inspect.model.source_counts import SourceCounts
+from nccl_inspect.model.source_counts import MAX_PROCESSES, SourceCounts
 from nccl_inspect.model.tally import counted
 
 SEQUENCE = (
@@ -52,8 +52,6 @@ SEQUENCE = (
 )
 """Events whose order matters: they say which communicator a thread is busy with."""
 
-MAX_PROCESSES = 1 << 17
-"""Processes that are kept apart: more than the largest runs have."""
 _CHECKED = frozenset((events.CommInit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
 _NOTHING, _REFUSED, _UNKNOWN, _CONNECTS, _STEP, _NOTE, _BOOTSTRAP, _CALL = range(8)
 _COUNTABLE = (_NOTHING, _UNKNOWN, _NOTE)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import TypeAlias
 
 from nccl_inspect import event_types as events
 from nccl_inspect.model.communicators import Communicator
@@ -11,6 +13,8 @@ from nccl_inspect.model.members import Member
 
 _SEND_RECV = 1
 _GIVEN_UP = {"Abort", "Revoke"}
+Tree: TypeAlias = list[tuple[int, tuple[int, ...]]]
+"""Of each member its rank, and what it prints: children, itself, parent."""
 
 
 def rings(comm: Communicator) -> tuple[list[list[int | None]], list[int]]:
@@ -32,21 +36,43 @@ def is_whole(comm: Communicator, said: Sequence[events.RingOrder]) -> bool:
     return agreed and not said[0].cut and len(ranks) == comm.nranks == len(set(ranks)) and max(ranks) < comm.nranks
 
 
-def trees(comm: Communicator) -> list[list[list[int | None]]]:
-    """The links (parent, child) of each channel's tree in global ranks, from both ends of each link."""
-    links: dict[int, set[tuple[int, int]]] = {}
-    for member in comm.members.values():
-        for channel, *down, rank, up in member.trees:
-            known = links.setdefault(channel, set())
-            for child in down:
-                if child >= 0:  # -1 leads nowhere
-                    known.add((rank, child))
-            if up >= 0:
-                known.add((up, rank))
-    real = [
-        [link for link in links[channel] if min(link) >= 0 and max(link) < comm.nranks] for channel in sorted(links)
+def printed_trees(comm: Communicator) -> list[tuple[Tree, list[int]]]:
+    """What the members print of trees, each with its channels: most channels have the tree of another one."""
+    links: dict[tuple[int, ...], int] = {}
+    said: dict[int, tuple[list[int], list[int]]] = {}
+    for rank, member in comm.members.items():
+        for channel, *one in member.trees:
+            ranks, numbers = said.setdefault(channel, ([], []))
+            ranks.append(rank)
+            numbers.append(links.setdefault(tuple(one), len(links)))
+    alike: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+    for channel, (ranks, numbers) in sorted(said.items()):
+        alike.setdefault((tuple(ranks), tuple(numbers)), []).append(channel)
+    by_number = list(links)
+    return [
+        ([(rank, by_number[number]) for rank, number in zip(*tree, strict=True)], channels)
+        for tree, channels in alike.items()
     ]
-    return [sorted([[_global(comm, rank) for rank in link] for link in some], key=_as_text) for some in real]
+
+
+def trees(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[list[list[int | None]]]:
+    """The links (parent, child) of each channel's tree in global ranks, from both ends of each link."""
+    found = {}
+    for tree, channels in printed:
+        links = [link for link in _downward(tree) | _upward(tree) if min(link) >= 0 and max(link) < comm.nranks]
+        shown = sorted([[_global(comm, rank) for rank in link] for link in links], key=_as_text)
+        found.update(dict.fromkeys(channels, shown))
+    return [shown for _, shown in sorted(found.items())]
+
+
+def _downward(tree: Tree) -> set[tuple[int, int]]:
+    """The links (parent, child) that parents print; -1 leads nowhere."""
+    return {(links[-2], child) for _, links in tree for child in links[:-2] if child >= 0}
+
+
+def _upward(tree: Tree) -> set[tuple[int, int]]:
+    """The links (parent, child) that children print."""
+    return {(links[-1], links[-2]) for _, links in tree if links[-1] >= 0}
 
 
 def _as_text(link: list[int | None]) -> str:
@@ -93,7 +119,7 @@ def collnet(comm: Communicator) -> list[int]:
     )
 
 
-def inconsistent(comm: Communicator) -> list[str]:
+def inconsistent(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[str]:
     """Where ranks contradict each other on rings and trees, in words, by their ranks in the communicator."""
     found = []
     said: dict[int, dict[tuple[int, ...], int]] = {}
@@ -105,23 +131,20 @@ def inconsistent(comm: Communicator) -> list[str]:
         if len(orders) > 1:
             ranks = " and ".join(map(str, orders.values()))
             found.append(f"channel {channel}: ranks {ranks} print different rings")
-    return [*found, *_torn_trees(comm)]
+    torn = ((channel, words) for tree, channels in printed for words in _contradictions(tree) for channel in channels)
+    return [*found, *(f"channel {channel}: {words}" for channel, words in sorted(torn, key=itemgetter(0)))]
 
 
-def _torn_trees(comm: Communicator) -> Iterator[str]:
+def _contradictions(tree: Tree) -> Iterator[str]:
     """A parent that a rank names has it as a child, and the other way round."""
-    links: dict[int, dict[int, tuple[set[int], int]]] = {}
-    for rank, member in comm.members.items():
-        for channel, *down, me, up in member.trees:
-            if me == rank:
-                links.setdefault(channel, {})[rank] = {child for child in down if child >= 0}, up
-    for channel, by_rank in sorted(links.items()):
-        for rank, (children, up) in sorted(by_rank.items()):
-            if up in by_rank and rank not in by_rank[up][0]:
-                yield f"channel {channel}: rank {rank} has {up} above it in the tree, {up} not {rank} below"
-            for child in sorted(children & by_rank.keys()):
-                if by_rank[child][1] != rank:
-                    yield f"channel {channel}: rank {rank} has {child} below it in the tree, {child} not {rank} above"
+    own = [(rank, links) for rank, links in tree if rank == links[-2]]
+    there = {rank for rank, _ in own}
+    down = {link for link in _downward(own) if link[1] in there}
+    up = {link for link in _upward(own) if link[0] in there}
+    for parent, child in sorted(up - down, key=lambda link: link[1]):
+        yield f"rank {child} has {parent} above it in the tree, {parent} not {child} below"
+    for parent, child in sorted(down - up):
+        yield f"rank {parent} has {child} below it in the tree, {child} not {parent} above"
 
 
 def connected(comm: Communicator) -> list[int]:

@@ -6,8 +6,12 @@ from dataclasses import dataclass, field
 
 from nccl_inspect.grammar.scanner import MAX_EXAMPLES, Counts
 from nccl_inspect.ingest import retold
+from nccl_inspect.model.inventory import SourceInfo
 from nccl_inspect.records import Record
 
+MAX_PROCESSES = 1 << 17
+"""Processes that are kept apart: more than the largest runs have."""
+_CROWDED = f"lines of more than {MAX_PROCESSES:,} processes: those of others were left out; give the logs of one job"
 _SUMS = (
     "lines",
     "nccl_lines",
@@ -46,3 +50,19 @@ class SourceCounts(Record):
             del mine_too[MAX_EXAMPLES:]
         for name in _SUMS:
             setattr(ours, name, getattr(ours, name) + getattr(theirs, name))
+
+    def info(self) -> SourceInfo:
+        """What a job says of it."""
+        counts = self.counts
+        return SourceInfo(
+            name=self.name,
+            bytes=self.bytes,
+            lines=counts.lines,
+            nccl_lines=counts.nccl_lines,
+            typed_lines=counts.typed_lines,
+            unrecognised_lines=counts.unrecognised_lines,
+            repaired_lines=counts.repaired_lines + counts.split_lines,
+            damaged_lines=counts.damaged_lines,
+            related_lines=counts.related_lines,
+            problem=self.problem or (f"{self.name}: {_CROWDED}" if self.crowded else None),
+        )

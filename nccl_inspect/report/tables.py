@@ -36,6 +36,17 @@ def by_kind(paths: Iterable[Path]) -> list[list[str]]:
 KIND_HEAD = ["scope", "path", "pairs", "GDR", "channels", "verdict"]
 
 
+def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table, as tabulate's format "simple" has them.
+
+    To load tabulate takes as long as to read a short log, and this is all that a summary needs of it.
+    """
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, [f"{name}  " for name in head], strict=True)]
+    lines = [head, ["-" * width for width in widths], *rows]
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+
+
 def rows(paths: Iterable[Path]) -> list[list[str]]:
     """One row for each directed pair."""
     found = []

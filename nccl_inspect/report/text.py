@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tabulate import tabulate
-
 from nccl_inspect.model.job import Evidence, Finding, Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.digest import facts, folded, reason, short_names
-from nccl_inspect.report.tables import KIND_HEAD, by_kind
+from nccl_inspect.report.tables import KIND_HEAD, aligned, by_kind
 from nccl_inspect.report.words import block, cut, paint, verdict_color
 from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count, ranks_word
@@ -65,9 +63,9 @@ def _paths(job: Job, style: Style) -> Iterator[str]:
     if not len(job.paths):
         return
     rows = by_kind(job.paths)
-    table = tabulate(rows, KIND_HEAD, tablefmt="simple", disable_numparse=True)
-    if max(map(len, table.split("\n"))) <= style.width:
-        yield table
+    table = aligned(KIND_HEAD, rows)
+    if max(map(len, table)) <= style.width:
+        yield from table
     else:
         for scope, detail, pairs, gdr, channels, verdict in rows:
             text = f"{scope} {detail}: pairs {pairs}, GDR {gdr}, channels {channels}, {verdict}"
