@@ -48,6 +48,7 @@ class Production:
         "_beginnings",
         "_details",
         "_load",
+        "_literals",
         "_needle",
         "_shape",
         "bare",
@@ -74,6 +75,7 @@ class Production:
         self._details: Details | None = None
         self._shape: Shape | None = None
         self._needle: bytes | None = None
+        self._literals: list[bytes] | None = None
         self._beginnings: tuple[bytes, ...] | None = None
 
     @property
@@ -145,9 +147,11 @@ class Production:
 
     def _holds_all(self, message: bytes) -> bool:
         """Whether all literals are there, for shapes that are not compiled yet: many would be compiled in vain."""
+        if self._literals is None:
+            self._literals = [literal.encode() for literal in notation.quick_needles(self.line) if literal]
         at = 0
-        for literal in notation.quick_needles(self.line):
-            found = message.find(literal.encode(), at)
+        for literal in self._literals:
+            found = message.find(literal, at)
             if found < 0:
                 return False
             at = found + len(literal)

@@ -131,7 +131,7 @@ class _Builder:
             nccl_versions=_values(said, events.NcclVersion, "version")
             or sorted(set(map(versions.of_torch, _told_versions(said))))
             or self._inferred_version(),
-            cuda_versions=[_cuda(text) for text in _values(said, events.CudaDriver, "cuda_version")],
+            cuda_versions=sorted({_cuda(text) for text in _values(said, events.CudaDriver, "cuda_version")}),
             hosts=self._hosts(),
             isolated_hosts=self._isolated_hosts(),
             network=self._network(said),
