@@ -31,6 +31,7 @@ LAYERS = [
     {"acceptance"},
     {""},  # nccl_inspect itself: what a program imports
     {"cli"},
+    {"__main__"},
 ]
 """What each part may use: what stands before it. The last ones sit on top of all."""
 ON_TOP = {"pytest_plugin", "distributed", "runner"}
