@@ -9,5 +9,7 @@ from nccl_inspect import __version__
 
 
 def test_the_package_runs_as_a_module() -> None:
-    done = subprocess.run([sys.executable, "-m", "nccl_inspect", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "nccl_inspect", "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"nccl-inspect, version {__version__}\n"

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +46,23 @@ def test_blocks_of_several_processes_give_the_lines_of_each(seed: int, processes
     for own in printed:
         assert [line for line in lines if line in set(own)] == own
     assert rejoiner.lines == data.count(b"\n")
+
+
+PREFIX = b"[2026-11-21 19:33:31] node-0:5599:5599 [1] misc/ibvwrap.cc:173 NCCL WARN "
+
+
+@pytest.mark.parametrize("prefix", [PREFIX, PREFIX[22:41] + b"NCCL INFO "], ids=["with time", "without"])
+@pytest.mark.parametrize("waiting", [True, False], ids=["a head waits", "no head waits"])
+def test_a_block_may_end_anywhere_in_a_prefix(prefix: bytes, waiting: bool) -> None:
+    other = b"node-0:7711:7711 [3] NCCL INFO "
+    for cut in range(1, len(prefix)):
+        begin, fill = prefix + b"began ", BLOCK - cut - 1
+        first = begin + b"x" * (fill - len(begin)) + b"\n" + prefix[:cut]
+        rest = prefix[cut:] + b"goes on\n" + prefix + b"ends\n"
+        between = other + b"y" * (BLOCK - len(other) - (0 if waiting else 1)) + (b"" if waiting else b"\n")
+        lines, _ = rejoin(first + between + rest + (b"z\n" if waiting else b""))
+        assert prefix + b"goes on" in lines, cut
+        assert prefix + b"ends" in lines, cut
 
 
 def test_whole_lines_of_several_processes_stay_as_they_are() -> None:

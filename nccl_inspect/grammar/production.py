@@ -47,8 +47,8 @@ class Production:
     __slots__ = (
         "_beginnings",
         "_details",
-        "_load",
         "_literals",
+        "_load",
         "_needle",
         "_shape",
         "bare",

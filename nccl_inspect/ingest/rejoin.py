@@ -116,11 +116,12 @@ class Rejoiner:
         first = next(found, None)
         if first is None:
             return len(data)
-        if first.start() and first.groups() not in self._heads and self._last_torn in self._heads:
+        owner = self._owner(first)
+        if first.start() and owner not in self._heads and self._last_torn in self._heads:
             return first.start()  # the end of the line torn last was flushed by itself
         starts = {first.start()}
         for other in found:
-            if other.groups() == first.groups():
+            if other.groups() == owner:
                 starts.add(other.start())
                 continue
             before = data.rfind(b"\n", 0, other.start() - 1) + 1
@@ -131,11 +132,11 @@ class Rejoiner:
     def _block(self, block: bytes) -> Iterator[Numbered]:
         """The lines of what one process wrote at once."""
         first = _PREFIX.search(block)
-        owner: Owner = (first[1], first[2]) if first else _NOBODY
+        owner = self._owner(first) if first else _NOBODY
         start = first.start() if first else len(block)
         number = self.lines + 1
         texts = block.split(b"\n")
-        if start:
+        if start or (first and self._completed(first)):
             yield from self._opening(owner, texts, number, single=len(texts) == 1)
         else:
             yield from ()
@@ -146,6 +147,21 @@ class Rejoiner:
         self._offset += len(block)
         if texts[-1] and texts[-1] is not _TAKEN:
             yield from self._tear(owner, texts[-1])
+
+    def _owner(self, found: re.Match[bytes]) -> Owner:
+        """Who printed a line: the one that opens a block may lack the beginning of its host, which a head then has."""
+        return self._completed(found) or (found[1], found[2])
+
+    def _completed(self, found: re.Match[bytes]) -> Owner | None:
+        """Whose head a prefix goes on with: the block before may have ended in the time or in the host."""
+        if found.start():
+            return None
+        for owner, head in self._heads.items():
+            if owner[1] == found[2] and owner[0].endswith(found[1]):
+                whole = _PREFIX.fullmatch(head.text + found[0])
+                if whole and whole.groups() == owner:
+                    return owner
+        return None
 
     def _opening(self, owner: Owner, texts: list[bytes], number: int, single: bool) -> Iterator[Numbered]:
         """The first line of a block has no prefix: it may be the end of a head; it is then marked as taken."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.impact import over_tcp
-from nccl_inspect.model.job import Finding, NotJudged, Path, Setting
+from nccl_inspect.model.job import Evidence, Finding, NotJudged, Path, Setting
 from nccl_inspect.platforms import Platform
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, words_of
@@ -46,8 +46,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely" if slow and not hardware else "certain",
         ranks=facts.ranks_with(settings),
         hosts=hosts_of(slow) or {host for setting in settings for host in setting.hosts},
-        evidence=[*lines_of(settings), *(path.evidence[0] for path in slow[:2])],
+        evidence=[*lines_of(settings), *_consequences(facts), *(path.evidence[0] for path in slow[:2])],
     )
+
+
+def _consequences(facts: Facts) -> list[Evidence]:
+    """What 2.29 and later warn of all the same: GPU-initiated networking asks for InfiniBand that was never loaded."""
+    warned = facts.notices("library-not-initialized")
+    return [notice.evidence[0] for notice in warned if (notice.location or "").startswith("misc/ibvwrap.cc")]
 
 
 def _impact(slow: list[Path], hardware: bool, by_plugin: bool, platform: Platform | None) -> str:
