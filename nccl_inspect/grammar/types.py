@@ -66,7 +66,7 @@ def field_type(spec: str) -> FieldType:
 
 def _padded(zero: bool, width: int) -> FieldType:
     if zero:
-        shapes = [rf"\d{{{width}}}", rf"[1-9]\d{{{width},17}}"]
+        shapes = [rf"[1-9]\d{{{width},17}}", rf"\d{{{width}}}"]  # the longer first: in a list nothing follows an item
         return FieldType("|".join(shapes), int, lambda value: f"{value:0{width}d}", int)
     shapes = [" " * (width - 1) + r"\d"]
     for size in range(2, width + 1):
