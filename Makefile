@@ -33,9 +33,12 @@ bench: $(READY)
 	@$(BIN)/python -m compileall -q nccl_inspect
 	$(BIN)/python benchmarks/run.py
 
-docs: $(READY)
+# What is generated in docs/, and from it the site and the manual pages, which are not kept in the repository.
+docs: $(BIN)/mkdocs
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/manual.py man
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # SECONDS for all targets together; atheris, where it is installed, guides the inputs.
 FUZZ_SECONDS ?= 120
@@ -54,8 +57,12 @@ pyz: $(READY)
 	$(BIN)/python tools/pyz.py nccl-inspect.pyz
 
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist nccl-inspect.pyz tests/data/.fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(LOWEST) build dist man site nccl-inspect.pyz tests/data/.fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/mkdocs: $(READY)
+	$(BIN)/pip install --quiet --editable '.[docs]'
+	@touch $@
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'

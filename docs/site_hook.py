@@ -1,0 +1,152 @@
+"""What mkdocs does with the pages besides showing them; named in ``mkdocs.yml``.
+
+Pages are written for whoever reads them in the repository: they link files outside of ``docs``, and examples of rules say
+behind ``log`` what they prove. Here the files that lie elsewhere become pages, and links lead to them; menus that a person
+would have to keep by hand come from the folders.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+from nccl_inspect.rules import engine
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PROJECT = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changes.md",
+    "SECURITY.md": "security.md",
+    "LICENSE": "licence.txt",
+    "tools/README.md": "tools.md",
+    "sample_logs/INDEX.md": "sample-logs.md",
+}
+"""Files outside of ``docs``, and where they are in the site."""
+FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"(\[[^\]]*\])\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
+EXAMPLE = re.compile(r"^```log (\w+)(.*)$", re.MULTILINE)
+MESSAGES = ("log-format/", "rules/")
+NOTE = re.compile(r"\A<!--.*?-->\s*")
+ROW = re.compile(r"^\|.*$", re.MULTILINE)
+CODE = re.compile(r"`[^`]*`")
+PROVES = {"raises": "raises a finding", "silent": "no finding", "undecided": "cannot be judged"}
+
+
+def places() -> dict[str, str]:
+    """Files of the repository that are pages or data of the site, by path, and where they are there."""
+    rules = {path.relative_to(ROOT).as_posix(): f"rules/{path.name}" for path in rule_pages().values()}
+    schemas = {
+        path.relative_to(ROOT).as_posix(): f"schema/{path.name}"
+        for path in (ROOT / "nccl_inspect" / "schema").glob("*.json")
+    }
+    return {**PROJECT, **rules, **schemas}
+
+
+def rule_pages() -> dict[str, Path]:
+    """The page of each rule that has one, by name."""
+    folder = ROOT / "nccl_inspect" / "rules"
+    pages = {entry.rule.name: folder / f"{entry.rule.name.replace('-', '_')}.md" for entry in engine.registered()}
+    return {name: page for name, page in pages.items() if page.exists()}
+
+
+# --- what mkdocs calls --------------------------------------------------------------------------------------------
+
+
+def on_config(config: Any) -> Any:
+    """Put the long menus where the navigation has ``FOLDER/*``."""
+    config.nav = list(_menu(config.nav))
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that lie outside of ``docs``."""
+    for path, place in places().items():
+        files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Lead links to where the files are in the site."""
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation"]
+    here = Path(page.file.abs_src_path).parent
+    markdown = NOTE.sub("", markdown)  # else it stands before the title, which is then not found
+    parts, fences = FENCE.split(markdown), FENCE.findall(markdown)
+    parts = [LINK.sub(lambda found: _link(found, here, page.file.src_uri), part) for part in parts]
+    parts = [ROW.sub(lambda row: CODE.sub(_code_in_table, row[0]), part) for part in parts]
+    fences = [EXAMPLE.sub(_example, fence) for fence in fences]
+    return "".join(text for pair in zip(parts, [*fences, ""], strict=True) for text in pair)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Mark the pages whose code is messages: these may be wrapped, what a terminal shows may not."""
+    if page.file.src_uri.startswith(MESSAGES):
+        return f'<div class="messages">{html}</div>'
+    return html
+
+
+# --- how ----------------------------------------------------------------------------------------------------------
+
+
+def _menu(entries: list[Any]) -> Iterator[Any]:
+    for entry in entries:
+        match entry:
+            case "log-format/*":
+                yield from _messages()
+            case "rules/*":
+                yield from _rules()
+            case dict():
+                yield {title: list(_menu(part)) if isinstance(part, list) else part for title, part in entry.items()}
+            case _:
+                yield entry
+
+
+def _messages() -> Iterator[Any]:
+    folder = DOCS / "log-format"
+    dialects = sorted((path for path in folder.iterdir() if path.is_dir()), key=lambda path: (path.name != "nccl", path))
+    yield "log-format/index.md"
+    for dialect in dialects:
+        yield {dialect.name: [{page.stem: f"log-format/{dialect.name}/{page.name}"} for page in sorted(dialect.glob("*.md"))]}
+
+
+def _rules() -> Iterator[Any]:
+    pages = rule_pages()
+    rules = [entry.rule for entry in engine.registered() if entry.rule.name in pages]
+    for category, members in groupby(rules, key=lambda rule: rule.category):
+        yield {category: [{rule.name: f"rules/{pages[rule.name].name}"} for rule in members]}
+
+
+def _link(found: re.Match[str], here: Path, page: str) -> str:
+    words, target, anchor = found[1], found[2], found[3] or ""
+    real = Path(os.path.normpath(here / target))
+    if not real.is_relative_to(ROOT):
+        return found[0]
+    place = _place(real)
+    if place is None:  # nothing that the site shows
+        return words[1:-1]
+    return f"{words}({posixpath.relpath(place, posixpath.dirname(page) or '.')}{anchor})"
+
+
+def _code_in_table(found: re.Match[str]) -> str:
+    """Code with bars that end no cell: on GitHub they need a backslash, here it would be seen."""
+    return found[0].replace("\\|", "|")
+
+
+def _place(path: Path) -> str | None:
+    if path.is_relative_to(DOCS):
+        return path.relative_to(DOCS).as_posix()
+    return places().get(path.relative_to(ROOT).as_posix())
+
+
+def _example(found: re.Match[str]) -> str:
+    words = " ".join(found[2].replace("=", " ").split())
+    title = PROVES[found[1]] + (f": {words}" if words else "")
+    return f'```text title="{title}"'
