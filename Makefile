@@ -37,7 +37,7 @@ bench: $(READY)
 docs: $(BIN)/mkdocs
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/pictures.py
-	$(BIN)/python docs/manual.py man
+	$(BIN)/python docs/man_pages.py man
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # SECONDS for all targets together; atheris, where it is installed, guides the inputs.

@@ -22,6 +22,7 @@ from typing import Any
 
 import click
 import log_format
+import man_pages
 import notebook
 from markup import NOTE, escaped, table
 
@@ -97,12 +98,12 @@ def output(command: str) -> str:
 def cli_page() -> Iterator[str]:
     """The help of every command."""
     yield "# Commands"
-    top = click.Context(cli.cli, info_name="nccl-inspect", terminal_width=100, help_option_names=["-h", "--help"])
+    top = man_pages.top(terminal_width=98)
     yield from _help(top)
     for name in cli.cli.list_commands(top):
         command = cli.cli.get_command(top, name)
         assert command is not None
-        yield from _help(click.Context(command, top, name, terminal_width=100))
+        yield from _help(command.context_class(command, top, name, terminal_width=98))
 
 
 def _help(context: click.Context) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """What mkdocs does with the pages besides showing them; named in ``mkdocs.yml``.
 
-Pages are written for whoever reads them in the repository: they link files outside of ``docs``, and examples of rules say
-behind ``log`` what they prove. Here the files that lie elsewhere become pages, and links lead to them; menus that a person
-would have to keep by hand come from the folders.
+Pages are written for whoever reads them in the repository: they link files outside of ``docs``, and examples of rules
+say behind ``log`` what they prove. Here the files that lie elsewhere become pages, and links lead to them; menus that a
+person would have to keep by hand come from the folders.
 """
 
 from __future__ import annotations
@@ -111,10 +111,11 @@ def _menu(entries: list[Any]) -> Iterator[Any]:
 
 def _messages() -> Iterator[Any]:
     folder = DOCS / "log-format"
-    dialects = sorted((path for path in folder.iterdir() if path.is_dir()), key=lambda path: (path.name != "nccl", path))
+    dialects = [path for path in folder.iterdir() if path.is_dir()]
     yield "log-format/index.md"
-    for dialect in dialects:
-        yield {dialect.name: [{page.stem: f"log-format/{dialect.name}/{page.name}"} for page in sorted(dialect.glob("*.md"))]}
+    for dialect in sorted(dialects, key=lambda path: (path.name != "nccl", path.name)):
+        pages = sorted(dialect.glob("*.md"))
+        yield {dialect.name: [{page.stem: page.relative_to(DOCS).as_posix()} for page in pages]}
 
 
 def _rules() -> Iterator[Any]:

@@ -395,18 +395,18 @@ def test_the_rules_are_listed_as_a_table() -> None:
 def test_help_says_what_a_command_does(name: str) -> None:
     for option in ("-h", "--help"):
         output = invoke(name, option).output
-        text = output.partition("\n\n")[2].partition("Options:")[0].strip()
+        text = re.split(r"^\S", output.partition("\n\n")[2], maxsplit=1, flags=re.MULTILINE)[0].strip()
         assert len(text.split()) > 5
         assert text.endswith((".", ")"))
-        assert f"Examples:\n  nccl-inspect {name}" in output.replace("    ", "  "), "examples"
+        assert f"\n  nccl-inspect {name}" in output.partition("Examples:")[2]
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, ""])
-def test_help_fits_40_columns_but_for_commands_to_paste(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    text, _, examples = invoke(*name.split(), "--help").output.partition("Examples:")
-    assert all(len(line) <= 40 for line in text.splitlines())
-    assert all(len(line) <= 40 or "nccl-inspect " in line for line in examples.splitlines())
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_help_fits_but_for_what_stands_in_quotes(name: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for line in invoke(*name.split(), "--help").output.splitlines():
+        assert len(line) <= columns or line.strip().startswith("'")
 
 
 def test_commands_name_their_options_alike() -> None:
@@ -427,7 +427,7 @@ def test_help_lists_all_commands_and_the_exit_statuses() -> None:
     output = invoke("--help").output
     assert {"summarize", "paths", "rules"} <= set(COMMANDS)
     assert all(re.search(rf"^  {name} +\S", output, re.MULTILINE) for name in COMMANDS)
-    assert "Exit status: 0 done; 1" in output
+    assert re.search(r"^Exit status:\n  0 +Done", output, re.MULTILINE)
 
 
 # --- looks

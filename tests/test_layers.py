@@ -14,7 +14,7 @@ MAX_LINES = 400
 
 LAYERS = [
     {"_version", "errors", "text", "records", "discovery", "interruption", "ports", "times", "masking", "progress"},
-    {"event", "toml", "outputs"},
+    {"event", "toml", "outputs", "manual"},
     {"event_types"},
     {"ingest"},
     {"grammar"},

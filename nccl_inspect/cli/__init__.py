@@ -47,6 +47,11 @@ class _Help(click.HelpFormatter):
 class _Context(click.Context):
     formatter_class = _Help
 
+    def get_help(self) -> str:
+        from nccl_inspect import manual  # only for who asks
+
+        return manual.page(self)
+
 
 class _Commands(click.Group):
     """Commands found by their files and loaded when they are used, so that a short run stays short."""

@@ -38,12 +38,7 @@ def command(
     no_color: bool,
     verbose: bool,
 ) -> int:
-    """Verdict, job, network, paths and findings of one job.
-
-    LOG is a file, a folder of logs, an archive of logs (tar, zip), a quoted glob, or - for standard input, which is
-    also read when nothing is named and something is piped in; gzip, bzip2, xz and zstd are unpacked. Several LOGs are
-    parts of one job. One that cannot be read stops only itself.
-    """
+    """Verdict, job, network, paths and findings of one job."""
     options = reading.Options(platform, topologies, select, ignore)
     job = shared.read(logs, options, progress)
     shared.write(report.load(form).render(job, shared.style(no_color, output, verbose)), output)

@@ -38,7 +38,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     return click.option(name, type=kind, default=default, show_default=True, metavar="SECONDS", help=words)
 
 
-@click.command(epilog=_EXAMPLES, short_help="The verdict as soon as a running job is up, then each new finding.")
+@click.command(epilog=_EXAMPLES, short_help="The verdict as soon as a job is up, then each new finding.")
 @click.argument("log", required=False, metavar="[LOG]", type=shared.FILE)
 @click.option("--until-end", is_flag=True, help="Stop at the present end of LOG instead of following it.")
 @_seconds(

@@ -1,0 +1,198 @@
+"""What ``--help`` and the manual pages say: options by purpose, what the exit statuses mean, examples that fit.
+
+A command states what is its own: options, a docstring, and an epilog with ``Examples:`` and, where its statuses mean
+something else than those of most commands, ``Exit status: 0 …; 1 …``. The rest is here, once for all.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import click
+
+Row = tuple[str, str]
+GROUPS = (
+    ("Filters", ("rank", "host", "scope", "transport", "communicator", "channel", "kind", "pid", "level", "only-nccl")),
+    ("Output", ("format", "matrix", "by", "output", "map", "verbose", "no-color")),
+    ("Judging", ("policy", "learn", "strict", "fail-on", "exit-code", "select", "ignore")),
+    ("Machine and settings", ("topology", "platform", "config", "no-config")),
+    ("Reading", ("until-end", "interval", "settle", "stall", "jobs", "max-unpacked", "progress")),
+    ("Help", ("help", "version")),
+)
+"""Options by purpose, in the order in which they are told; one that is not here comes first, under "Options"."""
+LOG = (
+    "A file, a folder of logs, an archive of logs (tar, zip), a quoted glob, or - for standard input, which is also "
+    "read when nothing is named and something is piped in. gzip, bzip2, xz and zstd are unpacked. Several LOGs are "
+    "parts of one job; one that cannot be read stops only itself."
+)
+DONE, FOUND, USAGE, NO_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
+STATUSES = {
+    DONE: "Done.",
+    FOUND: "A finding as severe as --fail-on asks for, or, where it is given, a failed job.",
+    USAGE: "Wrong usage, or the output cannot be written.",
+    NO_INPUT: "No input could be read, or it holds no line of NCCL.",
+    INTERRUPTED: "Ctrl-C; what was read until then is reported.",
+}
+_INPUTS = ("logs", "log", "before")
+_STATUS = "Exit status:"
+_EXAMPLES = "Examples:"
+_WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+")
+_OPTION = re.compile(r"--[a-z][a-z-]*")
+_HYPHEN = "\u2011"
+"""Stands for a hyphen at which no line may end."""
+_MIN_CONTINUED = 20
+"""Columns below which a command is not continued on the next line."""
+
+
+class Example(NamedTuple):
+    """A command to paste, and what it is for (may be empty)."""
+
+    command: str
+    note: str
+
+
+def page(ctx: click.Context) -> str:
+    """The help of the command of a context, as wide as its formatter."""
+    formatter = ctx.make_formatter()
+    command = ctx.command
+    command.format_usage(ctx, formatter)
+    for paragraph in paragraphs(command):
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(_unbroken(paragraph))
+    for title, rows in tables(ctx):
+        with formatter.section(title):
+            formatter.write_dl([(_unbroken(name), _unbroken(words)) for name, words in rows])
+    if told := examples(command):
+        with formatter.section(_EXAMPLES.removesuffix(":")):
+            room = formatter.width - formatter.current_indent
+            formatter.write("".join(f"{' ' * formatter.current_indent}{line}\n" for line in fitted(told, room)))
+    return formatter.getvalue().rstrip("\n").replace(_HYPHEN, "-")
+
+
+def tables(ctx: click.Context) -> Iterator[tuple[str, list[Row]]]:
+    """The parts of a page that have a title and rows."""
+    if isinstance(ctx.command, click.Group):
+        yield "Commands", commands(ctx, ctx.command)
+    if rows := arguments(ctx.command):
+        yield "Arguments", rows
+    yield from options(ctx)
+    if rows := statuses(ctx.command):
+        yield "Exit status", rows
+
+
+def commands(ctx: click.Context, group: click.Group) -> list[Row]:
+    """The commands of a group, each in a line."""
+    found = [(name, group.get_command(ctx, name)) for name in group.list_commands(ctx)]
+    return [(name, command.get_short_help_str(limit=200)) for name, command in found if command]
+
+
+def arguments(command: click.Command) -> list[Row]:
+    """Arguments that mean the same in several commands; others are told in the text."""
+    return [("LOG", LOG)] if any(parameter.name == "logs" for parameter in command.params) else []
+
+
+def options(ctx: click.Context) -> Iterator[tuple[str, list[Row]]]:
+    """The options of a command, by purpose."""
+    own = [option for option in ctx.command.get_params(ctx) if isinstance(option, click.Option)]
+    records = {_long(option): option.get_help_record(ctx) for option in own}
+    rows = {name: record for name, record in records.items() if record}
+    grouped = {name for _, names in GROUPS for name in names}
+    others = tuple(name for name in rows if name not in grouped)
+    for title, names in (("Options", others), *GROUPS):
+        if found := [rows[name] for name in names if name in rows]:
+            yield title, found
+
+
+def statuses(command: click.Command) -> list[Row]:
+    """What the exit statuses of a command mean."""
+    own = _own_statuses(command)
+    names = {_long(parameter) for parameter in command.params}
+    reads = any(parameter.name in _INPUTS for parameter in command.params)
+    usual = {DONE, USAGE, *((FOUND,) if "fail-on" in names else ()), *((NO_INPUT, INTERRUPTED) if reads else ())}
+    known = {status: STATUSES[status] for status in usual} | own
+    return [(str(status), known[status]) for status in sorted(known)]
+
+
+def paragraphs(command: click.Command) -> list[str]:
+    """What a command does, without its exit statuses."""
+    text = inspect.cleandoc(command.help or "").split("\n\n")
+    return [" ".join(paragraph.split()) for paragraph in text if not paragraph.startswith(_STATUS)]
+
+
+def examples(command: click.Command) -> list[Example]:
+    """The examples of a command."""
+    _, _, text = (command.epilog or "").partition(f"{_EXAMPLES}\n")
+    lines = [line.strip() for line in text.partition("\n\n")[0].splitlines() if line.strip()]
+    return [_example(line) for line in lines]
+
+
+def fitted(told: Sequence[Example], width: int) -> Iterator[str]:
+    """Examples in lines of some width: notes beside the commands where there is room for all, else above them."""
+    column = max(len(example.command) for example in told) + 3
+    if all(column + len(example.note) <= width for example in told):
+        yield from (f"{example.command:{column}}{example.note}".rstrip() for example in told)
+        return
+    for example in told:
+        yield from textwrap.wrap(example.note, width, initial_indent="# ", subsequent_indent="# ")
+        yield from _continued(example.command, width)
+
+
+# --- how ------------------------------------------------------------------------------------------------------------
+
+
+def _long(parameter: click.Parameter) -> str:
+    """The long name of an option."""
+    return max((*parameter.opts, ""), key=len).lstrip("-")
+
+
+def _own_statuses(command: click.Command) -> dict[int, str]:
+    for text in (command.epilog or "", inspect.cleandoc(command.help or "")):
+        told = next((part for part in text.strip().split("\n\n") if part.lstrip().startswith(_STATUS)), "")
+        parts = re.split(r"(?:^|; )(\d+) ", " ".join(told.split()).removeprefix(f"{_STATUS} "))
+        if len(parts) > 1:
+            return {int(status): _sentence(words) for status, words in zip(parts[1::2], parts[2::2], strict=True)}
+    return {}
+
+
+def _sentence(words: str) -> str:
+    words = words.rstrip(";,. ")
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def _example(line: str) -> Example:
+    command, *note = re.split(r" {2,}", line, maxsplit=1)
+    text = note[0] if note else ""
+    return Example(command, text[1:-1] if text.startswith("(") else text)
+
+
+def _continued(command: str, width: int) -> Iterator[str]:
+    """A command in lines that a shell joins; what stands in quotes stays in one line."""
+    if len(command) <= width or width < _MIN_CONTINUED:
+        yield command
+        return
+    line = ""
+    for word in _units(command):
+        if line.strip() and len(f"{line} {word}") > width - 2:
+            yield f"{line} \\"
+            line = f"    {word}"
+        else:
+            line = f"{line} {word}" if line else word
+    yield line
+
+
+def _units(command: str) -> Iterator[str]:
+    """The words of a command, an option together with its value."""
+    words = _WORD.findall(command)
+    while words:
+        word = words.pop(0)
+        yield f"{word} {words.pop(0)}" if word.startswith("-") and words and words[0][0] not in "-|>" else word
+
+
+def _unbroken(text: str) -> str:
+    """Text in which the names of options are not broken."""
+    return _OPTION.sub(lambda found: found[0].replace("-", _HYPHEN), text)
