@@ -159,6 +159,29 @@ def test_findings_come_first_with_causes_folded_under_them() -> None:
     assert "job.log:26</span> <code>[2026-11-20 23:11:30]" in text or ":26</span>" in text
 
 
+@pytest.mark.parametrize(
+    ("sample", "relation", "rule"),
+    [
+        (FALLBACK, "because", "efa-provider-missing"),
+        ("v2.30.7-shm-4gpu", "effect", "shm-instead-of-p2p"),
+        ("rank-missing-hang", "effect", "hang-in-init"),
+    ],
+)
+def test_causes_and_effects_are_told_apart(sample: str, relation: str, rule: str) -> None:
+    text = html(sample_data.job(sample))
+    assert re.findall(rf'id="rule-{rule}".*?<span class="relation">(\w+)<', text, re.DOTALL)[0] == relation
+
+
+def test_one_rank_is_no_ranks() -> None:
+    assert "likely, rank 2<" in html(sample_data.job("rank-missing-hang"))
+
+
+@pytest.mark.parametrize(("hosts", "state"), [(8, " open"), (33, "")])
+def test_many_nics_are_folded(hosts: int, state: str) -> None:
+    text = html(nccl_inspect.read(large_job.log(hosts)))
+    assert re.search(rf"<details{state}><summary>\d+ NICs with paths", text)
+
+
 def test_suppressed_and_open_questions_are_told() -> None:
     job = nccl_inspect.read(sample_data.contents(FALLBACK)[0])
     finding = job.findings.pop()

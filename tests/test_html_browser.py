@@ -162,6 +162,11 @@ def test_the_policy_stops_what_is_put_into_the_page(browser: Browser, tmp_path: 
     assert any("Content Security Policy" in trouble for trouble in reader.troubles)
 
 
+def test_what_names_of_hosts_begin_with_is_told_once(reader: Reader) -> None:
+    page = reader.open(nccl_inspect.read(large_job.log(2)))
+    assert "… = train-7f9c-node-" in page.inner_text("#crumbs")
+
+
 def test_1024_ranks_fold_to_hosts_and_open_to_ranks(reader: Reader) -> None:
     page = reader.open(nccl_inspect.read(large_job.log(128, without_gdr=77)))
     assert "128 × 128 hosts" in page.inner_text("#crumbs")

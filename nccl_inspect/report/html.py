@@ -21,7 +21,7 @@ from nccl_inspect.report.digest import facts, reason, short_names
 from nccl_inspect.report.page import data, sections
 from nccl_inspect.report.tables import KIND_HEAD, by_kind, gdr_word
 from nccl_inspect.rules import capture
-from nccl_inspect.rules.facts import count, ranges
+from nccl_inspect.rules.facts import count, ranges, ranks_word
 from nccl_inspect.text import printable
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.filters.update(count=count, ranges=ranges, linked=_linked)
+    environment.filters.update(count=count, ranges=ranges, ranks_word=ranks_word, linked=_linked)
     return environment.get_template("page.html.j2")
 
 

@@ -67,6 +67,7 @@ function crumbs(number, unit) {
   const nouns = unit === "group of hosts" ? "groups of hosts" : `${unit}s`;
   parts.push(make("span", {}, `${last.words}: ${number} × ${number} ${nouns}`));
   if (unit !== "rank") parts.push(make("span", {}, "(Enter or a click opens a cell)"));
+  if (common.length > 3) parts.push(make("span", {}, `… = ${common}`));
   byId("crumbs").replaceChildren(...parts);
 }
 

@@ -232,7 +232,7 @@ function startShapes() {
     return;
   }
   byId("comm").append(...data.comms.map((comm, at) => make("option", { value: at }, comm.title)));
-  byId("choose").hidden = false;
+  byId("choose").hidden = byId("words-box").hidden = false;
   byId("choose").addEventListener("submit", (event) => event.preventDefault());
   byId("comm").addEventListener("change", listShapes);
   byId("shape").addEventListener("change", drawShape);
