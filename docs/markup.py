@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 NOTE = "<!-- Written by docs/generate.py; change the code that it describes. -->"
@@ -22,5 +21,5 @@ def _cell(text: str) -> str:
 def escaped(text: str) -> str:
     """Text in which Markdown sees no markup, except back quotes: what stands in them is left alone."""
     parts = text.split("`")
-    parts[::2] = [re.sub(r"[<*]", r"\\\g<0>", part) for part in parts[::2]]
+    parts[::2] = [part.replace("<", "&lt;").replace("*", "\\*") for part in parts[::2]]
     return "`".join(parts)

@@ -20,18 +20,25 @@ pytest.importorskip("mkdocs", reason="the site is built where the extra 'docs' i
 pytest.importorskip("material", reason="the site is built where the extra 'docs' is installed")
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
+TAGS = set(
+    "a article body button code div em footer form h1 h2 h3 h4 head header html img input label li link main meta nav ol "
+    "p path pre script span strong svg table tbody td th thead title tr ul".split()
+)
+"""Of the theme and of Markdown; ``<stdin>`` in a text must not become one."""
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 """What a browser fetches by itself."""
 
 
 class _Fetched(HTMLParser):
-    """The addresses that a page fetches by itself."""
+    """The elements of a page, and the addresses that it fetches by itself."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.tags: set[str] = set()
         self.addresses: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
         self.addresses += [value for name, value in attrs if value and LOADED.get(tag) == name]
 
 
@@ -70,6 +77,7 @@ def test_no_page_fetches_anything_elsewhere(built: Path) -> None:
         parser = _Fetched()
         parser.feed(page.read_text(encoding="utf-8"))
         assert parser.addresses
+        assert parser.tags <= TAGS, page
         assert not [address for address in parser.addresses if re.match(r"(\w+:)?//", address)], page
     for style in built.rglob("*.css"):
         assert not re.search(r"url\([\"']?(https?:)?//", style.read_text(encoding="utf-8")), style
