@@ -20,10 +20,11 @@ pytest.importorskip("mkdocs", reason="the site is built where the extra 'docs' i
 pytest.importorskip("material", reason="the site is built where the extra 'docs' is installed")
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
-TAGS = set(
-    "a article body button code div em footer form h1 h2 h3 h4 head header html img input label li link main meta nav ol "
-    "p path pre script span strong svg table tbody td th thead title tr ul".split()
-)
+TAGS = {
+    "a", "article", "body", "button", "code", "div", "em", "footer", "form", "h1", "h2", "h3", "h4", "head",
+    "header", "html", "img", "input", "label", "li", "link", "main", "meta", "nav", "ol", "p", "path", "pre",
+    "script", "span", "strong", "svg", "table", "tbody", "td", "th", "thead", "title", "tr", "ul",
+}  # fmt: skip
 """Of the theme and of Markdown; ``<stdin>`` in a text must not become one."""
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 """What a browser fetches by itself."""
