@@ -24,19 +24,13 @@ Examples:
 @shared.choosing
 @shared.judging
 @shared.output
-@click.option("-v", "--verbose", is_flag=True, help="Do not cut evidence lines.")
+@shared.verbose("Do not cut evidence lines.")
 def command(
     logs: tuple[str, ...],
     form: str,
     fail_on: str,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    platform: str | None,
-    topologies: tuple[str, ...],
-    progress: bool | None,
-    output: str,
-    no_color: bool,
-    verbose: bool,
+    options: reading.Options,
+    out: shared.Output,
 ) -> int:
     """Verdict, job, network, paths and findings of one job.
 
@@ -44,7 +38,6 @@ def command(
     also read when nothing is named and something is piped in; gzip, bzip2, xz and zstd are unpacked. Several LOGs are
     parts of one job. One that cannot be read stops only itself.
     """
-    options = reading.Options(platform, topologies, select, ignore)
-    job = shared.read(logs, options, progress)
-    shared.write(report.load(form).render(job, shared.style(no_color, output, verbose)), output)
+    job = shared.read(logs, options)
+    out.write(report.load(form).render(job, out.style))
     return shared.status(job, fail_on)
