@@ -29,6 +29,7 @@ class Facts:
         self.topologies = [*topologies, *detected.topologies(job)]
         self._marks: dict[int, list[str]] = {}
         self._open: set[int] = set()
+        self._echoes: set[int] = set()
         self._said: dict[type[events.Event], list[Notice]] = {}
         self._named: dict[str, list[tuple[int, Notice]]] = {}
         for index, notice in enumerate(job.notices):
@@ -71,6 +72,10 @@ class Facts:
             and (net is None or path.net == net)
         ]
 
+    def paths_of(self, comm: CommunicatorInfo) -> list[Path]:
+        """The paths that a communicator has connections on."""
+        return [path for path in self.job.paths if comm.id in path.communicators]
+
     def leaving(self) -> list[Path]:
         """Network paths that leave the host or, in a fragment, may do so."""
         return [path for path in self.paths(transport="NET") if path.scope != "intra"]
@@ -95,6 +100,14 @@ class Facts:
     def is_open(self, path: Path) -> bool:
         """Whether a rule could not judge this path."""
         return id(path) in self._open
+
+    def pass_over(self, echoes: Iterable[Notice]) -> None:
+        """Say that these statements are but the effect of another one, told or not, and need no explanation."""
+        self._echoes.update(map(id, echoes))
+
+    def is_echo(self, notice: Notice) -> bool:
+        """Whether a rule says that a statement is but the effect of another one."""
+        return id(notice) in self._echoes
 
     def notices(self, *productions: str) -> list[Notice]:
         """What processes said by one of these productions, in the order of the log."""
@@ -272,6 +285,17 @@ def ranks_word(ranks: Iterable[int]) -> str:
 def count(number: int, noun: str) -> str:
     """A number with its noun in the right form: ``1 pair``, ``2 pairs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def does(number: int, verb: str) -> str:
+    """A verb in the form that fits a number: ``1 pair uses``, ``2 pairs use``."""
+    return f"{verb}s" if number == 1 else verb
+
+
+def using(paths: Iterable[Path]) -> str:
+    """The ways that paths take, with the verb: ``use SHM/direct``."""
+    paths = list(paths)
+    return f"{does(len(paths), 'use')} {listed(path.detail for path in paths)}"
 
 
 def listed(words: Iterable[str], limit: int = 4) -> str:

@@ -30,8 +30,8 @@ def after_another(facts: Facts) -> list[Notice]:
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the first failed transfers; where failover took over, NCCL goes on and it is a warning."""
-    echoes = set(map(id, after_another(facts)))
-    failed = [notice for notice in facts.completions(_UNANSWERED) if id(notice) not in echoes]
+    facts.pass_over(after_another(facts))
+    failed = [notice for notice in facts.completions(_UNANSWERED) if not facts.is_echo(notice)]
     survived = [n for n in facts.notices("ib-resilient-completion-error") if value(n, "status") == _UNANSWERED]
     lost = facts.notices("ib-error-fatal", "ib-failover-impossible")
     if not failed and (not survived or facts.completions(_UNANSWERED)):
@@ -48,11 +48,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "NCCL moved the traffic to another port and goes on with less bandwidth",
         fix=[
             *unset(settings),
-            "is the peer alive? its log, kubectl describe pod, dmesg -T on its host",
-            "ports and cables of both ends: ibstat; perfquery -x; rdma statistic; RoCE: ethtool -S <netdev> | grep -iE "
-            "'pause|discard|err'",
-            "ib_write_bw -d mlx5_0 on one host, ib_write_bw -d mlx5_0 <host> on the other: each pair of cards",
-            "only for stalls that pass (rerouting, switch restart): NCCL_IB_TIMEOUT=22 waits 2 minutes instead of 30 s",
+            "Look whether the peer is alive: its log, its pod, dmesg on its host.",
+            "ibstat; perfquery -x; rdma statistic   # ports and cables of both ends",
+            "ethtool -S <netdev> | grep -iE 'pause|discard|err'   # RoCE, on both ends",
+            "ib_write_bw -d mlx5_0   # on one host; on the other: ib_write_bw -d mlx5_0 <host>; each pair of cards",
+            "NCCL_IB_TIMEOUT=22   # only for stalls that pass (rerouting, switch restart): waits 2 minutes "
+            "instead of 30 s",
         ],
         severity="error" if dead else "warning",
         confidence="possible" if facts.completions(*_OTHER_ROOTS) else "likely",
