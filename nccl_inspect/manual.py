@@ -18,7 +18,7 @@ Row = tuple[str, str]
 GROUPS = (
     ("Filters", ("rank", "host", "scope", "transport", "communicator", "channel", "kind", "pid", "level", "only-nccl")),
     ("Output", ("format", "matrix", "by", "output", "map", "verbose", "no-color")),
-    ("Judging", ("policy", "learn", "strict", "fail-on", "exit-code", "select", "ignore")),
+    ("Judging", ("policy", "learn", "force", "strict", "fail-on", "exit-code", "select", "ignore")),
     ("Machine and settings", ("topology", "platform", "config", "no-config")),
     ("Reading", ("until-end", "interval", "settle", "stall", "jobs", "max-unpacked", "progress")),
     ("Help", ("help", "version")),

@@ -8,7 +8,7 @@ import sample_data
 import nccl_inspect
 from nccl_inspect.model.job import Job
 
-FOLDER = sample_data.FOLDER / "releases"
+FOLDER = sample_data.FOLDER / "torn-releases"
 RELEASES = ("2.22.3", "2.23.4", "2.24.3", "2.25.1", "2.27.7", "2.29.7")
 IN_HOST = {
     "p2p": "P2P/CUMEM",
