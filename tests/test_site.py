@@ -100,10 +100,8 @@ def test_a_reader_searches_and_reads_on_a_small_screen(address: str) -> None:
         troubles: list[str] = []
         page.on("request", lambda request: None if request.url.startswith(address) else elsewhere.append(request.url))
         page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.set_default_timeout(120_000)
-        page.goto(f"{address}/index.html", wait_until="networkidle")  # the search must be there before words are
-        page.click("input[name=query]")
-        page.fill("input[name=query]", "GDRDMA")
+        page.goto(f"{address}/index.html")
+        page.locator("input[name=query]").press_sequentially("GDRDMA")  # the search listens to keys
         page.wait_for_selector(".md-search-result__link")
         assert page.locator(".md-search-result__link").count() > 3
         page.set_viewport_size({"width": 400, "height": 900})
