@@ -117,14 +117,14 @@ def require_nccl(state: Fold) -> None:
     """
     if not _has_nccl(state):
         lines = {source.name: source.counts.lines for source in state.sources}
-        raise _nothing_found(lines, [source.problem for source in state.sources if source.problem])
+        raise nothing_found(lines, [source.problem for source in state.sources if source.problem])
 
 
 def _has_nccl(state: Fold) -> bool:
     return any(source.counts.nccl_lines or source.counts.related_lines for source in state.sources)
 
 
-def _nothing_found(sources: dict[str, int], problems: list[str]) -> NoInputError:
+def nothing_found(sources: dict[str, int], problems: list[str]) -> NoInputError:
     """Why there is nothing to judge.
 
     Args:
@@ -134,7 +134,7 @@ def _nothing_found(sources: dict[str, int], problems: list[str]) -> NoInputError
     names, lines = list(sources), sum(sources.values())
     where = names[0] if len(names) == 1 else f"{len(names)} inputs ({names[0]}, …)"
     if not problems:
-        what = f"{where}: empty" if lines == 0 else f"{where}: no NCCL line among {lines} lines"
+        what = f"{where}: empty" if lines == 0 else f"{where}: no NCCL line among {count(lines, 'line')}"
         return NoInputError(what, "run the job with NCCL_DEBUG=INFO and give what it prints")
     rest = []
     if len(problems) > 1:
@@ -234,7 +234,7 @@ class EventStream:
         """
         if not any(counts.nccl_lines or counts.related_lines for counts in self.counts.values()):
             lines = {name: counts.lines for name, counts in self.counts.items()}
-            raise _nothing_found(lines, [str(problem) for problem in self.problems])
+            raise nothing_found(lines, [str(problem) for problem in self.problems])
 
 
 def _lines(

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import sample_data
-from click.testing import CliRunner, Result
+from command_line import invoke
 from test_schema import closed
 
 import nccl_inspect
-from nccl_inspect.cli import cli
 from nccl_inspect.cli import main as run_main
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.policy import file, learn
@@ -57,10 +56,6 @@ MADE = {
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def invoke(*args: str) -> Result:
-    return CliRunner().invoke(cli, args, standalone_mode=False, catch_exceptions=False)
 
 
 def checked(folder: Path, name: str, policy: str, *args: str) -> dict[str, Any]:
@@ -159,7 +154,7 @@ def test_what_is_undecided_breaks_only_when_strict(folder: Path) -> None:
     assert checked(folder, HEALTHY, policy)["is_met"]
     assert not checked(folder, HEALTHY, policy, "--strict")["is_met"]
     assert checked(folder, HEALTHY, "world_size = 8", "--strict")["is_met"]
-    words = invoke("check", log(HEALTHY), "--policy", "policy.toml").output
+    words = invoke("check", log(HEALTHY), "--policy", "policy.toml").stdout
     assert words == "KEPT: policy.toml: 1 kept\n"
 
 
@@ -167,7 +162,7 @@ def test_each_thing_that_is_broken_is_one_line_with_place_and_remedy(folder: Pat
     (folder / "policy.toml").write_text('world_size = 8\n[paths.intra]\ntransport = "P2P"\n[paths.inter]\ngdr = true\n')
     result = invoke("check", log(SHM), "--policy", "policy.toml", "-v")
     assert result.return_value == 1
-    head, *lines = result.output.splitlines()
+    head, *lines = result.stdout.splitlines()
     assert head == "BROKEN: policy.toml: 2 broken, 1 kept"
     assert [text.split()[:2] for text in lines] == [
         ["broken", "world_size:"],
@@ -216,20 +211,25 @@ def test_a_policy_learned_from_an_accepted_log_holds_all_that_the_log_shows(fold
     assert invoke("check", log(OFI), "--policy", "policy.toml", "--strict").return_value == 0
 
 
-@pytest.mark.parametrize("name", [SHM, "peer-killed"])
-def test_no_policy_is_learned_from_a_log_that_is_not_healthy(folder: Path, name: str) -> None:
-    result = invoke("check", "--learn", log(name), "-o", "policy.toml")
-    assert result.return_value == 1
-    assert "not written: the job is" in result.stderr
+@pytest.mark.parametrize(
+    ("logs", "says"),
+    [
+        (["job.log"], "the log leaves open whether the job is healthy"),
+        ([log(SHM)], "the job is degraded (p2p-disabled-by-env)"),
+        ([log("peer-killed")], "the job is failed (peer-death)"),
+        ([log(HEALTHY), "gone.log"], "1 input could not be read"),
+    ],
+)
+def test_a_policy_is_learned_from_a_doubtful_log_by_force_only(folder: Path, logs: list[str], says: str) -> None:
+    (folder / "job.log").write_text(MADE["version only"])
+    asked = invoke("check", "--learn", *logs, "-o", "policy.toml")
+    assert asked.return_value == 1
+    assert f"not written: {says}; take" in asked.stderr
     assert not (folder / "policy.toml").exists()
-
-
-def test_learning_from_a_doubtful_log_warns(folder: Path) -> None:
-    (folder / "job.log").write_text("NCCL version 2.27.3+cuda12.9\n")
-    result = invoke("check", "--learn", "job.log")
-    assert result.return_value == 0
-    assert "leaves open whether the job is healthy" in result.stderr
-    assert 'nccl = ["2.27.3+cuda12.9"]' in result.stdout
+    forced = invoke("check", "--learn", "--force", *logs)
+    assert forced.return_value == 0
+    assert f"# CAUTION, written with --force: {says}. " in forced.stdout
+    assert "nccl = [" in forced.stdout
 
 
 def test_a_learned_value_stands_for_itself_in_the_glob() -> None:
@@ -277,6 +277,7 @@ def test_a_mistake_in_a_policy_is_an_error(folder: Path, text: str, says: str) -
     [
         (["job.log", "--policy", "gone.toml"], 2, "gone.toml: No such file or directory; check the path given with"),
         (["job.log"], 2, "give either --policy FILE, or --learn"),
+        (["job.log", "--policy", "policy.toml", "--force"], 2, "--force belongs to --learn"),
         (["job.log", "--policy", "policy.toml", "--learn"], 2, "give either --policy FILE, or --learn"),
         (["gone.log", "--policy", "policy.toml"], 3, "gone.log: no such file"),
     ],

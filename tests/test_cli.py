@@ -16,25 +16,19 @@ from pathlib import Path
 import click
 import pytest
 import sample_data
-from click.testing import CliRunner, Result
+from command_line import invoke
 
 from nccl_inspect.cli import cli
-from nccl_inspect.discovery import modules
 from nccl_inspect.rules.engine import registered
 
 HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
 SLOW = str(sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log")
 TOPOLOGY = Path(__file__).parent / "data" / "h200-4gpu.nccl-topo.xml"
 TWO_HOSTS = str(sample_data.FOLDER / "timestamps" / "job.log")
-COMMANDS = [name for name in modules(sys.modules[cli.__module__].__file__ or "", "shared") if name != "shared"]
+COMMANDS = cli.list_commands(click.Context(cli))
 EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
 HEAVY = ("pandas", "pyarrow", "numpy", "jinja2", "junitparser", "prometheus_client", "xml.etree", "hashlib")
 ESCAPE = b"\x1b["
-
-
-def invoke(*args: str, data: bytes | None = None) -> Result:
-    """A command in this process that must work."""
-    return CliRunner().invoke(cli, args, input=data, standalone_mode=False, catch_exceptions=False)
 
 
 def run(
@@ -96,6 +90,35 @@ def test_the_status_is_1_with_a_finding_as_severe_as_asked_for(log: str, limit: 
     assert done.stdout
 
 
+@pytest.mark.parametrize(
+    ("args", "status"),
+    [
+        (["summarize", HEALTHY, "gone.log"], 0),
+        (["summarize", HEALTHY, "gone.log", "--fail-on", "error"], 3),
+        (["summarize", SLOW, "gone.log", "--fail-on", "error"], 3),
+        (["summarize", SLOW, "gone.log", "--fail-on", "warning"], 1),
+        (["paths", HEALTHY, "gone.log"], 0),
+        (["check", HEALTHY, "gone.log", "--policy", "POLICY"], 3),
+        (["check", SLOW, "gone.log", "--policy", "POLICY"], 1),
+        (["diff", HEALTHY, "FOLDER"], 0),
+        (["diff", HEALTHY, "FOLDER", "--fail-on", "error"], 3),
+    ],
+    ids=lambda value: " ".join(value).replace("/", "_") if isinstance(value, list) else "",
+)
+def test_a_gate_does_not_pass_while_a_part_of_the_input_could_not_be_read(
+    tmp_path: Path, args: list[str], status: int
+) -> None:
+    (tmp_path / "policy.toml").write_text('[paths.intra]\ntransport = "P2P"')
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "job.log").write_bytes(Path(HEALTHY).read_bytes())
+    (tmp_path / "run" / "rank8.log.gz").write_bytes(b"\x1f\x8b\x08\x00 cut")
+    places = {"POLICY": str(tmp_path / "policy.toml"), "FOLDER": str(tmp_path / "run")}
+    done = run(*(places.get(arg, arg) for arg in args), cwd=tmp_path)
+    assert done.returncode == status
+    assert done.stderr.count(b"\n") == 1, done.stderr
+    assert done.stdout
+
+
 @pytest.fixture
 def bad_inputs(tmp_path: Path) -> Path:
     (tmp_path / "empty.log").touch()
@@ -131,6 +154,17 @@ def bad_inputs(tmp_path: Path) -> Path:
         (["summarize", "LOG", "-o", "gone/report.txt"], 2, "gone/report.txt: No such file or directory; check"),
         (["paths", "LOG", "--rank", "x"], 2, "--rank x: not a rank; write 3 or 0-7"),
         (["paths", "LOG", "--transport", "RDMA"], 2, "'RDMA' is not one of"),
+        (["paths", "LOG", "--rank", "99"], 2, "no rank 99; the log has ranks 0-7"),
+        (["paths", "LOG", "--rank", "1,20-30"], 2, "no ranks 20-30; the log has ranks 0-7"),
+        (["paths", "LOG", "--host", "nosuch"], 2, "no host 'nosuch'; the log has vm"),
+        (["topology", "LOG", "--channel", "99"], 2, "no channel 99; the log has channels 0-23"),
+        (["topology", "LOG", "--communicator", "wrld"], 2, "no communicator 'wrld'; did you mean world?"),
+        (["traffic", "LOG", "--communicator", "zz"], 2, "no communicator 'zz'; the log has world"),
+        (["explain", "socket-insted-of-efa"], 2, "no rule 'socket-insted-of-efa'; did you mean socket-instead-of-efa"),
+        (["explain", "zzzzzz"], 2, "no rule 'zzzzzz'; see 'nccl-inspect rules'"),
+        (["explain", "NET/IB : No", "devices"], 2, "not a line that the grammar knows; nearest is "),
+        (["annotate", "empty.log"], 3, "empty.log: empty; "),
+        (["annotate", "--only-nccl", "other.log"], 3, "other.log: no NCCL line among 2 lines; run the job with"),
         (["no-such-command"], 2, "no command 'no-such-command'; see"),
         (["completion", "csh"], 2, "'csh' is not one of"),
     ],
@@ -170,7 +204,7 @@ def test_without_a_log_on_a_terminal_the_error_says_how_to_give_one() -> None:
 
 
 def test_the_version_is_told() -> None:
-    assert re.fullmatch(r"nccl-inspect, version \d+\.\d+\S*\n", invoke("--version").output)
+    assert re.fullmatch(r"nccl-inspect, version \d+\.\d+\S*\n", invoke("--version").stdout)
 
 
 # --- pipes and files
@@ -207,13 +241,13 @@ def test_a_gzip_may_be_piped_in() -> None:
 def test_a_folder_and_its_files_give_the_same_paths() -> None:
     folder = sample_data.FOLDER / "debug-file-per-process"
     files = map(str, sample_data.files("debug-file-per-process"))
-    assert invoke("paths", str(folder)).output == invoke("paths", *files).output
+    assert invoke("paths", str(folder)).stdout == invoke("paths", *files).stdout
 
 
 def test_a_report_may_go_to_a_file(tmp_path: Path) -> None:
     target = tmp_path / "report.json"
     result = invoke("summarize", SLOW, "--format", "json", "-o", str(target))
-    assert (result.return_value, result.output) == (0, "")
+    assert (result.return_value, result.stdout) == (0, "")
     assert json.loads(target.read_text(encoding="utf-8"))["schema"] == "nccl-inspect/1"
 
 
@@ -222,7 +256,7 @@ def test_a_report_may_go_to_a_file(tmp_path: Path) -> None:
 
 def found_by(*args: str) -> set[str]:
     """The rules in the JSON of a summary."""
-    document = json.loads(invoke("summarize", SLOW, "--format", "json", *args).output)
+    document = json.loads(invoke("summarize", SLOW, "--format", "json", *args).stdout)
     return {finding["rule"] for finding in document["findings"]}
 
 
@@ -242,17 +276,17 @@ def test_an_ignored_finding_does_not_count_for_the_status() -> None:
 
 
 def test_the_platform_is_taken_over() -> None:
-    document = json.loads(invoke("summarize", HEALTHY, "--format", "json", "--platform", "P5.48xlarge").output)
+    document = json.loads(invoke("summarize", HEALTHY, "--format", "json", "--platform", "P5.48xlarge").stdout)
     assert document["job"]["platform"] == "p5.48xlarge"
 
 
 def test_the_summary_begins_with_the_verdict() -> None:
-    assert invoke("summarize", HEALTHY).output.startswith("OK: ")
-    assert invoke("summarize", SLOW).output.startswith("DEGRADED: ")
+    assert invoke("summarize", HEALTHY).stdout.startswith("OK: ")
+    assert invoke("summarize", SLOW).stdout.startswith("DEGRADED: ")
 
 
 def test_the_summary_names_the_rule_its_evidence_and_a_fix() -> None:
-    output = invoke("summarize", SLOW).output
+    output = invoke("summarize", SLOW).stdout
     assert "shm-instead-of-p2p" in output
     assert re.search(r"job\.log:\d+: vm:\d+:\d+ \[\d\] NCCL INFO Channel", output)
     assert re.search(r"^  fix ", output, re.MULTILINE)
@@ -262,7 +296,7 @@ def test_the_summary_names_the_rule_its_evidence_and_a_fix() -> None:
 
 
 def test_paths_are_a_table_of_directed_pairs() -> None:
-    lines = invoke("paths", TWO_HOSTS).output.splitlines()
+    lines = invoke("paths", TWO_HOSTS).stdout.splitlines()
     assert lines[0].split()[:2] == ["src", "dst"]
     assert len(lines) == 4 + len(sample_data.truth("timestamps")["paths"])
     assert lines[-1] == "… in hosts: llama-3-8b-node-0-"
@@ -271,7 +305,7 @@ def test_paths_are_a_table_of_directed_pairs() -> None:
 
 
 def test_the_matrix_has_a_row_and_a_column_for_each_rank() -> None:
-    output = invoke("paths", TWO_HOSTS, "--matrix").output
+    output = invoke("paths", TWO_HOSTS, "--matrix").stdout
     rows, _, legend = output.partition("\n\n")
     assert [line.split()[0] for line in rows.splitlines()] == ["src\\dst", "0", "1", "2", "3"]
     assert "P = P2P/CUMEM" in legend
@@ -280,10 +314,10 @@ def test_the_matrix_has_a_row_and_a_column_for_each_rank() -> None:
 
 def test_the_csv_and_the_json_hold_all_paths() -> None:
     wanted = sample_data.truth("timestamps")["paths"]
-    table = list(csv.DictReader(io.StringIO(invoke("paths", TWO_HOSTS, "--format", "csv").output)))
+    table = list(csv.DictReader(io.StringIO(invoke("paths", TWO_HOSTS, "--format", "csv").stdout)))
     pairs = sorted((path["src"], path["dst"], path["detail"]) for path in wanted)
     assert sorted((int(row["src"]), int(row["dst"]), row["detail"]) for row in table) == pairs
-    document = json.loads(invoke("paths", TWO_HOSTS, "--format", "json").output)
+    document = json.loads(invoke("paths", TWO_HOSTS, "--format", "json").stdout)
     assert sorted((path["src"], path["dst"], path["detail"]) for path in document) == pairs
 
 
@@ -304,24 +338,24 @@ def test_the_csv_and_the_json_hold_all_paths() -> None:
 )
 def test_paths_are_filtered(filters: list[str], admits: object) -> None:
     assert callable(admits)
-    found = json.loads(invoke("paths", TWO_HOSTS, "--format", "json", *filters).output)
+    found = json.loads(invoke("paths", TWO_HOSTS, "--format", "json", *filters).stdout)
     wanted = [(p["src"], p["dst"]) for p in sample_data.truth("timestamps")["paths"] if admits(p)]
     assert sorted((path["src"], path["dst"]) for path in found) == sorted(wanted)
 
 
 def test_paths_are_filtered_by_host() -> None:
     found = json.loads(
-        invoke("paths", TWO_HOSTS, "--format", "json", "--host", "llama-3-8b-node-0-1", "--scope", "intra").output
+        invoke("paths", TWO_HOSTS, "--format", "json", "--host", "llama-3-8b-node-0-1", "--scope", "intra").stdout
     )
     assert {(path["src"], path["dst"]) for path in found} == {(2, 3), (3, 2)}
 
 
 def test_the_matrix_is_written_as_csv_and_json() -> None:
-    table = list(csv.DictReader(io.StringIO(invoke("paths", TWO_HOSTS, "--matrix", "--format", "csv").output)))
+    table = list(csv.DictReader(io.StringIO(invoke("paths", TWO_HOSTS, "--matrix", "--format", "csv").stdout)))
     assert list(table[0]) == ["src\\dst", "0", "1", "2", "3"]
     assert table[0]["1"] == "P2P/CUMEM (ok)"
     assert table[1]["2"] == "NET/Socket (fallback)"
-    document = json.loads(invoke("paths", TWO_HOSTS, "--matrix", "--format", "json").output)
+    document = json.loads(invoke("paths", TWO_HOSTS, "--matrix", "--format", "json").stdout)
     assert (document["by"], document["names"]) == ("rank", ["0", "1", "2", "3"])
     assert document["rows"][0][1] == [{"detail": "P2P/CUMEM", "gdr": None, "verdict": "ok", "pairs": 1}]
     pairs = {(src, dst) for src, row in enumerate(document["rows"]) for dst, cell in enumerate(row) if cell}
@@ -331,18 +365,18 @@ def test_the_matrix_is_written_as_csv_and_json() -> None:
 def test_above_64_ranks_the_matrix_is_host_by_host_in_all_formats() -> None:
     host = b"vm%d:1:1 [0] NCCL INFO Channel 00/0 : %d[0] -> %d[1] via P2P/CUMEM\n"
     log = b"".join(host % (rank // 8, rank, rank + 1) for rank in range(0, 80, 2))
-    document = json.loads(invoke("paths", "--matrix", "--format", "json", data=log).output)
+    document = json.loads(invoke("paths", "--matrix", "--format", "json", data=log).stdout)
     assert (document["by"], len(document["names"]), len(document["rows"])) == ("host", 10, 10)
     assert document["rows"][3][3][0]["pairs"] == 4
-    table = list(csv.DictReader(io.StringIO(invoke("paths", "--matrix", "--format", "csv", data=log).output)))
+    table = list(csv.DictReader(io.StringIO(invoke("paths", "--matrix", "--format", "csv", data=log).stdout)))
     assert [row["src\\dst"] for row in table] == document["names"]
     assert table[3][document["names"][3]].startswith("4 x P2P/CUMEM (")
 
 
 def test_the_csv_has_all_columns_also_without_a_path() -> None:
-    columns = invoke("paths", TWO_HOSTS, "--format", "csv").output.partition("\n")[0]
-    assert invoke("paths", TWO_HOSTS, "--format", "csv", "--scope", "unknown").output == columns + "\n"
-    document = json.loads(invoke("paths", TWO_HOSTS, "--format", "json").output)
+    columns = invoke("paths", TWO_HOSTS, "--format", "csv").stdout.partition("\n")[0]
+    assert invoke("paths", TWO_HOSTS, "--format", "csv", "--scope", "unknown").stdout == columns + "\n"
+    document = json.loads(invoke("paths", TWO_HOSTS, "--format", "json").stdout)
     assert columns.split(",") == [key for key in document[0] if key != "also"]
 
 
@@ -374,27 +408,40 @@ def test_a_machine_that_fits_is_not_mentioned() -> None:
 
 @pytest.mark.parametrize("form", [[], ["--matrix"]])
 def test_no_path_is_told_in_words(form: list[str]) -> None:
-    assert invoke("paths", HEALTHY, "--scope", "inter", *form).output == "no path\n"
+    done = invoke("paths", HEALTHY, "--scope", "inter", *form)
+    assert (done.return_value, done.stdout) == (0, "no path\n"), "a good question with an answer"
+    assert done.stderr == "nccl-inspect: no path matches; the log has 8 paths: 8 intra P2P\n"
+
+
+def test_what_is_no_log_of_nccl_is_shown_as_it_is_with_status_3() -> None:
+    done = run("annotate", data=b"we like NCCL\n")
+    assert (done.returncode, done.stdout) == (3, b"we like NCCL\n")
+    assert b"no NCCL line among 1 line;" in done.stderr
+
+
+def test_lines_of_other_programs_that_tell_something_are_annotated() -> None:
+    done = invoke("annotate", "--only-nccl", str(sample_data.FOLDER / "torch-rank-killed" / "job.log"))
+    assert re.search(r"^.*torch/distributed/elastic.* SIGTERM\n    \^ ", done.stdout, re.MULTILINE)
 
 
 # --- rules and help
 
 
 def test_the_rules_are_listed_as_json() -> None:
-    document = json.loads(invoke("rules", "--format", "json").output)
+    document = json.loads(invoke("rules", "--format", "json").stdout)
     assert [rule["name"] for rule in document] == [entry.rule.name for entry in registered()]
     assert all(rule["title"] and rule["category"] and rule["severity"] for rule in document)
 
 
 def test_the_rules_are_listed_as_a_table() -> None:
-    output = invoke("rules").output
+    output = invoke("rules").stdout
     assert all(entry.rule.name in output for entry in registered())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_says_what_a_command_does(name: str) -> None:
     for option in ("-h", "--help"):
-        output = invoke(name, option).output
+        output = invoke(name, option).stdout
         text = re.split(r"^\S", output.partition("\n\n")[2], maxsplit=1, flags=re.MULTILINE)[0].strip()
         assert len(text.split()) > 5
         assert text.endswith((".", ")"))
@@ -405,7 +452,7 @@ def test_help_says_what_a_command_does(name: str) -> None:
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_help_fits_but_for_what_stands_in_quotes(name: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    for line in invoke(*name.split(), "--help").output.splitlines():
+    for line in invoke(*name.split(), "--help").stdout.splitlines():
         assert len(line) <= columns or line.strip().startswith("'")
 
 
@@ -424,7 +471,7 @@ def test_commands_name_their_options_alike() -> None:
 
 
 def test_help_lists_all_commands_and_the_exit_statuses() -> None:
-    output = invoke("--help").output
+    output = invoke("--help").stdout
     assert {"summarize", "paths", "rules"} <= set(COMMANDS)
     assert all(re.search(rf"^  {name} +\S", output, re.MULTILINE) for name in COMMANDS)
     assert re.search(r"^Exit status:\n  0 +Done", output, re.MULTILINE)
@@ -463,13 +510,13 @@ def test_the_summary_fits_the_width_unless_a_single_word_does_not(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.chdir(sample_data.FOLDER)
-    for line in invoke("summarize", name).output.splitlines():
+    for line in invoke("summarize", name).stdout.splitlines():
         assert len(line) <= columns or len(line.split()) == 1, line
 
 
 @pytest.mark.parametrize("name", sample_data.names())
 def test_the_summary_is_plain_text_that_any_locale_can_take(name: str) -> None:
-    output = invoke("summarize", str(sample_data.FOLDER / name)).output
+    output = invoke("summarize", str(sample_data.FOLDER / name)).stdout
     assert output.endswith("\n")
     assert "\x1b" not in output
     assert not re.search(r"[ \t]+$", output, re.MULTILINE)

@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import invoke
 
 from nccl_inspect import platforms, report
-from nccl_inspect.cli import cli
 from nccl_inspect.rules.engine import registered
 
 EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
@@ -63,7 +62,7 @@ def test_a_command_that_is_none_is_completed_in_silence() -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_is_sound_to_its_shell(shell: str, tmp_path: Path) -> None:
-    script = CliRunner().invoke(cli, ["completion", shell], catch_exceptions=False).output
+    script = invoke("completion", shell).stdout
     assert "_NCCLINSPECT_COMPLETE" in script
     assert " _NCCL_" not in script
     if not shutil.which(shell):
@@ -74,7 +73,7 @@ def test_the_script_is_sound_to_its_shell(shell: str, tmp_path: Path) -> None:
 
 
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:
-    script = CliRunner().invoke(cli, ["completion", "bash"], catch_exceptions=False).output
+    script = invoke("completion", "bash").stdout
     tool = tmp_path / "nccl-inspect"
     tool.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from nccl_inspect.cli import main; main()" "$@"\n')
     tool.chmod(0o755)

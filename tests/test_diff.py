@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import command_line
 import pytest
 import sample_data
-from click.testing import CliRunner, Result
+from click.testing import Result
 from test_schema import closed
 
 import nccl_inspect
-from nccl_inspect.cli import cli
 from nccl_inspect.differences import Difference
 from nccl_inspect.differences.compare import compare
 
@@ -48,8 +48,8 @@ P2P_OFF = line(0, "NCCL_P2P_DISABLE set by environment to 1") + line(1, "NCCL_P2
 VERSION = line(0, "NCCL version 2.27.3+cuda12.9")
 
 
-def invoke(*args: str) -> Result:
-    return CliRunner().invoke(cli, ("diff", *args), standalone_mode=False, catch_exceptions=False)
+def invoke(*args: str, data: bytes | None = None) -> Result:
+    return command_line.invoke("diff", *args, data=data)
 
 
 def documented(*args: str) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def test_a_run_is_the_same_as_itself(name: str) -> None:
 def test_identical_runs_say_so() -> None:
     result = invoke(log(HEALTHY), log(HEALTHY), "--exit-code", "--fail-on", "info")
     assert result.return_value == 0
-    assert result.output.startswith("SAME: no difference in versions, network,")
+    assert result.stdout.startswith("SAME: no difference in versions, network,")
 
 
 def test_names_of_hosts_and_process_ids_do_not_count(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_names_of_hosts_and_process_ids_do_not_count(tmp_path: Path) -> None:
         {"a": "llama-3-8b-node-0-0", "b": "mistral-0-xk2"},
         {"a": "llama-3-8b-node-0-1", "b": "mistral-1-xk2"},
     ]
-    words = " ".join(invoke(log(SOCKET), str(tmp_path / "b.log")).output.split())
+    words = " ".join(invoke(log(SOCKET), str(tmp_path / "b.log")).stdout.split())
     assert "compared by their ranks: llama-3-8b-node-0-0 is mistral-0-xk2, " in words
 
 
@@ -245,10 +245,7 @@ def test_exit_statuses(before: str, after: str, args: list[str], status: int) ->
 
 
 def test_one_run_may_be_piped_in() -> None:
-    result = CliRunner().invoke(
-        cli, ["diff", log(HEALTHY), "-"], input=text(HEALTHY).encode(), standalone_mode=False, catch_exceptions=False
-    )
-    assert "SAME" in result.output
+    assert "SAME" in invoke(log(HEALTHY), "-", data=text(HEALTHY).encode()).stdout
 
 
 @pytest.mark.parametrize("columns", [40, 60, 100])
@@ -256,7 +253,7 @@ def test_one_run_may_be_piped_in() -> None:
 def test_the_text_fits_the_width(before: str, after: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.chdir(sample_data.FOLDER)
-    for shown in invoke(f"{before}/job.log", f"{after}/job.log").output.splitlines():
+    for shown in invoke(f"{before}/job.log", f"{after}/job.log").stdout.splitlines():
         assert len(shown) <= columns or len(shown.split()) == 1, shown
         assert shown == shown.rstrip()
 

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 import sample_data
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import invoke
 from defusedxml.ElementTree import fromstring
 
 import nccl_inspect
 from nccl_inspect import drawing as drawings
-from nccl_inspect.cli import cli
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.picture.looks import LOOKS
 from nccl_inspect.picture.view import Link, Shape, View, largest, views
@@ -27,7 +27,7 @@ FRAGMENT = (
 
 
 def run(*args: str, data: bytes | None = None) -> Result:
-    return CliRunner().invoke(cli, ["topology", *args], input=data, standalone_mode=False, catch_exceptions=False)
+    return invoke("topology", *args, data=data)
 
 
 def many(ranks: int, on_each: int = 8) -> View:

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import sample_data
-from click.testing import CliRunner
+from command_line import invoke
 from pyarrow import feather, parquet
 
 import nccl_inspect
@@ -145,16 +145,36 @@ def test_without_nccl_there_is_no_file_and_an_older_one_stays(tmp_path: Path, su
     (tmp_path / "job.log").write_text("hello\n")
     target = tmp_path / f"e.{suffix}"
     target.write_text("older")
-    with pytest.raises(NoInputError, match="no NCCL line among 1 lines"):
+    with pytest.raises(NoInputError, match="no NCCL line among 1 line;"):
         run("events", tmp_path / "job.log", "-o", target)
     assert target.read_text() == "older"
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"e.{suffix}", "job.log"]
 
 
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--host", "nosuch"], "no host 'nosuch'; the log has "),
+        (["--pid", "1"], "no pid 1; the log has pids "),
+    ],
+)
+def test_a_host_or_process_that_is_not_there_is_an_error(log: Path, args: list[str], says: str) -> None:
+    target = log.with_name("e.jsonl")
+    with pytest.raises(NcclInspectError, match=says):
+        run("events", log, *args, "-o", target)
+    assert not target.exists()
+
+
+def test_no_event_is_told_in_words(log: Path) -> None:
+    result = invoke("events", str(log), "--level", "TRACE")
+    assert (result.return_value, result.stdout) == (None, "")
+    assert result.stderr == "nccl-inspect: no event matches; the log has 6 events\n"
+
+
 def test_an_input_that_cannot_be_read_is_told_and_the_rest_written(log: Path) -> None:
-    result = CliRunner().invoke(cli, ["events", str(log), "missing.log", "-o", str(log.with_name("e.jsonl"))])
-    assert result.exit_code == 0
-    assert "missing.log: no such file" in result.output
+    result = invoke("events", str(log), "missing.log", "-o", str(log.with_name("e.jsonl")))
+    assert not result.return_value
+    assert "missing.log: no such file" in result.stderr
     assert len(log.with_name("e.jsonl").read_text(encoding="utf-8").splitlines()) == 6
 
 

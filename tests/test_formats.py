@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 import sample_data
-from click.testing import CliRunner
+from command_line import invoke
 from jsonschema import Draft4Validator
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase
 from prometheus_client.parser import text_string_to_metric_families
 
 import nccl_inspect
 from nccl_inspect import __version__, report
-from nccl_inspect.cli import cli
 from nccl_inspect.model.job import Evidence, Finding, Job, NotJudged, Suppressed
 from nccl_inspect.report import Style
 from nccl_inspect.rules.engine import registered
@@ -91,7 +90,7 @@ def test_control_characters_of_a_log_reach_no_report(form: str) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_the_command_line_writes_the_format(form: str, tmp_path: Path) -> None:
     log, target = sample_data.files("p2p-nvlink-8gpu")[0], tmp_path / "report"
-    CliRunner().invoke(cli, ["summarize", str(log), "--format", form, "-o", str(target)], catch_exceptions=False)
+    invoke("summarize", str(log), "--format", form, "-o", str(target))
     assert target.read_text("utf-8") == shown(form, nccl_inspect.read(str(log)))
 
 

@@ -24,10 +24,9 @@ from typing import Any
 import pytest
 import sample_data
 import zstandard
-from click.testing import CliRunner, Result
+from command_line import invoke
 
 import nccl_inspect
-from nccl_inspect.cli import cli
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest import compression, recognition, sources
 from nccl_inspect.ingest.streams import BLOCK, StreamError, pieces
@@ -49,11 +48,6 @@ def run(*args: str, data: bytes = b"", cwd: Path | None = None, exe: list[str] =
     """A command in a process of its own: its status, its output, the lines on stderr."""
     done = subprocess.run([*exe, *args], input=data, capture_output=True, cwd=cwd, timeout=60, check=False)
     return done.returncode, done.stdout.decode(), done.stderr.decode().splitlines()
-
-
-def invoke(*args: str) -> Result:
-    """A command in this process that must work."""
-    return CliRunner().invoke(cli, args, standalone_mode=False, catch_exceptions=False)
 
 
 def names_in(*inputs: Any) -> list[str]:
@@ -419,11 +413,11 @@ def test_ranks_without_a_line_are_named() -> None:
     left_out = next(file for file in files if nccl_inspect.read(file).ranks_seen == [6])
     rest = [file for file in files if file != left_out]
     assert nccl_inspect.read(rest).ranks_seen == [0, 1, 2, 3, 4, 5, 7]
-    output = " ".join(invoke("summarize", *rest).output.split())
+    output = " ".join(invoke("summarize", *rest).stdout.split())
     assert "8 ranks, of which 0-5,7 seen; rank 6 has no line in these 7 files; 2 hosts" in output
-    one = " ".join(invoke("summarize", left_out).output.split())
+    one = " ".join(invoke("summarize", left_out).stdout.split())
     assert "8 ranks, only rank 6 seen; ranks 0-5,7 have no line in this log; 1 host" in one
-    assert "has no line" not in invoke("summarize", *files).output
+    assert "has no line" not in invoke("summarize", *files).stdout
 
 
 # --- progress and interruption

@@ -10,12 +10,12 @@ from itertools import pairwise
 
 import pytest
 import sample_data
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import invoke
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nccl_inspect
-from nccl_inspect.cli import cli
 from nccl_inspect.grammar import engine
 from nccl_inspect.model import build
 from nccl_inspect.model.fold import Fold
@@ -29,7 +29,7 @@ MB16 = 16_777_216
 
 
 def run(*args: str, data: bytes | None = None) -> Result:
-    return CliRunner().invoke(cli, ["traffic", *args], input=data, standalone_mode=False, catch_exceptions=False)
+    return invoke("traffic", *args, data=data)
 
 
 @cache

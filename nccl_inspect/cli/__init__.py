@@ -19,7 +19,7 @@ from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.text import printable
 
-_PARTS = ("shared",)
+_PARTS = ("shared", "filters")
 COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """How the scripts of ``completion`` ask what could come next; the default would look like a variable of NCCL."""
 _MIN_COLUMNS = 40
@@ -94,7 +94,7 @@ def cli(ctx: click.Context) -> None:
 
     Exit status: 0 done; 1 findings at or above --fail-on, or
     a failed job where --fail-on is given, or a policy broken; 2 usage error;
-    3 no input could be read, or no NCCL line found in it;
+    3 no input could be read (a gate: or not all), or no NCCL line found in it;
     130 interrupted (what was read until then is reported).
     """
     if ctx.invoked_subcommand is None:

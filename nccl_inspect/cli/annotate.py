@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import click
 
+from nccl_inspect import reading
 from nccl_inspect.cli import say, shared
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine, meaning
 from nccl_inspect.grammar.engine import Grammar
-from nccl_inspect.ingest import sources
+from nccl_inspect.grammar.meaning import Meaning
+from nccl_inspect.ingest import prefix, sources
 from nccl_inspect.masking import masked
 from nccl_inspect.report.words import paint
 from nccl_inspect.text import decode, printable
@@ -25,43 +27,51 @@ Examples:
 
 @click.command(epilog=_EXAMPLES, short_help="The log with a note below each NCCL line.")
 @shared.inputs
-@click.option("--only-nccl", is_flag=True, help="Leave out lines that are not NCCL's.")
+@click.option("--only-nccl", is_flag=True, help="Leave out lines that tell nothing of NCCL.")
 @shared.output
-def command(logs: tuple[str, ...], only_nccl: bool, output: str, no_color: bool) -> None:
-    """The log with a short note below each NCCL line: what it means."""
-    style = shared.style(no_color, output)
-    lines = (paint(text, "dim", style) if note else text for text, note in _annotated(shared.given(logs), only_nccl))
-    shared.write_lines(lines, output)
+def command(logs: tuple[str, ...], only_nccl: bool, out: shared.Output) -> None:
+    """The log with a short note below each line of NCCL, of its plugins, of PyTorch or a launcher: what it means."""
+    lines = _annotated(shared.given(logs), only_nccl)
+    out.write_lines(paint(text, "dim", out.style) if note else text for text, note in lines)
 
 
 def _annotated(logs: list[str], only_nccl: bool) -> Iterator[tuple[str, bool]]:
     """Lines of the log, each followed by its note; what could not be read is said at the end.
 
     Raises:
-        NoInputError: nothing could be read.
+        NoInputError: nothing could be read, or no line is NCCL's.
     """
     grammar = engine.shipped()
     problems: list[NoInputError] = []
-    read = False
+    lines: dict[str, int] = {}
+    has_nccl = False
     for source in sources.find(logs):
-        for block in sources.pieces_of(source):
-            if isinstance(block, NoInputError):
-                problems.append(block)
+        lines[source.name] = 0
+        for piece in sources.pieces_of(source):
+            if isinstance(piece, NoInputError):
+                problems.append(piece)
                 continue
-            read = True
-            for line in block:
-                yield from _with_note(line, grammar, only_nccl)
-    if problems and not read:
-        raise problems[0]
+            lines[source.name] += len(piece.lines)
+            needles = [b" NCCL ", *(one.needle for one in grammar.foreign_in(b"\n".join(piece.lines)))]
+            for line in piece.lines:
+                found = _meaning(line, needles, grammar)
+                has_nccl = has_nccl or found is not None or prefix.split(line) is not None
+                yield from _with_note(line, found, only_nccl)
+    if not has_nccl:
+        raise reading.nothing_found(lines, list(map(str, problems)))
     for problem in problems:
         say(str(problem))
 
 
-def _with_note(line: bytes, grammar: Grammar, only_nccl: bool) -> Iterator[tuple[str, bool]]:
-    text = masked(decode(line))
-    is_nccl = b" NCCL " in line or line.startswith(b"NCCL ")
-    found = meaning.of_line(text, grammar) if is_nccl else None
+def _meaning(line: bytes, needles: list[bytes], grammar: Grammar) -> Meaning | None:
+    """What a line means, if it can be worth a note."""
+    if line.startswith(b"NCCL ") or any(needle in line for needle in needles):
+        return meaning.of_line(masked(decode(line)), grammar)
+    return None
+
+
+def _with_note(line: bytes, found: Meaning | None, only_nccl: bool) -> Iterator[tuple[str, bool]]:
     if found or not only_nccl:
-        yield printable(text), False
+        yield printable(masked(decode(line))), False
     if found and found.production.says:
         yield f"    ^ {found.production.says}", True

@@ -20,6 +20,7 @@ from nccl_inspect.cli import say, shared
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.ingest import sources
 from nccl_inspect.ingest.sources import Progress, Source
+from nccl_inspect.progress import Bar
 
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lzma")
 _EXAMPLES = """
@@ -63,7 +64,7 @@ def command(logs: tuple[str, ...], output: str, map_file: str | None, progress: 
     names = shared.given(logs)
     with ExitStack() as stack:
         inputs = [_kept(name, stack) for name in names]
-        bar = stack.enter_context(shared.Bar(progress))
+        bar = stack.enter_context(Bar(progress))
         told = _twice(bar.update) if bar.wanted else None
         anonymizer = Anonymizer(Names(load(map_file) if map_file else None))
         readable = _learn(anonymizer, inputs, told)

@@ -18,7 +18,9 @@ Examples:
   nccl-inspect check job.log --policy policy.toml
   nccl-inspect check logs/ --policy policy.toml --strict --format json -o check.json
 
-Exit status: 0 the policy is kept; 1 it is broken, or with --strict undecided; with --learn: 1 the log is not healthy.
+Exit status: 0 the policy is kept; 1 it is broken, or with --strict undecided;
+3 it is kept as far as the input could be read. With --learn: 1 the log does
+not show a healthy job, and nothing is written.
 """
 
 
@@ -26,26 +28,22 @@ Exit status: 0 the policy is kept; 1 it is broken, or with --strict undecided; w
 @shared.inputs
 @click.option("--policy", metavar="FILE", type=shared.FILE, help="Expectations, as TOML.")
 @click.option("--learn", "learns", is_flag=True, help="Write a policy from this log, which is a good one.")
+@click.option("--force", is_flag=True, help="Learn also from a log that does not show a healthy job.")
 @click.option("--strict", is_flag=True, help="What the log does not tell breaks the policy, too.")
 @shared.formats(("text", "json"))
 @shared.selecting
 @shared.judging
 @shared.output
-@click.option("-v", "--verbose", is_flag=True, help="Tell what is kept, too.")
+@shared.verbose("Tell what is kept, too.")
 def command(
     logs: tuple[str, ...],
     policy: str | None,
     learns: bool,
+    force: bool,
     strict: bool,
     form: str,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    platform: str | None,
-    topologies: tuple[str, ...],
-    progress: bool | None,
-    output: str,
-    no_color: bool,
-    verbose: bool,
+    options: reading.Options,
+    out: shared.Output,
 ) -> int:
     """Hold a job against a policy: transports, GPUDirect, channels, versions, environment, severities.
 
@@ -54,32 +52,28 @@ def command(
     """
     if learns == (policy is not None):
         raise click.UsageError("give either --policy FILE, or --learn to write one from a good log")
+    if force and not learns:
+        raise click.UsageError("--force belongs to --learn")
     expected = file.read(policy) if policy is not None else None
-    job = shared.read(logs, reading.Options(platform, topologies, select, ignore), progress)
+    job = shared.read(logs, options)
     if expected is None:
-        return _learn(job, output)
+        return _learn(job, force, out)
     checked = expected.check(job)
     if form == "json":
         text = json.dumps(document.to_dict(checked, strict), indent=1) + "\n"
     else:
-        text = words.render(checked, strict, shared.style(no_color, output, verbose))
-    shared.write(text, output)
-    return shared.status(job) or int(not checked.is_met(strict))
+        text = words.render(checked, strict, out.style)
+    out.write(text)
+    return shared.gate(not checked.is_met(strict), job)
 
 
-def _learn(job: Job, output: str) -> int:
+def _learn(job: Job, force: bool, out: shared.Output) -> int:
     """Write a policy, unless the log would make a bad one."""
     if job.partial:
         return shared.status(job)
-    if job.verdict in ("failed", "degraded"):
-        leads = [finding.rule for finding in job.findings if finding.severity != "info"]
-        because = f" ({leads[0]})" if leads else ""
-        say(
-            f"not written: the job is {job.verdict}{because}; take the log of a good run, or accept the finding "
-            "with a reason under [[suppress]] in nccl-inspect.toml"
-        )
+    doubt = learn.doubt(job)
+    if doubt and not force:
+        say(f"not written: {doubt}; take the log of a good run that 'nccl-inspect summarize' calls OK, or add --force")
         return 1
-    if job.verdict == "unknown":
-        say("the log leaves open whether the job is healthy; 'nccl-inspect summarize' says what is missing")
-    shared.write(learn.policy(job), output)
+    out.write(learn.policy(job))
     return 0

@@ -19,7 +19,7 @@ Examples:
 @click.command(epilog=_EXAMPLES, short_help="A script that makes the shell complete names.")
 @click.argument("shell", type=click.Choice(_SHELLS), metavar="bash|zsh|fish")
 @shared.output
-def command(shell: str, output: str, no_color: bool) -> None:
+def command(shell: str, out: shared.Output) -> None:
     """Print what makes a shell complete commands, options, rules, formats, platforms and files.
 
     Load it when the shell starts: from ~/.bashrc or ~/.zshrc, or as a file in ~/.config/fish/completions.
@@ -27,4 +27,4 @@ def command(shell: str, output: str, no_color: bool) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     completion = kind(cli, {}, "nccl-inspect", COMPLETE_VARIABLE)
-    shared.write((completion.source_template % completion.source_vars()).strip(), output)
+    out.write((completion.source_template % completion.source_vars()).strip())

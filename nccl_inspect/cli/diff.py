@@ -38,13 +38,8 @@ def command(
     form: str,
     exit_code: bool,
     fail_on: str,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    platform: str | None,
-    topologies: tuple[str, ...],
-    progress: bool | None,
-    output: str,
-    no_color: bool,
+    options: reading.Options,
+    out: shared.Output,
 ) -> int:
     """Versions, network, environment, communicators, paths and findings: what B has, what it lacks, what is other.
 
@@ -53,18 +48,20 @@ def command(
     """
     if before == after == "-":
         raise click.UsageError("standard input can be one of the two runs only; name a file for the other")
-    options = shared.settled(reading.Options(platform, topologies, select, ignore))
-    a = shared.read((before,), options, progress)
+    options = shared.settled(options)
+    a = shared.read((before,), options)
     if a.partial:
         return shared.INTERRUPTED
-    b = shared.read((after,), options, progress)
+    b = shared.read((after,), options)
     difference = compare.compare(a, b)
     if form == "json":
         text = json.dumps(document.to_dict(difference), indent=1) + "\n"
     else:
-        text = words.render(difference, shared.style(no_color, output))
-    shared.write(text, output)
-    return shared.status(b) or int((exit_code and bool(difference.changes)) or _is_worse(difference, fail_on))
+        text = words.render(difference, out.style)
+    out.write(text)
+    if not exit_code and fail_on == "never":
+        return shared.status(b)
+    return shared.gate((exit_code and bool(difference.changes)) or _is_worse(difference, fail_on), a, b)
 
 
 def _is_worse(difference: Difference, fail_on: str) -> bool:

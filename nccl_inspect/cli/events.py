@@ -11,9 +11,11 @@ from typing import BinaryIO
 import click
 
 from nccl_inspect import exports, outputs, reading
-from nccl_inspect.cli import say, shared
+from nccl_inspect.cli import filters, say, shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event_types import Event
+from nccl_inspect.progress import Bar
+from nccl_inspect.rules.facts import count
 
 _LEVELS = ("INFO", "WARN", "TRACE", "CALL", "ABORT", "VERSION", "OTHER")
 _EXAMPLES = """
@@ -77,27 +79,56 @@ def command(
     """
     name = form or ("jsonl" if output == "-" else exports.format_of(output))
     wanted = exports.kinds_named(kinds)
-    ranges = shared.ranges_of("pid", pids)
     target = _target(output, name)
-    with shared.Bar(progress) as bar:
+    with Bar(progress) as bar:
         stream = reading.EventStream(shared.given(logs), bar.update if bar.wanted else None)
-        found = (
-            event
-            for event in stream
-            if (not wanted or type(event).__name__ in wanted)
-            and (not hosts or any(fnmatchcase(event.host or "", host) for host in hosts))
-            and (not ranges or any(event.pid in some for some in ranges))
-            and (not levels or event.level in levels)
-        )
-        _write(exports.FORMATS[name], _checked(found, stream), wanted, target)
+        asked = _Asked(wanted, hosts, filters.ranges_of("pid", pids), levels)
+        _write(exports.FORMATS[name], asked.of(stream), wanted, target)
     for problem in stream.problems:
         say(str(problem))
+    if not asked.found:
+        say(f"no event matches; the log has {count(asked.seen, 'event')}")
 
 
-def _checked(found: Iterator[Event], stream: reading.EventStream) -> Iterator[Event]:
-    """The events; where no line was NCCL's this ends in an error, so that no file is written."""
-    yield from found
-    stream.require_nccl()
+class _Asked:
+    """Which events are asked for; remembers what there is, for those who ask for something else."""
+
+    def __init__(
+        self, kinds: frozenset[str], hosts: tuple[str, ...], pids: list[range], levels: tuple[str, ...]
+    ) -> None:
+        self.seen = 0
+        self.found = 0
+        self._kinds = kinds
+        self._hosts = hosts
+        self._pids = pids
+        self._levels = levels
+        self._processes: set[tuple[str | None, int | None]] = set()
+
+    def of(self, stream: reading.EventStream) -> Iterator[Event]:
+        """The events that are asked for; an error at the end, so that no file is written.
+
+        Raises:
+            NoInputError: no line was NCCL's.
+            NcclInspectError: a host or a process that is asked for is not there.
+        """
+        for event in stream:
+            self.seen += 1
+            if self._hosts or self._pids:
+                self._processes.add((event.host, event.pid))
+            if self._fits(event):
+                self.found += 1
+                yield event
+        stream.require_nccl()
+        filters.names_known("host", self._hosts, sorted({host for host, _ in self._processes if host}))
+        filters.require_numbers("pid", self._pids, {pid for _, pid in self._processes if pid is not None})
+
+    def _fits(self, event: Event) -> bool:
+        return (
+            (not self._kinds or type(event).__name__ in self._kinds)
+            and (not self._hosts or any(fnmatchcase(event.host or "", host) for host in self._hosts))
+            and (not self._pids or any(event.pid in some for some in self._pids))
+            and (not self._levels or event.level in self._levels)
+        )
 
 
 def _write(

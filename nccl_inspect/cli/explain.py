@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from nccl_inspect.cli import shared
-from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.grammar import engine, meaning
 from nccl_inspect.masking import masked
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import block
 from nccl_inspect.rules.engine import registered
+from nccl_inspect.rules.facts import count
 
 _EXAMPLES = """
 \b
@@ -24,25 +25,24 @@ Examples:
 @click.command(epilog=_EXAMPLES, short_help="A rule's page, or the meaning of one line.")
 @shared.rule_or_line
 @shared.output
-def command(what: tuple[str, ...], output: str, no_color: bool) -> None:
+def command(what: tuple[str, ...], out: shared.Output) -> None:
     """Print the page of a rule, or what one line of a log means, field by field.
 
     A line may be given with its prefix or as the bare message; quotes keep the shell from changing it.
     """
     text = masked(" ".join(what))
-    style = shared.style(no_color, output)
     for entry in registered():
         if entry.rule.name == text:
-            shared.write(entry.rule.page, output)
+            out.write(entry.rule.page)
             return
-    shared.write(_line(text, style), output)
+    out.write(_line(text, out.style))
 
 
 def _line(text: str, style: Style) -> str:
     grammar = engine.shipped()
     found = meaning.of_line(text, grammar)
     if found is None:
-        raise NcclInspectError(_unknown(text), "see 'nccl-inspect rules' for the names of rules")
+        raise _unknown(text)
     production = found.production
     parts = [
         ("means", production.says),
@@ -63,11 +63,15 @@ def _line(text: str, style: Style) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _unknown(text: str) -> str:
+def _unknown(text: str) -> NcclInspectError:
+    """What is wrong with it: one word is the name of a rule, everything else a line."""
+    see = "see 'nccl-inspect rules' for the names of rules"
     near = meaning.nearest(text, engine.shipped())
+    if len(text.split()) == 1:
+        similar = suggestion(text, [entry.rule.name for entry in registered()])
+        return NcclInspectError(f"no rule '{text}'", similar or see)
     if near is None:
-        return "neither a rule nor a line that the grammar knows"
+        return NcclInspectError("neither a rule nor a line that the grammar knows", see)
     production, fits = near
-    return (
-        f"not a line that the grammar knows; nearest is {production.dialect}/{production.name}, which fits {fits} bytes"
-    )
+    nearest = f"nearest is {production.dialect}/{production.name}, which fits {count(fits, 'byte')}"
+    return NcclInspectError(f"not a line that the grammar knows; {nearest}", see)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 
 import click
 from tabulate import tabulate
 
 from nccl_inspect import reading
-from nccl_inspect.cli import shared
+from nccl_inspect.cli import filters, say, shared
 from nccl_inspect.model.document import path_to_dict
-from nccl_inspect.model.job import Path
+from nccl_inspect.model.job import Job, Path
 from nccl_inspect.report.tables import Grid, Kind, grid, matrix, pairs
-from nccl_inspect.rules.facts import ranges
+from nccl_inspect.rules.facts import count, ends, ranges
 from nccl_inspect.text import printable
 
 _WIDTH = 80
@@ -40,7 +41,9 @@ _COLUMNS = (
     "--matrix", "as_matrix", is_flag=True, help="Rank by rank (host by host above 64 ranks) instead of a table."
 )
 @click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help="Only paths from or to these ranks: 3 or 0-7.")
-@click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help="Only paths from or to these hosts.")
+@click.option(
+    "--host", "wanted_hosts", multiple=True, metavar="NAME", help="Only paths from or to these hosts: name or glob."
+)
 @click.option(
     "--scope", type=click.Choice(("intra", "inter", "unknown")), help="Only paths within a host, or between hosts."
 )
@@ -60,26 +63,36 @@ def command(
     scope: str | None,
     transport: str | None,
     form: str,
-    platform: str | None,
-    topologies: tuple[str, ...],
-    progress: bool | None,
-    output: str,
-    no_color: bool,
+    options: reading.Options,
+    out: shared.Output,
 ) -> int:
     """The path of each directed pair of global ranks that a connection line names."""
-    ranks = shared.ranges_of("rank", wanted_ranks)
-    job = shared.read(logs, reading.Options(platform, topologies), progress)
+    ranks = filters.ranges_of("rank", wanted_ranks)
+    job = shared.read(logs, options)
+    filters.require_numbers("rank", ranks, {*job.ranks_seen, *ends(job.paths)})
+    hosts = filters.names_known("host", wanted_hosts, [host.name for host in job.hosts])
     found = [
         path
         for path in job.paths
         if (not ranks or any(path.src in some or path.dst in some for some in ranks))
-        and (not wanted_hosts or {path.src_host, path.dst_host} & set(wanted_hosts))
+        and (not hosts or path.src_host in hosts or path.dst_host in hosts)
         and scope in (None, path.scope)
         and transport in (None, path.transport)
     ]
+    if not found:
+        say(_none(job))
     write = _MATRICES[form] if as_matrix else _FORMATS[form]
-    shared.write(write(found), output)
+    out.write(write(found))
     return shared.status(job)
+
+
+def _none(job: Job) -> str:
+    """Why there is nothing to show."""
+    if not len(job.paths):
+        return "no path: the log has no connection line"
+    kinds = Counter(f"{path.scope} {path.transport}" for path in job.paths)
+    there = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+    return f"no path matches; the log has {count(len(job.paths), 'path')}: {there}"
 
 
 def _table(paths: list[Path]) -> str:

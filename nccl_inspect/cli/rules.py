@@ -27,14 +27,14 @@ _MIN_TITLE = 20
 @click.command(epilog=_EXAMPLES, short_help="What is looked for.")
 @shared.formats(("table", "json"))
 @shared.output
-def command(form: str, output: str, no_color: bool) -> None:
+def command(form: str, out: shared.Output) -> None:
     """The list of rules: name, category, usual severity and what is wrong when one finds something."""
     rules = [entry.rule for entry in registered()]
     if form == "json":
         text = json.dumps([{name: getattr(rule, name) for name in _NAMES} for rule in rules], indent=1)
     else:
-        text = _table(rules, shared.style(no_color, output))
-    shared.write(text, output)
+        text = _table(rules, out.style)
+    out.write(text)
 
 
 def _table(rules: list[Rule], style: Style) -> str:

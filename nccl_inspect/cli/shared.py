@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
 
 from nccl_inspect import outputs, platforms, reading
 from nccl_inspect.cli import lead_nowhere, say
 from nccl_inspect.discovery import settings_file
-from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.ingest import limits
 from nccl_inspect.interruption import Interruption
 from nccl_inspect.model.job import Job
 from nccl_inspect.progress import Bar
+from nccl_inspect.records import Record
 from nccl_inspect.report import Style
 from nccl_inspect.rules.engine import SEVERITIES, registered
 
@@ -34,6 +35,24 @@ FILE = click.Path(path_type=str)
 _MAX_PROBLEMS = 20
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells have it."""
+
+
+def _packed(command: _Command, into: str, pack: Callable[..., object], **parts: object) -> _Command:
+    """The command with some of its options as one argument.
+
+    Args:
+        command: that takes the argument.
+        into: its name.
+        pack: makes it of the options.
+        parts: names of the options, with what stands for those that the command does not have.
+    """
+
+    @wraps(command)
+    def packed(**options: Any) -> object:
+        own = {name: options.pop(name, default) for name, default in parts.items()}
+        return command(**options, **{into: pack(**own)})
+
+    return cast(_Command, packed)
 
 
 def inputs(command: _Command) -> _Command:
@@ -132,17 +151,31 @@ def choosing(command: _Command) -> _Command:
 
 
 def status(job: Job, fail_on: str = "never") -> int:
-    """The exit status: 1 when a finding is as severe as asked for or the job failed, 130 after an interruption."""
-    if job.partial:
-        return INTERRUPTED
+    """The exit status of what was asked for: see :func:`gate`; 0 where findings do not matter."""
     if fail_on == "never":
-        return 0
+        return INTERRUPTED if job.partial else 0
     limit = SEVERITIES.index(fail_on)
-    return int(job.verdict == "failed" or any(SEVERITIES.index(finding.severity) >= limit for finding in job.findings))
+    severe = any(SEVERITIES.index(finding.severity) >= limit for finding in job.findings)
+    return gate(severe or job.verdict == "failed", job)
+
+
+def gate(closed: bool, *jobs: Job) -> int:
+    """The exit status where somebody relies on it: 130 after an interruption, 1 when something is wrong.
+
+    Where nothing is, it is 3 while a part of the input could not be read: what is wrong may stand there.
+    """
+    if any(job.partial for job in jobs):
+        return INTERRUPTED
+    unread = any(source.problem for job in jobs for source in job.sources)
+    return 1 if closed else NoInputError.exit_code if unread else 0
 
 
 def machine(command: _Command) -> _Command:
-    """The options that say what the job ran on, and where settings for all jobs stand (:func:`settled`)."""
+    """The options that say what the job ran on, and where settings for all jobs stand (:func:`settled`).
+
+    Together with those that say which rules run they become the argument ``options``.
+    """
+    command = _packed(command, "options", reading.Options, platform=None, topologies=(), select=(), ignore=())
     for option in (
         click.option(
             "--no-config", is_flag=True, expose_value=False, callback=_remember, help="Take no settings from a file."
@@ -212,6 +245,8 @@ def judging(command: _Command) -> _Command:
     progress = click.option(
         "--progress/--no-progress",
         default=None,
+        expose_value=False,
+        callback=_remember,
         help="Show progress on stderr. Default: long inputs on a terminal.",
     )
     return jobs(progress(machine(command)))
@@ -225,49 +260,16 @@ def looks(command: _Command) -> _Command:
 
 
 def output(command: _Command) -> _Command:
-    """The options that say where a report goes and how it looks."""
+    """The options that say where a report goes and how it looks; they become the argument ``out``."""
     target = click.option(
         "-o", "--output", metavar="FILE", type=FILE, default="-", help="Write to FILE instead of standard output."
     )
-    return looks(target(command))
+    return looks(target(_packed(command, "out", _output, output="-", no_color=False, verbose=False)))
 
 
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
-
-
-def ranges_of(noun: str, words: tuple[str, ...]) -> list[range]:
-    """The numbers that an option names: ``3``, ``0-7``, or several with commas.
-
-    Raises:
-        NcclInspectError: a word is none of these.
-    """
-    found = []
-    for word in ",".join(words).split(",") if words else ():
-        match = _RANGE.fullmatch(word)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if last < first:
-            raise NcclInspectError(f"--{noun} {word}: not a {noun}", "write 3 or 0-7")
-        found.append(range(first, last + 1))
-    return found
-
-
-def communicators_named(job: Job, patterns: tuple[str, ...]) -> list[str]:
-    """The names of the communicators that an option chooses.
-
-    Raises:
-        NcclInspectError: a pattern fits none.
-    """
-    known = [comm.id for comm in job.communicators]
-    found: list[str] = []
-    for pattern in patterns:
-        fits = [name for name in known if name == pattern or fnmatchcase(name, pattern)]
-        if not fits:
-            hint = suggestion(pattern, known) or (
-                f"the log has {', '.join(known[:6])}" if known else "the log has none"
-            )
-            raise NcclInspectError(f"no communicator '{pattern}'", hint)
-        found += fits
-    return found
+def verbose(words: str) -> Callable[[_Command], _Command]:
+    """The option that makes a report tell more."""
+    return click.option("-v", "--verbose", is_flag=True, help=words)
 
 
 def given(logs: tuple[str, ...]) -> list[str]:
@@ -294,16 +296,17 @@ class _Uncollected:
         gc.enable()
 
 
-def read(logs: tuple[str, ...], options: reading.Options, progress: bool | None) -> Job:
+def read(logs: tuple[str, ...], options: reading.Options) -> Job:
     """Read and judge the inputs, with a progress bar on stderr where that helps; say there what could not be read.
 
     Ctrl-C ends the reading: the job is then partial, and :data:`INTERRUPTED` is the exit status.
     """
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
     names = given(logs)
-    jobs = click.get_current_context().meta.get(f"{__name__}.jobs")
+    meta = click.get_current_context().meta
+    jobs = meta.get(f"{__name__}.jobs")
     with _Uncollected():
-        with Bar(progress) as bar, Interruption() as interruption:
+        with Bar(meta.get(f"{__name__}.progress")) as bar, Interruption() as interruption:
             fold = reading.fold(names, bar.update if bar.wanted else None, interruption, jobs)
         job = judge(fold)
     for misfit in judge.misfits(job):
@@ -329,13 +332,32 @@ def end_in_silence() -> NoReturn:
     sys.exit(0)
 
 
-def write(text: str, target: str) -> None:
-    """Write a report to a file or to standard output.
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Output(Record):
+    """Where a report goes, and how it looks."""
 
-    Raises:
-        NcclInspectError: it cannot be written.
-    """
-    write_lines(text.removesuffix("\n").split("\n"), target)
+    target: str
+    style: Style
+
+    def write(self, text: str) -> None:
+        """Write a report to a file or to standard output.
+
+        Raises:
+            NcclInspectError: it cannot be written.
+        """
+        write_lines(text.removesuffix("\n").split("\n"), self.target)
+
+    def write_lines(self, lines: Iterable[str]) -> None:
+        """Write lines as they come.
+
+        Raises:
+            NcclInspectError: they cannot be written.
+        """
+        write_lines(lines, self.target)
+
+
+def _output(output: str, no_color: bool, verbose: bool) -> Output:
+    return Output(output, style(no_color, output, verbose))
 
 
 def write_lines(lines: Iterable[str], target: str) -> None:
@@ -357,30 +379,3 @@ def write_lines(lines: Iterable[str], target: str) -> None:
         raise NcclInspectError(
             f"standard output: {error.strerror}", "make room there, or name a file with -o"
         ) from None
-
-
-__all__ = [
-    "FILE",
-    "INTERRUPTED",
-    "Bar",
-    "choosing",
-    "communicators_named",
-    "end_in_silence",
-    "failing",
-    "formats",
-    "given",
-    "inputs",
-    "judging",
-    "looks",
-    "machine",
-    "output",
-    "ranges_of",
-    "read",
-    "rule_or_line",
-    "selecting",
-    "settled",
-    "status",
-    "style",
-    "write",
-    "write_lines",
-]

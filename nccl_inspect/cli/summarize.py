@@ -24,22 +24,15 @@ Examples:
 @shared.choosing
 @shared.judging
 @shared.output
-@click.option("-v", "--verbose", is_flag=True, help="Do not cut evidence lines.")
+@shared.verbose("Do not cut evidence lines.")
 def command(
     logs: tuple[str, ...],
     form: str,
     fail_on: str,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    platform: str | None,
-    topologies: tuple[str, ...],
-    progress: bool | None,
-    output: str,
-    no_color: bool,
-    verbose: bool,
+    options: reading.Options,
+    out: shared.Output,
 ) -> int:
     """Verdict, job, network, paths and findings of one job."""
-    options = reading.Options(platform, topologies, select, ignore)
-    job = shared.read(logs, options, progress)
-    shared.write(report.load(form).render(job, shared.style(no_color, output, verbose)), output)
+    job = shared.read(logs, options)
+    out.write(report.load(form).render(job, out.style))
     return shared.status(job, fail_on)

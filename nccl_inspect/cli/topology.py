@@ -7,8 +7,8 @@ import click
 from nccl_inspect import drawing as drawings
 from nccl_inspect import reading
 from nccl_inspect import topology as machines
-from nccl_inspect.cli import shared
-from nccl_inspect.picture.view import largest, views
+from nccl_inspect.cli import filters, shared
+from nccl_inspect.picture.view import channels_of, largest, views
 from nccl_inspect.topology import detected
 
 _EXAMPLES = """
@@ -24,13 +24,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES, short_help="Communicators with their rings and trees, as text or picture.")
 @shared.inputs
-@click.option(
-    "--communicator",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Only these communicators: name or glob. May be repeated. Default: all; in a picture the largest.",
-)
+@filters.communicators("Default: all; in a picture the largest.")
 @click.option("--channel", "wanted", multiple=True, metavar="C", help="Only these channels: 0 or 0-3. May be repeated.")
 @shared.formats(drawings.names())
 @shared.judging
@@ -40,24 +34,23 @@ def command(
     names: tuple[str, ...],
     wanted: tuple[str, ...],
     form: str,
-    platform: str | None,
-    topologies: tuple[str, ...],
-    progress: bool | None,
-    output: str,
-    no_color: bool,
+    options: reading.Options,
+    out: shared.Output,
 ) -> int:
     """Communicators with their hosts, rings and trees, in global ranks.
 
     Each link says how data goes there, where the log has a connection line for it. Above 64 ranks pictures show hosts
     instead of ranks. Machines are shown with --topology, or where the log holds NCCL's own topology (subsystem GRAPH).
     """
-    channels = shared.ranges_of("channel", wanted)
-    given = [machines.read(path) for path in topologies]
-    job = shared.read(logs, reading.Options(platform, topologies), progress)
+    channels = filters.ranges_of("channel", wanted)
+    given = [machines.read(path) for path in options.topologies]
+    job = shared.read(logs, options)
     format_ = drawings.load(form)
-    found = views(job, shared.communicators_named(job, names), channels)
+    chosen = filters.communicators_named(job, names)
+    filters.require_numbers("channel", channels, channels_of(job, chosen))
+    found = views(job, chosen, channels)
     if format_.DRAWS and not names:
         found = largest(found)
     known = [*given, *detected.topologies(job)]
-    shared.write(format_.render(found, known, shared.style(no_color, output)), output)
+    out.write(format_.render(found, known, out.style))
     return shared.status(job)

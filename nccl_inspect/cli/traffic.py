@@ -6,7 +6,7 @@ import click
 
 from nccl_inspect import reading
 from nccl_inspect import traffic as reports
-from nccl_inspect.cli import shared
+from nccl_inspect.cli import filters, shared
 from nccl_inspect.traffic.flows import traffic_of
 
 _EXAMPLES = """
@@ -21,13 +21,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES, short_help="Collectives by size and algorithm, and the bytes on each path.")
 @shared.inputs
-@click.option(
-    "--communicator",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Only these communicators: name or glob. May be repeated.",
-)
+@filters.communicators()
 @click.option(
     "--by", type=click.Choice(reports.BY), default="operation", show_default=True, help="What the rows of csv are."
 )
@@ -39,18 +33,15 @@ def command(
     names: tuple[str, ...],
     by: str,
     form: str,
-    platform: str | None,
-    topologies: tuple[str, ...],
-    progress: bool | None,
-    output: str,
-    no_color: bool,
+    options: reading.Options,
+    out: shared.Output,
 ) -> int:
     """Collectives and send/recv by communicator, size, algorithm and protocol, and the payload on each path.
 
     The log must have subsystem COLL; with TUNING it names the algorithms, else rings are assumed and marked. Times are
     estimates from the bandwidth that such paths give; --platform narrows them.
     """
-    job = shared.read(logs, reading.Options(platform, topologies), progress)
-    found = traffic_of(job, shared.communicators_named(job, names))
-    shared.write(reports.load(form).render(found, by, shared.style(no_color, output)), output)
+    job = shared.read(logs, options)
+    found = traffic_of(job, filters.communicators_named(job, names))
+    out.write(reports.load(form).render(found, by, out.style))
     return shared.status(job)

@@ -56,10 +56,7 @@ def command(
     settle: float,
     stall: float,
     fail_on: str,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    platform: str | None,
-    topologies: tuple[str, ...],
+    options: reading.Options,
     no_color: bool,
 ) -> int:
     """Watch a job start: the verdict as soon as its communicators are up, then each new finding.
@@ -68,7 +65,7 @@ def command(
     status line on stderr tells how far the job got. When ranks wait for others that do not come, they are named.
     At the end the final verdict is told; Ctrl-C ends with status 130.
     """
-    judge = reading.Judge(shared.settled(reading.Options(platform, topologies, select, ignore)))
+    judge = reading.Judge(shared.settled(options))
     (name,) = shared.given((log,) if log else ())
     watch = Watch(judge, Timing(interval, settle, stall), following.STDIN if name == "-" else name)
     waiter = following.Waiter(min(_TICK, interval / 4), _descriptor(sys.stdout))

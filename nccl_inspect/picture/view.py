@@ -88,6 +88,15 @@ def views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] = ()) 
     return [_fragment(job, ranges)] if job.paths and not names else []
 
 
+def channels_of(job: Job, wanted: Iterable[str] = ()) -> set[int]:
+    """The channels that the log shows of some communicators; of all when none is named."""
+    names = set(wanted)
+    comms = [comm for comm in job.communicators if not names or comm.id in names]
+    sizes = [max(comm.channels or 0, len(comm.rings), len(comm.trees)) for comm in comms]
+    paths = [path for path in job.paths if not names or names.intersection(path.communicators)]
+    return {*range(max(sizes, default=0)), *(channel for path in paths for channel in path.channels)}
+
+
 def largest(found: list[View]) -> list[View]:
     """The one that a picture shows unless others are asked for: the largest with links."""
     if len(found) < 2:

@@ -12,7 +12,7 @@ from nccl_inspect.model.job import Job, Path, Setting
 from nccl_inspect.policy.expectations import world
 from nccl_inspect.policy.file import SCOPES
 from nccl_inspect.policy.ways import all_ways
-from nccl_inspect.rules.facts import listed
+from nccl_inspect.rules.facts import count, listed
 from nccl_inspect.text import printable
 
 _HARMFUL = ("NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_IB_DISABLE=1")
@@ -26,15 +26,28 @@ def policy(job: Job) -> str:
     """The policy as TOML with comments.
 
     Args:
-        job: judged, and healthy.
+        job: judged, and healthy: else the first lines say that it is not.
     """
     parts = (_head(job), _size(job), _findings(job), _versions(job), _network(job), _paths(job), _environment(job))
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 
 
+def doubt(job: Job) -> str:
+    """Why the log does not show what a healthy job is like; empty when it does."""
+    unread = sum(bool(source.problem) for source in job.sources)
+    if unread:
+        return f"{count(unread, 'input')} could not be read"
+    if job.verdict in ("failed", "degraded"):
+        leads = [finding.rule for finding in job.findings if finding.severity != "info"]
+        return f"the job is {job.verdict}" + (f" ({leads[0]})" if leads else "")
+    return "the log leaves open whether the job is healthy" if job.verdict == "unknown" else ""
+
+
 def _head(job: Job) -> Iterator[str]:
     names = listed(printable(source.name) for source in job.sources)
     yield f"# Written by nccl-inspect {__version__}: check --learn {names}"
+    if why := doubt(job):
+        yield f"# CAUTION, written with --force: {why}. Look at each line."
     yield "# What this log shows is what later runs must show. Loosen or delete what may differ."
     yield "# Check a run: nccl-inspect check job.log --policy THIS_FILE"
 

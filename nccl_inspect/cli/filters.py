@@ -1,0 +1,86 @@
+"""Options that choose parts of a log: what they name must be there, else the user is told what is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+import click
+
+from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.model.job import Job
+from nccl_inspect.rules.facts import listed, ranges
+from nccl_inspect.text import printable
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_MAX_NAMES = 6
+_MAX_RANGES = 12
+
+
+def communicators(default: str = "") -> Callable[[_Command], _Command]:
+    """The option that chooses communicators.
+
+    Args:
+        default: what is shown without it, as a sentence of the help.
+    """
+    words = f"Only these communicators: name or glob. May be repeated. {default}".rstrip()
+    return click.option("--communicator", "names", multiple=True, metavar="NAME", help=words)
+
+
+def ranges_of(noun: str, words: tuple[str, ...]) -> list[range]:
+    """The numbers that an option names: ``3``, ``0-7``, or several with commas.
+
+    Raises:
+        NcclInspectError: a word is none of these.
+    """
+    found = []
+    for word in ",".join(words).split(",") if words else ():
+        match = _RANGE.fullmatch(word)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if last < first:
+            raise NcclInspectError(f"--{noun} {word}: not a {noun}", "write 3 or 0-7")
+        found.append(range(first, last + 1))
+    return found
+
+
+def require_numbers(noun: str, wanted: Sequence[range], known: Iterable[int]) -> None:
+    """Make sure that something of each range is there.
+
+    Raises:
+        NcclInspectError: one has nothing of it.
+    """
+    there = set(known) if wanted else set()
+    for some in wanted:
+        if there.isdisjoint(some):
+            named = f"{noun} {some[0]}" if len(some) == 1 else f"{noun}s {some[0]}-{some[-1]}"
+            has = listed(ranges(there).split(","), _MAX_RANGES)
+            raise NcclInspectError(f"no {named}", f"the log has {noun}s {has}" if there else "the log has none")
+
+
+def names_known(noun: str, patterns: Sequence[str], known: Iterable[str]) -> list[str]:
+    """The names that patterns fit.
+
+    Raises:
+        NcclInspectError: a pattern fits none.
+    """
+    there = list(dict.fromkeys(known)) if patterns else []
+    found: list[str] = []
+    for pattern in patterns:
+        fits = [name for name in there if name == pattern or fnmatchcase(name, pattern)]
+        if not fits:
+            has = f"the log has {printable(listed(there, _MAX_NAMES))}" if there else "the log has none"
+            raise NcclInspectError(f"no {noun} '{pattern}'", suggestion(pattern, there) or has)
+        found += fits
+    return found
+
+
+def communicators_named(job: Job, patterns: tuple[str, ...]) -> list[str]:
+    """The names of the communicators that an option chooses.
+
+    Raises:
+        NcclInspectError: a pattern fits none.
+    """
+    return names_known("communicator", patterns, (comm.id for comm in job.communicators))
