@@ -139,8 +139,38 @@ def test_a_suppressed_finding_is_told_and_does_not_count(tmp_path: Path) -> None
 def test_the_effect_of_a_suppressed_cause_stands_for_itself(tmp_path: Path) -> None:
     written(tmp_path, SUPPRESSION.format(rule="p2p-disabled-by-env", more=""))
     (finding,) = document(SLOW, cwd=tmp_path)["findings"]
-    assert (finding["rule"], finding["root"], finding["because"]) == ("shm-instead-of-p2p", True, [])
-    assert b"WARNING shm-instead-of-p2p" in run("summarize", SLOW, cwd=tmp_path).stdout
+    assert (finding["rule"], finding["root"]) == ("shm-instead-of-p2p", True)
+    assert finding["because"] == ["p2p-disabled-by-env"], "what is accepted is still the cause"
+    shown = run("summarize", SLOW, cwd=tmp_path).stdout.decode()
+    assert "WARNING shm-instead-of-p2p" in shown
+    assert "because   p2p-disabled-by-env (accepted: known, see the wiki): NCCL_P2P_DISABLE=1 keeps" in shown
+    for form in ("markdown", "html"):
+        assert b"p2p-disabled-by-env (accepted: known" in run("summarize", SLOW, "--format", form, cwd=tmp_path).stdout
+
+
+def test_a_cause_that_the_user_makes_less_severe_does_not_hide_its_effect(tmp_path: Path) -> None:
+    written(tmp_path, '[severity]\n"p2p-disabled-by-env" = "info"')
+    effect, cause = document(SLOW, cwd=tmp_path)["findings"]
+    assert (effect["rule"], effect["root"], effect["because"]) == ("shm-instead-of-p2p", True, ["p2p-disabled-by-env"])
+    assert (cause["rule"], cause["severity"]) == ("p2p-disabled-by-env", "info")
+    shown = run("summarize", SLOW, cwd=tmp_path).stdout.decode()
+    assert shown.startswith(f"DEGRADED: {effect['summary']}")
+    assert "because   p2p-disabled-by-env (certain): NCCL_P2P_DISABLE=1 keeps" in shown
+
+
+@pytest.mark.parametrize(
+    ("settings", "args"),
+    [(SUPPRESSION.format(rule="p2p-disabled-by-env", more=""), []), ("", ["--ignore", "p2p-disabled-by-env"])],
+)
+def test_the_effect_of_what_is_not_told_stands_behind_what_nothing_explains(
+    settings: str, args: list[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "job.log"
+    algorithm = "vm:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Ring\n"
+    log.write_text(Path(SLOW).read_text(encoding="utf-8") + algorithm, encoding="utf-8")
+    written(tmp_path, f'{settings}\n[severity]\n"algo-proto-forced" = "warning"')
+    rules_told = [finding["rule"] for finding in document(str(log), *args, cwd=tmp_path)["findings"]]
+    assert rules_told == ["algo-proto-forced", "shm-instead-of-p2p"]
 
 
 @pytest.mark.parametrize(

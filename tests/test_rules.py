@@ -365,7 +365,25 @@ def test_a_status_without_a_rule_stays_visible(status: int) -> None:
     assert [f"status={status}" in notice.message for notice in after.unexplained] == [True]
     before = read(completion(status, rank=1) + completion(12))
     assert "ib-timeout-err12" not in names(before)
-    assert len(before.unexplained) == 2
+    assert [f"status={status}" in notice.message for notice in before.unexplained] == [True], "status 12 is its echo"
+
+
+def test_what_a_rule_explains_is_not_called_unexplained_when_the_rule_is_left_out() -> None:
+    job = read(completion(12), ignore=["ib-timeout-err12"])
+    assert names(job) == ["debug-level-too-low"]
+    assert not job.unexplained
+    assert job.verdict == "unknown"
+
+
+def test_an_exception_that_only_announces_what_a_finding_quotes_is_not_unexplained() -> None:
+    job = read(
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1691, unhandled cuda error "
+        "(run with NCCL_DEBUG=INFO for details), NCCL version 2.19.3\n"
+        "ncclUnhandledCudaError: Call to CUDA function failed.\n"
+        "Last error:\nFailed to CUDA calloc async 24 bytes\n"
+    )
+    assert found(job, "gpu-out-of-memory").confidence == "possible"
+    assert not job.unexplained
 
 
 def test_the_status_that_came_first_is_the_root() -> None:

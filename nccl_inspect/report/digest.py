@@ -186,12 +186,23 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
     return f"{kind} of {first.parent}: {len(comms)} x {size}; ranks {members}"
 
 
+def accepted_causes(finding: Finding, job: Job) -> list[str]:
+    """What explains a finding and is accepted, in words."""
+    told = {other.rule for other in job.findings}
+    return [
+        f"{entry.finding.rule} (accepted: {entry.reason}): {entry.finding.summary}"
+        for entry in job.suppressed
+        if entry.finding.rule in finding.because and entry.finding.rule not in told
+    ]
+
+
 def folded(findings: list[Finding]) -> dict[str, str]:
     """Which finding is told under which: causes and echoes under what leads."""
     under: dict[str, str] = {}
+    told = {finding.rule for finding in findings}
     for finding in findings:
         for cause in finding.because:
             lead, other = (finding.rule, cause) if finding.root else (cause, finding.rule)
-            if lead not in under and other != lead:
+            if cause in told and lead not in under and other != lead:
                 under.setdefault(other, lead)
     return under

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nccl_inspect._version import __version__
 from nccl_inspect.model.job import Evidence, Finding, Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import facts, folded, reason, short_names
+from nccl_inspect.report.digest import accepted_causes, facts, folded, reason, short_names
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
 from nccl_inspect.report.words import cut
 from nccl_inspect.rules import capture
@@ -66,6 +66,8 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
         for other in job.findings:
             if under.get(other.rule) == finding.rule:
                 yield from _folded(other, style, names, finding.evidence)
+        for words in accepted_causes(finding, job):
+            yield f"**Because** {_plain(words)}"
 
 
 def _finding(finding: Finding, style: Style, names: dict[str, str]) -> Iterator[str]:

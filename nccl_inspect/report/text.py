@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Evidence, Finding, Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import facts, folded, reason, short_names
+from nccl_inspect.report.digest import accepted_causes, facts, folded, reason, short_names
 from nccl_inspect.report.tables import KIND_HEAD, aligned, by_kind
 from nccl_inspect.report.words import block, cut, paint, verdict_color
 from nccl_inspect.rules import capture
@@ -87,6 +87,8 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
         for other in job.findings:
             if under.get(other.rule) == finding.rule:
                 yield from _folded_finding(other, style, names, finding.evidence)
+        for words in accepted_causes(finding, job):
+            yield from block("because", printable(words), style)
         yield ""
 
 

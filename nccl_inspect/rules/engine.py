@@ -170,36 +170,40 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
             (open_questions if isinstance(result, NotJudged) else found).append(result)  # type: ignore[arg-type]
     # What rules that are left out have to say is not told, but while they find fault nothing is called good.
     left_out = [finding for finding in found if finding.rule not in wanted and finding.severity != "info"]
-    found = [finding for finding in found if finding.rule in wanted]
     by_name = {entry.rule.name: entry.rule for entry in registered()}
-    present = {finding.rule for finding in found}
-    kept = [finding for finding in found if not present & set(by_name[finding.rule].specific)]
+    looked_for = {finding.rule for finding in found if finding.rule in wanted}
+    kept = [f for f in found if f.rule in wanted and not looked_for & set(by_name[f.rule].specific)]
     if terms:
         kept, facts.job.suppressed = terms.parted(terms.weighed(kept))
-    present = {finding.rule for finding in kept}
-    joined = [_joined(finding, by_name[finding.rule], present) for finding in kept]
+    accepted = {entry.finding.rule for entry in facts.job.suppressed}
+    present = {finding.rule: SEVERITIES.index(finding.severity) for finding in kept}
+    joined = [_joined(finding, by_name[finding.rule], present, accepted) for finding in kept]
     worst = {finding.rule: _worst(finding, joined, by_name) for finding in joined}
-    facts.job.findings = sorted(joined, key=lambda f: _order(f, by_name[f.rule], worst[f.rule]))
+    aside = accepted | {finding.rule for finding in found if finding.rule not in wanted}
+    facts.job.findings = sorted(joined, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside))
     facts.job.rules = sorted(wanted)
     # Where what a rule asks about is but the effect of another finding, its question is answered.
     facts.job.not_judged = [
         question
         for question in open_questions
-        if question.rule in wanted and not present & set(by_name[question.rule].echo_of)
+        if question.rule in wanted and not present.keys() & by_name[question.rule].echo_of
     ]
     _judge_paths(facts, complete=not left_out)
-    facts.job.unexplained = _unexplained(facts)
+    facts.job.unexplained = _unexplained(facts, found)
     facts.job.verdict = verdict(facts.job)
     facts.job.first_failure = failure.first(facts)
 
 
-def _unexplained(facts: Facts) -> list[Notice]:
+def _unexplained(facts: Facts, findings: list[Finding]) -> list[Notice]:
     """Errors that no finding shows; a finding that shows one of a kind shows all of it, unless it is about the log.
 
     Where a finding tells why the job is dead, what PyTorch and launchers say of that needs no other explanation. Where
     none does, every warning may: also one that is harmless elsewhere.
+
+    Args:
+        facts: about the job.
+        findings: of all rules, also those that are not told: a rule explains the error, whoever wants to hear it.
     """
-    findings = [*facts.job.findings, *(entry.finding for entry in facts.job.suppressed)]
     about_the_job = [finding for finding in findings if finding.category != CATEGORIES[-1]]
     told = {(line.source, line.line) for finding in about_the_job for line in finding.evidence}
     shown = {id(notice) for notice in facts.job.notices if any((e.source, e.line) in told for e in notice.evidence)}
@@ -212,9 +216,10 @@ def _unexplained(facts: Facts) -> list[Notice]:
         if (id(notice) in errors or (facts.job.failed and not why and notice.level == "WARN"))
         and id(notice) not in shown
         and _kind(notice) not in kinds
+        and not facts.is_echo(notice)
     ]
     dead = any(finding.fatal and finding.confidence != "possible" for finding in about_the_job)
-    return [one for one in left if not (dead and (is_retold(one) or endings.is_forced(one.event)))]
+    return [one for one in left if not (why and is_retold(one)) and not (dead and endings.is_forced(one.event))]
 
 
 def _kind(notice: Notice) -> tuple[str, object]:
@@ -222,10 +227,21 @@ def _kind(notice: Notice) -> tuple[str, object]:
     return notice.production, value(notice, "status")
 
 
-def _joined(finding: Finding, rule: Rule, present: set[str]) -> Finding:
-    causes = [name for name in (*rule.echo_of, *rule.because) if name in present and name != finding.rule]
-    is_echo = any(name in present for name in rule.echo_of)
-    return replace(finding, because=list(dict.fromkeys(causes)), root=not is_echo)
+def _joined(finding: Finding, rule: Rule, present: dict[str, int], accepted: set[str]) -> Finding:
+    """The finding with its causes: first those that lead.
+
+    Args:
+        finding: as its rule gave it.
+        rule: its rule.
+        present: rules with findings, and their severities.
+        accepted: rules with findings that the user accepts.
+    """
+    own = SEVERITIES.index(finding.severity)
+    # What the user made less severe than its effect does not hide it.
+    leads = [name for name in rule.echo_of if present.get(name, -1) >= own]
+    causes = [name for name in (*rule.echo_of, *rule.because) if name in present or name in accepted]
+    causes = sorted(dict.fromkeys([*leads, *causes]), key=lambda name: name not in present)
+    return replace(finding, because=[name for name in causes if name != finding.rule], root=not leads)
 
 
 def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) -> int:
@@ -234,11 +250,19 @@ def _worst(finding: Finding, findings: list[Finding], by_name: dict[str, Rule]) 
     return max(SEVERITIES.index(other.severity) for other in (finding, *under))
 
 
-def _order(finding: Finding, rule: Rule, severity: int) -> tuple[object, ...]:
-    """Roots before echoes, the job before its log, the dead before the slow, the sure before the possible."""
+def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tuple[object, ...]:
+    """Roots before echoes, the job before its log, the dead before the slow, the sure before the possible.
+
+    Args:
+        finding: with its causes.
+        rule: its rule.
+        severity: its own, or that of what is told under it.
+        aside: rules whose findings are accepted or not asked for; their effects stand behind the roots that are told.
+    """
     confidence = ("certain", "likely", "possible").index(finding.confidence)
     about_log = rule.category == CATEGORIES[-1]
-    return not finding.root, about_log, not finding.fatal, -severity, rule.folds, confidence, finding.rule
+    is_effect = not finding.root or not aside.isdisjoint(rule.echo_of)
+    return not finding.root, is_effect, about_log, not finding.fatal, -severity, rule.folds, confidence, finding.rule
 
 
 def _judge_paths(facts: Facts, complete: bool) -> None:

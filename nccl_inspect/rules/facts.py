@@ -29,6 +29,7 @@ class Facts:
         self.topologies = [*topologies, *detected.topologies(job)]
         self._marks: dict[int, list[str]] = {}
         self._open: set[int] = set()
+        self._echoes: set[int] = set()
         self._said: dict[type[events.Event], list[Notice]] = {}
         self._named: dict[str, list[tuple[int, Notice]]] = {}
         for index, notice in enumerate(job.notices):
@@ -95,6 +96,14 @@ class Facts:
     def is_open(self, path: Path) -> bool:
         """Whether a rule could not judge this path."""
         return id(path) in self._open
+
+    def pass_over(self, echoes: Iterable[Notice]) -> None:
+        """Say that these statements are but the effect of another one, told or not, and need no explanation."""
+        self._echoes.update(map(id, echoes))
+
+    def is_echo(self, notice: Notice) -> bool:
+        """Whether a rule says that a statement is but the effect of another one."""
+        return id(notice) in self._echoes
 
     def notices(self, *productions: str) -> list[Notice]:
         """What processes said by one of these productions, in the order of the log."""

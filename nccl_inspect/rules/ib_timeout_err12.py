@@ -30,8 +30,8 @@ def after_another(facts: Facts) -> list[Notice]:
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the first failed transfers; where failover took over, NCCL goes on and it is a warning."""
-    echoes = set(map(id, after_another(facts)))
-    failed = [notice for notice in facts.completions(_UNANSWERED) if id(notice) not in echoes]
+    facts.pass_over(after_another(facts))
+    failed = [notice for notice in facts.completions(_UNANSWERED) if not facts.is_echo(notice)]
     survived = [n for n in facts.notices("ib-resilient-completion-error") if value(n, "status") == _UNANSWERED]
     lost = facts.notices("ib-error-fatal", "ib-failover-impossible")
     if not failed and (not survived or facts.completions(_UNANSWERED)):

@@ -12,7 +12,7 @@ from nccl_inspect import event_types as events
 from nccl_inspect.model.inventory import Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import Finding, Job, Setting
 from nccl_inspect.model.ways import End
-from nccl_inspect.report.digest import folded
+from nccl_inspect.report.digest import accepted_causes, folded
 from nccl_inspect.report.tables import gdr_word
 from nccl_inspect.rules.facts import ranges
 
@@ -38,6 +38,8 @@ class Lead(NamedTuple):
 
     finding: Finding
     under: list[Finding]
+    accepted: list[str]
+    """What explains it and is accepted, in words."""
 
 
 class Variable(NamedTuple):
@@ -98,7 +100,11 @@ def leads(job: Job) -> list[Lead]:
     """The findings, roots first, each with causes and echoes folded under it."""
     under = folded(job.findings)
     return [
-        Lead(finding, [other for other in job.findings if under.get(other.rule) == finding.rule])
+        Lead(
+            finding,
+            [other for other in job.findings if under.get(other.rule) == finding.rule],
+            accepted_causes(finding, job),
+        )
         for finding in job.findings
         if finding.rule not in under
     ]
