@@ -28,6 +28,10 @@ class NoInputError(NcclInspectError):
     exit_code = 3
 
 
+class NoPathError(NcclInspectError, KeyError):
+    """The log has no connection line for a pair of ranks."""
+
+
 class GrammarError(NcclInspectError):
     """A grammar file breaks the notation; only a developer of the grammar meets it."""
 

@@ -29,6 +29,11 @@ def printable(text: str) -> str:
     )
 
 
+def cut(text: str, width: int) -> str:
+    """The text, cut at its end, with a mark."""
+    return text if len(text) <= width else text[: max(width - 1, 1)] + "…"
+
+
 def printable_lines(text: str) -> str:
     """The same for text of several lines: its line ends stay."""
     return "\n".join(map(printable, text.split("\n")))

@@ -263,8 +263,11 @@ def test_the_plugin_that_fails_is_told_by_its_most_specific_rule() -> None:
 
 
 def test_a_plugin_that_finds_no_provider_is_fatal_only_where_nothing_follows() -> None:
-    assert read(NO_PROTOCOL + PLUGIN_FAILED).verdict == "failed"
-    assert read(NO_PROTOCOL + PLUGIN_FAILED + line(0, "Using network Socket", "node-a")).verdict != "failed"
+    dies = "NCCL version 2.28.9+cuda13.0\n" + NO_PROTOCOL + PLUGIN_FAILED
+    assert read(dies).verdict == "failed"
+    assert found(read(dies), "efa-provider-missing").confidence == "likely", "a log that was cut looks the same"
+    assert read(dies + line(0, "Using network Socket", "node-a")).verdict != "failed"
+    assert read(dies.replace("2.28.9", "2.27.3")).verdict != "failed", "other releases go on without the plugin"
 
 
 def test_an_interface_that_reaches_nobody_leads_over_what_comes_of_it() -> None:

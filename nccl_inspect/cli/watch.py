@@ -15,9 +15,9 @@ from nccl_inspect import following, reading, report
 from nccl_inspect.cli import shared
 from nccl_inspect.interruption import Interruption
 from nccl_inspect.report import Style, text
-from nccl_inspect.report.words import block, cut, paint, verdict_color
+from nccl_inspect.report.words import block, paint, verdict_color
 from nccl_inspect.rules.facts import count, ranges
-from nccl_inspect.text import printable
+from nccl_inspect.text import cut, printable
 from nccl_inspect.watching import Change, End, News, Resumed, Stall, Status, Timing, Turn, Verdict, Watch
 
 _EXAMPLES = """

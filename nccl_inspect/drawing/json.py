@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
-from nccl_inspect.picture.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
+from nccl_inspect.model.document import clean, traits
+from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.model.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
 from nccl_inspect.picture.view import UNKNOWN_HOST, Link, Shape, View
 from nccl_inspect.report import Style
 from nccl_inspect.text import printable
 from nccl_inspect.topology import Topology
 
 DRAWS = False
+_NO_COMMUNICATOR = CommunicatorInfo("", None, 0, [], [], None, [], [], "")
+"""Nothing is known of what joins connections without one."""
 
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
@@ -23,7 +26,6 @@ def render(views: Sequence[View], machines: Sequence[Topology], style: Style) ->
 
 
 def _view(view: View) -> dict[str, Any]:
-    info = view.info
     return {
         "id": printable(view.name),
         "parent": view.parent,
@@ -35,13 +37,7 @@ def _view(view: View) -> dict[str, Any]:
             {"rank": rank, "nvml_dev": gpu.nvml_dev, "bus_id": gpu.bus_id and printable(gpu.bus_id)}
             for rank, gpu in view.gpus.items()
         ],
-        "color": info.color if info else None,
-        "group": info.group and printable(info.group) if info else None,
-        "parallelism": asdict(info.parallelism) if info and info.parallelism else None,
-        "lifetime": [asdict(stage) for stage in info.lifetime] if info else [],
-        "algorithms": info.algorithms if info else [],
-        "collnet": info.collnet if info else [],
-        "inconsistent": info.inconsistent if info else [],
+        **clean(traits(view.info or _NO_COMMUNICATOR)),
         "rings": [_ring(ring, view) for ring in view.rings],
         "trees": [_tree(tree) for tree in view.trees],
         "links": list(map(_link, view.links)),

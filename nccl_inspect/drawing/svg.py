@@ -14,9 +14,8 @@ from typing import NamedTuple
 from nccl_inspect.picture.looks import LOOKS, Look, bundles, gpu_words, lanes, look_of, title_of, words_of
 from nccl_inspect.picture.view import View
 from nccl_inspect.report import Style
-from nccl_inspect.report.words import cut
 from nccl_inspect.rules.facts import count, ranges
-from nccl_inspect.text import printable
+from nccl_inspect.text import cut, printable
 from nccl_inspect.topology import Topology
 
 DRAWS = True

@@ -74,6 +74,13 @@ def _communicator(comm: CommunicatorInfo) -> dict[str, Any]:
         "rings": comm.rings,
         "trees": comm.trees,
         "state": comm.state,
+        **traits(comm),
+    }
+
+
+def traits(comm: CommunicatorInfo) -> dict[str, Any]:
+    """What is known of a communicator besides its ranks and what joins them."""
+    return {
         "color": comm.color,
         "group": comm.group,
         "parallelism": asdict(comm.parallelism) if comm.parallelism else None,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nccl_inspect.errors import NoPathError
 from nccl_inspect.masking import masked
 from nccl_inspect.model.inventory import Calls, Gpu, Host, LastLine, Network, Parallelism, Progress, SourceInfo, Stage
 from nccl_inspect.model.ways import AlsoPath, End, Link
@@ -171,12 +172,13 @@ class Paths(Sequence[Path]):
         """The path from one rank to another.
 
         Raises:
-            KeyError: no connection line names this pair in this direction.
+            NoPathError: no connection line names this pair in this direction; it is a KeyError.
         """
         try:
             return self._by_pair[src, dst]
         except KeyError:
-            raise KeyError(f"no connection line from rank {src} to rank {dst}") from None
+            back = "; there is one in the other direction" if (dst, src) in self._by_pair else ""
+            raise NoPathError(f"no connection line from rank {src} to rank {dst}{back}") from None
 
     def to_pandas(self) -> pandas.DataFrame:
         """A table with one row for each path and the columns of the JSON."""

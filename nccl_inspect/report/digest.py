@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nccl_inspect.model.job import CommunicatorInfo, Finding, FirstFailure, Job
-from nccl_inspect.report.words import cut, shortened
-from nccl_inspect.rules.facts import count, ranges
-from nccl_inspect.text import printable
+from nccl_inspect.model.job import CommunicatorInfo, Finding, FirstFailure, Job, Setting
+from nccl_inspect.report.words import shortened
+from nccl_inspect.rules.facts import count, ranges, ranks_word
+from nccl_inspect.text import cut, printable
 
 _MAX_COMMUNICATORS = 8
 _MAX_PROBLEMS = 5
 _MAX_RUNS = 12
-_MAX_MESSAGE = 1000
+_MAX_MESSAGE = 300
 _MEANING = {
     "ok": "every path that the log shows is as good as expected",
     "degraded": "the job runs, and part of it is slower than it should be",
@@ -63,8 +63,7 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
         yield "network", _network(job)
     overrides = [setting for setting in job.environment if setting.source != "config"]
     if overrides:
-        words = [f"{s.name}={s.value}" + ("" if s.source == "environment" else f" ({s.source})") for s in overrides]
-        yield "environment", shortened(words, 12)
+        yield "environment", shortened(map(_setting, overrides), 12)
     if job.first_failure:
         yield "first failed", _first_failure(job.first_failure, short_names(job))
     groups = _alike(job.communicators)
@@ -119,12 +118,37 @@ def _sources(job: Job) -> str:
     return text
 
 
+def _setting(setting: Setting) -> str:
+    """A variable with its value; who has it, where that are not all, and who put it there, if not the user."""
+    about = [] if setting.source == "environment" else [setting.source]
+    if setting.ranks:
+        about.append(ranks_word(setting.ranks))
+    elif setting.ranks is not None:
+        about.append(shortened(setting.hosts, 2))
+    return f"{setting.name}={setting.value}" + (f" ({', '.join(filter(None, about))})" if any(about) else "")
+
+
+def _hosts(job: Job) -> str:
+    """The hosts with their names; those of which no rank is known are told apart."""
+    known = [host.name for host in job.hosts if host.ranks]
+    others = [host.name for host in job.hosts if not host.ranks]
+    if not known:
+        return _named(others)
+    return _named(known) + (f" and, without a known rank, {_named(others)}" if others else "")
+
+
+def _named(hosts: list[str]) -> str:
+    return f"{count(len(hosts), 'host')} ({shortened(hosts, 3)})"
+
+
 def _size(job: Job) -> str:
-    hosts = f"{count(len(job.hosts), 'host')} ({shortened([host.name for host in job.hosts], 3)})"
     if not job.hosts:
         return "not in the log: run it with NCCL_DEBUG=INFO"
+    hosts = _hosts(job)
+    if job.world_size is None and not job.ranks_seen:
+        return f"world size and ranks not in the log; {hosts}"
     if job.world_size is None:
-        return f"world size not in the log; ranks {ranges(job.ranks_seen) or '?'} (of their communicators) on {hosts}"
+        return f"world size not in the log; {ranks_word(job.ranks_seen)} (of their communicators) on {hosts}"
     if len(job.ranks_seen) < job.world_size:
         only = len(job.ranks_seen) == 1
         shown = f"only rank {job.ranks_seen[0]}" if only else f"of which {_some(job.ranks_seen) or 'none'}"
@@ -184,6 +208,11 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
     members = shortened([f"[{ranges(ranks) or '?'}]" for ranks in groups], 4)
     kind = first.id.partition(" color ")[0]
     return f"{kind} of {first.parent}: {len(comms)} x {size}; ranks {members}"
+
+
+def steps_under(finding: Finding, lead: Finding) -> list[str]:
+    """What to do about a finding that is told under another one and is not told there; about an effect nothing."""
+    return [step for step in finding.fix if step not in lead.fix] if finding.root else []
 
 
 def accepted_causes(finding: Finding, job: Job) -> list[str]:

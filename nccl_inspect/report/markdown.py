@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from nccl_inspect._version import __version__
 from nccl_inspect.model.job import Evidence, Finding, Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import accepted_causes, facts, folded, reason, short_names
+from nccl_inspect.report.digest import accepted_causes, facts, folded, reason, short_names, steps_under
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
-from nccl_inspect.report.words import cut
 from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count, ranks_word
-from nccl_inspect.text import printable
+from nccl_inspect.rules.remedies import is_sentence
+from nccl_inspect.text import cut, printable
 
 _MAX_LINE = 500
 """Characters of a line of evidence, unless all is wanted: an issue takes 65,536 in all."""
@@ -65,7 +65,7 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
         yield from _finding(finding, style, names)
         for other in job.findings:
             if under.get(other.rule) == finding.rule:
-                yield from _folded(other, style, names, finding.evidence)
+                yield from _folded(other, style, names, finding)
         for words in accepted_causes(finding, job):
             yield f"**Because** {_plain(words)}"
 
@@ -78,17 +78,17 @@ def _finding(finding: Finding, style: Style, names: dict[str, str]) -> Iterator[
     yield f"**Impact:** {_plain(finding.impact)}"
     if finding.fix:
         yield "**Fix:**"
-        yield "\n".join(f"- {_code(fix)}" for fix in finding.fix)
+        yield "\n".join(map(_step, finding.fix))
     yield from _evidence(finding.evidence, style, names)
 
 
-def _folded(finding: Finding, style: Style, names: dict[str, str], told: list[Evidence]) -> Iterator[str]:
+def _folded(finding: Finding, style: Style, names: dict[str, str], lead: Finding) -> Iterator[str]:
     """A cause or an effect of the finding before."""
     kind = "Because" if finding.root else "Effect"
     yield f"**{kind}** `{finding.rule}` ({finding.confidence}): {_plain(finding.summary)}"
-    if finding.fix:
-        yield "\n".join(f"- {_code(fix)}" for fix in finding.fix[:2])
-    yield from _evidence([line for line in finding.evidence if line not in told], style, names)
+    if steps := steps_under(finding, lead)[:2]:
+        yield "\n".join(map(_step, steps))
+    yield from _evidence([line for line in finding.evidence if line not in lead.evidence], style, names)
 
 
 def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> Iterator[str]:
@@ -148,6 +148,11 @@ def _plain(text: str) -> str:
     """Text in which nothing is markup, a mention or a reference."""
     escaped = _SPECIAL.sub(r"\\\g<0>", printable(text).strip())
     return _CALLS.sub(r"\1<!-- -->", escaped)
+
+
+def _step(step: str) -> str:
+    """A step as an item of a list: what can be pasted as code."""
+    return f"- {_plain(step) if is_sentence(step) else _code(step)}"
 
 
 def _code(text: str) -> str:

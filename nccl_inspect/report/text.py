@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Evidence, Finding, Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import accepted_causes, facts, folded, reason, short_names
+from nccl_inspect.report.digest import accepted_causes, facts, folded, reason, short_names, steps_under
 from nccl_inspect.report.tables import KIND_HEAD, aligned, by_kind
-from nccl_inspect.report.words import block, cut, paint, verdict_color
+from nccl_inspect.report.words import block, paint, step_block, verdict_color
 from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count, ranks_word
-from nccl_inspect.text import printable
+from nccl_inspect.text import cut, printable
 
 _MAX_ERRORS = 5
 
@@ -86,7 +86,7 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
         yield from _finding(finding, style, names)
         for other in job.findings:
             if under.get(other.rule) == finding.rule:
-                yield from _folded_finding(other, style, names, finding.evidence)
+                yield from _folded_finding(other, style, names, finding)
         for words in accepted_causes(finding, job):
             yield from block("because", printable(words), style)
         yield ""
@@ -113,16 +113,16 @@ def _finding(finding: Finding, style: Style, names: dict[str, str], in_brief: bo
         yield from block("cause", printable(finding.cause), style)
         yield from block("impact", printable(finding.impact), style)
     for index, fix in enumerate(finding.fix[: 1 if in_brief else None]):
-        yield from block("fix" if index == 0 else "", printable(fix), style)
+        yield from step_block("fix" if index == 0 else "", printable(fix), style)
     yield from _evidence(finding.evidence[: 1 if in_brief else None], style, names)
 
 
-def _folded_finding(finding: Finding, style: Style, names: dict[str, str], told: list[Evidence]) -> Iterator[str]:
+def _folded_finding(finding: Finding, style: Style, names: dict[str, str], lead: Finding) -> Iterator[str]:
     kind = "because" if finding.root else "effect"
     yield from block(kind, printable(f"{finding.rule} ({finding.confidence}): {finding.summary}"), style)
-    for fix in finding.fix[:2]:
-        yield from block("", f"fix: {printable(fix)}", style)
-    fresh = [line for line in finding.evidence if line not in told]
+    for fix in steps_under(finding, lead)[:2]:
+        yield from step_block("", f"fix: {printable(fix)}", style)
+    fresh = [line for line in finding.evidence if line not in lead.evidence]
     yield from _evidence(fresh, style, names, limit=2)
 
 

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable
 
 from nccl_inspect.report import Style
+from nccl_inspect.rules.remedies import COMMENT
 
 _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
 _VERDICT_COLOR = {"ok": "ok", "degraded": "warning", "failed": "error", "unknown": "info"}
@@ -38,9 +39,22 @@ def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10) 
     ) or [lead.rstrip()]
 
 
-def cut(text: str, width: int) -> str:
-    """The text, cut in the middle of nothing: at its end, with a mark."""
-    return text if len(text) <= width else text[: max(width - 1, 1)] + "…"
+def step_block(label: str, step: str, style: Style) -> list[str]:
+    """A step of a fix: where it does not fit into one line, the words about a command follow as lines of comment."""
+    whole = block(label, step, style)
+    code, mark, words = step.partition(COMMENT)
+    if len(whole) == 1 or not mark:
+        return whole
+    lines = block(label, code, style)
+    indent = " " * (4 if style.width < _NARROW else 14) + "# "
+    return lines + textwrap.wrap(
+        words,
+        max(style.width, 40),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def shortened(items: Iterable[str], limit: int = 6) -> str:

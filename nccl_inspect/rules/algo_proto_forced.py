@@ -36,9 +36,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "messages is slow for small ones, and the other way round. How much is not in the log"
         if narrow
         else "little or none by itself; the defaults change with releases and machines, a fixed value does not",
-        fix=["nothing to fix; take the values of the guide for this machine type and plugin release"]
+        fix=["Nothing to fix: take the values of the guide for this machine type and plugin release."]
         if asked
-        else [*unset(forced), "compare both with nccl-tests over the message sizes of the job before keeping it"],
+        else [*unset(forced), "Compare both with nccl-tests over the message sizes of the job before keeping it."],
         severity="warning" if narrow else "info",
         confidence="likely" if narrow else "certain",
         ranks=facts.ranks_with(forced),

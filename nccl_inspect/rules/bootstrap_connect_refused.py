@@ -78,11 +78,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="ranks that cannot reach each other build no communicator; NCCL gives up after 20 s (up to 2.23) or "
         "one minute",
         fix=[
-            "look at rank 0 first: does it still run, and how does its own log end? kubectl get pods -o wide",
-            f"on the host of {where}: ss -ltnp | grep <port>",
+            "Look at rank 0 first: whether it still runs, and how its own log ends.",
+            "kubectl get pods -o wide   # is the pod of rank 0 there?",
+            f"ss -ltnp   # on the host of {where}: does anybody listen at that port?",
             "MASTER_ADDR must be the host of rank 0 as all others resolve it; remove a file:// store or a "
-            "NCCL_COMM_ID of an earlier job",
-            "ranks that begin minutes apart, 2.24 and later: NCCL_SOCKET_RETRY_CNT=100",
+            "NCCL_COMM_ID of an earlier job.",
+            "NCCL_SOCKET_RETRY_CNT=100   # 2.24 and later, where ranks begin minutes apart",
         ],
         confidence="likely",
         ranks=ranks_in(told),

@@ -57,27 +57,31 @@ _FIXES = {
     **dict.fromkeys(
         _MIXED,
         (
-            "one job at one address: another MASTER_PORT, rdzv id or file:// store for each start; no process of the "
-            "last start left: ps aux | grep <script>",
-            "RANK and WORLD_SIZE: each number once, the same size everywhere; one torchrun for each node",
-            "the same NCCL everywhere: python -c 'import torch; print(torch.cuda.nccl.version())'",
+            "One job at one address: give each start a MASTER_PORT, rdzv id or file:// store of its own.",
+            "ps aux | grep <script>   # is a process of the last start left?",
+            "Give each rank its own RANK and the same WORLD_SIZE; start one torchrun on each node.",
+            "python -c 'import torch; print(torch.cuda.nccl.version())'   # the same everywhere?",
         ),
     ),
     **dict.fromkeys(
         _STRANGER,
         (
-            "NCCL 2.27.3 or later drops such connections and goes on",
-            "keep scanners off: a network of the cluster's own for NCCL_SOCKET_IFNAME, or a firewall towards others",
+            "NCCL 2.27.3 or later drops such connections and goes on.",
+            "Keep scanners off: take a network of the cluster's own for NCCL_SOCKET_IFNAME, or a firewall.",
         ),
     ),
     **dict.fromkeys(
-        _ADDRESS, ("unset NCCL_COMM_ID (PyTorch and MPI do without), or NCCL_COMM_ID=<ipv4 of rank 0>:<port>",)
+        _ADDRESS,
+        (
+            "unset NCCL_COMM_ID   # PyTorch and MPI do without",
+            "NCCL_COMM_ID=<IPv4 address of rank 0>:<port>   # where it is needed",
+        ),
     ),
-    **dict.fromkeys(_DEVICE, ("unset NCCL_OOB_NET_IFNAME, or name a device that ibv_devinfo lists",)),
+    **dict.fromkeys(_DEVICE, ("unset NCCL_OOB_NET_IFNAME   # or name a device that ibv_devinfo lists",)),
 }
 _FIX = (
     "ulimit -n   # too many open files: LimitNOFILE of the container runtime or of slurmd",
-    "connections lost at thousands of ranks: sysctl net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=4096",
+    "sysctl net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=4096   # connections lost at thousands of ranks",
 )
 
 

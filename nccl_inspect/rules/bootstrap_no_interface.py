@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import CHOOSE_INTERFACE, Facts, first_said, hosts_in, lines_of, ranges, ranks_in, words_of
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, ranks_word, words_of
+from nccl_inspect.rules.remedies import CHOOSE_INTERFACE
 
 RULE = Rule(
     name="bootstrap-no-interface",
@@ -25,7 +26,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     where = {process for notice in missing for process in notice.processes}
     named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if where & set(setting.processes)]
     known = ranks_in(missing)
-    who = f"rank {ranges(known)}" if known else "a process"
+    who = f"{ranks_word(known)}" if known else "a process"
     yield RULE.finding(
         f"{who} on {', '.join(sorted(hosts_in(missing))) or 'some host'} finds no network interface"
         + (f" with {words_of(named)}" if named else ""),

@@ -6,7 +6,8 @@ from nccl_inspect.event_types import BootstrapInterface
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.bootstrap_connect_refused import addresses, came_up, gave_up, retried
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import CHOOSE_INTERFACE, Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.rules.remedies import CHOOSE_INTERFACE
 
 RULE = Rule(
     name="bootstrap-no-route",
@@ -37,10 +38,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "NetworkPolicy, an interface that other hosts cannot reach" + _different(facts),
         impact="ranks that cannot reach each other build no communicator: the job does not start",
         fix=[
-            f"from the host that says so, inside the container: ip route get <address of {where}>; "
-            "nc -vz <address> <port>",
-            "let all hosts of the job reach each other on all TCP ports: NCCL uses ports that the kernel chooses; or "
-            "set net.ipv4.ip_local_port_range and open those",
+            f"ip route get <address>; nc -vz <address> <port>   # {where}, on the host that says so, in its container",
+            "Let all hosts of the job reach each other on all TCP ports: NCCL uses ports that the kernel "
+            "chooses. Or set net.ipv4.ip_local_port_range and open those.",
             CHOOSE_INTERFACE,
         ],
         confidence="likely",

@@ -8,7 +8,8 @@ from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.bootstrap_connect_refused import REFUSED, came_up, gave_up, retried
 from nccl_inspect.rules.bootstrap_no_route import NO_ROUTE, interface
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import CHOOSE_INTERFACE, Facts, first_said, hosts_in, lines_of, listed, ranks_in, words_of
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, listed, ranks_in, words_of
+from nccl_inspect.rules.remedies import CHOOSE_INTERFACE
 
 RULE = Rule(
     name="bootstrap-wrong-interface",
@@ -47,7 +48,10 @@ def _finding(facts: Facts, used: list[Notice], failed: list[Notice]) -> Finding:
         cause=(f"{words_of(named)} names it" if named else "NCCL takes the first interface that is up, and found this")
         + ": a bridge or tunnel for containers, or an address that holds on one link only",
         impact="ranks cannot connect to each other: the job does not start",
-        fix=[CHOOSE_INTERFACE, "ip -br addr   # on each host, inside the container: which interface do all share?"],
+        fix=[
+            CHOOSE_INTERFACE,
+            "ip -br addr   # on each host, inside the container: which interface do all share?",
+        ],
         confidence="likely",
         ranks=ranks_in(used),
         hosts=hosts_in(used),

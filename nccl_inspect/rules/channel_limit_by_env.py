@@ -42,8 +42,7 @@ def _finding(facts: Facts, held: list[tuple[Setting, CommunicatorInfo]]) -> Find
         "or more of its own. NCCL might have taken no more by itself, so measure",
         fix=[
             *unset(settings),
-            "keep it where it was set on purpose, to leave more of the GPU to computation; then tell --ignore "
-            "channel-limit-by-env",
+            "--ignore channel-limit-by-env   # where it is set on purpose, to leave more of the GPU to computation",
         ],
         confidence="likely",
         ranks=facts.ranks_with(settings),

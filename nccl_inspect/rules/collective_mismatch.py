@@ -1,10 +1,11 @@
 """The ranks called different collectives, or with different sizes."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
-from nccl_inspect.model.job import Evidence, Finding, NotJudged
+from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranges, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
 from nccl_inspect.rules.waits import Wait, waits
 
 RULE = Rule(
@@ -20,6 +21,11 @@ _SAME_SIZE = ("ALLREDUCE", "BROADCAST", "_BROADCAST_OOP", "REDUCE", "_ALLGATHER_
 """Operations for which every rank must pass the same number of elements."""
 _PAIRWISE = ("SEND", "RECV", "COALESCED", "UNKNOWN")
 """Here different names on different ranks are right, or tell nothing."""
+_CALL = re.compile(
+    r"Rank (\d+) is running collective: CollectiveFingerPrint"
+    r"\((?:SequenceNumber=(\d+), )?OpType=(\w+)(?:, TensorShape=(\[[^\]]*\]))?"
+)
+"""What PyTorch compares; the rest are types, which tell little."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -31,17 +37,17 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     said = [*stated, *sizes]
     yield RULE.finding(
-        f"ranks are in different calls: {_told(apart)}" if apart else said[0].message.partition(". If you believe")[0],
+        _summary(apart, said),
         cause=_cause(sizes=bool(sizes), certain=bool(stated or apart)),
         impact="ranks wait for each other for ever, or data goes wrong; NCCL does not compare calls itself",
         fix=[
-            "look for a collective in a branch that some ranks take: if rank == 0, an uneven last batch, an exception",
-            "TORCH_DISTRIBUTED_DEBUG=DETAIL lets PyTorch compare every call, and name the ranks that differ",
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL on all ranks: compare opCount, count and datatype",
-            "the same NCCL_ALGO, NCCL_PROTO, NCCL_BUFFSIZE and NCCL release on all ranks",
+            "Look for a collective in a branch that some ranks take: if rank == 0, an uneven last batch, an exception.",
+            "TORCH_DISTRIBUTED_DEBUG=DETAIL   # PyTorch compares every call, and names the ranks that differ",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL   # on all ranks: compare opCount, count and datatype",
+            "Use the same NCCL_ALGO, NCCL_PROTO, NCCL_BUFFSIZE and NCCL release on all ranks.",
         ],
         confidence="certain" if stated or apart else "likely",
-        ranks=ranks_in(said) | {wait.rank for wait in apart if wait.rank is not None},
+        ranks=ranks_in(said) | {wait.rank for wait in apart if wait.rank is not None} | set(_compared_ranks(said)),
         hosts=hosts_in(said),
         evidence=_evidence(apart) or first_said(said),
         fatal=True,
@@ -61,13 +67,45 @@ def _apart(found: list[Wait]) -> list[Wait]:
     return []
 
 
+def _summary(apart: list[Wait], said: list[Notice]) -> str:
+    """Who is in which call, else what is said of it first."""
+    told = _told(apart) if apart else _compared(said)
+    return f"ranks are in different calls: {told}" if told else said[0].message.partition(". If you believe")[0]
+
+
+def _compared(said: list[Notice]) -> str:
+    """The calls that PyTorch found to differ, with their ranks; empty where it names none."""
+    found = {match.groups() for notice in said for match in _CALL.finditer(notice.message)}
+    numbers = {number for _, number, _, _ in found}
+    operations = {operation for _, _, operation, _ in found}
+    if len(operations) > 1:
+        told = _by_call((operation, int(rank)) for rank, _, operation, _ in found)
+    elif len({shape for *_, shape in found}) > 1:
+        told = _by_call((f"{operation} of shape {shape}", int(rank)) for rank, _, operation, shape in found)
+    else:
+        return ""
+    return f"call {numbers.pop()} is {told}" if len(numbers) == 1 and None not in numbers else told
+
+
+def _compared_ranks(said: list[Notice]) -> Iterator[int]:
+    return (int(match[1]) for notice in said for match in _CALL.finditer(notice.message))
+
+
+def _by_call(calls: Iterable[tuple[str, int | None]]) -> str:
+    """Each call with the ranks that are in it, as far as they are known."""
+    by_call: dict[str, set[int]] = {}
+    for call, rank in calls:
+        by_call.setdefault(call, set()).update(() if rank is None else (rank,))
+    words = ((call, ranks_word(ranks) if ranks else "a rank that is not named") for call, ranks in by_call.items())
+    return "; ".join(f"{call} on {who}" for call, who in sorted(words))
+
+
 def _told(apart: list[Wait]) -> str:
-    calls: dict[str, set[int]] = {}
-    for wait in apart:
-        size = f" of {wait.numel} elements" if wait.numel is not None else ""
-        calls.setdefault(wait.operation + size, set()).add(-1 if wait.rank is None else wait.rank)
-    who = "; ".join(f"{call} on rank {ranges(ranks)}" for call, ranks in sorted(calls.items()))
-    return f"work {apart[0].seq} of process group {apart[0].group} is {who}"
+    return f"work {apart[0].seq} of process group {apart[0].group} is {_by_call(map(_call, apart))}"
+
+
+def _call(wait: Wait) -> tuple[str, int | None]:
+    return wait.operation + (f" of {wait.numel} elements" if wait.numel is not None else ""), wait.rank
 
 
 def _evidence(apart: list[Wait]) -> list[Evidence]:

@@ -50,8 +50,9 @@ def _finding(asked: list[Setting], said: list[Notice], confidence: str, *, stuck
         if stuck
         else "NCCL uses rings and trees as it would without the setting",
         fix=[
-            "CollNet needs InfiniBand switches with SHARP and the plugin of HPC-X: ldconfig -p | grep libnccl-net; "
-            "'Loaded collnet plugin SHARP' in the log",
+            "CollNet needs InfiniBand switches with SHARP and the plugin of HPC-X, which says 'Loaded "
+            "collnet plugin SHARP'.",
+            "ldconfig -p | grep libnccl-net   # inside the container: which plugin is there?",
             *unset(asked),
         ],
         severity="error" if stuck else "info",

@@ -52,8 +52,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="none on a flat fabric; on rails that meet at spine switches only, such traffic takes more hops and "
         "shares their links. The log does not show the fabric",
         fix=[
-            "rail-optimised fabric: NCCL_CROSS_NIC=0, the same GPUs and NICs on all hosts, PXN not disabled",
-            "compare with and without: nccl-tests alltoall_perf and all_reduce_perf over the same hosts",
+            "NCCL_CROSS_NIC=0   # fabrics with rails: the same GPUs and NICs on all hosts, PXN not disabled",
+            "Compare with and without: alltoall_perf and all_reduce_perf of nccl-tests over the same hosts.",
         ],
         confidence="likely",
         ranks=ends(paths),

@@ -50,12 +50,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_cause(first.code),
         impact="the rank fails, and with it the job; the others wait for it or lose their connections",
         fix=[
-            "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # a GPU that is broken",
-            "find the kernel at fault: CUDA_LAUNCH_BLOCKING=1, compute-sanitizer"
-            if first.code in _KERNEL
-            else "compare driver and container: nvidia-smi on the host and in the container, CUDA of the image, "
-            "NVIDIA_VISIBLE_DEVICES, NVIDIA_DRIVER_CAPABILITIES=compute,utility",
-            "NCCL_DEBUG=INFO on all ranks: the lines above the warning tell which connection was being made",
+            "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # is a GPU broken?",
+            *(
+                ["CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer tells more"]
+                if first.code in _KERNEL
+                else [
+                    "nvidia-smi   # on the host and in the container: the same driver, all GPUs, a CUDA that fits?",
+                    "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility   # of the container",
+                ]
+            ),
+            "NCCL_DEBUG=INFO   # on all ranks: the lines above the warning tell which connection was being made",
         ],
         confidence="likely",
         ranks=ranks_in(notices),

@@ -25,14 +25,25 @@ _CAUSES = {
     999: "the driver failed: a lost GPU (Xid), a broken kernel module (nvidia_uvm), or a reset is needed",
 }
 _UNKNOWN, _NO_DEVICE = 999, 100
+_VISIBLE = "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # inside the container: which GPUs are there?"
 _FIX = {
-    3: 'multiprocessing.set_start_method("spawn") (torch.multiprocessing), no CUDA call before the workers start',
-    35: "a newer driver, or an image with an older CUDA; data centre GPUs: the cuda-compat package",
-    100: 'docker --gpus all; pod: resources.limits "nvidia.com/gpu"; echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L',
-    101: "as many processes as GPUs: torchrun --nproc_per_node=gpu; torch.cuda.set_device(LOCAL_RANK); nvidia-smi -L; "
-    "echo $CUDA_VISIBLE_DEVICES",
-    803: "after an upgrade of the driver: reboot, or reload the modules; no other libcuda.so in the image",
-    999: "dmesg -T | grep -i xid; nvidia-smi; modprobe nvidia_uvm; reset the GPU (nvidia-smi -r) or reboot",
+    3: ('torch.multiprocessing.set_start_method("spawn")   # and no CUDA call before the workers start',),
+    35: ("Install a newer driver, or take an image with an older CUDA; data centre GPUs: the cuda-compat package.",),
+    100: (
+        "--gpus all   # option of docker run",
+        "resources: {limits: {nvidia.com/gpu: <GPUs of the node>}}   # pod spec",
+        _VISIBLE,
+    ),
+    101: (
+        "torchrun --nproc_per_node=gpu <script>   # as many processes as GPUs",
+        'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # in the program, before the first use of CUDA',
+        _VISIBLE,
+    ),
+    803: ("Reboot after an upgrade of the driver, or reload its modules; let the image have no other libcuda.so.",),
+    999: (
+        "dmesg -T | grep -i xid; nvidia-smi   # what does the driver say?",
+        "modprobe nvidia_uvm   # is the module loaded? Else reset the GPU (nvidia-smi -r) or reboot",
+    ),
 }
 
 
@@ -52,7 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"CUDA cannot be initialised: {told[0].message}",
         cause="; ".join(_CAUSES[code] for code in found),
         impact="this rank cannot use its GPU, and the job does not start",
-        fix=[_FIX[code] for code in found],
+        fix=[step for code in found for step in _FIX[code]],
         confidence="likely" if found == [_UNKNOWN] else "certain",
         ranks=ranks_in(told),
         hosts=hosts_in(told),

@@ -26,12 +26,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "each rank), so NCCL takes P2P for granted and cannot test the pair",
         impact="the connection cannot be made, and the job stops",
         fix=[
-            "show all GPUs of the host to each process, and choose one: "
-            'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))',
-            "Slurm: srun --gpu-bind=none (or --gpus-per-node instead of --gpus-per-task); Ray: "
-            "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1",
-            "one container for all GPUs of the host",
-            "stop-gap: NCCL_P2P_DISABLE=1 (slow: 13-18 GB/s through host memory)",
+            "Show all GPUs of the host to each process, which then chooses its own.",
+            'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # in the program, before the first use of CUDA',
+            "srun --gpu-bind=none <command>   # Slurm; or --gpus-per-node instead of --gpus-per-task",
+            "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1   # Ray",
+            "NCCL_P2P_DISABLE=1   # a stop-gap, slow: 13-18 GB/s through host memory",
         ],
         confidence="likely",
         ranks=ranks_in(failed),

@@ -32,11 +32,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if fatal
         else "in this log NCCL goes on: without cuMem (P2P/IPC instead of P2P/CUMEM), DMA-BUF and NVLS",
         fix=[
-            "docker run --gpus all ... (NVIDIA Container Toolkit); pod: runtimeClassName: nvidia and "
-            'resources.limits "nvidia.com/gpu"',
-            "NVIDIA_DRIVER_CAPABILITIES=compute,utility   # utility brings libnvidia-ml.so.1",
-            "inside: nvidia-smi; ldconfig -p | grep -E 'libcuda.so|libnvidia-ml'; no stubs folder in LD_LIBRARY_PATH",
-            "WSL: export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH; unset NCCL_CUDA_PATH",
+            "--gpus all   # option of docker run; needs the NVIDIA Container Toolkit",
+            "runtimeClassName: nvidia   # pod spec, with resources: {limits: {nvidia.com/gpu: <GPUs>}}",
+            "NVIDIA_DRIVER_CAPABILITIES=compute,utility   # of the container: utility brings libnvidia-ml.so.1",
+            "nvidia-smi; ldconfig -p | grep -E 'libcuda.so|libnvidia-ml'   # inside; no stubs folder in "
+            "LD_LIBRARY_PATH",
+            "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH; unset NCCL_CUDA_PATH   # WSL",
         ],
         severity="error" if fatal else "info" if facts.job.paths else "warning",
         ranks=ranks_in(failed),

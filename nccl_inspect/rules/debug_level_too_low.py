@@ -22,12 +22,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     only = "the version line" if all(notice.level == "VERSION" for notice in sparse) else "warnings"
     yield RULE.finding(
-        f"of NCCL the log holds only {only}",
-        cause="NCCL_DEBUG is not set, or VERSION or WARN",
+        f"the log holds only {only} of NCCL",
+        cause="NCCL_DEBUG is not set, or is VERSION or WARN; or somebody left out the other lines",
         impact="paths, networks, rings and settings cannot be judged; a warning stands without what led to it",
         fix=[
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH on all ranks (mpirun -x, pod spec 'env:')",
-            "with NCCL 2.22 and later let it run past the first collective: connections are made there",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # on all ranks: mpirun -x, pod spec 'env:'",
+            "With NCCL 2.22 and later let it run past the first collective: connections are made there.",
         ],
         evidence=first_said(sparse),
     )

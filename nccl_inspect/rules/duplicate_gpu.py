@@ -32,10 +32,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "launchers run on one host",
         impact="NCCL refuses to build the communicator; the job does not start",
         fix=[
-            'torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before the first use of CUDA',
-            "one launcher for each node: torchrun --nnodes=<nodes> --nproc_per_node=gpu; not more processes than GPUs",
-            "pods of one node must not share a GPU: nvidia-smi -L in each; CUDA_VISIBLE_DEVICES",
-            "2.30 and later, if it is wanted: NCCL_MULTI_RANK_GPU_ENABLE=1",
+            'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # in the program, before the first use of CUDA',
+            "torchrun --nnodes=<nodes> --nproc_per_node=gpu <script>   # one launcher for each node, no more "
+            "processes than GPUs",
+            "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # in each pod of a node: no GPU in two of them",
+            "NCCL_MULTI_RANK_GPU_ENABLE=1   # 2.30 and later, if it is wanted",
         ],
         ranks=ranks_in(refused),
         hosts=hosts_in(refused),

@@ -90,8 +90,9 @@ def _finding(facts: Facts, host: str, said: list[Notice], local: list[Path], apa
         else "none for NCCL, which also looks at the boot id; this report counts them as one host, so that paths "
         "between them are told as paths within it",
         fix=[
-            "a name of its own for each machine and container: hostnamectl set-hostname <name>; docker: --hostname",
-            "NCCL_HOSTID=<different value> for each of them; unset it where it is the same for all",
+            "hostnamectl set-hostname <name>   # a name of its own for each machine; containers: docker run "
+            "--hostname <name>",
+            "NCCL_HOSTID=<name>   # another one for each machine and container; unset it where all have the same",
         ],
         severity="error" if local else "info",
         confidence="likely",

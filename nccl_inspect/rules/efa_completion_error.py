@@ -6,6 +6,7 @@ from nccl_inspect.event_types import OfiProvider
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, value
+from nccl_inspect.rules.remedies import EFA_RELEASES, LIBFABRIC_SAYS
 
 RULE = Rule(
     name="efa-completion-error",
@@ -134,12 +135,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _fix(code: int | None) -> list[str]:
     if code in _DIFFER:
         return [
-            "the same EFA installer in all images, the same EFA driver on all nodes: fi_info --version; "
-            "modinfo efa | grep ^version",
-            *(["FI_EFA_USE_ZCPY_RX=0 on all ranks, until the releases are the same"] if code == 4125 else []),
+            "Take the same EFA installer in all images, and the same EFA driver on all nodes.",
+            EFA_RELEASES,
+            *(["FI_EFA_USE_ZCPY_RX=0   # on all ranks, until the releases are the same"] if code == 4125 else []),
         ]
     return [
-        "which rank failed first? The logs of all ranks, and of its host: dmesg -T | grep -iE 'efa|oom|xid'",
-        "FI_LOG_LEVEL=warn tells what libfabric itself says",
-        "one EFA installer (libfabric, plugin) in all images: fi_info --version",
+        "Find the rank that failed first: give this tool the logs of all ranks.",
+        "dmesg -T | grep -iE 'efa|oom|xid'   # on the host of that rank",
+        LIBFABRIC_SAYS,
+        "fi_info --version   # the same EFA installer (libfabric, plugin) in all images?",
     ]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, value
+from nccl_inspect.rules.remedies import EFA_CHECK, EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
 
 RULE = Rule(
@@ -64,10 +65,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "NCCL goes on with InfiniBand or TCP, or stops where NCCL_NET asks for the plugin",
         fix=[
             *_fix(reasons),
-            "libfabric and plugin of one EFA installer in the image, the installer's driver on the node: fi_info "
-            "--version; modinfo efa | grep ^version",
-            "fi_info -p efa -t FI_EP_RDM; ls -l /dev/infiniband   # inside the container",
-            "FI_LOG_LEVEL=warn tells what libfabric itself says",
+            "Take libfabric and plugin of one EFA installer in the image, and the installer's driver on the node.",
+            EFA_RELEASES,
+            EFA_CHECK,
+            LIBFABRIC_SAYS,
         ],
         confidence="likely" if reasons else "possible",
         severity="error" if slow or stopped else "warning" if facts.several_hosts() else "info",
@@ -124,12 +125,13 @@ def _is_without_gdr(notice: Notice) -> bool:
 
 def _fix(reasons: list[Notice]) -> list[str]:
     if reasons and _is_asked(reasons[0]):
-        return ["OFI_NCCL_PROTOCOL=SENDRECV or RDMA, or unset it"]
+        return ["unset OFI_NCCL_PROTOCOL   # or SENDRECV, or RDMA"]
     if reasons and _is_without_gdr(reasons[0]):
         return [
-            "fi_info -p efa -c FI_HMEM must list the NICs; lsmod | grep nvidia_peermem; unset FI_EFA_USE_DEVICE_RDMA",
-            "stop-gap, slower: OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK=1",
+            "fi_info -p efa -c FI_HMEM; lsmod | grep nvidia_peermem   # must list the NICs, and the module",
+            "unset FI_EFA_USE_DEVICE_RDMA",
+            "OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK=1   # a stop-gap, slower",
         ]
     if reasons and value(reasons[0], "rc") == _NO_MEMORY:
-        return ["pod: 'securityContext.capabilities.add: [IPC_LOCK]'; docker: --ulimit memlock=-1; check: ulimit -l"]
+        return ["ulimit -l   # inside the container: must say unlimited", LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER]
     return []

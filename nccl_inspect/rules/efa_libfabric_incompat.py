@@ -40,11 +40,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if slow
         else "the plugin does not come up; NCCL goes on without EFA, or stops where NCCL_NET asks for it",
         fix=[
-            "a current EFA installer in the image (for NCCL 2.19 at least 1.29.1): it brings libfabric and plugin that "
-            "belong together; fi_info --version",
-            "its libfabric first: LD_LIBRARY_PATH=/opt/amazon/efa/lib:/opt/amazon/ofi-nccl/lib:$LD_LIBRARY_PATH; "
-            "ldd <path>/libnccl-net.so | grep libfabric",
-            *(["stop-gap: FI_EFA_SET_CUDA_SYNC_MEMOPS=0 on all ranks"] if refused else []),
+            "Take a current EFA installer in the image (for NCCL 2.19 at least 1.29.1): it brings libfabric "
+            "and plugin that belong together.",
+            "LD_LIBRARY_PATH=/opt/amazon/efa/lib:/opt/amazon/ofi-nccl/lib:$LD_LIBRARY_PATH   # its libfabric first",
+            "fi_info --version; ldd <path>/libnccl-net.so | grep libfabric   # which libfabric is used?",
+            *(["FI_EFA_SET_CUDA_SYNC_MEMOPS=0   # on all ranks, a stop-gap"] if refused else []),
         ],
         confidence="certain" if stated else "likely" if _releases(facts) else "possible",
         severity="error" if stopped or slow or facts.job.failed else "warning" if facts.several_hosts() else "info",

@@ -29,7 +29,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "all ranks are on one host, where NCCL uses no network",
         impact="none: NCCL goes on without the plugin"
         + (", over the network of the machine" if without and facts.several_hosts() else ""),
-        fix=["NCCL_NET_PLUGIN=none leaves the plugin out, and its warnings with it"],
+        fix=[
+            "NCCL_NET_PLUGIN=none   # leaves the plugin out, and its warnings with it",
+        ],
         confidence="certain" if without else "likely",
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),

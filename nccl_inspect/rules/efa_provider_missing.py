@@ -7,6 +7,7 @@ from nccl_inspect.event_types import ErrorCascade, OfiProvider
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 
 RULE = Rule(
     name="efa-provider-missing",
@@ -17,6 +18,8 @@ RULE = Rule(
     folds=True,
 )
 _ONE_SEARCH_FAILED = "ofi-no-eligible-providers"
+_DIES = "2.28."
+"""It calls the plugin that did not come up; other releases go on without it."""
 _ALL_SEARCHES_FAILED = ("ofi-no-protocol", "ofi-no-optimal-provider")
 
 
@@ -41,7 +44,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     ]
     if not unlucky:
         return
-    stopped = not facts.job.paths and _is_last(facts, unlucky)
+    silent = not facts.job.paths and _is_last(facts, unlucky)
+    stopped = silent and any(version.startswith(_DIES) for version in facts.job.nccl_versions)
     ranks = {rank for notice in unlucky for rank in notice.ranks} - lucky
     yield RULE.finding(
         "aws-ofi-nccl found no provider to use: no EFA device, or a libfabric without EFA",
@@ -49,20 +53,22 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "or a libfabric built without the efa provider",
         impact="the plugin does not come up; "
         + (
-            "nothing of NCCL follows in this log (2.28.9 was seen to die here)"
+            "nothing of NCCL follows in this log: NCCL 2.28.9 was seen to die here without an error; a log that was "
+            "cut here looks the same"
             if stopped
-            else "NCCL falls back to InfiniBand or TCP"
+            else "NCCL falls back to InfiniBand or TCP" + (", unless it ends here with this log" if silent else "")
         ),
         fix=[
-            "fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband   # inside the container",
-            "pod 'resources.limits: {vpc.amazonaws.com/efa: \"<NICs of the node>\"}', 'capabilities.add: [IPC_LOCK]'",
-            "libfabric of the EFA installer first on LD_LIBRARY_PATH; unset FI_PROVIDER",
+            EFA_CHECK,
+            EFA_IN_POD,
+            LOCKED_MEMORY_IN_POD,
+            "unset FI_PROVIDER   # and the libfabric of the EFA installer first on LD_LIBRARY_PATH",
         ],
         ranks=ranks,
         hosts={host for notice in unlucky for host in notice.hosts},
         evidence=[notice.evidence[0] for notice in (*unlucky[:3], *failed[:2])],
         fatal=stopped,
-        confidence="certain",
+        confidence="likely" if stopped else "certain",
     )
 
 

@@ -30,11 +30,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="no connection between hosts can be made: the job does not start",
         fix=[
             "aws ec2 authorize-security-group-ingress --group-id <sg> --ip-permissions "
-            "'IpProtocol=-1,UserIdGroupPairs=[{GroupId=<sg>}]'; the same with authorize-security-group-egress",
-            "all instances in that group, one VPC and one Availability Zone; P4d, P4de and DL1 cannot talk EFA with "
-            "other types",
-            "between two nodes: fi_pingpong -p efa, and on the other fi_pingpong -p efa <address>",
-            "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html#nccl-start-base-setup",
+            "'IpProtocol=-1,UserIdGroupPairs=[{GroupId=<sg>}]'   # and authorize-security-group-egress "
+            "likewise",
+            "All instances must be in that group, in one VPC and one Availability Zone; P4d, P4de and DL1 "
+            "cannot talk EFA with other types.",
+            "fi_pingpong -p efa   # on one node; on another: fi_pingpong -p efa <address of the first>",
+            "AWS describes it: "
+            "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html#nccl-start-base-setup.",
         ],
         confidence=_confidence(facts, failed, bool(banner)),
         ranks=ranks_in(failed),

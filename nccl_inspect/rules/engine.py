@@ -18,6 +18,7 @@ from nccl_inspect.model.job import Evidence, Finding, Job, Notice, NotJudged
 from nccl_inspect.records import Record
 from nccl_inspect.rules import failure
 from nccl_inspect.rules.facts import Facts, is_retold, value
+from nccl_inspect.text import cut
 
 if TYPE_CHECKING:
     from nccl_inspect.rules.accepted import Terms
@@ -35,6 +36,8 @@ CATEGORIES = (
     "log quality",
 )
 _MAX_EVIDENCE = 5
+_MAX_SUMMARY = 300
+"""Characters; a summary may quote a message of any length, and the evidence holds all of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -76,7 +79,7 @@ class Rule(Record):
             category=self.category,
             severity=severity or self.severity,
             confidence=confidence,
-            summary=summary,
+            summary=cut(" ".join(summary.split()), _MAX_SUMMARY),
             cause=cause,
             impact=impact,
             fix=list(fix),

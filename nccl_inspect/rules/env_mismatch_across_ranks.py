@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import BootstrapInterface
 from nccl_inspect.model.job import Finding, NotJudged, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, global_ranks, ranges
+from nccl_inspect.rules.facts import Facts, global_ranks, ranks_word
 
 RULE = Rule(
     name="env-mismatch-across-ranks",
@@ -96,16 +96,17 @@ def _finding(name: str, values: list[Setting], outliers: list[Setting], *, harml
     alone = len(values) == 1
     return RULE.finding(
         f"{name} differs between ranks: {told}" + ("; the other ranks show no such line" if alone else ""),
-        cause="the variable reaches some ranks only: set in one role, one host or one launcher shell",
+        cause="the variable reaches some ranks only: set in one role, one host or one launcher shell"
+        if alone
+        else "the ranks got different values: from their roles, their hosts or a launch script",
         impact="none in this log: the ranks connected. To choose the NIC of each GPU, and for PXN, NCCL needs to see "
         "all of them"
         if harmless
         else "ranks that disagree wait for each other (ALGO, PROTO), fail to connect (P2P, SHM, interfaces) "
         "or share the slowest setting",
         fix=[
-            f"give {name} the same value everywhere: trainer 'env:' for all roles, mpirun -x {name}, srun "
-            f"--export=ALL,{name}",
-            "look for it in images and in /etc/nccl.conf of single hosts",
+            f"Give {name} the same value in 'env:' of all roles and in all launchers (mpirun -x, srun --export=ALL,…).",
+            f"grep -s {name} /etc/nccl.conf ~/.nccl.conf; env | grep {name}   # on each host, in each container",
         ],
         severity="info" if harmless else RULE.severity,
         confidence="likely" if alone else "certain",
@@ -118,4 +119,4 @@ def _finding(name: str, values: list[Setting], outliers: list[Setting], *, harml
 def _who(setting: Setting) -> str:
     if setting.ranks is None:
         return "all ranks"
-    return f"ranks {ranges(setting.ranks)}" if setting.ranks else f"host {', '.join(setting.hosts)}"
+    return f"{ranks_word(setting.ranks)}" if setting.ranks else f"host {', '.join(setting.hosts)}"

@@ -33,10 +33,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="no program can use the GPUs of this machine",
         fix=[
             "systemctl enable --now nvidia-fabricmanager; journalctl -u nvidia-fabricmanager",
-            "the package of the driver's own version: apt-get install nvidia-fabricmanager-<branch>=<version of "
-            "nvidia-smi>",
-            "virtual machine: the fabric manager runs on the host or in the service VM; see nvidia-smi -q | grep -A4 "
-            "Fabric",
+            "apt-get install nvidia-fabricmanager-<branch>=<version>   # exactly the version that nvidia-smi "
+            "shows for the driver",
+            "nvidia-smi -q | grep -A4 Fabric   # in a virtual machine the fabric manager runs on the host or "
+            "in the service VM",
         ],
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),

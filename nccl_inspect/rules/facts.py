@@ -72,6 +72,10 @@ class Facts:
             and (net is None or path.net == net)
         ]
 
+    def paths_of(self, comm: CommunicatorInfo) -> list[Path]:
+        """The paths that a communicator has connections on."""
+        return [path for path in self.job.paths if comm.id in path.communicators]
+
     def leaving(self) -> list[Path]:
         """Network paths that leave the host or, in a fragment, may do so."""
         return [path for path in self.paths(transport="NET") if path.scope != "intra"]
@@ -281,6 +285,17 @@ def ranks_word(ranks: Iterable[int]) -> str:
 def count(number: int, noun: str) -> str:
     """A number with its noun in the right form: ``1 pair``, ``2 pairs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def does(number: int, verb: str) -> str:
+    """A verb in the form that fits a number: ``1 pair uses``, ``2 pairs use``."""
+    return f"{verb}s" if number == 1 else verb
+
+
+def using(paths: Iterable[Path]) -> str:
+    """The ways that paths take, with the verb: ``use SHM/direct``."""
+    paths = list(paths)
+    return f"{does(len(paths), 'use')} {listed(path.detail for path in paths)}"
 
 
 def listed(words: Iterable[str], limit: int = 4) -> str:

@@ -30,7 +30,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return  # channel-limit-by-env judges that, and the program's own limit was meant
     unknown = []
     for comm in facts.job.communicators:
-        paths = [path for path in facts.job.paths if comm.id in path.communicators]
+        paths = facts.paths_of(comm)
         if comm.channels is None or comm.nranks < 2 or not paths:
             continue
         if len(comm.hosts) == 1 and comm.nnodes in (None, 1):
@@ -90,8 +90,8 @@ def _finding(facts: Facts, comm: CommunicatorInfo, paths: list[Path], against: s
         impact="bandwidth grows with the number of channels until the links are full; the loss is not in the log",
         fix=[
             "nvidia-smi topo -m; ls /dev/infiniband; fi_info -p efa   # inside the container: all GPUs and NICs there?",
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH shows what the search found",
-            "compare with nccl-tests on the bare machine: all_reduce_perf -b 8 -e 4G -f 2 -g 8",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH   # shows what the search found",
+            "all_reduce_perf -b 8 -e 4G -f 2 -g 8   # nccl-tests: compare with the bare machine",
         ],
         confidence="likely",
         ranks=global_ranks(comm, range(comm.nranks)),

@@ -6,8 +6,9 @@ from nccl_inspect.event_types import GdrDecision
 from nccl_inspect.impact import nic
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed, ranges
+from nccl_inspect.rules.facts import Facts, count, does, ends, first_lines, hosts_of, listed, ranks_word
 from nccl_inspect.rules.gdr_one_sided import one_sided
+from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 from nccl_inspect.rules.socket_instead_of_rdma import over_tcp_provider, wording
 
 RULE = Rule(
@@ -44,7 +45,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not sure:
         facts.leave_open(pairs)
         yield RULE.undecided(
-            f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} stage data in host "
+            f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} "
+            f"{does(len(pairs), 'stage')} data in host "
             "memory (no GDRDMA); whether this machine could do better is not in the log",
             _CAPTURE,
         )
@@ -84,7 +86,7 @@ def _hidden(facts: Facts) -> str:
         return ""
     unseen = {path.src for path in facts.leaving() if not path.ends("send")}
     unseen |= {path.dst for path in facts.leaving() if not path.ends("receive")}
-    who = f"rank {ranges(unseen)}, whose lines are" if unseen else "a rank whose log is"
+    who = f"{ranks_word(unseen)}, whose lines are" if unseen else "a rank whose log is"
     return (
         f"communicator {comms[0]} says 'use ring … GDR 0', yet every NET path in this log shows GDRDMA: "
         f"{who} not here, may lack it"
@@ -112,20 +114,16 @@ def _limits(facts: Facts) -> list[Setting]:
 
 def _fixes(facts: Facts, pairs: list[Path]) -> list[str]:
     if over_tcp_provider(facts):
-        return [
-            "get the efa provider first: fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband   # inside the container",
-            "pod 'resources.limits: {vpc.amazonaws.com/efa: \"<NICs of the node>\"}', 'capabilities.add: [IPC_LOCK]'",
-        ]
+        return [EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD]
     network = facts.platform.network if facts.platform else None
     on_efa = network == "efa" or (network is None and any("Libfabric" in path.detail for path in pairs))
     return [
         *(f"unset {setting.name}" for setting in _limits(facts)),
-        "EFA: fi_info -p efa -c FI_HMEM must list the NICs; kernel module, libfabric and plugin of one EFA installer"
+        "fi_info -p efa -c FI_HMEM   # must list the NICs; kernel module, libfabric and plugin of one EFA installer"
         if on_efa
-        else "on every node: modprobe nvidia-peermem, or an open driver with DMA-BUF (2.23 and later also look "
-        "in /sys/module)",
-        "NIC too far from the GPU: kubelet topologyManagerPolicy: single-numa-node, a whole node for each "
-        "pod; test NCCL_NET_GDR_LEVEL=SYS",
+        else "modprobe nvidia-peermem   # on every node; an open driver with DMA-BUF does without",
+        "NCCL_NET_GDR_LEVEL=SYS   # a test: is the NIC too far from the GPU for NCCL's taste?",
+        "A whole node for each pod, or topologyManagerPolicy single-numa-node of the kubelet, keeps GPU and NIC near.",
     ]
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.facts import Facts, count, does, ends, first_lines, hosts_of, listed
 from nccl_inspect.rules.gdr_disabled import staged
+from nccl_inspect.rules.remedies import NOTHING
 
 RULE = Rule(
     name="gdr-not-possible",
@@ -22,11 +23,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     facts.mark(pairs, RULE.name)
     yield RULE.finding(
-        f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} stage data in host memory, "
+        f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} "
+        f"{does(len(pairs), 'stage')} data in host memory, "
         "as expected here",
         cause=f"{facts.platform.name} has no GPUDirect RDMA ({facts.platform.source})",
         impact="compare throughput with other machines without GPUDirect, not with p4d or p5",
-        fix=["nothing to fix"],
+        fix=[
+            NOTHING,
+        ],
         ranks=ends(pairs),
         hosts=hosts_of(pairs),
         evidence=first_lines(pairs),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import GdrDecision
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, listed, ranges, unset
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, listed, ranks_word, unset
 
 RULE = Rule(
     name="gdr-one-sided",
@@ -60,10 +60,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     reading = [setting for setting in facts.settings("NCCL_NET_GDR_READ") if setting.value == "0"]
     reasons = _refused(facts, hosts)
     normal = senders and not reading and not reasons and not (facts.platform and facts.platform.gdr)
-    who = f"host {listed(sorted(whole))}" if whole else f"rank {ranges(ranks)}"
+    who = f"on host {listed(sorted(whole))}" if whole else f"of {ranks_word(ranks)}"
     where = "" if whole else " at the sending end" if senders else ""
     yield RULE.finding(
-        f"{count(len(paths), 'network path')} with GPUDirect RDMA at one end only: {who} has none{where}",
+        f"{count(len(paths), 'network path')} with GPUDirect RDMA at one end only: none {who}{where}",
         cause="NCCL_NET_GDR_READ=0: GPUs do not send directly"
         if senders and reading
         else "NCCL lets GPUs before Ampere without NVLink receive with GPUDirect RDMA and not send "
@@ -74,7 +74,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else f"not in the log: on {listed(sorted(hosts)) or 'the side that lacks it'} nvidia-peermem or DMA-BUF is "
         "missing, or the NIC is too far from the GPU",
         impact="two extra copies through host memory and PCIe at that end for every byte; the slower end sets the pace",
-        fix=_fixes(hosts, normal, reading=unset(reading)),
+        fix=_fixes(hosts, normal, reading=unset(reading) if senders else []),
         severity="info" if normal else "warning",
         confidence="certain" if (senders and reading) or (reasons and not senders) else "likely",
         ranks=ranks or ends(paths),
@@ -91,13 +91,13 @@ def _refused(facts: Facts, hosts: set[str]) -> list[Notice]:
 
 def _fixes(hosts: set[str], normal: bool, reading: list[str]) -> list[str]:
     if normal:
-        return ["nothing to fix on such GPUs; NCCL_NET_GDR_READ=1 may be tried and measured"]
+        return ["NCCL_NET_GDR_READ=1   # may be tried and measured; on such GPUs there is nothing to fix"]
+    if reading:
+        return reading
     where = f"on {listed(sorted(hosts))}" if hosts else "on the side that lacks it"
     return [
-        *reading,
-        f"{where}: modprobe nvidia-peermem; lsmod | grep peermem   # or an open driver with DMA-BUF",
-        "compare driver, kernel modules and device plugin with a host that has it; nvidia-smi topo -m shows whether "
-        "NIC and GPU share a switch",
-        "kubelet topologyManagerPolicy: single-numa-node, or a whole node for each pod",
-        "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH prints the reason for each NIC and GPU",
+        f"modprobe nvidia-peermem; lsmod | grep peermem   # {where}; an open driver with DMA-BUF does without",
+        "nvidia-smi topo -m   # do NIC and GPU share a switch? Compare with a host that has it",
+        "A whole node for each pod, or topologyManagerPolicy single-numa-node of the kubelet, keeps GPU and NIC near.",
+        "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # prints the reason for each NIC and GPU",
     ]

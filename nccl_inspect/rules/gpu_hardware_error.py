@@ -47,10 +47,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "failure, it is another story: compare the times",
         impact="the rank on this GPU is lost, and with it the job; the others lose connections or wait",
         fix=[
-            "drain the node, and run the job elsewhere: kubectl cordon <node>; scontrol update nodename=<node> "
-            "state=drain reason=gpu",
-            "on its host: dmesg -T | grep -iE 'xid|sxid'; nvidia-smi -q -d ECC,ROW_REMAPPER; nvidia-smi nvlink -e",
-            "nvidia-smi -r or a reboot, then dcgmi diag -r 3; if it comes back, the GPU or the board must be replaced",
+            "kubectl cordon <node>   # Slurm: scontrol update nodename=<node> state=drain reason=gpu; run "
+            "the job elsewhere",
+            "dmesg -T | grep -iE 'xid|sxid'; nvidia-smi -q -d ECC,ROW_REMAPPER; nvidia-smi nvlink -e   # on its host",
+            "nvidia-smi -r; dcgmi diag -r 3   # reset (or reboot), then test; if it comes back, replace the "
+            "GPU or the board",
         ],
         confidence="certain" if stated else "likely",
         ranks=ranks_in(stated),

@@ -14,6 +14,17 @@ RULE = Rule(
     title="A GPU had no memory left for NCCL, or for PyTorch before the job ended",
 )
 
+_GPU_STEPS = (
+    "Leave NCCL some GB: a smaller batch, more sharding, or torch.cuda.set_per_process_memory_fraction(0.9).",
+    "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # does another process hold the memory?",
+    "NCCL_BUFFSIZE=2097152 NCCL_MAX_CTAS=8   # smaller buffers (before 2.17: NCCL_MAX_NCHANNELS=8)",
+)
+_HOST_STEPS = (
+    "free -g; ulimit -l   # inside the container: is memory left, and may it be pinned?",
+    "Give the pod or job more memory (resources.limits.memory, Slurm --mem), or pin less in data loaders.",
+    "dmesg -T | grep -iE 'oom|killed process'   # on its host",
+)
+
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge CUDA's "out of memory" from NCCL; from PyTorch, which programs catch, only where the job then ended."""
@@ -35,11 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "the framework has taken nearly all memory of the GPU, or another process shares it; NCCL allocates "
         "its buffers outside of the framework's pool, and more with every communicator and connection",
         impact="the rank fails, and with it the job; the others wait for it or lose their connections",
-        fix=[
-            "leave NCCL some GB: a smaller batch, more sharding, or torch.cuda.set_per_process_memory_fraction(0.9)",
-            "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # does another process hold the memory?",
-            "smaller buffers: NCCL_BUFFSIZE=2097152, NCCL_MAX_CTAS=8 (before 2.17 NCCL_MAX_NCHANNELS=8)",
-        ],
+        fix=_HOST_STEPS if on_host else _GPU_STEPS,
         ranks=ranks_in(said) | _told_ranks(torch),
         hosts=hosts_in(said),
         evidence=[*first_said(said), *first_said(sizes)],
@@ -56,7 +63,7 @@ def _unproved(sizes: list[Notice]) -> Finding:
         "An error of an earlier kernel, or a driver that does not fit, looks the same here",
         impact="the rank fails, and with it the job",
         fix=[
-            "NCCL_DEBUG=WARN (or INFO): the 'Cuda failure' line before this one tells the reason",
+            "NCCL_DEBUG=INFO   # (or WARN) the 'Cuda failure' line before this one tells the reason",
             "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # when it happens: is the GPU full?",
         ],
         ranks=ranks_in(sizes),

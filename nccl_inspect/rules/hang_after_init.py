@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ranges
+from nccl_inspect.rules.facts import Facts, count, ranks_word
 from nccl_inspect.rules.hangs import gave_up, phases, silenced_at_once, suspects
+from nccl_inspect.rules.remedies import STACKS
 
 RULE = Rule(
     name="hang-after-init",
@@ -39,8 +40,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _who(comm: CommunicatorInfo) -> str:
     idle = sorted(set(range(comm.nranks)) - set(comm.unconnected))
-    rest = f"; rank {ranges(idle)} did not" if idle else ""
-    return f"rank {ranges(comm.unconnected)} of communicator {comm.id} began to connect{rest}"
+    rest = f"; {ranks_word(idle)} did not" if idle else ""
+    return f"{ranks_word(comm.unconnected)} of communicator {comm.id} began to connect{rest}"
 
 
 def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: str) -> Finding:
@@ -51,10 +52,11 @@ def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: s
         f"{suspects(facts)}",
         impact="the first collective never returns; NCCL waits without a time limit",
         fix=[
-            "py-spy dump --pid <pid> on every rank: are all in the same collective?",
-            "compare NCCL_ALGO, NCCL_PROTO, NCCL_P2P_* and the interfaces of all ranks",
-            "let all hosts reach each other on all ports of the data network, with one MTU; nccl-tests on two hosts",
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,COLL on all ranks shows the last call of each",
+            STACKS,
+            "Compare NCCL_ALGO, NCCL_PROTO, NCCL_P2P_* and the interfaces of all ranks.",
+            "Let all hosts reach each other on all ports of the data network, with one MTU; test with "
+            "nccl-tests on two hosts.",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,COLL   # on all ranks: shows the last call of each",
         ],
         confidence="likely" if comm.unconnected or gave_up(ends) else "possible",
         ranks=[rank for rank in comm.ranks if rank is not None],

@@ -8,6 +8,7 @@ from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, first_lines, first_said, is_retold
 from nccl_inspect.rules.hangs import gave_up, phases, silenced_at_once, suspects
+from nccl_inspect.rules.remedies import STACKS
 from nccl_inspect.rules.waits import waits
 
 RULE = Rule(
@@ -40,10 +41,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             f"machine without support for P2P; a rank that called something else looks the same{suspects(facts)}",
             impact="the first collective never returns, with all GPUs at 100 %",
             fix=[
-                "test without P2P: NCCL_P2P_DISABLE=1. If that runs, P2P is at fault; it is no cure, as it is slow",
-                "lspci -vvv | grep ACSCtl   # SrcValid+ means on. BIOS: VT-d/ACS off, or the kernel option iommu=pt",
-                "nvidia-smi topo -p2p r; the p2pBandwidthLatencyTest of the CUDA samples checks the data, too",
-                "py-spy dump --pid <pid> on every rank: are all in the same collective?",
+                "NCCL_P2P_DISABLE=1   # a test: if that runs, P2P is at fault. No cure, as it is slow",
+                "sudo lspci -vvv | grep ACSCtl   # SrcValid+ means on: switch VT-d and ACS off in the BIOS, or "
+                "iommu=pt for the kernel",
+                "nvidia-smi topo -p2p r   # p2pBandwidthLatencyTest of the CUDA samples checks the data, too",
+                STACKS,
             ],
             confidence="likely" if stuck or gave_up(silent) else "possible",
             ranks=[rank for rank in comm.ranks if rank is not None],

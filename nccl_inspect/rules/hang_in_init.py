@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, global_ranks, ranges
+from nccl_inspect.rules.facts import Facts, count, global_ranks, ranks_word
 from nccl_inspect.rules.hangs import phases, suspects
 
 RULE = Rule(
@@ -31,7 +31,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     for comm in facts.job.communicators:
         waiting = sorted(set(comm.started) - set(comm.completed))
-        if not waiting or any(comm.id in path.communicators for path in facts.job.paths):
+        if not waiting or facts.paths_of(comm):
             continue  # what has connections was complete, though a line of it may be lost
         if facts.job.ended_by:
             yield _finding(facts, comm, waiting)
@@ -53,11 +53,11 @@ def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Findin
         cause=f"not in the log. How far the ranks came: {phases(facts, comm)}.{missing}{suspects(facts)}",
         impact="the job does not start; NCCL itself waits without a time limit",
         fix=[
-            f"look for the missing ranks: {ranges(absent)} (pod list, scheduler, their own logs)"
+            f"Look for {ranks_word(absent)}: the list of pods, the scheduler, their own logs."
             if absent
-            else "py-spy dump --pid <pid> (or gdb) on a waiting rank shows where it stands",
-            "let all hosts reach each other on all TCP ports of the bootstrap interface (NetworkPolicy, firewall)",
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET on all ranks shows the last step of each",
+            else "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it stand?",
+            "Let all hosts reach each other on all TCP ports of the bootstrap interface (NetworkPolicy, firewall).",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET   # on all ranks: shows the last step of each",
         ],
         confidence="likely",
         ranks=global_ranks(comm, waiting),

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from nccl_inspect.event_types import NcclVersion
 from nccl_inspect.model.job import CommunicatorInfo, Evidence
 from nccl_inspect.rules.env_mismatch_across_ranks import AGREE_ON_A_HOST, MUST_AGREE, READ_BY_EVERY_RANK
-from nccl_inspect.rules.facts import Facts, count, global_ranks, listed, ranges
+from nccl_inspect.rules.facts import Facts, count, global_ranks, listed, ranks_word
 
 
 def phases(facts: Facts, comm: CommunicatorInfo) -> str:
@@ -25,7 +25,7 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
         (connecting & completed, "began to connect, and no 'Connected all …' follows"),
         (completed if not connecting else set[int](), _DONE.get(comm.state, "finished the initialisation")),
     ]
-    told = [f"rank {ranges(ranks)} {what}" for ranks, what in steps if ranks]
+    told = [f"{ranks_word(ranks)} {what}" for ranks, what in steps if ranks]
     mute = [f"{last.process.host} pid {last.process.pid}" for last in facts.job.last_lines if not last.ranks]
     if mute:
         told.append(f"{count(len(mute), 'process')} of the log began no communicator at all ({listed(mute)})")
@@ -58,7 +58,7 @@ def _settings(facts: Facts) -> list[str]:
             name in MUST_AGREE or any(set(a.hosts) & set(b.hosts) for a in values for b in values if a is not b)
         )
         if lonely or shared:
-            found += [f"{name}={value.value} on rank {ranges(value.ranks)} only" for value in values if value.ranks]
+            found += [f"{name}={value.value} on {ranks_word(value.ranks)} only" for value in values if value.ranks]
     return found
 
 

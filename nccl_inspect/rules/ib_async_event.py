@@ -49,8 +49,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "none in this log",
         fix=[
             "ibstat; mlxlink -d <device> -m -e; dmesg -T | grep -i mlx5   # on the host named here",
-            "InfiniBand: perfquery -x; the log of the subnet manager. RoCE: ethtool -S <netdev>; who changed addresses "
-            "(NetworkManager, DHCP)?",
+            "perfquery -x   # InfiniBand; look into the log of the subnet manager, too",
+            "ethtool -S <netdev>   # RoCE; who changed addresses (NetworkManager, DHCP)?",
         ],
         severity=severity,
         ranks=ranks_in(said),

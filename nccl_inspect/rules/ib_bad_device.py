@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in, value
+from nccl_inspect.rules.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
 
 RULE = Rule(
@@ -43,11 +44,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "NCCL leaves the card out; nothing in this log shows that it is missed",
         fix=[
             "ls -l /dev/infiniband; ibv_devinfo   # inside the container; compare with the host",
-            "docker: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1; Kubernetes: rdma/<resource>: 1 "
-            "(EFA: vpc.amazonaws.com/efa)",
-            *(["RoCE: hostNetwork: true (docker --network=host), or the interface in the pod (SR-IOV)"] * connecting),
-            "a card that is not meant for this job: NCCL_IB_HCA==mlx5_0,mlx5_1 (exact) or =^mlx5_2 (exclude)",
-            "a card that fails on the host too: dmesg -T | grep -i mlx5; ibstat; same MOFED in host and image",
+            RDMA_IN_DOCKER,
+            RDMA_IN_POD,
+            *(["hostNetwork: true   # pod spec, for RoCE (docker: --network=host); or SR-IOV"] * connecting),
+            "NCCL_IB_HCA==mlx5_0,mlx5_1   # only these; =^mlx5_2 leaves one out that is not meant for this job",
+            "dmesg -T | grep -i mlx5; ibstat   # does it fail on the host, too? The same MOFED in host and image?",
         ],
         severity="error" if dead or slow else "warning" if refused else "info",
         confidence="certain" if dead or not (refused or slow) else "likely",

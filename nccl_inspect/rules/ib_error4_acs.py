@@ -31,11 +31,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "is not in this log",
         impact="the communicator is lost, and with it the job",
         fix=[
-            "test: NCCL_NET_GDR_LEVEL=LOC (no GPUDirect, slower); if it runs, it is ACS or the IOMMU",
+            "NCCL_NET_GDR_LEVEL=LOC   # a test without GPUDirect, slower: if it runs, it is ACS or the IOMMU",
             "sudo lspci -vvv | grep ACSCtl   # SrcValid+ means ACS is on",
-            "switch it off in the BIOS (ACS, VT-d), or iommu=pt; or for each bridge after each boot: setpci -s <bdf> "
-            "ECAP_ACS+0x6.w=0000",
-            "in virtual machines ACS must stay on: switch ATS on in the NIC instead",
+            "Switch ACS and VT-d off in the BIOS, or boot with iommu=pt.",
+            "setpci -s <bdf> ECAP_ACS+0x6.w=0000   # or this, for each bridge, after each boot",
+            "In virtual machines ACS must stay on: switch ATS on in the NIC instead.",
         ],
         confidence="likely" if direct else "possible",
         ranks=ranks_in(failed),

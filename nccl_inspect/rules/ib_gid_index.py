@@ -43,10 +43,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="the ranks cannot connect, and the job does not start",
         fix=[
             *unset(chosen),
-            "2.21 and later choose the GID themselves; before: show_gids, and NCCL_IB_GID_INDEX=<row of RoCE v2 with "
-            "the IPv4 address>; several subnets: NCCL_IB_ADDR_RANGE=10.0.0.0/16",
-            "in pods the NIC's network interface must be in the network namespace of the pod: ip addr; show_gids",
-            "rping -s -a <address> on one host, rping -c -a <address> -C 10 on the other; ib_write_bw -x <index>",
+            "show_gids   # which row is RoCE v2 with the IPv4 address? NCCL 2.21 and later choose it themselves",
+            "NCCL_IB_GID_INDEX=<row>   # before 2.21; NCCL_IB_ADDR_RANGE=10.0.0.0/16 where there are several subnets",
+            "ip addr   # the NIC's network interface must be in the network namespace of the pod",
+            "rping -s -a <address>   # on one host; on the other: rping -c -a <address> -C 10, ib_write_bw -x <index>",
         ],
         confidence="likely" if sign else "possible",
         ranks=ranks_in(failed),

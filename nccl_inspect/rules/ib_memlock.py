@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, value
+from nccl_inspect.rules.remedies import LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 
 RULE = Rule(
     name="ib-memlock",
@@ -43,8 +44,10 @@ def _finding(failed: list[Notice]) -> Finding:
         impact="the rank cannot connect, and the job stops",
         fix=[
             "ulimit -l   # must say unlimited, seen through the launcher: srun bash -c 'ulimit -l'",
-            "docker: --ulimit memlock=-1 --cap-add=IPC_LOCK; Kubernetes: securityContext.capabilities.add: [IPC_LOCK]",
-            "systemd: LimitMEMLOCK=infinity for slurmd or containerd, then restart it; limits.conf needs a new login",
+            RDMA_IN_DOCKER,
+            LOCKED_MEMORY_IN_POD,
+            "LimitMEMLOCK=infinity   # systemd unit of slurmd or containerd, then restart it; limits.conf "
+            "needs a new login",
         ],
         confidence="likely",
         ranks=ranks_in(failed),

@@ -48,11 +48,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "NCCL moved the traffic to another port and goes on with less bandwidth",
         fix=[
             *unset(settings),
-            "is the peer alive? its log, kubectl describe pod, dmesg -T on its host",
-            "ports and cables of both ends: ibstat; perfquery -x; rdma statistic; RoCE: ethtool -S <netdev> | grep -iE "
-            "'pause|discard|err'",
-            "ib_write_bw -d mlx5_0 on one host, ib_write_bw -d mlx5_0 <host> on the other: each pair of cards",
-            "only for stalls that pass (rerouting, switch restart): NCCL_IB_TIMEOUT=22 waits 2 minutes instead of 30 s",
+            "Look whether the peer is alive: its log, its pod, dmesg on its host.",
+            "ibstat; perfquery -x; rdma statistic   # ports and cables of both ends",
+            "ethtool -S <netdev> | grep -iE 'pause|discard|err'   # RoCE, on both ends",
+            "ib_write_bw -d mlx5_0   # on one host; on the other: ib_write_bw -d mlx5_0 <host>; each pair of cards",
+            "NCCL_IB_TIMEOUT=22   # only for stalls that pass (rerouting, switch restart): waits 2 minutes "
+            "instead of 30 s",
         ],
         severity="error" if dead else "warning",
         confidence="possible" if facts.completions(*_OTHER_ROOTS) else "likely",

@@ -24,16 +24,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if lost + mended <= lines * _SHARE or not (lost or mended):
         return
     yield RULE.finding(
-        f"{count(lost + mended, 'line')} of {lines:,} are torn or run together"
+        f"of {lines:,} lines {lost + mended} {'is' if lost + mended == 1 else 'are'} torn or run together"
         + (f"; {mended} could be repaired" if mended else ""),
         cause="several processes write to one pipe or file in blocks of 4,096 bytes, which end inside a line",
-        impact=f"{lost} lines are left out: connections, settings or warnings that only they show are missing here"
+        impact=f"{count(lost, 'line')} left out, and with it what nothing else shows: connections, settings, warnings"
         if lost
         else "none: all of them could be repaired",
         fix=[
-            "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log gives each process a file of its own",
-            "torchrun --log-dir /logs --redirects 3; mpirun --output-filename; srun --output=log.%t",
-            "stdbuf -oL <command> makes standard output line-buffered",
+            "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log   # gives each process a file of its own",
+            "torchrun --log-dir /logs --redirects 3 <script>   # mpirun --output-filename <file>; srun --output=log.%t",
+            "stdbuf -oL <command>   # makes standard output line-buffered",
         ],
         evidence=facts.job.damaged or facts.job.repaired,
     )

@@ -34,8 +34,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "2.6 million lines, 205 MB)",
         impact="the log is slow to read and to keep; what came before is hard to find, and a disk may fill up",
         fix=[
-            "judge the first line only; the repeats say nothing new",
-            "a newer NCCL: 2.28 says it once; NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log keeps ranks apart",
+            "Judge the first line only: the repeats say nothing new.",
+            "Take a newer NCCL: 2.28 says it once.",
+            "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log   # keeps ranks apart",
         ],
         ranks=ranks_in(repeated),
         hosts=hosts_in(repeated),

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import BootstrapInterface, Event, NetDevices
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import CHOOSE_INTERFACE, Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+from nccl_inspect.rules.remedies import CHOOSE_INTERFACE
 
 RULE = Rule(
     name="loopback-between-hosts",
@@ -25,18 +26,20 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not setup and not data:
         return
     facts.mark(carried, RULE.name)
+    works = bool(carried) and any(comm.connected and len(comm.hosts) > 1 for comm in facts.job.communicators)
     named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
     yield RULE.finding(
-        "ranks of several hosts use the loopback interface (lo), which reaches no other host",
+        "ranks of several hosts use the loopback interface (lo)"
+        + (", and connect: these hosts are parts of one machine" if works else ", which reaches no other host"),
         cause=f"{words_of(named)} names it" if named else "the host or pod has no other interface that NCCL may use",
-        impact="it worked here, so these hosts share one network: parts of one machine that talk over TCP. On real "
-        "hosts the job stops in the bootstrap"
-        if carried
+        impact="they talk over TCP inside of one machine; on hosts of their own the job stops in the bootstrap"
+        if works
         else "loopback addresses lead back to the same host: the job stops in the bootstrap, or when it connects",
         fix=[
             CHOOSE_INTERFACE,
             "ip -br addr   # inside the container: the interface that other hosts can reach",
         ],
+        severity="warning" if works else "error",
         confidence="certain" if data and named else "likely",
         ranks=ranks_in([*setup, *data]),
         hosts=hosts_in([*setup, *data]),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, ends, first_lines, first_said, global_ranks, hosts_of, ranges, value
+from nccl_inspect.rules.facts import Facts, ends, first_lines, first_said, global_ranks, hosts_of, ranks_word, value
 
 RULE = Rule(
     name="mixed-networks",
@@ -42,13 +42,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if dead or not works
         else "connections between these ranks fail; those that this log shows happen to join ranks of one network",
         fix=[
-            *(
-                [f"repair rank {ranges(odd)}: the lines before its 'Using network' say what failed there"]
-                if odd
-                else []
-            ),
-            "make every rank fail early instead of falling back: NCCL_NET=IB, NCCL_NET=Libfabric, …",
-            "same image, device resources and NCCL_* variables for all pods: env | grep NCCL_; ls /dev/infiniband",
+            *([f"Repair {ranks_word(odd)}: the lines before 'Using network' say what failed there."] if odd else []),
+            "NCCL_NET=IB   # (or Libfabric, …) makes every rank fail early instead of falling back",
+            "env | grep NCCL_; ls /dev/infiniband   # in each pod: same image, device resources and variables?",
         ],
         severity="info" if idle else "error" if dead or not works else "warning",
         confidence="certain" if mixed and (dead or idle) else "likely",
@@ -87,4 +83,4 @@ def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:
 
 
 def _who(comm: CommunicatorInfo) -> str:
-    return "; ".join(f"{net} on rank {ranges(global_ranks(comm, ranks))}" for net, ranks in comm.networks.items())
+    return "; ".join(f"{net} on {ranks_word(global_ranks(comm, ranks))}" for net, ranks in comm.networks.items())

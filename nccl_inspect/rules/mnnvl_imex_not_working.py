@@ -10,6 +10,7 @@ from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import (
     Facts,
     count,
+    does,
     ends,
     first_lines,
     first_said,
@@ -30,9 +31,9 @@ RULE = Rule(
 _NOT_PERMITTED = 800
 _FIX = (
     "nvidia-imex-ctl -N   # every node of the domain must be READY; systemctl status nvidia-imex on each",
-    "containers: the channel device must be inside: ls /dev/nvidia-caps-imex-channels",
-    "Kubernetes: NVIDIA DRA driver, a ComputeDomain for the job and its resource claim in each pod",
-    "to go on over the network: NCCL_MNNVL_ENABLE=0",
+    "ls /dev/nvidia-caps-imex-channels   # inside the container: the channel device must be there",
+    "Kubernetes needs NVIDIA's DRA driver, a ComputeDomain for the job and its resource claim in each pod.",
+    "NCCL_MNNVL_ENABLE=0   # goes on over the network",
 )
 
 
@@ -64,7 +65,7 @@ def _unused(facts: Facts, slow: list[Path]) -> Finding:
     off = [setting for setting in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if setting.value == "0"]
     facts.mark(slow, RULE.name)
     return RULE.finding(
-        f"{count(len(slow), 'pair')} of hosts in one NVLink domain use the network",
+        f"{count(len(slow), 'pair')} of hosts in one NVLink domain {does(len(slow), 'use')} the network",
         cause=f"{words_of(off)} switches multi-node NVLink off"
         if off
         else "not in these lines: IMEX does not work, or this release does not use it (2.20 and later do)",

@@ -48,10 +48,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "B200 2.25.1, RTX Blackwell (sm_120) 2.26.2",
         impact="the first collective, or the initialisation, fails",
         fix=[
-            "pip install -U nvidia-nccl-cu12 (or -cu13), or a newer PyTorch wheel or image; "
-            "python -c 'import torch; print(torch.cuda.nccl.version(), torch.cuda.get_arch_list())'",
-            "own build: make -j src.build NVCC_GENCODE='-gencode=arch=compute_90,code=sm_90'   # that of your GPU",
-            "no old copy in front: ldconfig -p | grep libnccl; echo $LD_LIBRARY_PATH",
+            "pip install -U nvidia-nccl-cu12   # or nvidia-nccl-cu13, a newer PyTorch wheel, a newer image",
+            "python -c 'import torch; print(torch.cuda.nccl.version(), torch.cuda.get_arch_list())'   # "
+            "which one is used?",
+            "make -j src.build NVCC_GENCODE='-gencode=arch=compute_90,code=sm_90'   # own build: the "
+            "architecture of your GPU",
+            "ldconfig -p | grep libnccl; echo $LD_LIBRARY_PATH   # no old copy in front?",
         ],
         confidence="certain" if refused else "likely",
         ranks=ranks_in(refused or crashed),

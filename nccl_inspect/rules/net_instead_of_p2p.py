@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.impact import SHM, SOCKET
 from nccl_inspect.model.job import Finding, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, lines_of, listed, unset, words_of
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, lines_of, unset, using, words_of
 from nccl_inspect.rules.p2p_disabled_by_env import switched_off
 
 RULE = Rule(
@@ -40,7 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     direct = all(path.gdr is True for path in pairs) and not settings and not nvlink
     words = words_of(settings)
     yield RULE.finding(
-        f"{count(len(pairs), 'pair')} of ranks on one host use {listed(path.detail for path in pairs)}",
+        f"{count(len(pairs), 'pair')} of ranks on one host {using(pairs)}",
         cause=f"{words}: with P2P and shared memory both unusable only the network is left"
         if shm_off
         else "NCCL chose the network by itself: both GPUs reach NICs faster than each other"
@@ -50,10 +50,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="data leaves the GPU for the network stack and comes back: "
         f"{SOCKET} bus bandwidth over Socket ({SOCKET.source}), {SHM} through host memory ({SHM.source})",
         fix=[
-            *unset(settings),
-            "one pod for each node with all its GPUs, or the same /dev/shm in all containers (hostIPC: true or "
-            "a hostPath)",
-            "NCCL_NET_DISABLE_INTRA=1 keeps NCCL from choosing the network inside a host",
+            *(
+                unset(settings)
+                or ["Take one pod for each node, or give its containers one /dev/shm (hostIPC: true, or a hostPath)."]
+            ),
+            "NCCL_NET_DISABLE_INTRA=1   # keeps NCCL from choosing the network inside a host: it fails instead",
         ],
         severity="info" if direct else "error",
         confidence="certain" if shm_off else "likely",

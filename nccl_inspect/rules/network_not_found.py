@@ -38,10 +38,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         + ": a wrong name (it is the network's name, not its file), or its plugin did not come up",
         impact="NCCL stops with an error on every rank: unlike a missing plugin this is no fallback",
         fix=[
-            'the name is what "Using network" or "Initialized NET plugin" prints in a good run: IB, Socket, '
-            '"AWS Libfabric" (Libfabric with newer plugins), gIB, FasTrak',
-            "is the plugin there? ldconfig -p | grep libnccl-net; NCCL_NET_PLUGIN=<suffix or file>",
-            "unset NCCL_NET to let NCCL choose; it then falls back to TCP without an error",
+            "Take the name that 'Using network' or 'Initialized NET plugin' prints in a good run: IB, "
+            "Socket, AWS Libfabric (Libfabric with newer plugins), gIB, FasTrak.",
+            "ldconfig -p | grep libnccl-net; echo $NCCL_NET_PLUGIN   # inside the container: is the plugin there?",
+            "unset NCCL_NET   # lets NCCL choose; it then falls back to TCP without an error",
         ],
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),

@@ -76,8 +76,9 @@ def _finding(low: int, high: int, told: str, said: list[Notice], *, stopped: boo
         else "the ring is as fast as its slowest host: the others' NICs idle in part",
         fix=[
             "kubectl describe pod <pod> | grep -A4 Limits   # equally many rdma/<resource> or vpc.amazonaws.com/efa",
-            "on the hosts with fewer: ibstat | grep -E 'CA |State'; ls /dev/infiniband; EFA: fi_info -p efa",
-            "the same NCCL_IB_HCA everywhere; NCCL_IGNORE_NET_MISMATCH=0 stops such a job early (2.30.3 and later)",
+            "ibstat | grep -E 'CA |State'; ls /dev/infiniband   # on the hosts with fewer; EFA: fi_info -p efa",
+            "Give all ranks the same NCCL_IB_HCA.",
+            "NCCL_IGNORE_NET_MISMATCH=0   # stops such a job early (2.30.3 and later)",
         ],
         severity="error" if stopped or high >= _SEVERE * max(low, 1) else "warning",
         confidence="certain" if stated else "likely",

@@ -38,11 +38,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if first
         else "none if nothing else fails: NCCL uses the ports one by one",
         fix=[
-            "the same ports on all nodes: NCCL_IB_HCA==mlx5_0,mlx5_1,…; ibstat | grep -E 'CA |State'",
-            "show physical or virtual functions to NCCL, not both",
-            "NCCL_IB_MERGE_NICS=0 on all nodes uses every port by itself"
+            "NCCL_IB_HCA==mlx5_0,mlx5_1   # the same ports on all nodes",
+            "ibstat | grep -E 'CA |State'   # on both hosts: which port is down?",
+            "Show physical or virtual functions to NCCL, not both.",
+            "NCCL_IB_MERGE_NICS=0   # on all nodes: uses every port by itself"
             if first
-            else "unset NCCL_IB_MERGE_NICS, or unset NCCL_NET_FORCE_MERGE",
+            else "unset NCCL_IB_MERGE_NICS   # or unset NCCL_NET_FORCE_MERGE",
         ],
         severity="error" if dead else "warning" if first else "info",
         confidence="likely" if dead else "certain",

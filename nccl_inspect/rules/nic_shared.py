@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, lines_of, listed, ranges, words_of
+from nccl_inspect.rules.facts import Facts, count, lines_of, listed, ranks_word, words_of
 from nccl_inspect.rules.nic_unused import idle
 
 RULE = Rule(
@@ -28,16 +28,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     policy = facts.chosen("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
     others = f" (the same on {count(len(found) - 1, 'other host')})" if len(found) > 1 else ""
     yield RULE.finding(
-        f"rank {ranges(ranks)} of {first.host.name} share a NIC while {listed(first.names)} is idle{others}",
+        f"{ranks_word(ranks)} of {first.host.name} share a NIC while {listed(first.names)} is idle{others}",
         cause=f"{words_of(policy)} may limit the choice"
         if policy
         else "not in the log: NCCL does not see that the idle NIC is near a GPU (virtual machine without a topology "
         "file, NIC on another PCIe switch)",
         impact=f"{count(len(ranks), 'rank')} divide the bandwidth of one NIC, 11-12 GB/s at 100 Gb/s",
         fix=[
-            "NCCL_TOPO_DUMP_FILE=/tmp/topo.xml and nvidia-smi topo -m: which NIC is near which GPU?",
-            "virtual machines: give NCCL the provider's topology file (NCCL_TOPO_FILE)",
-            "NCCL 2.28 and later: NCCL_NETDEVS_POLICY=ALL lets each GPU use all NICs that are nearest to it",
+            "NCCL_TOPO_DUMP_FILE=/tmp/topo.xml   # with nvidia-smi topo -m: which NIC is near which GPU?",
+            "Virtual machines: give NCCL the provider's topology file (NCCL_TOPO_FILE).",
+            "NCCL_NETDEVS_POLICY=ALL   # 2.28 and later: each GPU uses all NICs that are nearest to it",
         ],
         confidence="likely",
         ranks=[rank for _, ranks in found for rank in ranks],

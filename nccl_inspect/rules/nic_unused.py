@@ -126,9 +126,10 @@ def _finding(found: list[Idle]) -> Finding:
         "on other hosts",
         impact=f"at most {len(first.used)}/{total} of the network bandwidth of the host",
         fix=[
-            "NCCL_DEBUG_SUBSYS=INIT,GRAPH: the lines 'NET/… GPU/… NET/…' show which NIC each channel takes",
-            "NCCL_TOPO_DUMP_FILE=/tmp/topo.xml: does every NIC stand under the same PCIe switch as a GPU?",
-            "unset NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS and NCCL_TOPO_FILE; the same NCCL_IB_HCA on all hosts",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH   # the lines 'NET/… GPU/… NET/…' show which NIC "
+            "each channel takes",
+            "NCCL_TOPO_DUMP_FILE=/tmp/topo.xml   # does every NIC stand under the same PCIe switch as a GPU?",
+            "unset NCCL_MAX_NCHANNELS NCCL_MAX_CTAS NCCL_TOPO_FILE   # and the same NCCL_IB_HCA on all hosts",
         ],
         confidence="likely",
         ranks=[rank for one in found for rank in one.host.ranks],

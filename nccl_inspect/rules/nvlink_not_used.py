@@ -6,8 +6,9 @@ from nccl_inspect.event_types import P2pRefused
 from nccl_inspect.impact import against_nvlink
 from nccl_inspect.model.job import Finding, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed, words_of
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed, using, words_of
 from nccl_inspect.rules.p2p_disabled_by_env import switched_off
+from nccl_inspect.rules.remedies import GPUS_IN_POD
 
 RULE = Rule(
     name="nvlink-not-used",
@@ -28,13 +29,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     kinds = listed(sorted({kind for path in idle if (kind := facts.pair_class(path))}))
     machine = facts.platform.name if facts.platform else "the machine"
     yield RULE.finding(
-        f"{count(len(idle), 'pair')} of GPUs joined by NVLink use {listed(path.detail for path in idle)}",
+        f"{count(len(idle), 'pair')} of GPUs joined by NVLink {using(idle)}",
         cause=f"NVLink is there ({f'the topology shows {kinds}' if kinds else machine}); {_why(facts)}",
         impact=against_nvlink(idle, facts.platform),
         fix=[
             "nvidia-smi topo -p2p n; nvidia-smi topo -p2p r   # NVLink and peer access of each pair",
             "nvidia-smi nvlink -s   # links that are down; systemctl status nvidia-fabricmanager on NVSwitch machines",
-            'one pod or container with all GPUs: resources.limits "nvidia.com/gpu": "8"',
+            GPUS_IN_POD,
         ],
         ranks=ends(idle),
         hosts=hosts_of(idle),

@@ -7,7 +7,7 @@ from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.cuda import code_of
 from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranges, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
 
 RULE = Rule(
     name="nvls-fabric-manager",
@@ -20,11 +20,11 @@ RULE = Rule(
 _BROKEN = (1, 101, 304, 400, 401, 800, 801, 999)
 _NO_MEMORY = 2
 _FIX = (
-    "stop all jobs, systemctl stop nvidia-fabricmanager, nvidia-smi -r (or reboot), systemctl start "
-    "nvidia-fabricmanager; never restart it under load",
-    "its version must be that of the driver: nv-fabricmanager --version; nvidia-smi",
-    "dmesg -T | grep -iE 'xid|sxid'; nvidia-smi -q | grep -A4 Fabric; NVL72: nvidia-imex-ctl -N",
-    "to go on meanwhile, on all ranks: NCCL_NVLS_ENABLE=0",
+    "systemctl stop nvidia-fabricmanager; nvidia-smi -r; systemctl start nvidia-fabricmanager   # first stop all jobs; "
+    "never restart it under load",
+    "nv-fabricmanager --version; nvidia-smi   # its version must be that of the driver",
+    "dmesg -T | grep -iE 'xid|sxid'; nvidia-smi -q | grep -A4 Fabric   # NVL72 also: nvidia-imex-ctl -N",
+    "NCCL_NVLS_ENABLE=0   # on all ranks: goes on without it meanwhile",
 )
 
 
@@ -48,7 +48,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "under load, or is of another version than the driver",
         impact="the job stops"
         if fatal
-        else f"rank {ranges(alone)} did not give it up: ranks that disagree wait for each other"
+        else f"{ranks_word(alone)} did not give it up: ranks that disagree wait for each other"
         if alone
         else "collectives take rings instead: 347 GB/s bus bandwidth measured on 8 H200, 460 and more are usual with "
         "NVLS",

@@ -30,8 +30,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "at 256 MiB, where 460 and more are usual with NVLS",
         fix=[
             "nvidia-smi -q | grep -A4 Fabric   # State Completed, Status Success",
-            "systemctl status nvidia-fabricmanager; its version must be that of the driver",
-            "driver for CUDA 12.1 or later, MIG off (nvidia-smi -mig 0), all 8 GPUs in one virtual machine",
+            "systemctl status nvidia-fabricmanager   # its version must be that of the driver",
+            "NVLS needs a driver for CUDA 12.1 or later, MIG off, and all 8 GPUs in one virtual machine.",
         ],
         ranks=ranks_in(without),
         hosts=hosts_in(without),

@@ -6,6 +6,7 @@ from nccl_inspect.impact import compared, nic, p2p
 from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.remedies import GPUS_IN_POD
 
 RULE = Rule(
     name="one-gpu-per-pod",
@@ -46,9 +47,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "cannot use" + (f" ({hints})" if hints else ""),
         impact=_impact(facts),
         fix=[
-            'one pod for each node: resources.limits "nvidia.com/gpu": "<GPUs of the node>"',
-            "numNodes: <nodes>, numProcPerNode: <GPUs of the node>, or torchrun --nnodes=<nodes> --nproc_per_node=gpu",
-            "check first that the pods do share a node: kubectl get pod -o wide",
+            "kubectl get pod -o wide   # first: do the pods share a node at all?",
+            GPUS_IN_POD,
+            "torchrun --nnodes=<nodes> --nproc_per_node=gpu <script>   # trainer API: numNodes: <nodes>, "
+            "numProcPerNode: <GPUs of the node>",
         ],
         severity="error" if facts.platform and facts.platform.nvlink else "warning",
         confidence="likely",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, NotJudged, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, words_of
+from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, using, words_of
 
 RULE = Rule(
     name="p2p-disabled-by-env",
@@ -39,12 +39,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"{words} keeps GPUs of one host from talking directly",
         cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a work-around "
         "left over from a hang",
-        impact=f"{count(len(slow), 'pair')} of one host use {listed(path.detail for path in slow)} instead of P2P"
+        impact=f"{count(len(slow), 'pair')} of one host {using(slow)} instead of P2P"
         if slow
         else "no local connection is in the log yet; it would use SHM or the network instead of P2P",
         fix=[
             *unset(settings),
-            "if it was set against a hang: check 'nvidia-smi topo -p2p r' and IOMMU/ACS before removing it for good",
+            "nvidia-smi topo -p2p r   # if it was set against a hang: check this, IOMMU and ACS before "
+            "removing it for good",
         ],
         severity="error" if wanted and slow else "warning",
         confidence="certain" if slow else "likely",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import P2pRefused
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_in, ranks_in, using
 from nccl_inspect.rules.p2p_disabled_by_env import switched_off
 
 RULE = Rule(
@@ -38,16 +38,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"the driver refuses peer access between GPUs of one host ({count(len(refused), 'statement')})",
         cause="; ".join(dict.fromkeys(map(_reason, refused)))
         + (": this hardware has no P2P" if slow and poor else ": a virtual machine, IOMMU or ACS, or the GPU model"),
-        impact=f"{count(len(slow), 'pair')} of one host use {listed(path.detail for path in slow)}, 13-18 GB/s over "
-        "host memory"
+        impact=f"{count(len(slow), 'pair')} of one host {using(slow)}, 13-18 GB/s over host memory"
         if slow
         else "no local connection is in the log yet; it would use SHM or the network",
         fix=[
             "nvidia-smi topo -p2p r; nvidia-smi topo -p2p w   # OK, or why not (CNS chipset, GNS GPU, NS)",
-            "bare metal: IOMMU and PCIe ACS off (lspci -vvv | grep ACSCtl), or iommu=pt; virtual machines need ATS",
-            "'Legacy IPC not supported': NCCL_CUMEM_ENABLE=1 shares memory in another way (2.18 and later)",
-            "GeForce, T4, A10G, L4 and many virtual machines: nothing to fix, NCCL_IGNORE_DISABLED_P2P=1 only hides "
-            "the line",
+            "sudo lspci -vvv | grep ACSCtl   # bare metal: ACS and IOMMU off, or iommu=pt; virtual machines need ATS",
+            "NCCL_CUMEM_ENABLE=1   # against 'Legacy IPC not supported': shares memory in another way (2.18 and later)",
+            "GeForce, T4, A10G, L4 and many virtual machines have no P2P: then there is nothing to fix "
+            "(NCCL_IGNORE_DISABLED_P2P=1 only hides the line).",
         ],
         severity="info" if poor else "warning",
         confidence="certain" if slow and (poor or any(known)) else "possible",

@@ -8,6 +8,7 @@ from nccl_inspect.rules.cuda import CUDA_CODES, code_of
 from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.remedies import GPUS_IN_POD
 
 RULE = Rule(
     name="p2p-import-failed",
@@ -51,11 +52,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "GPU each that share host name or NCCL_HOSTID, or different network or IPC namespaces",
         impact="the connection cannot be made, and the job stops",
         fix=[
-            'one pod with all GPUs of the node: resources.limits "nvidia.com/gpu": "8"; or hostNetwork: true and '
-            "hostIPC: true on all pods of it",
-            "the same NCCL_P2P_*, NCCL_CUMEM_* and NCCL_HOSTID on all ranks; print them with NCCL_DEBUG=INFO",
-            "2.29 and later, other network namespace: NCCL_IPC_USE_ABSTRACT_SOCKET=0 with a shared /tmp",
-            "to see whether this is it: NCCL_CUMEM_ENABLE=0, then NCCL_P2P_DISABLE=1 (slow)",
+            GPUS_IN_POD,
+            "Or give all pods of a node hostNetwork: true and hostIPC: true.",
+            "Use the same NCCL_P2P_*, NCCL_CUMEM_* and NCCL_HOSTID on all ranks; NCCL_DEBUG=INFO prints them.",
+            "NCCL_IPC_USE_ABSTRACT_SOCKET=0   # 2.29 and later, other network namespace; needs a shared /tmp",
+            "NCCL_CUMEM_ENABLE=0   # a test; then NCCL_P2P_DISABLE=1 (slow)",
         ],
         confidence="possible" if only_refused else "likely",
         ranks=ranks_in(told),

@@ -32,8 +32,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="NCCL stops; with NCCL_IGNORE_DISABLED_P2P=1 the pair would go through host memory, 13-18 GB/s instead "
         "of hundreds",
         fix=[
-            "drain the node: kubectl drain <node> --ignore-daemonsets --delete-emptydir-data, or "
-            "scontrol update nodename=<node> state=drain reason=nvlink",
+            "kubectl drain <node> --ignore-daemonsets --delete-emptydir-data   # Slurm: scontrol update "
+            "nodename=<node> state=drain reason=nvlink",
             "nvidia-smi nvlink -s; nvidia-smi nvlink -e; nvidia-smi topo -p2p n; dmesg -T | grep -iE 'xid|sxid'",
             "systemctl status nvidia-fabricmanager   # machines with NVSwitch; then reset the GPUs (nvidia-smi -r)",
         ],

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of
+from nccl_inspect.rules.remedies import NOTHING
 
 RULE = Rule(
     name="p2p-read-mode",
@@ -29,7 +30,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="190 instead of 249 GB/s bus bandwidth measured on H200 (16 MiB all-reduce)" if forced else "none known",
         fix=["unset NCCL_P2P_READ_ENABLE"]
         if forced
-        else ["nothing to fix; compare with NCCL_P2P_READ_ENABLE=0 before blaming it"],
+        else [NOTHING, "NCCL_P2P_READ_ENABLE=0   # measure it before you blame the read mode"],
         severity="warning" if forced else "info",
         confidence="certain" if forced or _is_a100(facts) else "likely",
         ranks=ends(pairs),

@@ -16,21 +16,21 @@ from nccl_inspect.rules.facts import (
     global_ranks,
     hosts_in,
     is_retold,
-    ranges,
     ranks_in,
+    ranks_word,
     value,
 )
 from nccl_inspect.rules.ib_timeout_err12 import after_another
 
 _AFTER_SIGKILL = (
-    "kubectl describe pod <pod> (OOMKilled, 137, Evicted); kubectl logs --previous <pod>",
-    "on its host: dmesg -T | grep -iE 'oom|xid|killed process'",
-    "more host memory for the container (resources.limits.memory), fewer DataLoader workers",
+    "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?",
+    "dmesg -T | grep -iE 'oom|xid|killed process'   # on its host",
+    "Where memory ran out, give the container more (resources.limits.memory), or use fewer DataLoader workers.",
 )
 _AFTER_ERROR = (
-    "read the output of that rank above this line: a traceback, an assertion or a segmentation fault",
-    "torchrun --log-dir /logs --redirects 3 --tee 3 gives each rank a file; @record keeps the traceback",
-    "CUDA errors: CUDA_LAUNCH_BLOCKING=1, compute-sanitizer",
+    "Read the output of that rank above this line: a traceback, an assertion or a segmentation fault.",
+    "torchrun --log-dir /logs --redirects 3 --tee 3 <script>   # a file for each rank; @record keeps the traceback",
+    "CUDA_LAUNCH_BLOCKING=1   # after CUDA errors; compute-sanitizer tells more",
 )
 RULE = Rule(
     name="peer-death",
@@ -96,10 +96,10 @@ def _of_memory(killed: list[Notice], departed: list[Departure], echoes: list[Not
         impact="the job is dead: a communicator does not survive the loss of a rank. The others lose connections, or "
         "wait until PyTorch gives up",
         fix=[
-            "more memory: pod resources.limits.memory; Slurm --mem=0 (all of the node)",
-            "less use: fewer data loader workers, load and save checkpoints in shards; emptyDir medium: Memory counts "
-            "towards the limit of the pod",
-            "which process, and how much: dmesg -T | grep -i 'killed process'   # on its host",
+            "Give the pod more memory (resources.limits.memory); Slurm: --mem=0 is all of the node.",
+            "Use less: fewer data loader workers, checkpoints loaded and saved in shards; an emptyDir of "
+            "medium Memory counts towards the limit of the pod.",
+            "dmesg -T | grep -i 'killed process'   # on its host: which process, and how much",
         ],
         ranks={rank for one in gone for rank in one.ranks},
         hosts={one.host for one in gone},
@@ -112,7 +112,7 @@ def _departed(facts: Facts, departed: list[Departure], echoes: list[Notice]) -> 
     """Processes of which the launcher says that they ended by themselves."""
     words = last_words(facts, departed)
     first = departed[0]
-    who = f"rank {ranges(first.ranks)}" if first.ranks else "a process"
+    who = f"{ranks_word(first.ranks)}" if first.ranks else "a process"
     where = f" ({first.host}, pid {first.pid})" if first.host else f" (pid {first.pid})"
     trace = traceback_of(facts, first)
     others = f", and {len(departed) - 1} more" if len(departed) > 1 else ""
@@ -187,11 +187,11 @@ def _finding(gone: list[LastLine], echoes: list[Notice], *, sure: bool) -> Findi
         impact="the job is dead: a communicator does not survive the loss of a rank. 'Connection closed by remote "
         "peer' on the others is the effect, not the fault",
         fix=[
-            "kubectl describe pod <pod> (OOMKilled, 137, Evicted); kubectl logs --previous <pod>",
-            "on its host: dmesg -T | grep -iE 'oom|xid|segfault'",
-            "the output of that rank itself: a traceback or a segmentation fault does not stand in NCCL's lines"
+            "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?",
+            "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host",
+            "Read the output of that rank itself: a traceback or a segmentation fault does not stand in NCCL's lines."
             if gone
-            else "give this tool the logs of all ranks: the one that ends first or names another error is the cause",
+            else "Give this tool the logs of all ranks: the one that ends first or names another error is the cause.",
         ],
         confidence="likely" if sure else "possible",
         ranks=ranks or ranks_in(echoes),
@@ -205,6 +205,6 @@ def _summary(gone: list[LastLine], ranks: set[int]) -> str:
     if not gone:
         return "ranks lost their connections to a peer; the first failing rank is not in this log"
     if len(gone) > 1:
-        return f"rank {ranges(ranks)} fell silent before the others lost a connection: one of them went away, or all"
+        return f"{ranks_word(ranks)} fell silent before the others lost a connection: one of them went away, or all"
     (host, pid, _), line = gone[0].process, gone[0].line
-    return f"rank {ranges(ranks)} ({host}, pid {pid}) went away: silent after line {line}, others lost connections"
+    return f"{ranks_word(ranks)} ({host}, pid {pid}) went away: silent after line {line}, others lost connections"

@@ -35,8 +35,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause="the driver allows 8 peers for each GPU within one process, and this one joins more GPUs",
         impact="the connection cannot be made, and the job stops",
         fix=[
-            "one process for each GPU: torchrun --nproc_per_node=gpu (not DataParallel, not ncclCommInitAll)",
-            "or fewer GPUs: CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7",
+            "torchrun --nproc_per_node=gpu <script>   # one process for each GPU (not DataParallel, not "
+            "ncclCommInitAll)",
+            "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7   # or fewer GPUs",
         ],
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),

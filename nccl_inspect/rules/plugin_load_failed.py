@@ -32,8 +32,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if missed
         else "NCCL goes on without the plugin, or stops where NCCL_NET asks for it",
         fix=[
-            "ldd <path>/libnccl-net.so inside the container shows the missing library",
-            "take NCCL, libfabric and the plugin from one installer or base image",
+            "ldd <path>/libnccl-net.so   # inside the container: shows the missing library",
+            "Take NCCL, libfabric and the plugin from one installer or base image.",
         ],
         severity="error" if slow or missed else "warning" if facts.several_hosts() else "info",
         ranks={rank for notice in broken for rank in notice.ranks},

@@ -41,8 +41,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if slow
         else "no path between hosts is in the log yet; NCCL falls back to InfiniBand or TCP",
         fix=[
-            "ldconfig -p | grep libnccl-net; ls the folder that LD_LIBRARY_PATH names, inside the container",
-            "NCCL_NET_PLUGIN=<suffix or file> must fit libnccl-net-<suffix>.so; unset it when no plugin is wanted",
+            "ldconfig -p | grep libnccl-net; echo $LD_LIBRARY_PATH   # inside the container: is the plugin "
+            "in one of the folders?",
+            "NCCL_NET_PLUGIN=<suffix>   # must fit libnccl-net-<suffix>.so; unset it when no plugin is wanted",
         ],
         severity="error" if slow else "warning" if facts.several_hosts() else "info",
         ranks={rank for notice in missing for rank in notice.ranks},

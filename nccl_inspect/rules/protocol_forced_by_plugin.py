@@ -31,10 +31,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "LL and LL128 are not safe over this network",
         impact="small messages get slower, within hosts as well; large ones use Simple anyway",
         fix=[
-            "EFA with GPUDirect RDMA gets the protocols back: see gdr-disabled where the machine can do it"
+            "EFA with GPUDirect RDMA gets the protocols back: see gdr-disabled where the machine can do it."
             if lacks_gdr
-            else "nothing to fix: expected with SENDRECV (p4d and older)",
-            "do not set NCCL_PROTO against it: results may silently be wrong",
+            else "Nothing to fix: expected with SENDRECV (p4d and older).",
+            "Do not set NCCL_PROTO against it: results may silently be wrong.",
         ],
         ranks=facts.ranks_with(forced),
         hosts={host for setting in forced for host in setting.hosts},

@@ -73,8 +73,8 @@ def _finding(facts: Facts, paths: list[Path], off: list[Setting], old: list[Noti
         "change rails; rings and trees lose nothing",
         fix=[
             *unset(off),
-            *(["install a current version of the network plugin in the image"] if old else []),
-            "measure with and without: nccl-tests alltoall_perf",
+            *(["Install a current version of the network plugin in the image."] if old else []),
+            "Measure with and without: alltoall_perf of nccl-tests.",
         ],
         confidence="certain" if off or old else "possible",
         ranks=ends(paths),

@@ -6,7 +6,7 @@ from nccl_inspect.event_types import Notice as Statement
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
 from nccl_inspect.model.ways import End, Link
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, first_lines, first_said, hosts_in, nics_used, ranges, ranks_in
+from nccl_inspect.rules.facts import Facts, count, first_lines, first_said, hosts_in, nics_used, ranks_in, ranks_word
 
 RULE = Rule(
     name="rail-only-fabric",
@@ -39,7 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _finding(mine, failed, [*connecting, *lost], hints, straight)
     elif (connecting or hints) and any(None in (link.send, link.receive) for path in mine for link in path.links):
         yield RULE.undecided(
-            f"rank {ranges(failed)} cannot connect; whether only connections between different NIC numbers fail takes "
+            f"{ranks_word(failed)} cannot connect; whether only connections between different NIC numbers fail takes "
             "the lines of both ends",
             _CAPTURE,
         )
@@ -82,7 +82,7 @@ def _finding(
     crossing = [path for path in mine if any(link.crosses_rails for link in path.links)]
     works = f"; {count(len(straight), 'path')} within a rail without an error" if straight else ""
     return RULE.finding(
-        f"rank {ranges(failed)} time out on connections between different NIC numbers "
+        f"{ranks_word(failed)}: connections between different NIC numbers time out "
         f"({count(len(crossing), 'path')}){works}",
         cause="the switches of the rails are not joined, or routing between their subnets is missing"
         if straight
@@ -90,10 +90,10 @@ def _finding(
         "GID index, routing): ib_write_bw between the first NIC of one host and the second of the other decides",
         impact="the job stops when such a connection is made or used",
         fix=[
-            "NCCL_CROSS_NIC=0 on all ranks; do not set NCCL_PXN_DISABLE, so that send/recv keeps to its rail",
-            "inside a host NCCL_NET_DISABLE_INTRA=1 keeps NICs of one host from talking to each other",
-            "test: ib_write_bw -d mlx5_0 (server), ib_write_bw -d mlx5_1 <server> from another host; then join the "
-            "rails or route between them",
+            "NCCL_CROSS_NIC=0   # on all ranks; and no NCCL_PXN_DISABLE, so that send/recv keeps to its rail",
+            "NCCL_NET_DISABLE_INTRA=1   # keeps NICs of one host from talking to each other",
+            "ib_write_bw -d mlx5_0   # a test between rails: on another host ib_write_bw -d mlx5_1 <host>",
+            "Join the rails, or route between them.",
         ],
         confidence="likely" if straight else "possible",
         ranks=failed,

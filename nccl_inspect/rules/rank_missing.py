@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
 from nccl_inspect.rules.departures import silent_workers
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, global_ranks, ranges
+from nccl_inspect.rules.facts import Facts, count, global_ranks, ranks_word
 from nccl_inspect.rules.hangs import phases, suspects
 
 RULE = Rule(
@@ -24,13 +24,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     for comm in facts.job.communicators:
         if comm.parent is not None or comm.completed or comm.ended or comm.nranks - len(comm.started) <= idle:
             continue  # processes that have begun no communicator yet may be the absent ranks
-        if any(comm.id in path.communicators for path in facts.job.paths):
+        if facts.paths_of(comm):
             continue
         absent = set(range(comm.nranks)) - set(comm.started)
         mute = silent_workers(facts)
         if not facts.job.ended_by or (len(comm.hosts) < 2 and len(mute) != len(absent)):
             yield RULE.undecided(
-                f"no line of rank {ranges(absent)} of {comm.nranks}; the log may be cut, or that of "
+                f"no line of {ranks_word(absent)} of {comm.nranks}; the log may be cut, or that of "
                 f"{count(len(comm.hosts), 'host')} only",
                 "the logs of all ranks, up to the kill, the timeout or the next prompt",
             )
@@ -41,7 +41,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int], mute: list[int]) -> Finding:
     return RULE.finding(
-        f"rank {ranges(absent)} of {comm.nranks} never began; {count(len(comm.started), 'rank')} wait",
+        f"{ranks_word(absent)} of {comm.nranks} never began, which {count(len(comm.started), 'other')} wait for",
         cause=(
             f"not in the log: the launcher had started pid {', '.join(map(str, mute[:8]))}, which printed no line of "
             "NCCL: stuck or slow before it, or in an earlier step of the program"
@@ -53,10 +53,12 @@ def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int], mute: list[
         f"{phases(facts, comm)}{suspects(facts)}",
         impact="the job does not start; NCCL waits without a time limit",
         fix=[
-            f"find rank {ranges(absent)}: kubectl get pods -o wide, kubectl logs --previous, the scheduler's tasks",
-            "the same MASTER_ADDR, MASTER_PORT and world size everywhere; torchrun --nnodes must be the number of "
-            "launchers",
-            "give this tool the logs of all ranks: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log",
+            f"Find {ranks_word(absent)}: the pods and their earlier logs, the scheduler's tasks.",
+            "kubectl get pods -o wide; kubectl logs --previous <pod>",
+            "Use the same MASTER_ADDR, MASTER_PORT and world size everywhere; --nnodes of torchrun must be "
+            "the number of launchers.",
+            "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log   # then give this tool the logs of all ranks: "
+            "nccl-inspect summarize /logs",
         ],
         confidence="likely",
         ranks=global_ranks(comm, absent),

@@ -30,9 +30,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if stuck or facts.job.ended_by
         else "none in this log; kernels with passthrough as default, and virtual machines, give the line without harm",
         fix=[
-            'GRUB_CMDLINE_LINUX="... iommu=pt" in /etc/default/grub, then update-grub and reboot',
-            "cat /sys/class/iommu/*/devices 2>/dev/null | head; dmesg | grep -i 'default domain type'   # Passthrough "
-            "is right",
+            'GRUB_CMDLINE_LINUX="<what is there> iommu=pt"   # in /etc/default/grub, then update-grub and reboot',
+            "cat /sys/class/iommu/*/devices 2>/dev/null | head; dmesg | grep -i 'default domain type'   # "
+            "Passthrough is right",
         ],
         severity="warning" if stuck or facts.job.ended_by else "info",
         confidence="possible" if stuck or facts.job.ended_by else "certain",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
+from nccl_inspect.model.shapes import crossings, is_closed
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, first_lines, global_ranks
 
@@ -23,27 +24,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     for comm in facts.job.communicators:
         if comm.nnodes not in (None, len(comm.hosts)) or not 1 < len(comm.hosts) < comm.nranks:
             continue
-        crossings = [_crossings(ring, host_of) for ring in comm.rings if _is_whole(ring, comm)]
-        if found := [number for number in crossings if number is not None and number > len(comm.hosts)]:
-            yield _finding(facts, comm, max(found), len(found), len(crossings))
+        # Long lines are cut by NCCL.
+        leaving = [crossings(ring, host_of) for ring in comm.rings if is_closed(ring, comm.nranks)]
+        if found := [number for number in leaving if number is not None and number > len(comm.hosts)]:
+            yield _finding(facts, comm, max(found), len(found), len(leaving))
             return  # the communicators of a job lie alike
 
 
-def _is_whole(ring: list[int | None], comm: CommunicatorInfo) -> bool:
-    """Whether the line holds all ranks: long ones are cut by NCCL."""
-    return None not in ring and len(set(ring)) == comm.nranks
-
-
-def _crossings(ring: list[int | None], host_of: dict[int, str]) -> int | None:
-    """How often a ring goes from one host to another; None where a host is not known."""
-    hosts = [host_of.get(rank) if rank is not None else None for rank in ring]
-    if None in hosts:
-        return None
-    return sum(a != b for a, b in zip(hosts, [*hosts[1:], hosts[0]], strict=True))
-
-
 def _finding(facts: Facts, comm: CommunicatorInfo, worst: int, bad: int, rings: int) -> Finding:
-    crossing = [path for path in facts.paths("inter") if comm.id in path.communicators]
+    crossing = [path for path in facts.paths_of(comm) if path.scope == "inter"]
     return RULE.finding(
         f"{bad} of {count(rings, 'ring')} of communicator {comm.id} cross between hosts up to {worst} times; "
         f"{len(comm.hosts)} times would do",
@@ -52,9 +41,9 @@ def _finding(facts: Facts, comm: CommunicatorInfo, worst: int, bad: int, rings: 
         impact=f"each ring uses the network {worst} times instead of {len(comm.hosts)}: about "
         f"{len(comm.hosts) / worst:.0%} of the bandwidth that the NICs allow",
         fix=[
-            "place the ranks node by node: torchrun does, mpirun --map-by slot, srun --distribution=block",
+            "Place the ranks node by node: torchrun does, mpirun with --map-by slot, srun with --distribution=block.",
             "unset NCCL_GRAPH_FILE NCCL_TOPO_FILE NCCL_RINGS NCCL_HOSTID",
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH shows how the order was found",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH   # shows how the order was found",
         ],
         confidence="likely",
         ranks=global_ranks(comm, range(comm.nranks)),

@@ -34,18 +34,19 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "the launch command of each host; the log past the first steps",
         )
         return
-    sizes = listed(str(size) for size in sorted({comm.nranks for comm in jobs}))
+    sizes = listed(count(size, "rank") for size in sorted({comm.nranks for comm in jobs}))
     yield RULE.finding(
-        f"{count(len(hosts), 'host')}, and no communicator spans them: {count(len(jobs), 'job')} of {sizes} ranks "
+        f"{count(len(hosts), 'host')}, and no communicator spans them: {count(len(jobs), 'job')} ({sizes}) "
         "each begin with a rank 0 of their own",
         cause="nccl-tests built without MPI: mpirun or srun then starts as many tests as processes, none of which "
         "knows of the others",
         impact="the network between the hosts is not tested at all, and processes of one host get in each other's way",
         fix=[
-            "make MPI=1 MPI_HOME=/usr/lib/x86_64-linux-gnu/openmpi   # then 'ldd build/all_reduce_perf' shows libmpi",
-            "PyTorch: torchrun --nnodes=<hosts> --nproc_per_node=gpu --rdzv_backend=c10d --rdzv_endpoint=<host>:29500 "
-            "on every host",
-            "check: one Init COMPLETE line with nranks <all GPUs> for each rank",
+            "make MPI=1 MPI_HOME=/usr/lib/x86_64-linux-gnu/openmpi   # nccl-tests; then 'ldd "
+            "build/all_reduce_perf' shows libmpi",
+            "torchrun --nnodes=<hosts> --nproc_per_node=gpu --rdzv_backend=c10d --rdzv_endpoint=<host>:29500 "
+            "<script>   # PyTorch, on every host",
+            "A job of its own shows one 'Init COMPLETE' line for each rank, with nranks of all GPUs.",
         ],
         confidence="likely",
         hosts=hosts,

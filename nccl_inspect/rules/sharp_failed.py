@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.remedies import NOTHING
 
 RULE = Rule(
     name="sharp-failed",
@@ -36,12 +37,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if init or failed
         else "none: rings and trees are as good for small groups",
         fix=[
-            "on the host of the subnet manager: systemctl status sharp_am; on a node: sharp_hello -d mlx5_0:1",
-            "are trees left? fewer communicators with SHARP; SHARP_COLL_LOG_LEVEL=3 tells more",
-            "without SHARP: NCCL_COLLNET_ENABLE=0",
+            "systemctl status sharp_am   # on the host of the subnet manager",
+            "sharp_hello -d mlx5_0:1   # on a node",
+            "SHARP_COLL_LOG_LEVEL=3   # tells more; are trees left? Else fewer communicators with SHARP",
+            "NCCL_COLLNET_ENABLE=0   # goes on without SHARP",
         ]
         if init or failed
-        else ["nothing to fix"],
+        else [NOTHING],
         severity="error" if dead else "warning" if init or failed else "info",
         confidence="certain",
         ranks=ranks_in(said),

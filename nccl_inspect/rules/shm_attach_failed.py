@@ -36,11 +36,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "the file cannot be opened or mapped: no right to it (other user), or memory is short",
         impact="the rank fails, and with it the job",
         fix=[
-            "/etc/systemd/logind.conf: RemoveIPC=no, then systemctl restart systemd-logind; or run the job as a "
-            "system user (uid < 1000)",
-            "containers of one host: the same /dev/shm (hostIPC: true, or docker --ipc=host), or one container for all "
-            "GPUs; all under one user id",
-            "ls -l /dev/shm/nccl-* on the host while the job starts shows who makes and who removes them",
+            "RemoveIPC=no   # in /etc/systemd/logind.conf, then systemctl restart systemd-logind; or run as "
+            "a system user (uid < 1000)",
+            "Give the containers of a host one /dev/shm (hostIPC: true, or docker run --ipc=host) and one "
+            "user id; or take one container for all GPUs.",
+            "ls -l /dev/shm/nccl-*   # on the host while the job starts: who makes and who removes them?",
         ],
         confidence="likely",
         ranks=ranks_in(failed),

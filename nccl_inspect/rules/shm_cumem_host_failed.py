@@ -18,8 +18,9 @@ RULE = Rule(
 _REFUSED = (1, 217, 801)
 _FIX = (
     "NCCL_CUMEM_HOST_ENABLE=0   # goes back to /dev/shm, which must then be large enough",
-    "containers: docker --cap-add SYS_NICE; pod: securityContext.capabilities.add: [SYS_NICE] (for get_mempolicy)",
-    "NCCL 2.26.5 or later tests it and falls back by itself; driver for CUDA 13.0 or later does without P2P",
+    "--cap-add SYS_NICE   # option of docker run, for get_mempolicy",
+    "securityContext: {capabilities: {add: [SYS_NICE]}}   # pod spec, likewise",
+    "NCCL 2.26.5 or later tests it and falls back by itself; a driver for CUDA 13.0 or later does without P2P.",
 )
 
 
@@ -45,7 +46,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "cuMem host memory does not work here; NCCL uses /dev/shm instead",
             cause="NCCL tested it and went back to files in /dev/shm; often a container without NUMA support",
             impact="none as long as /dev/shm is large enough",
-            fix=["nothing to fix; NCCL_CUMEM_HOST_ENABLE=0 avoids the test and the line", _FIX[1]],
+            fix=[
+                "NCCL_CUMEM_HOST_ENABLE=0   # avoids the test and the line; else there is nothing to fix",
+                *_FIX[1:3],
+            ],
             severity="info",
             ranks=ranks_in(fell_back),
             hosts=hosts_in(fell_back),

@@ -6,8 +6,9 @@ from nccl_inspect.event_types import Message, P2pRefused
 from nccl_inspect.impact import NVLINK, P2P, PCIE, SHM, compared, p2p
 from nccl_inspect.model.job import Finding, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed, unset, using
 from nccl_inspect.rules.p2p_disabled_by_env import switched_off
+from nccl_inspect.rules.remedies import GPUS_IN_POD, PCIE_ISOLATION
 
 RULE = Rule(
     name="shm-instead-of-p2p",
@@ -48,24 +49,29 @@ def _fault(facts: Facts, pairs: list[Path], possible: bool) -> Finding:
     confidence = "certain" if possible or overridden else "likely" if fabric else "possible"
     cause = "see p2p-disabled-by-env" if overridden else _cause(facts, pairs, bool(refused), possible, fabric)
     return RULE.finding(
-        f"{count(len(pairs), 'pair')} of ranks on one host use {listed(path.detail for path in pairs)} instead of P2P",
+        f"{count(len(pairs), 'pair')} of ranks on one host {using(pairs)} instead of P2P",
         cause=cause,
         impact=f"every byte goes GPU -> host memory -> GPU: {SHM} bus bandwidth ({SHM.source}); "
         f"{_better(facts, pairs)}",
-        fix=[
-            "nvidia-smi topo -m; nvidia-smi topo -p2p r   # which pairs have NVLink, and whether the driver "
-            "allows peer access",
-            "where peer access is OK but the pair is NODE or SYS: try NCCL_P2P_LEVEL=SYS and measure",
-            "bare metal: switch IOMMU and PCIe ACS off (lspci -vvv | grep ACSCtl); virtual machines: need ATS, "
-            "else accept SHM",
-            'containers: give one pod all GPUs of the node (nvidia.com/gpu: "8") so that NCCL can test the pair',
-        ],
+        fix=_steps(facts, bool(refused)),
         severity="error" if _on_nvlink(facts, pairs) else "warning",
         confidence=confidence,
         ranks=ends(pairs),
         hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in refused[:2])],
     )
+
+
+def _steps(facts: Facts, refused: bool) -> list[str]:
+    """What to do: where a setting or the driver is the cause, no more than that."""
+    if off := switched_off(facts):
+        return unset(off)
+    return [
+        "nvidia-smi topo -m; nvidia-smi topo -p2p r   # which pairs have NVLink, and peer access?",
+        *([] if refused else ["NCCL_P2P_LEVEL=SYS   # try it where peer access is OK and the pair NODE or SYS"]),
+        PCIE_ISOLATION,
+        GPUS_IN_POD,
+    ]
 
 
 def _better(facts: Facts, pairs: list[Path]) -> str:
@@ -103,10 +109,13 @@ def _expected(facts: Facts, pairs: list[Path]) -> Finding:
         else f"{facts.platform.name if facts.platform else 'this machine'} has no NVLink and no P2P between its GPUs"
     )
     return RULE.finding(
-        f"{count(len(pairs), 'pair')} of ranks on one host use SHM, the best that this hardware offers",
+        f"{count(len(pairs), 'pair')} on one host: SHM is the best that this hardware offers",
         cause=f"{why}; NCCL does not use P2P there by default",
         impact=f"none to mend: {SHM} is what host memory gives; keep tensor parallelism small on such machines",
-        fix=["nothing to fix; where 'nvidia-smi topo -p2p r' says OK, NCCL_P2P_LEVEL=SYS may be tried and measured"],
+        fix=[
+            "NCCL_P2P_LEVEL=SYS   # may be tried and measured where 'nvidia-smi topo -p2p r' says OK; else "
+            "there is nothing to fix",
+        ],
         severity="info",
         ranks=ends(pairs),
         hosts=hosts_of(pairs),

@@ -45,9 +45,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="the rank fails, and with it the job. One segment took 4 MB with 2.19 and 33 MB with 2.27, so an "
         "upgrade alone can break what ran before",
         fix=[
-            "pod: volumes: [{name: dshm, emptyDir: {medium: Memory, sizeLimit: 64Gi}}], volumeMounts: "
-            "[{name: dshm, mountPath: /dev/shm}]",
-            "docker: --shm-size=16g or --ipc=host",
+            "volumes: [{name: dshm, emptyDir: {medium: Memory, sizeLimit: 64Gi}}]   # pod spec",
+            "volumeMounts: [{name: dshm, mountPath: /dev/shm}]   # pod spec, of the container",
+            "--shm-size=16g   # option of docker run; or --ipc=host",
             "df -h /dev/shm; ls -l /dev/shm/nccl-*   # left by a job that crashed? remove them",
         ],
         ranks=ranks_in(failed),

@@ -6,6 +6,7 @@ from nccl_inspect.impact import over_tcp
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, over_tcp_provider, tcp_paths, wording
 
 RULE = Rule(
@@ -41,12 +42,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_cause(facts, bool(tried), bool(provider)),
         impact=over_tcp(facts.platform),
         fix=[
-            "pod 'resources.limits: {vpc.amazonaws.com/efa: \"<NICs of the node>\", hugepages-2Mi: 5120Mi}' and "
-            "'capabilities.add: [IPC_LOCK]'",
-            "EFA installer's libfabric and aws-ofi-nccl in the image and on LD_LIBRARY_PATH; docker: "
-            "--device=/dev/infiniband --ulimit memlock=-1",
-            "verify inside the container: fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband",
-            'make it fail early instead of falling back: NCCL_NET=Libfabric (until plugin 1.12: "AWS Libfabric")',
+            EFA_IN_POD,
+            LOCKED_MEMORY_IN_POD,
+            "Put libfabric and aws-ofi-nccl of the EFA installer into the image and on LD_LIBRARY_PATH.",
+            RDMA_IN_DOCKER,
+            EFA_CHECK,
+            "NCCL_NET=Libfabric   # makes it fail early instead of falling back (until plugin 1.12: 'AWS Libfabric')",
         ],
         confidence="certain" if expected and tried else "likely",
         ranks=ends(paths),

@@ -6,7 +6,8 @@ from nccl_inspect.event_types import NetDevices
 from nccl_inspect.impact import over_tcp
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, ends, first_lines, hosts_of, lines_of, listed
+from nccl_inspect.rules.facts import Facts, ends, first_lines, hosts_of, lines_of, listed, unset
+from nccl_inspect.rules.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, ib_hints, tcp_paths, wording
 
 RULE = Rule(
@@ -42,11 +43,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "this machine type has cards, and NCCL found none: device nodes or verbs libraries are missing in "
         "the container",
         impact=over_tcp(facts.platform),
-        fix=[
-            *(["unset NCCL_IB_DISABLE; to force TCP say NCCL_NET=Socket instead"] if off else []),
-            "docker: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1; Kubernetes: "
-            "rdma/<resource>: 1 from the device plugin",
-            "apt install libibverbs1 ibverbs-providers; verify inside the container: ibv_devinfo; ibstat",
+        fix=[*unset(off), "ibv_devinfo; ls /dev/infiniband   # inside the container: are the cards there?"]
+        if off
+        else [
+            RDMA_IN_DOCKER,
+            RDMA_IN_POD,
+            "apt install libibverbs1 ibverbs-providers; ibv_devinfo; ibstat   # inside the container",
         ],
         confidence="certain" if expected and off else "likely" if expected or found else "possible",
         ranks=ends(paths),

@@ -7,6 +7,7 @@ from nccl_inspect.impact import over_tcp
 from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed, value
+from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
 
 RULE = Rule(
     name="socket-instead-of-rdma",
@@ -108,22 +109,23 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if none_found
         else "not proved: the log does not show which networks NCCL found on these machines",
         impact="none to mend: TCP is the network of this machine" if without else over_tcp(facts.platform),
-        fix=["nothing to fix"]
+        fix=[NOTHING]
         if without
         else [
-            f"install the plugin for {google} on the nodes (GKE: DaemonSet nccl-tcpx-installer, nccl-tcpxo-installer), "
-            "mount it into the container and put its folder on LD_LIBRARY_PATH",
-            "the daemon beside the job (receive-datapath-manager) and the network interfaces eth1, eth2, … in the pod",
-            "source the nccl-env-profile.sh of the plugin: it sets what this network needs",
+            f"Install the plugin for {google} on the nodes (GKE: DaemonSet nccl-tcpx-installer, nccl-tcpxo-installer), "
+            "mount it into the container and put its folder on LD_LIBRARY_PATH.",
+            "Run the daemon beside the job (receive-datapath-manager), and give the pod the interfaces eth1, eth2, ….",
+            "source <path>/nccl-env-profile.sh   # of the plugin: it sets what this network needs",
         ]
         if google
         else [
-            "AWS: does the type have EFA? pod 'resources.limits: vpc.amazonaws.com/efa', aws-ofi-nccl in the "
-            "image; fi_info -p efa -t FI_EP_RDM",
-            "InfiniBand or RoCE: --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1 or "
-            "rdma/<resource>: 1; ibv_devinfo",
-            "then make it fail early: NCCL_NET=IB or NCCL_NET=Libfabric; --platform NAME tells this tool "
-            "what to expect",
+            "lspci | grep -iE 'elastic fabric|mellanox|connectx|infiniband'   # on the node: is there such a card?",
+            EFA_IN_POD,
+            EFA_CHECK,
+            RDMA_IN_DOCKER,
+            RDMA_IN_POD,
+            "NCCL_NET=IB   # (or Libfabric) then makes it fail early instead of falling back",
+            "--platform <type>   # tells this tool what the machines have, such as p5.48xlarge",
         ],
         severity="info" if without else "error" if google else "warning",
         confidence="certain" if without else "likely" if sure else "possible",

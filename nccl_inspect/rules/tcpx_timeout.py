@@ -44,9 +44,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "the side-car with the receive daemon (RxDM) does not run in this pod, has failed, or began too late",
         impact="ranks cannot connect over the fast network: the job does not start, or stops",
         fix=[
-            "is the side-car up? kubectl logs <pod> -c tcpxo-daemon (TCPX: tcpx-daemon)",
-            "plugin, daemon image and NCCL of one release of Google's installer, the same on all nodes",
-            "firewall of the GPU networks: all traffic between the nodes; each GPU NIC in its own VPC",
+            "kubectl logs <pod> -c tcpxo-daemon   # is the side-car up? (TCPX: tcpx-daemon)",
+            "Take plugin, daemon image and NCCL of one release of Google's installer, the same on all nodes.",
+            "Let the firewall of the GPU networks pass all traffic between the nodes; each GPU NIC needs its own VPC.",
         ],
         severity="error" if ended or not works else "warning",
         confidence="certain" if differing else "likely",

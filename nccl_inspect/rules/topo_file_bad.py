@@ -42,9 +42,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=[
             *(f"unset {setting.name}   # or correct it: {setting.value}" for setting in settings[:2]),
             "grep -E 'TOPO_FILE|GRAPH_FILE' /etc/nccl.conf ~/.nccl.conf; env | grep NCCL_   # inside the container",
-            "let NCCL write what it detects, and compare: NCCL_TOPO_DUMP_FILE=/tmp/topo.xml, "
-            "NCCL_GRAPH_DUMP_FILE=/tmp/graph.xml",
-            "take plugin and file from one installer; a file made for another machine type does not fit",
+            "NCCL_TOPO_DUMP_FILE=/tmp/topo.xml NCCL_GRAPH_DUMP_FILE=/tmp/graph.xml   # NCCL writes what it "
+            "detects: compare",
+            "Take plugin and file from one installer; a file made for another machine type does not fit.",
         ],
         severity="error" if dead else "info" if broken else "warning",
         confidence="certain" if settings or unread else "likely",

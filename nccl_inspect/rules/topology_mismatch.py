@@ -41,10 +41,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if broken
         else "one channel, and an order that ignores links: far below what the hardware can do",
         fix=[
-            "on each node: NCCL_TOPO_DUMP_FILE=/tmp/topo.%h.xml, then diff the files",
-            "on each node: nvidia-smi topo -m; ibv_devinfo -l   # the same GPUs and NICs everywhere?",
-            "unset NCCL_TOPO_FILE NCCL_GRAPH_FILE; one NCCL release on all nodes",
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH on all ranks",
+            "NCCL_TOPO_DUMP_FILE=/tmp/topo.%h.xml   # on each node, then diff the files",
+            "nvidia-smi topo -m; ibv_devinfo -l   # on each node: the same GPUs and NICs everywhere?",
+            "unset NCCL_TOPO_FILE NCCL_GRAPH_FILE   # and one NCCL release on all nodes",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH   # on all ranks",
         ],
         severity="error" if broken else "warning",
         confidence="likely",

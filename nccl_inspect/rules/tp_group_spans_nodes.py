@@ -7,6 +7,7 @@ from nccl_inspect.event_types import CollectiveTimeout
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, first_lines, first_said, global_ranks
+from nccl_inspect.rules.remedies import GPUS_IN_POD
 from nccl_inspect.rules.waits import Wait, communicator_of, group_of, job_rank
 
 RULE = Rule(
@@ -68,10 +69,11 @@ def _finding(facts: Facts, comms: list[CommunicatorInfo], what: str, lines: list
         "group is larger than a node (or pod), or ranks are not counted node by node",
         impact="every layer waits for the network: NVLink gives some hundred GB/s for each GPU, a NIC 12 to 50 GB/s",
         fix=[
-            "tensor parallelism at most as large as the GPUs of one node (or pod), and innermost in the order of ranks",
-            "between nodes pipeline or data parallelism: --tensor-model-parallel-size 8, "
-            "--pipeline-model-parallel-size 2",
-            "pods not smaller than the group: resources.limits nvidia.com/gpu: <GPUs of the node>",
+            "Make tensor parallelism at most as large as the GPUs of one node (or pod), and innermost in the "
+            "order of ranks.",
+            "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2   # Megatron: between nodes "
+            "pipeline or data parallelism",
+            GPUS_IN_POD,
         ],
         confidence=confidence,
         ranks={rank for comm in comms for rank in global_ranks(comm, range(comm.nranks))},

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+from nccl_inspect.rules.remedies import NOTHING
 
 RULE = Rule(
     name="tuner-plugin-not-loaded",
@@ -36,7 +37,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             cause="aws-ofi-nccl has no tuning data for this number of ranks and nodes"
             if tuned
             else "aws-ofi-nccl has tuning data for p5 and later only; on other machines this is normal",
-            fix=["nothing to fix; compare a current release of aws-ofi-nccl" if tuned else "nothing to fix"],
+            fix=["Nothing to fix: compare a current release of aws-ofi-nccl." if tuned else NOTHING],
         )
     elif missed and (asked or _has_data(facts)):
         yield _finding(
@@ -45,8 +46,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             if asked
             else "no library with a tuner is loaded; aws-ofi-nccl would have data for this machine",
             fix=[
-                "aws-ofi-nccl up to 1.15: NCCL_TUNER_PLUGIN=libnccl-ofi-tuner.so; later ones set it themselves",
-                "the library must be on LD_LIBRARY_PATH, inside the container: ldconfig -p | grep tuner",
+                "NCCL_TUNER_PLUGIN=libnccl-ofi-tuner.so   # aws-ofi-nccl up to 1.15; later ones set it themselves",
+                "ldconfig -p | grep tuner   # inside the container: the library must be on LD_LIBRARY_PATH",
             ],
             more=lines_of(asked, 1),
             confidence="likely",

@@ -47,8 +47,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "not in the log: a socket, memory, a file, shared memory or a library call",
         impact="the communicator cannot be built or used; the job ends",
         fix=[
-            "run again with NCCL_DEBUG=INFO (at least WARN) on all ranks: the line before the first '-> 2' names it",
-            "in containers: df -h /dev/shm; ulimit -l; ulimit -n   # shared memory, locked memory, open files",
+            "NCCL_DEBUG=INFO   # on all ranks, and run again: the line before the first '-> 2' names the call",
+            "df -h /dev/shm; ulimit -l; ulimit -n   # in the container: shared memory, locked memory, open files",
             "dmesg -T | tail   # on the host, at the time of the failure",
         ],
         confidence="likely",

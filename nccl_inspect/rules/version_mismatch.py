@@ -38,8 +38,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         or "NCCL says so; the log does not show which rank has which",
         impact="processes of different releases do not understand each other: the bootstrap fails or never ends",
         fix=[
-            "the same image or wheel for all ranks: python -c 'import torch; print(torch.cuda.nccl.version())'",
-            "look for a second copy: ldconfig -p | grep libnccl.so; env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'",
+            "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every rank: one image or wheel for all",
+            "ldconfig -p | grep libnccl.so; env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'   # is there a second copy?",
             "pip list | grep nvidia-nccl   # on every host",
         ],
         confidence="certain" if checked else "likely" if strange or _is_one_job(facts, said) else "possible",

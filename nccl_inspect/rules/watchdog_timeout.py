@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import Notice as Said
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, global_ranks, listed, ranges
+from nccl_inspect.rules.facts import Facts, first_said, global_ranks, listed, ranks_word
 from nccl_inspect.rules.hangs import suspects
 from nccl_inspect.rules.waits import Wait, communicator_of, enqueued, waits
 
@@ -60,27 +60,22 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
     place = f" (work {first.seq}{of_group}{in_comm})" if first.seq >= 0 else ""
     members = {wait.member for wait in mine if wait.member is not None}
-    by = (
-        f"rank {ranges(waiting)}"
-        if waiting
-        else f"rank {ranges(members)} of its process group"
-        if members
-        else "a rank"
-    )
+    by = f"{ranks_word(waiting)}" if waiting else f"{ranks_word(members)} of its process group" if members else "a rank"
     yield RULE.finding(
         f"{by} waited {first.timeout_ms // 1000} s for {first.operation}{place} in vain",
         cause=f"the lines tell who waited, not why. {why}{suspects(facts)}"
         + (f". Process group {listed(map(str, others))} timed out, too: mostly a consequence" if others else ""),
         impact="PyTorch ends the process, and with it the job",
         fix=[
-            f"look at rank {ranges(blamed)} first: its own output, a traceback, py-spy dump --pid <pid>"
+            f"Look at {ranks_word(blamed)} first: its own output, a traceback."
             if blamed
-            else "find the rank that did not come: the output of every rank, py-spy dump --pid <pid>",
-            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 (the flight recorder) tells the last calls "
-            "of every rank",
-            "TORCH_DISTRIBUTED_DEBUG=DETAIL compares the calls of all ranks",
-            "a longer time limit (init_process_group(timeout=…)) helps only where a rank is slow, as in writing a "
-            "checkpoint; it hides what is stuck",
+            else "Find the rank that did not come: look at the output of every rank.",
+            f"py-spy dump --pid <pid>   # on {ranks_word(blamed) if blamed else 'every rank'}: where does it stand?",
+            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # the flight recorder: the "
+            "last calls of every rank",
+            "TORCH_DISTRIBUTED_DEBUG=DETAIL   # compares the calls of all ranks",
+            "A longer time limit (init_process_group(timeout=…)) helps only where a rank is slow, as in "
+            "writing a checkpoint; it hides what is stuck.",
         ],
         ranks=blamed or waiting,
         hosts=(host.name for host in facts.job.hosts if set(host.ranks) & (blamed or waiting)),
@@ -105,25 +100,25 @@ def _suspects(
         return set(failed), f"Suspect, as it reports a failure of its own: {said}", first_said(failed.values())
     if reports := facts.notices("desync-lagging", "desync-not-joined"):
         named = {rank for notice in reports for rank in _members(notice)}
-        return named, f"PyTorch's desync report names rank {ranges(named)} as lagging", first_said(reports)
+        return named, f"PyTorch's desync report names {ranks_word(named)} as lagging", first_said(reports)
     newest = max(wait.seq for wait in mine)
     reached = enqueued(facts, mine[0].group)
     behind = {rank: notice for rank, (last, notice) in reached.items() if last < newest}
     if behind:
         counts = ", ".join(f"rank {rank} {reached[rank][0]}" for rank in sorted(behind)[:4])
-        why = f"Suspect: rank {ranges(behind)} never called work {newest} (last enqueued work: {counts})"
+        why = f"Suspect: {ranks_word(behind)} never called work {newest} (last enqueued work: {counts})"
         return set(behind), why, first_said(behind.values())
     lowest = {wait.rank: wait.notice for wait in mine if wait.seq < newest and wait.rank is not None}
     if lowest and mine[0].group is not None:
-        why = f"Suspect: rank {ranges(lowest)} stands at a lower number than the others, which wait in work {newest}"
+        why = f"Suspect: {ranks_word(lowest)} at a lower number than the others, which wait in work {newest}"
         return set(lowest), why, first_said(lowest.values())
     absent = members - waiting - reached.keys() if waiting else set()
     if not absent:
         whole = "All ranks of the group waited in it" if members and members <= waiting else _UNKNOWN
         return set(), whole, []
     seen = absent & set(facts.job.ranks_seen)
-    here = f" (rank {ranges(seen)} has other lines in this log)" if seen else ""
-    why = f"Suspect: rank {ranges(absent)} did not time out{here}. It did not come, died, or its output is not here"
+    here = f" (this log has other lines of {ranks_word(seen)})" if seen else ""
+    why = f"Suspect: {ranks_word(absent)} did not time out{here}. It did not come, died, or its output is not here"
     return absent, why, []
 
 

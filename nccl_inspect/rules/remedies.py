@@ -1,0 +1,37 @@
+"""Steps that several rules propose.
+
+A step is either something to paste (a command, a setting, a piece of a pod's spec), with words about it behind
+``   # ``; or a sentence, with a capital and a full stop. Reports show the first as code.
+"""
+
+COMMENT = "   # "
+"""What divides something to paste from the words about it."""
+
+
+def is_sentence(step: str) -> bool:
+    """Whether a step is told in words, and nothing to paste."""
+    return step.endswith(".")
+
+
+CHOOSE_INTERFACE = (
+    "NCCL_SOCKET_IFNAME==eth0   # exactly eth0; =eth: all that begin so; =^lo,docker,veth,cni,virbr: all but these. "
+    "PyTorch also: GLOO_SOCKET_IFNAME=eth0"
+)
+"""How the interface for set-up and TCP traffic is chosen."""
+EFA_CHECK = "fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband   # inside the container: is EFA there?"
+EFA_IN_POD = (
+    "resources: {limits: {vpc.amazonaws.com/efa: <NICs of the node>, hugepages-2Mi: 5120Mi}}   # pod spec, of the "
+    "container"
+)
+EFA_RELEASES = "fi_info --version; modinfo efa | grep ^version   # libfabric of the image, driver of the node"
+LIBFABRIC_SAYS = "FI_LOG_LEVEL=warn   # on all ranks: libfabric itself tells what fails"
+LOCKED_MEMORY_IN_POD = "securityContext: {capabilities: {add: [IPC_LOCK]}}   # pod spec, of the container"
+RDMA_IN_DOCKER = "--device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1   # options of docker run"
+RDMA_IN_POD = "resources: {limits: {rdma/<resource>: 1}}   # pod spec; the name is that of the cluster's device plugin"
+GPUS_IN_POD = "resources: {limits: {nvidia.com/gpu: <GPUs of the node>}}   # pod spec: one pod with all GPUs of a node"
+PCIE_ISOLATION = (
+    "sudo lspci -vvv | grep ACSCtl   # SrcValid+ means on. Bare metal: switch ACS and IOMMU off (or iommu=pt); virtual "
+    "machines need ATS"
+)
+STACKS = "py-spy dump --pid <pid>   # on every rank: are all in the same collective?"
+NOTHING = "Nothing to fix."

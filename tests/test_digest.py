@@ -1,0 +1,90 @@
+"""What reports say of the job in words: who has a setting, which hosts have ranks, what leads."""
+
+from __future__ import annotations
+
+import pytest
+import sample_data
+
+import nccl_inspect
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.model.job import Job
+from nccl_inspect.report import Style, text
+from nccl_inspect.report.digest import facts
+
+
+def line(host: str, rank: int, message: str) -> str:
+    return f"{host}:{100 + rank}:{100 + rank} [{rank}] NCCL INFO {message}\n"
+
+
+def start(host: str, rank: int, nranks: int) -> str:
+    said = f"ncclCommInitRank comm 0x{rank + 1}000 rank {rank} nranks {nranks} cudaDev {rank} nvmlDev {rank} busId 10"
+    return line(host, rank, f"{said} commId 0x77 - Init START")
+
+
+def read(*lines: str) -> Job:
+    return nccl_inspect.read("".join(lines).encode())
+
+
+def fact(job: Job, label: str) -> str:
+    return dict(facts(job))[label]
+
+
+def test_a_setting_says_who_has_it_unless_all_do() -> None:
+    job = read(
+        *(start("vm", rank, 3) for rank in range(3)),
+        *(line("vm", rank, "NCCL_NVLS_ENABLE set by environment to 0") for rank in range(3)),
+        *(line("vm", rank, "NCCL_ALGO set by environment to Tree") for rank in (1, 2)),
+        line("vm", 0, "NCCL_ALGO set by environment to Ring"),
+    )
+    assert fact(job, "environment") == "NCCL_ALGO=Ring (rank 0), NCCL_ALGO=Tree (ranks 1-2), NCCL_NVLS_ENABLE=0"
+
+
+def test_a_setting_of_processes_without_a_rank_says_the_host() -> None:
+    job = read(line("a", 0, "NCCL_ALGO set by environment to Tree"), line("b", 1, "cudaDriverVersion 13000"))
+    assert fact(job, "environment") == "NCCL_ALGO=Tree (a)"
+
+
+def test_hosts_without_a_rank_are_told_apart() -> None:
+    job = read(start("a", 0, 2), start("b", 1, 2), line("c", 2, "cudaDriverVersion 13000"))
+    assert fact(job, "job") == "2 ranks on 2 hosts (a, b) and, without a known rank, 1 host (c)"
+    assert fact(read(line("c", 2, "cudaDriverVersion 13000")), "job") == (
+        "world size and ranks not in the log; 1 host (c)"
+    )
+
+
+def test_collectives_that_differ_are_told_in_one_line() -> None:
+    job = sample_data.job("torch-collectives-differ")
+    shown = text.render(job, Style(width=100)).splitlines()[0]
+    assert shown == "FAILED: ranks are in different calls: call 1 is ALLREDUCE on ranks 1-3; BROADCAST on rank 0"
+    assert job.findings[0].ranks == [0, 1, 2, 3]
+    assert "CollectiveFingerPrint" in job.findings[0].evidence[0].text
+
+
+def test_a_long_message_is_cut_in_a_summary_and_whole_in_the_evidence() -> None:
+    words = "x" * 2000
+    job = read(f"vm:1:1 [0] NCCL WARN Call to bind failed : {words}\n")
+    (finding,) = [finding for finding in job.findings if finding.rule == "bootstrap-failed"]
+    assert len(finding.summary) == 300
+    assert finding.summary.endswith("…")
+    assert words in finding.evidence[0].text
+
+
+@pytest.mark.parametrize(("pair", "more"), [((1, 0), "; there is one in the other direction"), ((0, 9), "")])
+def test_a_pair_without_a_path_is_an_error_that_says_so(pair: tuple[int, int], more: str) -> None:
+    paths = read(line("vm", 0, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")).paths
+    with pytest.raises(KeyError) as raised:
+        paths.between(*pair)
+    assert isinstance(raised.value, NcclInspectError)
+    assert str(raised.value) == f"no connection line from rank {pair[0]} to rank {pair[1]}{more}"
+
+
+def test_words_about_a_command_stay_a_comment_when_they_are_wrapped() -> None:
+    shown = text.render(sample_data.job("v2.30.7-shm-4gpu"), Style(width=60))
+    assert "  fix       unset NCCL_P2P_DISABLE\n              # pod spec 'env:', image, launch script,\n" in shown
+
+
+def test_an_effect_repeats_no_steps_of_its_cause() -> None:
+    shown = text.render(sample_data.job("v2.30.7-shm-4gpu"), Style(width=100))
+    _, _, effect = shown.partition("  effect    shm-instead-of-p2p")
+    assert effect
+    assert "fix:" not in effect
