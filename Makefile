@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 LOWEST := .venv-lowest
+LOCK := .venv-lock
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SAMPLE ?= sample_logs/efa-provider-missing-socket-fallback/job.log
 
-.PHONY: demo test test-lowest lint bench docs fuzz audit release-check pyz clean
+.PHONY: demo test test-lowest lock lint bench docs fuzz audit release-check pyz clean
 
 demo: $(READY)
 	@$(BIN)/python -m compileall -q nccl_inspect # else every run compiles where PYTHONDONTWRITEBYTECODE is set
@@ -57,15 +58,27 @@ pyz: $(READY)
 	$(BIN)/python tools/pyz.py nccl-inspect.pyz
 
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist man site nccl-inspect.pyz tests/data/.fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(LOWEST) $(LOCK) build dist man site nccl-inspect.pyz tests/data/.fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/mkdocs: $(READY)
 	$(BIN)/pip install --quiet --editable '.[docs]'
 	@touch $@
 
-$(READY): pyproject.toml
+# What constraints.txt names is what was tested; where it cannot be had (another index, a Python without such wheels), the
+# newest that fits will do.
+$(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	@$(BIN)/pip install --quiet --editable '.[dev]' --constraint constraints.txt 2> $(VENV)/locked.log || { \
+		echo "constraints.txt does not fit here ($(VENV)/locked.log): taking the newest versions" >&2; \
+		$(BIN)/pip install --quiet --editable '.[dev]'; }
 	@touch $@
+
+# Writes constraints.txt anew: the newest versions of everything that development needs, as pip finds them now.
+lock:
+	$(PYTHON) -m venv --clear $(LOCK)
+	$(LOCK)/bin/pip install --quiet --editable '.[dev]'
+	{ echo "# Versions that this was tested with, for 'make'; 'make lock' writes them anew. No part of the package."; \
+		$(LOCK)/bin/pip freeze --exclude-editable; } > constraints.txt
+	rm -rf $(LOCK)
