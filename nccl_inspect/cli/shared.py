@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from nccl_inspect import outputs, platforms, reading
 from nccl_inspect.cli import lead_nowhere, say
 from nccl_inspect.discovery import settings_file
 from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.garbage import uncollected
 from nccl_inspect.ingest import limits
 from nccl_inspect.interruption import Interruption
 from nccl_inspect.model.job import Job
@@ -209,12 +209,19 @@ def judging(command: _Command) -> _Command:
         metavar="N",
         help="Read files in N processes. Default: one for each processor where logs are large.",
     )
+    cluster = click.option(
+        "--cluster",
+        metavar="ADDRESS",
+        expose_value=False,
+        callback=_remember,
+        help="Read files and URLs with the workers of this Dask cluster: tcp://HOST:8786, or its scheduler file.",
+    )
     progress = click.option(
         "--progress/--no-progress",
         default=None,
         help="Show progress on stderr. Default: long inputs on a terminal.",
     )
-    return jobs(progress(machine(command)))
+    return jobs(cluster(progress(machine(command))))
 
 
 def looks(command: _Command) -> _Command:
@@ -284,16 +291,6 @@ def given(logs: tuple[str, ...]) -> list[str]:
     return ["-"]
 
 
-class _Uncollected:
-    """While it is entered nothing looks for cyclic garbage: reading makes none, and looking takes a quarter of it."""
-
-    def __enter__(self) -> None:
-        gc.disable()
-
-    def __exit__(self, *_: object) -> None:
-        gc.enable()
-
-
 def read(logs: tuple[str, ...], options: reading.Options, progress: bool | None) -> Job:
     """Read and judge the inputs, with a progress bar on stderr where that helps; say there what could not be read.
 
@@ -301,10 +298,13 @@ def read(logs: tuple[str, ...], options: reading.Options, progress: bool | None)
     """
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
     names = given(logs)
-    jobs = click.get_current_context().meta.get(f"{__name__}.jobs")
-    with _Uncollected():
+    meta = click.get_current_context().meta
+    jobs, cluster = meta.get(f"{__name__}.jobs"), meta.get(f"{__name__}.cluster")
+    if jobs and cluster:
+        raise click.UsageError("--jobs and --cluster exclude each other; leave one out")
+    with uncollected():
         with Bar(progress) as bar, Interruption() as interruption:
-            fold = reading.fold(names, bar.update if bar.wanted else None, interruption, jobs)
+            fold = reading.fold(names, bar.update if bar.wanted else None, interruption, jobs, cluster)
         job = judge(fold)
     for misfit in judge.misfits(job):
         say(f"warning: {misfit}")
