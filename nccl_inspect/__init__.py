@@ -33,24 +33,28 @@ def read(
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     config: str | PathLike[str] | None = None,
+    cluster: str | None = None,
 ) -> Job:
     """Read and judge a log.
 
     Args:
-        inputs: a path, ``-`` for standard input, bytes, a file object, or a list of these (one job).
+        inputs: a path, a URL such as ``s3://bucket/*.log``, ``-`` for standard input, bytes, a file object, or a list
+            of these (one job).
         platform: machine type such as ``p5.48xlarge``, where the log does not name it.
         topology: file or files with ``nvidia-smi topo -m`` output, or NCCL's topology or graph XML.
         select: rules to run, by name, glob or category; all when empty.
         ignore: rules to leave out.
         config: a settings file (``nccl-inspect.toml``), or a folder: the file there or in the nearest folder above.
             Without it no file is looked for.
+        cluster: address or scheduler file of a Dask cluster whose workers read the log; the result is the same.
 
     Returns:
         The job: ``verdict``, ``findings``, ``paths``, ``communicators``, …
 
     Raises:
         nccl_inspect.errors.NoInputError: nothing is given or could be read, or no line is NCCL's.
-        nccl_inspect.errors.NcclInspectError: an unknown rule or platform, or a file that is not understood.
+        nccl_inspect.errors.NcclInspectError: an unknown rule or platform, a file that is not understood, or a
+            cluster that cannot be used.
     """
     from nccl_inspect import configuration, reading
 
@@ -58,7 +62,7 @@ def read(
     options = reading.Options(platform, files, tuple(select), tuple(ignore))
     if config is not None:
         options = configuration.applied(options, Path(config))
-    return reading.Judge(options)(reading.fold(inputs))
+    return reading.Judge(options)(reading.fold(inputs, cluster=cluster))
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:

@@ -20,7 +20,7 @@ GROUPS = (
     ("Output", ("format", "matrix", "by", "output", "map", "verbose", "no-color")),
     ("Judging", ("policy", "learn", "force", "strict", "fail-on", "exit-code", "select", "ignore")),
     ("Machine and settings", ("topology", "platform", "config", "no-config")),
-    ("Reading", ("until-end", "interval", "settle", "stall", "jobs", "max-unpacked", "progress")),
+    ("Reading", ("until-end", "interval", "settle", "stall", "jobs", "cluster", "max-unpacked", "progress")),
     ("Help", ("help", "version")),
 )
 """Options by purpose, in the order in which they are told; one that is not here comes first, under "Options"."""

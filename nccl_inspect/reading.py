@@ -57,6 +57,7 @@ def fold(
     progress: Progress | None = None,
     interruption: Interruption | None = None,
     jobs: int | None = 1,
+    cluster: str | None = None,
 ) -> Fold:
     """Read all inputs; one that cannot be read stops only itself, and its entry in ``Fold.sources`` says why.
 
@@ -66,13 +67,15 @@ def fold(
         interruption: when it happens, what was read so far is the result, marked as partial.
         jobs: read in so many processes; None for as many as the machine has processors and the input is worth. The
             result is the same.
+        cluster: address of the Dask scheduler whose workers read instead; the result is the same.
 
     Raises:
         NoInputError: nothing could be read, or no line is NCCL's.
+        NcclInspectError: the cluster cannot be used.
         KeyboardInterrupt: the interruption came before the first line of NCCL.
     """
     state = Fold(engine.shipped())
-    pieces = _pieces(state, inputs, progress, jobs)
+    pieces = _pieces(state, inputs, progress, jobs, cluster)
     for piece in interruption.until(pieces) if interruption else pieces:
         state.add(piece)
     state.partial = interruption is not None and interruption.happened
@@ -83,9 +86,14 @@ def fold(
 
 
 def _pieces(
-    state: Fold, inputs: Input | Sequence[Input], progress: Progress | None, jobs: int | None
+    state: Fold, inputs: Input | Sequence[Input], progress: Progress | None, jobs: int | None, cluster: str | None
 ) -> Iterator[Piece]:
     """What is to be added to the fold."""
+    if cluster is not None:
+        from nccl_inspect import distributed  # few have one
+
+        yield from distributed.shared(state, inputs, cluster, progress)
+        return
     if jobs != 1 and (groups := _groups(inputs, jobs)):
         from nccl_inspect import workers  # a short log needs none
 

@@ -34,25 +34,32 @@ def shared(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable[[in
         groups: what each process reads.
         progress: told how many bytes were read.
     """
-    wrapped = _is_wrapped(groups[0][0])
+    wrapped = is_wrapped(groups[0][0])
     workers = [_started(group, wrapped) for group in groups[1:]]
     try:
-        yield from _read(state, groups[0], progress)
+        yield from read(state, groups[0], progress)
         for group, worker in zip(groups[1:], workers, strict=True):
             found = worker.result()
             if found is not None and state.can_merge(found):
                 yield found
                 progress(sum(part.size for part in group))
             else:
-                yield from _read(state, group, progress)
+                yield from read(state, group, progress)
     finally:
         for worker in workers:
             worker.process.terminate()
 
 
-def _read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) -> Iterator[Piece]:
+def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) -> Iterator[Piece]:
+    """What is to be added to a fold, read here.
+
+    Args:
+        state: the fold, to which each piece must be added before the next one is asked for.
+        group: what to read.
+        progress: told how many bytes were read.
+    """
     for part in group:
-        goes_on = part.start > 0 and bool(state.sources) and state.sources[-1].name == str(part.path)
+        goes_on = part.start > 0 and bool(state.sources) and state.sources[-1].name == part.name
         if goes_on and state.sources[-1].problem:
             continue
         for source in parts.read(part, progress):
@@ -93,12 +100,12 @@ def _work(group: Sequence[Part], wrapped: bool, connection: Connection) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     state = Fold(engine.shipped())
     state.wrapped = wrapped
-    for piece in _read(state, group, lambda _: None):
+    for piece in read(state, group, lambda _: None):
         state.add(piece)
     connection.send_bytes(pickle.dumps(state, pickle.HIGHEST_PROTOCOL))
 
 
-def _is_wrapped(part: Part) -> bool:
+def is_wrapped(part: Part) -> bool:
     """Whether the first lines stand in envelopes."""
     scanner = Scanner(engine.shipped())
     for source in parts.read(part, lambda _: None):

@@ -14,7 +14,7 @@ MAX_LINES = 400
 
 LAYERS = [
     {"_version", "errors", "text", "records", "discovery", "interruption", "ports", "times", "masking", "progress"},
-    {"event", "toml", "outputs", "manual"},
+    {"event", "toml", "outputs", "manual", "garbage"},
     {"event_types"},
     {"ingest"},
     {"grammar"},
@@ -26,6 +26,7 @@ LAYERS = [
     {"report"},
     {"drawing", "traffic"},
     {"workers"},
+    {"distributed"},
     {"reading", "tables", "following"},
     {"watching", "configuration", "policy", "differences", "exports", "anonymous"},
     {"acceptance"},
@@ -34,7 +35,7 @@ LAYERS = [
     {"__main__"},
 ]
 """What each part may use: what stands before it. The last ones sit on top of all."""
-ON_TOP = {"pytest_plugin", "distributed", "runner"}
+ON_TOP = {"pytest_plugin", "runner"}
 """Parts beside the command line, should they exist."""
 
 

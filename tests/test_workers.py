@@ -79,6 +79,14 @@ def test_more_statements_than_are_kept_apart_give_the_same_job(tmp_path: Path, m
         assert document(reading.fold([str(log)], jobs=jobs)) == document(sample_data.folded([(str(log), lines)]))
 
 
+def test_long_lines_that_nobody_knows_give_the_same_job(tmp_path: Path) -> None:
+    lines = [b"vm:1:1 [0] NCCL INFO no release prints this %d" % number for number in range(300)]
+    lines += [b"vm:1:1 [0] NCCL INFO no release prints this " + b"y" * (5000 + number) for number in range(50)]
+    log = tmp_path / "job.log"
+    log.write_bytes(b"\n".join(lines) + b"\n")
+    same(log, 3)
+
+
 def test_files_of_all_kinds_are_shared_out(tmp_path: Path) -> None:
     (data,) = sample_data.contents("socket-2node-tp4-dp2")
     for number, line in enumerate(data.splitlines(keepends=True)):

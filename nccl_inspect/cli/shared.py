@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import sys
@@ -18,6 +17,7 @@ from nccl_inspect import outputs, platforms, reading
 from nccl_inspect.cli import lead_nowhere, say
 from nccl_inspect.discovery import settings_file
 from nccl_inspect.errors import NcclInspectError, NoInputError
+from nccl_inspect.garbage import uncollected
 from nccl_inspect.ingest import limits
 from nccl_inspect.interruption import Interruption
 from nccl_inspect.model.job import Job
@@ -242,6 +242,13 @@ def judging(command: _Command) -> _Command:
         metavar="N",
         help="Read files in N processes. Default: one for each processor where logs are large.",
     )
+    cluster = click.option(
+        "--cluster",
+        metavar="ADDRESS",
+        expose_value=False,
+        callback=_remember,
+        help="Read files and URLs with the workers of this Dask cluster: tcp://HOST:8786, or its scheduler file.",
+    )
     progress = click.option(
         "--progress/--no-progress",
         default=None,
@@ -249,7 +256,7 @@ def judging(command: _Command) -> _Command:
         callback=_remember,
         help="Show progress on stderr. Default: long inputs on a terminal.",
     )
-    return jobs(progress(machine(command)))
+    return jobs(cluster(progress(machine(command))))
 
 
 def looks(command: _Command) -> _Command:
@@ -286,16 +293,6 @@ def given(logs: tuple[str, ...]) -> list[str]:
     return ["-"]
 
 
-class _Uncollected:
-    """While it is entered nothing looks for cyclic garbage: reading makes none, and looking takes a quarter of it."""
-
-    def __enter__(self) -> None:
-        gc.disable()
-
-    def __exit__(self, *_: object) -> None:
-        gc.enable()
-
-
 def read(logs: tuple[str, ...], options: reading.Options) -> Job:
     """Read and judge the inputs, with a progress bar on stderr where that helps; say there what could not be read.
 
@@ -304,10 +301,12 @@ def read(logs: tuple[str, ...], options: reading.Options) -> Job:
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
     names = given(logs)
     meta = click.get_current_context().meta
-    jobs = meta.get(f"{__name__}.jobs")
-    with _Uncollected():
+    jobs, cluster = meta.get(f"{__name__}.jobs"), meta.get(f"{__name__}.cluster")
+    if jobs and cluster:
+        raise click.UsageError("--jobs and --cluster exclude each other; leave one out")
+    with uncollected():
         with Bar(meta.get(f"{__name__}.progress")) as bar, Interruption() as interruption:
-            fold = reading.fold(names, bar.update if bar.wanted else None, interruption, jobs)
+            fold = reading.fold(names, bar.update if bar.wanted else None, interruption, jobs, cluster)
         job = judge(fold)
     for misfit in judge.misfits(job):
         say(f"warning: {misfit}")

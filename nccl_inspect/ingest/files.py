@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest import recognition
 from nccl_inspect.ingest.streams import HEAD, Pieces, StreamError, failing, pieces
 from nccl_inspect.records import Record
 
+if TYPE_CHECKING:
+    from nccl_inspect.ingest.remote import Remote
+
+Place: TypeAlias = "Path | Remote"
+"""Where a file is that any process can open."""
 Input: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | TextIO
+_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
 _KINDS = "a path, bytes, an open file, or a list of these"
 
 
@@ -29,9 +36,12 @@ class File(Record):
     size: int | None = None
     """Bytes as stored; None where that is not known."""
     again: bool = True
-    """Whether it can be opened more than once."""
-    seekable: Callable[[], Any] | None = None
-    """Gives what zip archives need: a path, or a file object that can be read anywhere."""
+    """Whether it can be opened more than once, at no cost."""
+    place: Place | None = None
+    stream: Any = None
+    """A file object that can be read anywhere, as zip archives need it; where there is no place."""
+    problem: StreamError | None = None
+    """Why it cannot be opened."""
     found: bool = False
     """Found in a folder, not named by the user."""
 
@@ -65,9 +75,11 @@ def _is_new(file: File, seen: set[object]) -> bool:
     key: object = id(file)
     if file.name == "<stdin>":
         key = file.name
-    elif file.seekable and isinstance(path := file.seekable(), Path):
-        status = path.stat()
+    elif isinstance(file.place, Path):
+        status = file.place.stat()
         key = (status.st_dev, status.st_ino)
+    elif file.place:
+        key = file.place
     new = key not in seen
     seen.add(key)
     return new
@@ -76,11 +88,13 @@ def _is_new(file: File, seen: set[object]) -> bool:
 def _files(item: Any) -> Iterable[File]:
     if isinstance(item, bytes | bytearray | memoryview):
         data = bytes(item)
-        return [File("<bytes>", lambda: pieces(io.BytesIO(data)), len(data), seekable=lambda: io.BytesIO(data))]
+        return [File("<bytes>", lambda: pieces(io.BytesIO(data)), len(data), stream=io.BytesIO(data))]
     if not isinstance(item, (str, os.PathLike)):
         return [_stream(_binary(item))]
     if item == "-":
         return [_stdin()]
+    if isinstance(item, str) and _URL.match(item):
+        return _of_url(item)
     path = Path(item)
     if "\n" in str(item) or "\0" in str(item):
         return [_unreadable(repr(str(item)[:40]), "not a path", "to read text that you have, give text.encode()")]
@@ -109,7 +123,7 @@ def _stream(stream: Any) -> File:
         name if isinstance(name, str) else "<stream>",
         lambda: pieces(stream),
         again=False,
-        seekable=(lambda: stream) if seekable is not None and seekable() else None,
+        stream=stream if seekable is not None and seekable() else None,
     )
 
 
@@ -145,13 +159,15 @@ def _of_path(path: Path) -> Iterable[File]:
     return [_file(path, status)]
 
 
-def of_file(path: Path, found: bool) -> File:
+def of_file(path: Place, found: bool) -> File:
     """A file again that :func:`find` gave.
 
     Args:
         path: of something that is no folder.
         found: as it was.
     """
+    if not isinstance(path, Path):
+        return _of_object(path, found)
     try:
         return _file(path, path.stat(), found)
     except OSError as error:
@@ -163,16 +179,30 @@ def _file(path: Path, status: os.stat_result, found: bool = False) -> File:
         return _unreadable(str(path), "no permission to read it", "check its mode and owner")
     if not stat.S_ISREG(status.st_mode):
         return File(str(path), lambda: _pieces(path), again=False)
-    return File(str(path), lambda: _pieces(path), status.st_size, seekable=lambda: path, found=found)
+    return File(str(path), lambda: _pieces(path), status.st_size, place=path, found=found)
 
 
-def _pieces(path: Path) -> Pieces:
-    with path.open("rb", buffering=0) as file:
+def _of_url(url: str) -> Iterable[File]:
+    from nccl_inspect.ingest import remote  # most logs are files
+
+    try:
+        return [_of_object(one, found) for one, found in remote.find(url)]
+    except StreamError as error:
+        return [_unreadable(remote.shown(url), error.what, error.hint)]
+
+
+def _of_object(place: Remote, found: bool) -> File:
+    return File(str(place), lambda: _pieces(place), place.size, again=False, place=place, found=found)
+
+
+def _pieces(path: Place) -> Pieces:
+    with path.open("rb", 0) as file:
         yield from pieces(file)
 
 
 def _unreadable(name: str, what: str, hint: str) -> File:
-    return File(name, failing(StreamError(what, hint)), 0)
+    problem = StreamError(what, hint)
+    return File(name, failing(problem), 0, problem=problem)
 
 
 def _of_folder(folder: Path) -> Iterator[File]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest.streams import Pieces, StreamError
@@ -17,6 +20,24 @@ _RATIO = 2000
 """Beyond them, unpacked bytes for one packed one: logs pack to a twentieth, a flood of one line to a thousandth."""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", re.IGNORECASE)
+
+
+_GIVEN: ContextVar[str | None] = ContextVar("limit", default=None)
+
+
+def given() -> str | None:
+    """The limit that somebody set; None for the usual one."""
+    return _GIVEN.get() or os.environ.get(VARIABLE) or None
+
+
+@contextmanager
+def as_given(limit: str | None) -> Iterator[None]:
+    """Hold to the limit of another process while it is entered."""
+    before = _GIVEN.set(limit)
+    try:
+        yield
+    finally:
+        _GIVEN.reset(before)
 
 
 def size(text: str) -> int:
@@ -35,7 +56,7 @@ class Allowance:
     """What one input may unpack to, all members of an archive together."""
 
     def __init__(self) -> None:
-        wanted = os.environ.get(VARIABLE)
+        wanted = given()
         self._most = size(wanted) if wanted else _DEFAULT
         self._ratio = None if wanted else _RATIO
         self._packed = self._given = 0

@@ -6,12 +6,14 @@ A log that is plain text is cut at line ends. One that is torn is not: its lines
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
+from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest import compression, files, recognition, sources
-from nccl_inspect.ingest.files import File, Input
-from nccl_inspect.ingest.streams import BLOCK, Pieces, StreamError, pieces
+from nccl_inspect.ingest.files import File, Input, Place
+from nccl_inspect.ingest.streams import BLOCK, Pieces, StreamError, failing, pieces
 from nccl_inspect.records import Record
 
 _SLACK = 4
@@ -22,39 +24,61 @@ _SLACK = 4
 class Part(Record):
     """A file, or some of its lines."""
 
-    path: Path
+    name: str
+    place: Place | None
     found: bool = False
     """As in :class:`~nccl_inspect.ingest.files.File`."""
     start: int = 0
     end: int | None = None
     """None: up to the end of the file."""
+    size: int = 0
+    """Bytes as stored."""
+    problem: tuple[str, str] | None = None
+    """Why there is nothing to read, and what to do about it."""
 
     @property
     def is_whole(self) -> bool:
         """Whether it is a file from its beginning to its end, of whatever kind."""
         return self.start == 0 and self.end is None
 
-    @property
-    def size(self) -> int:
-        """Bytes as stored."""
-        return (self.path.stat().st_size if self.end is None else self.end) - self.start
-
 
 def planned(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> list[list[Part]]:
     """What each of several processes is to read, in the order of the inputs; nothing where one process is to read all.
 
     Args:
-        inputs: paths, globs; with anything else there is nothing to share out.
+        inputs: paths, globs, URLs; with anything else there is nothing to share out.
         jobs: at most so many processes.
         smallest: bytes that are worth a process.
     """
     found = files.find(inputs) if jobs > 1 and _are_paths(inputs) else []
-    paths = [file.seekable() for file in found if file.seekable]
-    if not paths or len(paths) < len(found):
+    if not all(file.place for file in found):
         return []
-    total = files.size(found) or 0
-    jobs = min(jobs, total // max(1, smallest))
-    return _shared(found, paths, total, jobs) if jobs > 1 else []
+    jobs = min(jobs, (files.size(found) or 0) // max(1, smallest))
+    return _shared(found, jobs) if jobs > 1 else []
+
+
+def all_of(inputs: Input | Sequence[Input], jobs: Callable[[int], int]) -> list[list[Part]]:
+    """What there is to read, in about so many groups as asked for; what cannot be read is in its place among them.
+
+    Args:
+        inputs: paths, globs, URLs.
+        jobs: how many groups there are to be of so many bytes.
+
+    Raises:
+        NcclInspectError: something among the inputs can be read by this process only.
+    """
+    found = files.find(inputs) if _are_paths(inputs) else []
+    alone = [file.name for file in found if not file.place and not file.problem]
+    if alone or not found:
+        what = alone[0] if alone else "what is piped in or open"
+        raise NcclInspectError(f"{what} cannot be read by other machines", "give files, folders, globs or URLs")
+    groups = _shared(found, max(1, jobs(sum(file.size or 0 for file in found))))
+    return [[replace(part, place=_absolute(part.place)) for part in group] for group in groups]
+
+
+def _absolute(place: Place | None) -> Place | None:
+    """The place for a process that works in another folder."""
+    return place.absolute() if isinstance(place, Path) else place
 
 
 def _are_paths(inputs: Input | Sequence[Input]) -> bool:
@@ -62,49 +86,64 @@ def _are_paths(inputs: Input | Sequence[Input]) -> bool:
     return all(isinstance(item, (str, Path)) and item != "-" for item in several)
 
 
-def _shared(found: list[File], paths: list[Path], total: int, jobs: int) -> list[list[Part]]:
-    share = -(-total // jobs)
+def _shared(found: list[File], jobs: int) -> list[list[Part]]:
+    share = -(-sum(file.size or 0 for file in found) // jobs)
     groups: list[list[Part]] = [[]]
     room = share
-    for file, path in zip(found, paths, strict=True):
+    for file in found:
         start, left = 0, file.size or 0
-        may_be_cut: bool | None = None
+        line_ends = _LineEnds(file.place)
         while left > room + share // _SLACK and len(groups) < jobs:
             if room > share // _SLACK:
-                may_be_cut = _is_plain(path) if may_be_cut is None else may_be_cut
-                cut = _line_end(path, start + room) if may_be_cut else None
+                cut = line_ends.after(start + room)
                 if cut is None:
                     break
-                groups[-1].append(Part(path, file.found, start, cut))
+                groups[-1].append(Part(file.name, file.place, file.found, start, cut, cut - start))
                 left -= cut - start
                 start = cut
             groups.append([])
             room = share
-        groups[-1].append(Part(path, file.found, start))
+        problem = (file.problem.what, file.problem.hint) if file.problem else None
+        groups[-1].append(Part(file.name, file.place, file.found, start, None, left, problem))
         room -= left
     return [group for group in groups if group]
 
 
-def _is_plain(path: Path) -> bool:
-    """Whether a file is text that can be cut at any line end."""
-    try:
-        with path.open("rb", buffering=0) as file:
-            head = file.read(BLOCK)
-            if recognition.is_tar(head) or recognition.is_zip(head) or compression.is_packed(head):
-                return False
-            file.seek(0)
+class _LineEnds:
+    """Where a file can be cut: only one that is text, and not torn, is looked into further.
+
+    Args:
+        place: of the file.
+    """
+
+    def __init__(self, place: Place | None) -> None:
+        self._place = place
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether the file is text that can be cut at any line end."""
+        head = self._read(0)
+        if recognition.is_tar(head) or recognition.is_zip(head) or compression.is_packed(head):
+            return False
+        assert self._place is not None
+        with self._place.open("rb", 0) as file:
             return not sources.is_torn_stream(pieces(file))
-    except OSError:
-        return False
 
-
-def _line_end(path: Path, place: int) -> int | None:
-    """The first beginning of a line after a place, if one comes soon and is not the end."""
-    with path.open("rb", buffering=0) as file:
-        file.seek(place)
-        data = file.read(BLOCK)
+    def after(self, place: int) -> int | None:
+        """The first beginning of a line after some bytes, if one comes soon and is not the end."""
+        try:
+            data = self._read(place) if self._is_plain else b""
+        except (StreamError, OSError):
+            return None
         end = data.find(b"\n") + 1
         return place + end if 0 < end < len(data) else None
+
+    def _read(self, start: int) -> bytes:
+        if self._place is None:
+            return b""
+        with self._place.open("rb", 0) as file:
+            file.seek(start)
+            return file.read(BLOCK) or b""
 
 
 def read(part: Part, progress: Callable[[int], None]) -> Iterator[sources.Source]:
@@ -114,16 +153,19 @@ def read(part: Part, progress: Callable[[int], None]) -> Iterator[sources.Source
         part: to read.
         progress: told after each piece how long it was.
     """
-    if part.is_whole:
-        file = files.of_file(part.path, part.found)
-        yield from sources.of_file(file, progress)
+    if part.place is None:
+        yield sources.Source(part.name, failing(StreamError(*part.problem or ("not found", ""))))
+    elif part.is_whole:
+        file = files.of_file(part.place, part.found)
+        yield from sources.of_file(replace(file, name=part.name), progress)
     else:
-        yield sources.Source(str(part.path), lambda: _between(part, progress), is_cut=True)
+        place = part.place
+        yield sources.Source(part.name, lambda: _between(place, part, progress), is_cut=True)
 
 
-def _between(part: Part, progress: Callable[[int], None]) -> Pieces:
+def _between(place: Place, part: Part, progress: Callable[[int], None]) -> Pieces:
     try:
-        with part.path.open("rb", buffering=0) as file:
+        with place.open("rb", 0) as file:
             file.seek(part.start)
             left = part.end - part.start if part.end is not None else None
             while data := file.read(BLOCK if left is None else min(BLOCK, left)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from pathlib import Path
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest import archives, compression, files, recognition
@@ -83,10 +84,11 @@ def of_file(file: File, told: Callable[[int], None]) -> Iterator[Source]:
 
 
 def _of_zip(file: File, told: Callable[[int], None], allowance: Allowance) -> Iterator[Member]:
-    if file.seekable is None:
+    place = file.place if isinstance(file.place, Path) or file.place is None else file.place.open()
+    if (stream := place or file.stream) is None:
         raise StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
     allowance.take(file.size or 0)
-    for member in archives.of_zip(file.seekable(), told):
+    for member in archives.of_zip(stream, told):
         yield member._replace(open=lambda member=member: allowance.counted(member.open()))  # type: ignore[misc]
 
 

@@ -271,6 +271,9 @@ class Fold:
         logs = later.processes.values()
         if any(log.long_notes for log in logs) or len(self.processes) + len(logs) > MAX_PROCESSES:
             return False
+        unknown = len(self.unrecognised) + len(later.unrecognised)
+        if unknown > MAX_LONG and any(len(message) > LONG for message in later.unrecognised):
+            return False
         told = max((len(log.notes) for log in logs), default=0)
         return self.wrapped == later._began_wrapped and max(told, len(later.unrecognised)) < MAX_NOTES
 

@@ -1,0 +1,179 @@
+"""Puts together what the workers read: a tree of tasks over neighbours, whose last steps are taken here.
+
+The last ones here, because the whole fold is needed here anyway, and so that what came until an interruption counts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nccl_inspect import workers
+from nccl_inspect.distributed import cluster, tasks
+from nccl_inspect.distributed.tasks import Stretch
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.ingest.parts import Part
+from nccl_inspect.model.fold import Fold, Piece
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+_TOPS = 16
+"""Folds that are merged here."""
+_FAN = 8
+"""Folds that a task puts together."""
+_RETRIES = 2
+"""How often a task that failed is tried again; one whose worker died is tried again by Dask itself."""
+_PATIENCE = 5.0
+"""Seconds without news after which to look whether the cluster is still there."""
+
+
+class _News(NamedTuple):
+    """A task has ended."""
+
+    key: str
+    group: int | None
+    error: BaseException | None
+
+
+class Reduction:
+    """The folds of all groups.
+
+    Args:
+        client: of the cluster.
+        groups: what each task reads.
+        wrapped: whether the first lines stand in envelopes.
+        told: learns how many bytes were read.
+    """
+
+    def __init__(
+        self, client: Client, groups: Sequence[Sequence[Part]], wrapped: bool, told: Callable[[int], object]
+    ) -> None:
+        self._client = client
+        self._groups = groups
+        self._wrapped = wrapped
+        self._told = told
+        self._asker = tasks.Asker.here()
+        self._watch = cluster.Watch(client)
+        self._news: SimpleQueue[_News] = SimpleQueue()
+        self._ended: set[str] = set()
+        self._read: set[int] = set()
+        self._failures: dict[int, str] = {}
+        """Groups that nobody could read, with the reason."""
+        self._given_up: set[int] = set()
+        """Those of them that nobody is asked to read any more."""
+
+    def pieces(self, state: Fold) -> Iterator[Piece]:
+        """What is to be added to a fold, in the order of the inputs.
+
+        Args:
+            state: the fold, to which each piece must be added before the next one is asked for.
+        """
+        waiting = self._submitted(range(len(self._groups)), _TOPS)
+        while waiting:
+            span, future = waiting.popleft()
+            found = self._result(future)
+            if found is None:
+                waiting.extendleft(reversed(self._submitted_again(span, future)))
+                continue
+            for stretch in found:
+                fold = stretch.fold()
+                if state.can_merge(fold):
+                    yield fold
+                elif self._begins_wrapped(stretch.first) != state.wrapped:
+                    # Whoever read on from here expected envelopes, or did not, and was wrong.
+                    self._wrapped = state.wrapped
+                    waiting = self._submitted(range(stretch.first, len(self._groups)), _TOPS)
+                    break
+                else:
+                    for group in self._groups[stretch.first : stretch.end]:
+                        yield from workers.read(state, group, lambda _: None)
+
+    def _begins_wrapped(self, number: int) -> bool:
+        return self._wrapped and number > 0
+
+    def _submitted(self, span: range, most: int) -> deque[tuple[range, Future[Any]]]:
+        return deque((part, self._put_together(part)) for part in _cut(span, most))
+
+    def _submitted_again(self, span: range, future: Future[Any]) -> deque[tuple[range, Future[Any]]]:
+        """What to wait for instead of a fold that failed: it goes without groups that nobody can read."""
+        unread = {number for number in self._failures if number in span} - self._given_up
+        self._given_up |= unread
+        if not unread and len(span) == 1:
+            raise NcclInspectError(
+                f"the workers cannot read {self._groups[span.start][0].name}: {_reason(future.exception())}"
+            )
+        return self._submitted(span, 1 if unread else _FAN)
+
+    def _put_together(self, span: range) -> Future[Any]:
+        """The future fold of some groups; hears of its end."""
+        future = self._fold_of(span)
+        future.add_done_callback(partial(self._hear, None))
+        return future
+
+    def _fold_of(self, span: range) -> Future[Any]:
+        submit: Any = partial(self._client.submit, priority=-span.start, retries=_RETRIES, pure=False)
+        if len(span) > 1:
+            future: Future[Any] = submit(
+                tasks.joined, [self._fold_of(part) for part in _cut(span, _FAN)], cluster.version()
+            )
+            return future
+        number = span.start
+        about = self._groups[number], number, self._begins_wrapped(number)
+        if number in self._given_up:
+            future = submit(tasks.unread, *about, self._failures[number])
+        else:
+            future = submit(tasks.read, *about, self._asker)
+            future.add_done_callback(partial(self._hear, number))
+        return future
+
+    def _hear(self, group: int | None, future: Future[Any]) -> None:
+        """Called in a thread of Dask's."""
+        error = future.exception() if future.status == "error" else None
+        self._news.put(_News(str(future.key), group, error))
+
+    def _result(self, future: Future[Any]) -> list[Stretch] | None:
+        """What a task found; None when it failed."""
+        while str(future.key) not in self._ended:
+            self._listen()
+        if future.status == "error":
+            return None
+        if future.status != "finished":
+            raise cluster.lost()
+        found: list[Stretch] = future.result()
+        return found
+
+    def _listen(self) -> None:
+        try:
+            key, group, error = self._news.get(timeout=_PATIENCE)
+        except Empty:
+            self._watch.look()
+            return
+        if isinstance(error, NcclInspectError):
+            raise error
+        if group is None:
+            self._ended.add(key)
+        elif error is not None:
+            self._failures[group] = _reason(error)
+        elif group not in self._read:
+            self._read.add(group)
+            self._told(sum(part.size for part in self._groups[group]))
+
+
+def _cut(span: range, most: int) -> list[range]:
+    """A span in at most so many parts of about the same length."""
+    number = min(most, len(span))
+    ends = [span.start + len(span) * place // number for place in range(number + 1)]
+    return [range(start, end) for start, end in pairwise(ends)]
+
+
+def _reason(error: BaseException | None) -> str:
+    from distributed.scheduler import KilledWorker
+
+    if isinstance(error, KilledWorker):
+        return "the workers that read it, or what comes with it, died: they may need more memory"
+    return f"{type(error).__name__}: {cluster.words(error)}" if error else "for no known reason"

@@ -1,0 +1,465 @@
+"""A Dask cluster gives the same job as one process, whatever happens to its workers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sample_data
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nccl_inspect import distributed, reading
+from nccl_inspect.distributed import cluster as connection
+from nccl_inspect.distributed import reduction, tasks
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.grammar import engine
+from nccl_inspect.ingest import limits, parts
+from nccl_inspect.interruption import Interruption
+from nccl_inspect.model.fold import Fold
+from nccl_inspect.workers import is_wrapped
+
+dask = pytest.importorskip("dask")
+clusters = pytest.importorskip("distributed")
+fsspec = pytest.importorskip("fsspec")
+
+CRI = b"2026-11-20T23:13:07.071868123Z stdout %b "
+MANY = 200
+"""Files of a log that takes many tasks, each of which takes a while."""
+
+
+def document(fold: Fold) -> str:
+    return json.dumps(reading.Judge(reading.Options())(fold).to_dict(), indent=1)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A scheduler and two workers, each a process of its own."""
+    with clusters.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def threads() -> Iterator[Any]:
+    """A worker in this process, which sees what this process has in memory."""
+    with clusters.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small logs be read in many tasks, and their folds be put together in several steps."""
+    monkeypatch.setattr(distributed, "_SHARE", 3000)
+    monkeypatch.setattr(reduction, "_TOPS", 3)
+    monkeypatch.setattr(reduction, "_FAN", 2)
+
+
+def same(inputs: str | Sequence[str], running: Any) -> None:
+    assert document(reading.fold(inputs, cluster=running.scheduler_address)) == document(reading.fold(inputs))
+
+
+def per_process(folder: Path, files: int = 16, copies: int = 1) -> Path:
+    """A log in the files of its processes, written so often that it takes some time to read."""
+    (data,) = sample_data.contents("socket-2node-tp4-dp2")
+    lines = data.splitlines(keepends=True) * copies
+    folder.mkdir(exist_ok=True)
+    for number in range(files):
+        (folder / f"nccl.{number}.log").write_bytes(b"".join(lines[number::files]))
+    return folder
+
+
+# --- the same job, without a cluster ----------------------------------------------------------------------------
+
+
+def put_together(inputs: str, jobs: int, fan: int) -> Fold:
+    """What :class:`Reduction` has workers do, done here."""
+    groups = parts.all_of(inputs, lambda _: jobs)
+    wrapped = is_wrapped(groups[0][0])
+    asker = tasks.Asker.here()
+    found = [tasks.read(group, number, wrapped and number > 0, asker) for number, group in enumerate(groups)]
+    while len(found) > 1:
+        found = [tasks.joined(found[start : start + fan], asker) for start in range(0, len(found), fan)]
+    (stretch,) = found[0]
+    assert (stretch.first, stretch.end) == (0, len(groups))
+    return stretch.fold()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(jobs=st.integers(1, 30), fan=st.integers(2, 9))
+def test_a_tree_of_any_shape_gives_the_same_job(tmp_path: Path, jobs: int, fan: int) -> None:
+    folder = str(per_process(tmp_path / "logs"))
+    assert document(put_together(folder, jobs, fan)) == document(reading.fold(folder))
+
+
+def test_results_of_tasks_stay_as_they_are(tmp_path: Path) -> None:
+    """A task may run again, with what other tasks gave."""
+    folder = str(per_process(tmp_path / "logs"))
+    asker = tasks.Asker.here()
+    found = [tasks.read(group, number, False, asker) for number, group in enumerate(parts.all_of(folder, lambda _: 4))]
+    once, again = (tasks.joined(found, asker) for _ in range(2))
+    assert document(once[0].fold()) == document(again[0].fold()) == document(reading.fold(folder))
+
+
+@pytest.mark.parametrize(
+    ("size", "threads", "number"), [(0, 8, 1), (1 << 20, 8, 16), (40 << 20, 2, 10), (1 << 50, 2, 10_000)]
+)
+def test_tasks_follow_the_size_and_the_cluster(
+    size: int, threads: int, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distributed, "_SHARE", 4 << 20)
+    assert max(1, distributed._tasks(size, threads)) == number
+
+
+@pytest.mark.parametrize(("length", "most"), [(1, 3), (7, 3), (8, 8), (100, 16)])
+def test_spans_are_cut_without_gaps(length: int, most: int) -> None:
+    cut = reduction._cut(range(5, 5 + length), most)
+    assert [number for part in cut for number in part] == list(range(5, 5 + length))
+    assert len(cut) == min(length, most)
+
+
+# --- the same job, with one -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sample_data.names())
+def test_samples_give_the_same_job(name: str, cluster: Any) -> None:
+    same([str(file) for file in sample_data.files(name)], cluster)
+
+
+def packed(folder: Path) -> str:
+    for file in sorted(per_process(folder).glob("*.[1-5].log")):
+        (folder / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    (folder / "nccl.7.log.gz").write_bytes(gzip.compress((folder / "nccl.7.log").read_bytes())[:1000])
+    (folder / "nccl.7.log").unlink()
+    return str(folder)
+
+
+def archived(folder: Path) -> str:
+    per_process(folder)
+    with tarfile.open(folder / "all.tar.gz", "w:gz") as archive:
+        for file in folder.glob("*.[1-5].log"):
+            archive.add(file, file.name)
+            file.unlink()
+    return str(folder)
+
+
+def with_faults(folder: Path) -> str:
+    per_process(folder)
+    (folder / "nccl.3.log").chmod(0)
+    (folder / "empty.log").touch()
+    (folder / "nccl.4.log").write_bytes(b"\x04\x22\x4d\x18 what nobody can unpack")
+    return str(folder)
+
+
+INPUTS: dict[str, Callable[[Path], Any]] = {
+    "folder": lambda folder: str(per_process(folder)),
+    "glob": lambda folder: f"{per_process(folder)}/nccl.*[02468].log",
+    "packed": packed,
+    "archive": archived,
+    "faults": with_faults,
+    "url": lambda folder: f"file://{per_process(folder)}",
+    "pattern of urls": lambda folder: f"file://{per_process(folder)}/*.log",
+    "several": lambda folder: [str(per_process(folder) / "nccl.9.log"), "no such.log", "*.nothing", str(folder)],
+    "no log": lambda folder: [str(folder.parent), *map(str, sample_data.files("timestamps"))],
+    "one large file": lambda folder: str(sample_data.files("socket-2node-tp4-dp2")[0]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", INPUTS)
+def test_inputs_of_all_kinds_give_the_same_job(name: str, tmp_path: Path, cluster: Any) -> None:
+    same(INPUTS[name](tmp_path / "logs"), cluster)
+
+
+@pytest.mark.slow
+def test_a_path_is_that_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: Any) -> None:
+    """Workers have a working folder of their own."""
+    per_process(tmp_path / "logs")
+    monkeypatch.chdir(tmp_path)
+    same(["logs/nccl.3.log", "logs"], cluster)
+
+
+@pytest.mark.slow
+def test_4096_small_files_give_the_same_job(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "_SHARE", 64 << 10)
+    for number in range(4096):
+        line = f"node-{number // 8}:{number}:{number} [{number % 8}] NCCL INFO "
+        text = f"Channel 00/0 : {number}[{number % 8}] -> {number + 1}[{(number + 1) % 8}] via P2P/CUMEM\n"
+        (tmp_path / f"nccl.{number}.log").write_text(line + "cudaDriverVersion 13000\n" + line + text)
+    same(str(tmp_path), cluster)
+
+
+@pytest.mark.slow
+def test_workers_hold_to_the_limit_of_the_user(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(limits.VARIABLE, "1K")
+    folder = packed(tmp_path / "logs")
+    same(folder, cluster)
+    assert any("--max-unpacked" in str(source.problem) for source in reading.fold(folder).sources)
+
+
+def wrapped_late(data: bytes) -> bytes:
+    return data + b"".join(b"[pod/llama-0] " + line for line in data.splitlines(keepends=True)) + data
+
+
+def passed_on_in_parts(data: bytes) -> bytes:
+    return b"\n".join(CRI % b"P" + line[:40] + b"\n" + CRI % b"F" + line[40:] for line in data.splitlines()) + b"\n"
+
+
+WRAPPED: dict[str, Callable[[bytes], bytes]] = {
+    "from the start": lambda data: b"".join(CRI % b"F" + line for line in data.splitlines(keepends=True)),
+    "late": wrapped_late,
+    "in parts": passed_on_in_parts,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRAPPED)
+def test_envelopes_give_the_same_job(name: str, tmp_path: Path, cluster: Any) -> None:
+    (data,) = sample_data.contents("v2.28.9-libfabric-2node")
+    log = tmp_path / "job.log"
+    log.write_bytes(WRAPPED[name](data))
+    same(str(log), cluster)
+
+
+@pytest.mark.slow
+def test_objects_in_memory_give_the_same_job(threads: Any) -> None:
+    (data,) = sample_data.contents("socket-2node-tp4-dp2")
+    lines = data.splitlines(keepends=True)
+    for number in range(12):
+        fsspec.filesystem("memory").pipe(f"/job/nccl.{number}.log", b"".join(lines[number::12]))
+    for url in ("memory://job/nccl.*.log", "memory://job", "memory:///job/nccl.2.log"):
+        same(url, threads)
+
+
+@pytest.mark.slow
+def test_more_statements_than_are_kept_apart_give_the_same_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: Any
+) -> None:
+    for module in ("fold", "printed"):
+        monkeypatch.setattr(f"nccl_inspect.model.{module}.MAX_NOTES", 30)
+    shuffled = random.Random(1)
+    lines = [b"vm:7:7 [0] x.cc:%d NCCL WARN message %d" % (n % 7, shuffled.randrange(100)) for n in range(600)]
+    log = tmp_path / "job.log"
+    log.write_bytes(b"\n".join(lines) + b"\n")
+    same(str(log), threads)
+
+
+# --- what happens to workers, and to the user's patience --------------------------------------------------------
+
+
+class AfterSome:
+    """Progress that does something once, when some tasks have ended.
+
+    Args:
+        tasks: so many.
+        act: what to do then.
+    """
+
+    def __init__(self, tasks: int, act: Callable[[], object]) -> None:
+        self.calls = 0
+        self.size = 0
+        self._tasks, self._act = tasks, act
+
+    def __call__(self, size: int, _total: int | None) -> None:
+        self.calls += 1
+        self.size += size
+        if self.calls == self._tasks:
+            self._act()
+
+
+def kill_one(running: Any) -> Callable[[], None]:
+    return lambda: os.kill(next(iter(running.workers.values())).pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path: Path, cluster: Any) -> None:
+    folder = str(per_process(tmp_path / "logs", MANY, copies=20))
+    progress = AfterSome(10, kill_one(cluster))
+    found = reading.fold(folder, progress, cluster=cluster.scheduler_address)
+    assert document(found) == document(reading.fold(folder))
+    assert progress.calls > 20, "it was killed when all was read"
+    assert progress.size == sum(file.stat().st_size for file in Path(folder).iterdir())
+
+
+@pytest.mark.slow
+def test_what_kills_workers_is_not_read_and_the_rest_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "_SHARE", 10_000)  # no file is cut
+    monkeypatch.setattr(reduction, "_TOPS", MANY)  # nothing is put together by workers, so that one dies reading
+    folder = str(per_process(tmp_path / "logs", MANY, copies=20))
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        clusters.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as running,
+    ):
+        progress = AfterSome(10, kill_one(running))
+        found = reading.fold(folder, progress, cluster=running.scheduler_address)
+    unread = [source for source in found.sources if source.problem]
+    assert 0 < len(unread) < MANY / 4
+    assert "the workers that read it, or what comes with it, died" in str(unread[0].problem)
+    assert sorted(source.name for source in found.sources) == sorted(map(str, Path(folder).iterdir()))
+    alone = reading.fold([source.name for source in found.sources if not source.problem])
+    assert found.processes.keys() == alone.processes.keys()
+    assert [source.counts for source in found.sources if not source.problem] == [one.counts for one in alone.sources]
+
+
+@pytest.mark.slow
+def test_what_workers_cannot_put_together_is_put_together_here(
+    tmp_path: Path, threads: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    folder = str(per_process(tmp_path / "logs"))
+    alone = document(reading.fold(folder))
+    monkeypatch.setattr(tasks, "_finish", fail)
+    assert document(reading.fold(folder, cluster=threads.scheduler_address)) == alone
+
+
+@pytest.mark.slow
+def test_an_interruption_gives_what_came_until_then(
+    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reduction, "_TOPS", 40)
+    monkeypatch.setattr(distributed, "_SHARE", 10_000)  # no file is cut
+    folder = per_process(tmp_path / "logs", MANY, copies=20)
+    with Interruption() as interruption:
+        progress = AfterSome(MANY * 3 // 4, lambda: os.kill(os.getpid(), signal.SIGINT))
+        found = reading.fold(str(folder), progress, interruption, cluster=cluster.scheduler_address)
+    assert found.partial
+    names = [source.name for source in found.sources]
+    assert 0 < len(names) < MANY
+    found.partial = False
+    assert document(found) == document(reading.fold(names))
+    with clusters.Client(cluster.scheduler_address, set_as_default=False) as client:
+        deadline = time.monotonic() + 30
+        while (left := client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))) and (
+            time.monotonic() < deadline
+        ):
+            time.sleep(0.1)
+        assert left == 0, "its tasks were not given up"
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A scheduler and a worker that know each other by a scheduler file; gives the file and the scheduler."""
+    file = tmp_path / "scheduler.json"
+    run = [sys.executable, "-m", "dask"]
+    scheduler = subprocess.Popen(
+        [*run, "scheduler", "--scheduler-file", str(file), "--port", "0", "--no-dashboard"],
+        stderr=subprocess.DEVNULL,
+    )
+    worker = subprocess.Popen(
+        [*run, "worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny", "--no-dashboard"],
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+    )
+    try:
+        while not file.exists():
+            assert scheduler.poll() is None
+            time.sleep(0.1)
+        with clusters.Client(scheduler_file=str(file), set_as_default=False) as client:
+            client.wait_for_workers(1, timeout=30)
+        yield str(file), scheduler
+    finally:
+        for process in (worker, scheduler):
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+def test_a_scheduler_file_names_the_cluster_and_a_scheduler_that_ends_is_told(
+    tmp_path: Path, apart: tuple[str, subprocess.Popen[bytes]]
+) -> None:
+    file, scheduler = apart
+    folder = str(per_process(tmp_path / "logs", MANY, copies=20))
+    assert document(reading.fold(folder, cluster=file)) == document(reading.fold(folder))
+    with pytest.raises(NcclInspectError, match="the connection to the cluster was lost"):
+        reading.fold(folder, AfterSome(10, scheduler.kill), cluster=file)
+
+
+# --- what is told -----------------------------------------------------------------------------------------------
+
+LOG = str(sample_data.files("timestamps")[0])
+
+
+def error_of(inputs: Any, address: str) -> str:
+    with pytest.raises(NcclInspectError) as caught:
+        reading.fold(inputs, cluster=address)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("tcp://127.0.0.1:1", "Timed out trying to connect"),
+        ("nonsense", "missing port number"),
+        ("127.0.0.1:87x", "invalid literal"),
+        ("smoke://127.0.0.1:1", "unknown address scheme"),
+        (LOG, "this is no scheduler file"),
+    ],
+)
+def test_a_cluster_that_is_not_there(address: str, says: str) -> None:
+    with dask.config.set({"distributed.comm.timeouts.connect": "500ms"}):
+        error = error_of(LOG, address)
+    assert error.startswith(f"--cluster {address}: the cluster cannot be reached: ")
+    assert says in error
+
+
+def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert error_of(LOG, "tcp://127.0.0.1:1").endswith("not installed; pip install 'nccl-inspect[dask]'")
+
+
+@pytest.mark.slow
+def test_what_only_this_process_has_cannot_be_shared(cluster: Any) -> None:
+    for inputs in ("-", [LOG, "-"], b"vm:1:1 NCCL INFO", "/dev/null"):
+        assert "cannot be read by other machines; give files" in error_of(inputs, cluster.scheduler_address)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "version"), [("__version__", "9.9.9"), ("_minor", lambda _: "3.99")])
+def test_workers_of_another_version_are_told(
+    name: str, version: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, name, version)
+    error = error_of(LOG, cluster.scheduler_address)
+    assert error.startswith("the worker tcp://127.0.0.1:")
+    assert "install the same on all workers and here" in error
+
+
+def test_a_worker_that_came_late_with_another_version_is_told(threads: Any) -> None:
+    with clusters.Client(threads.scheduler_address, set_as_default=False) as client:
+        future = client.submit(tasks.joined, [], tasks.Asker("nccl-inspect 9.9.9 and Python 3.11", None))
+        with pytest.raises(NcclInspectError, match=r"the worker inproc://.* has nccl-inspect .* and this is"):
+            future.result()
+
+
+@pytest.mark.slow
+def test_what_workers_do_not_see_is_told_and_the_rest_is_read(cluster: Any) -> None:
+    fsspec.filesystem("memory").pipe("/alone/job.log", Path(LOG).read_bytes())
+    found = reading.fold(["memory://alone/job.log", LOG], cluster=cluster.scheduler_address)
+    problem = str(found.sources[0].problem)
+    assert problem.startswith("memory://alone/job.log: not visible to the worker tcp://127.0.0.1:")
+    assert found.sources[1].problem is None
+    assert document(found).count('"src"') == document(reading.fold(LOG)).count('"src"')
+
+
+def test_a_group_that_nobody_could_read_is_named() -> None:
+    (group,) = parts.all_of([LOG], lambda _: 1)
+    (stretch,) = tasks.unread(group, 0, False, "its workers died")
+    state = Fold(engine.shipped())
+    state.merge(stretch.fold())
+    assert [(source.name, source.problem) for source in state.sources] == [(LOG, f"{LOG}: its workers died")]
