@@ -60,45 +60,100 @@ JSON_FIRST = b'{[" \t,'
 _MEMBER = re.compile(rb'[\s,]*("[@\w.]{1,40}"\s*:\s*".*")[\s,}\]]*', re.DOTALL)
 
 
-def json_reader(message: str, time: str = "", label: str = "", rank: str = "", needs: str = "") -> Reader:
-    """A reader of JSON objects; all arguments are paths such as ``kubernetes.pod_name`` or ``events[].message``.
+class JsonReader(NamedTuple):
+    """A reader of JSON objects; all fields are paths such as ``kubernetes.pod_name`` or ``events[].message``."""
 
-    Args:
-        message: where the line stands.
-        time: where its time stands; more than one place is separated by blanks.
-        label: where the names of its printer stand; all that are there count.
-        rank: where its rank stands.
-        needs: a member that must be there as well.
-    """
-    holder, _, member = message.rpartition("[].")
-    needle = f'"{member.rpartition(".")[2]}"'.encode()
+    message: str
+    """Where the line stands."""
+    time: str = ""
+    """Where its time stands; more than one place is separated by blanks."""
+    label: str = ""
+    """Where the names of its printer stand; all that are there count."""
+    rank: str = ""
+    """Where its rank stands."""
+    needs: str = ""
+    """A member that must be there as well."""
+    stream: str = ""
+    """Where the name of its stream stands."""
+    parts: str = ""
+    """Where ``P`` says that the line goes on in the next one of the same stream."""
+    size: int = 0
+    """A text of so many bytes that does not end its line goes on, too."""
 
-    def read(line: bytes) -> list[Inner]:
+    def __call__(self, line: bytes) -> list[Inner]:
+        """The lines in an object."""
+        holder, _, member = self.message.rpartition("[].")
+        needle = f'{member.rpartition(".")[2]}"'.encode()
         document = _document(line) if needle in line else None
         if document is None:
             return []
-        holders = [document] if not holder else _at(document, holder.strip("."))
+        holders = [document] if not holder else at(document, holder.strip("."))
         records = holders if not holder else [item for found in holders if isinstance(found, list) for item in found]
-        if holder == "" and "[]." not in message and isinstance(document, list):
+        if holder == "" and isinstance(document, list):
             records = document
-        return [inner for record in records for inner in _record(record, member, time, label, rank, needs)]
+        return [inner for record in records for inner in self._record(record, member)]
 
-    return read
+    def _record(self, record: Any, message: str) -> Iterator[Inner]:
+        if not isinstance(record, dict) or (self.needs and not at(record, self.needs)):
+            return
+        for text in map(_text, at(record, message)):
+            if text is not None:
+                times, labels = _strings(record, self.time), _strings(record, self.label)
+                ranks = [int(value) for value in _strings(record, self.rank) if value.isdecimal()]
+                name = "/".join(labels) or None
+                stream = "".join(_strings(record, self.stream)[:1])
+                yield Inner(
+                    text,
+                    Stated(
+                        times[0] if times else None,
+                        name,
+                        ranks[0] if ranks else None,
+                        stream,
+                        self._goes_on(record, text),
+                    ),
+                )
+
+    def _goes_on(self, record: Any, text: bytes) -> bool:
+        if self.parts and _strings(record, self.parts) == ["P"]:
+            return True
+        return 0 < self.size <= len(text) and not text.endswith(b"\n")
 
 
-def _record(record: Any, message: str, time: str, label: str, rank: str, needs: str) -> Iterator[Inner]:
-    if not isinstance(record, dict) or (needs and not _at(record, needs)):
-        return
-    for text in map(_text, _at(record, message)):
-        if text is not None:
-            times, labels = _strings(record, time), _strings(record, label)
-            ranks = [int(value) for value in _strings(record, rank) if value.isdecimal()]
-            name = "/".join(labels) or None
-            yield Inner(text, Stated(times[0] if times else None, name, ranks[0] if ranks else None))
+def any_reader(line: bytes) -> list[Inner]:
+    """The line in an object of an unknown kind: the text of NCCL, else the longest one that is no time."""
+    document = _document(line)
+    texts = list(_all_texts(document)) if isinstance(document, dict) else []
+    times = [text for text in texts if _TIME.fullmatch(text)]
+    said = [text for text in texts if text not in times]
+    if not said:
+        return []
+    text = _text(max(said, key=lambda text: ("NCCL " in text, len(text))))
+    return [Inner(text, Stated(times[0] if times else None))] if text else []
+
+
+def _all_texts(record: dict[str, Any], depth: int = 3) -> Iterator[str]:
+    for value in record.values():
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict) and depth:
+            yield from _all_texts(value, depth - 1)
+
+
+def quoted_reader(line: bytes) -> list[Inner]:
+    """The line that a string stands for, as JSON or Python writes it."""
+    from ast import literal_eval  # few logs are such
+
+    text = decode(line).strip(" \t\r,[]")
+    try:
+        found = literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return []
+    inner = found if isinstance(found, bytes) else _text(found)
+    return [Inner(inner)] if inner and inner != line else []
 
 
 def _strings(record: Any, paths: str) -> list[str]:
-    found = (value for path in paths.split() for value in _at(record, path))
+    found = (value for path in paths.split() for value in at(record, path))
     return [str(value) for value in found if isinstance(value, str | int | float)]
 
 
@@ -114,7 +169,7 @@ def _text(value: Any) -> bytes | None:
         return value.encode("utf-8", "replace")
 
 
-def _at(record: Any, path: str) -> list[Any]:
+def at(record: Any, path: str) -> list[Any]:
     """What stands at a path: nothing or one value; a name with dots may be one name."""
     found = record
     if isinstance(found, dict) and path in found:

@@ -7,7 +7,7 @@ Each module states ``FIRST``, the bytes with which its lines may begin (others a
   ``stream`` are kept where it has them; a group ``partial`` that is ``P`` says that the line goes on. Samples are
   prefixes. It may state ``TRAILER``, what it puts after a message.
 - A *whole-line envelope* states ``OPENING``, how such a line opens, and ``READ``, which gives the lines in it. Samples
-  are whole lines with ``LINE`` for the line.
+  are whole lines with ``LINE`` for the line. One that states ``FALLBACK`` reads what no other one knows.
 
 Envelopes are not loaded before a line needs them: a plain log never does.
 """
@@ -22,11 +22,16 @@ from types import ModuleType
 
 from nccl_inspect.discovery import modules
 from nccl_inspect.ingest.stated import Inner, Stated
-from nccl_inspect.text import decode
+from nccl_inspect.text import decode, encode
 
-_ANSI = re.compile(rb"\x1b(?:\[[0-9;?:]*[A-Za-z]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\(B)")
+_ANSI = re.compile(
+    rb"\x1b(?:\[[0-9;?:]*[A-Za-z]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|_[^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\(B)"
+)
 _NCCL = re.compile(rb"(?:^|[ \]])NCCL (?:INFO|WARN|TRACE|CALL|ABORT|version)\b")
 _PARTIAL = re.compile(b" std(?:out|err) P")
+_TAGGED = re.compile(rb'logtag"\s*:\s*"P"')
+_LOOK = 1 << 14
+"""Bytes of a block that tell whether a collector tags each line."""
 PARTIALS = (b" stdout P", b" stderr P")
 """What lines hold that go on in the next one of the same stream."""
 MAX_DEPTH = 6
@@ -49,16 +54,18 @@ def cleaned(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
 
 def has_partials(block: bytes) -> bool:
     """Whether lines go on in the next one of the same stream."""
+    if b'logtag"' in block[:_LOOK] and _TAGGED.search(block):
+        return True
     return _PARTIAL.search(block) is not None
 
 
 def _last_part(line: bytes) -> bytes:
-    """The line from the last part on that holds NCCL's; what follows in it may be raw memory that NCCL printed."""
+    """The line from the last part on that holds NCCL's (then raw memory may follow that it printed), else the last."""
     parts = line.rstrip(b"\r").split(b"\r")
-    for at in range(len(parts) - 1, 0, -1):
+    for at in range(len(parts) - 1, -1, -1):
         if _NCCL.search(parts[at]):
             return b"\r".join(parts[at:])
-    return b"\r".join(parts)
+    return parts[-1]
 
 
 def peel(line: bytes) -> Inner | None:
@@ -92,7 +99,7 @@ def contents(line: bytes) -> list[Inner]:
     """The lines in a whole-line envelope, from the one that knows most of them; none when it is no envelope."""
     best: list[Inner] = []
     for module in _whole().get(line[:1], ()):
-        if module.OPENING.match(line):
+        if module.OPENING.match(line) and not (best and hasattr(module, "FALLBACK")):
             found: list[Inner] = module.READ(line)
             if found and _worth(found) > _worth(best):
                 best = found
@@ -118,6 +125,13 @@ def layers(line: bytes) -> Iterator[bytes]:
         line = layer.text
 
 
+def texts(line: bytes) -> Iterator[bytes]:
+    """The line, what stands in it if it is a whole-line envelope, and either without its prefixes."""
+    for text in (line, *(inner.text.rstrip(b"\r\n") for inner in contents(line))):
+        yield text
+        yield from layers(text)
+
+
 def stream_of(line: bytes) -> Inner | None:
     """The line without its prefixes up to the one that names the stream; None when none does."""
     inner = Inner(line)
@@ -139,6 +153,13 @@ def without_trailer(message: bytes) -> bytes:
     return message
 
 
+def without_entities(message: bytes) -> bytes:
+    """A message out of a page of HTML or XML: ``0[0] -&gt; 1[1]``."""
+    import html  # few logs are saved pages
+
+    return encode(html.unescape(decode(message)))
+
+
 @cache
 def shipped() -> dict[str, ModuleType]:
     """All envelopes by name."""
@@ -158,7 +179,7 @@ def _whole() -> dict[bytes, list[ModuleType]]:
 def _by_first_byte(member: str) -> dict[bytes, list[ModuleType]]:
     """The modules that have a member, by the bytes with which their lines may begin."""
     found: dict[bytes, list[ModuleType]] = {}
-    for module in shipped().values():
+    for module in sorted(shipped().values(), key=lambda module: hasattr(module, "FALLBACK")):
         for first in module.FIRST if hasattr(module, member) else b"":
             found.setdefault(bytes([first]), []).append(module)
     return found
