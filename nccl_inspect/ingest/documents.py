@@ -23,14 +23,17 @@ from nccl_inspect.text import decode, encode
 
 _OPENING = re.compile(rb'\s*(?:"|\[\s*(?:[\[{"]|\Z)|\{\s*(?:"|\Z))')
 _VALUE = re.compile(r'\[\s*(?:[\[{"\]]|\Z)|\{\s*(?:["}]|\Z)|"')
+_OPEN_STRING = re.compile(rb'"(?:[^"\\]|\\.)*\\?', re.DOTALL)
 _BETWEEN = re.compile(r"[\s,]*")
-_SCALAR = re.compile(r"(?:-?\d[\d.eE+-]*|true|false|null)(?=[\s,\]}]|\Z)")
+_SCALAR = re.compile(r"(?:-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?=[\s,\]}]|\Z)")
 _COLON = re.compile(r"\s*:")
 _CLOSERS = frozenset("]}")
 _OPENERS = frozenset('[{"')
 _CONTEXT = ("columns", "fields", "stream")
 """Members that tell what the lists beside them mean: names of columns, labels of a stream."""
 _MARK = "NCCL "
+_MOST = 4
+"""Records for one line that is none: else it is no document but a log that begins with some JSON."""
 _MAX_DEPTH = 8
 """Arrays and objects around the records."""
 _MAX_RECORD = BLOCK
@@ -46,10 +49,15 @@ def reader(head: bytes, turned: bool = False) -> Document | None:
     value = _whole(first)
     if isinstance(value, dict) and rest.strip() and (_path(value) or not _tried(first).records):
         return None  # an object in each line, or one line that is JSON
-    if first.startswith(b'"') and value is None:
-        return Document(turned)  # one string that is long
+    if first.startswith(b'"') and not _is_text(value, first):
+        return None  # lines in quotes
     trial = _tried(head)
-    return Document(turned, trial.paths) if trial.records else None
+    return Document(turned, trial.paths) if trial.records > _MOST * trial.others else None
+
+
+def _is_text(value: Any, first: bytes) -> bool:
+    """Whether a string has several lines, or so many that its end is far."""
+    return "\n" in value if isinstance(value, str) else _OPEN_STRING.fullmatch(first) is not None
 
 
 def _tried(head: bytes) -> Document:
@@ -87,10 +95,14 @@ class Document:
         """Line ends seen."""
         self.records = 0
         """Records given."""
+        self.others = 0
+        """Lines given as they are."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._json = json.JSONDecoder(strict=False)
         self._text = ""
         self._at = 0
+        self._since = 0
+        """Where what was not given begins: in the same line as ``_at``."""
         self._number = 1
         """Of the line in which ``_at`` is."""
         self._key: str | None = None
@@ -101,9 +113,10 @@ class Document:
     def feed(self, data: bytes) -> Iterator[Numbered]:
         """The records that are whole by now."""
         self.lines += data.count(b"\n")
-        self._text = self._text[self._at :] + self._decoder.decode(data)
-        self._at = 0
-        if len(self._text) >= self._wanted:
+        done = max(self._since, self._at - _MAX_RECORD)
+        self._text = self._text[done:] + self._decoder.decode(data)
+        self._at, self._since = self._at - done, 0
+        if len(self._text) - self._at >= self._wanted:
             yield from self._records(ended=False)
 
     def finish(self) -> Iterator[Numbered]:
@@ -149,19 +162,31 @@ class Document:
             if not ended and left < (_MAX_TEXT if sign == '"' else _MAX_RECORD):
                 self._wanted = 2 * left
                 return None
-            return self._as_it_is(ended) if sign == '"' else self._enter(sign)
-        if self._is_key(value):
+            return self._broken_off(ended) if sign == '"' else self._enter(sign)
+        if isinstance(value, str) and self._key is None:
             colon = _COLON.match(self._text, end)
             if colon is None and not ended and not self._text[end:].strip():
                 return None
             if colon:
-                self._key = value
-                self._go_to(colon.end())
-                return []
+                return self._named(value, colon.end(), ended)
         return self._taken(sign, value, end)
 
-    def _is_key(self, value: Any) -> bool:
-        return isinstance(value, str) and bool(self._frames) and self._frames[-1].sign == "{" and self._key is None
+    def _broken_off(self, ended: bool) -> list[Numbered] | None:
+        """A string without an end: its whole lines."""
+        text, end, _ = self._text[self._at :].rpartition("\\n")
+        try:
+            value = json.loads(text + '"', strict=False) if end else ""
+        except ValueError:
+            value = ""
+        return self._taken('"', value, len(self._text)) if _MARK in value else self._as_it_is(ended)
+
+    def _named(self, key: str, end: int, ended: bool) -> list[Numbered] | None:
+        """The name of a member; where there is no object, the line is none of a document."""
+        if not self._frames or self._frames[-1].sign != "{":
+            return self._as_it_is(ended)
+        self._key = key
+        self._go_to(end)
+        return []
 
     def _taken(self, sign: str, value: Any, end: int) -> list[Numbered]:
         """What a whole value gives."""
@@ -174,6 +199,7 @@ class Document:
                 return self._enter(sign)
         found = [] if record is None else self._lines(value, record, end)
         self._go_to(end)
+        self._since = end if found else self._since
         self._key = None
         return found
 
@@ -234,13 +260,18 @@ class Document:
             if not ended and len(self._text) - self._at < _MAX_RECORD:
                 return None
             end = len(self._text)
-        found = [Numbered(self._number, encode(self._text[self._at : end])[:BLOCK].rstrip(b"\r"))]
+        found = [Numbered(self._number, encode(self._text[self._since : end])[:BLOCK].rstrip(b"\r"))]
         self._go_to(end)
+        self._since = end
         self._key = None
+        self.others += 1
         return found
 
     def _go_to(self, place: int) -> None:
-        self._number += self._text.count("\n", self._at, place)
+        ends = self._text.count("\n", self._at, place)
+        if ends:
+            self._number += ends
+            self._since = self._text.rindex("\n", self._at, place) + 1
         self._at = place
         self._wanted = 0
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from nccl_inspect.errors import NoInputError
+from nccl_inspect.ingest import folded
 from nccl_inspect.ingest.rejoin import Mended, Numbered
 from nccl_inspect.ingest.sources import Lines, Source, blocks, cut, raw_blocks
 from nccl_inspect.ingest.streams import HEAD, Pieces, peeked
@@ -50,20 +51,20 @@ def pieces_of(source: Source, turned: bool = False) -> Iterator[Lines | NoInputE
             yield from blocks(source)
             return
         head, data = peeked(raw_blocks(source), _tells)
-        reader = export_reader(head[:HEAD], turned)
+        reader = reader_of(head[:HEAD], turned)
         lines = _read(reader, data) if reader else cut(data)
         yield from _from_the_end(lines, source.name, reader is not None) if turned else lines
     except NoInputError as error:
         yield error
 
 
-def export_reader(head: bytes, turned: bool = False) -> Reader | None:
-    """What reads an export that begins so; None for a log of lines."""
+def reader_of(head: bytes, turned: bool = False) -> Reader | None:
+    """What reads a source that begins so; None where its lines are read as they stand."""
     if not _may_be_export(head):
-        return None
+        return folded.reader(head)
     from nccl_inspect.ingest import documents, sheets  # few logs are exports
 
-    return documents.reader(head, turned) or sheets.reader(head, turned)
+    return sheets.reader(head, turned) or documents.reader(head, turned)
 
 
 def _tells(head: bytes) -> bool:

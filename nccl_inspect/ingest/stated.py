@@ -139,14 +139,17 @@ def _all_texts(record: dict[str, Any], depth: int = 3) -> Iterator[str]:
             yield from _all_texts(value, depth - 1)
 
 
+_STRING = re.compile(rb"""[\s,\[]*(b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))[\s,\]]*""")
+
+
 def quoted_reader(line: bytes) -> list[Inner]:
     """The line that a string stands for, as JSON or Python writes it."""
     from ast import literal_eval  # few logs are such
 
-    text = decode(line).strip(" \t\r,[]")
+    string = _STRING.fullmatch(line)
     try:
-        found = literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        found = literal_eval(decode(string[1])) if string else ""
+    except (ValueError, SyntaxError):
         return []
     inner = found if isinstance(found, bytes) else _text(found)
     return [Inner(inner)] if inner and inner != line else []

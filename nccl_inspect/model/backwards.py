@@ -47,7 +47,7 @@ def sources(fold: Fold) -> set[str]:
 def _is_backwards(logs: list[ProcessLog]) -> bool:
     orders = [_order(log) for log in islice(logs, _MAX_PROCESSES)]
     order = _Order(sum(one.newer for one in orders), sum(one.older for one in orders))
-    return order.is_backwards or (order.newer < _FEW and _begins_at_the_end(logs))
+    return order.is_backwards or (order.newer < order.older + _FEW and _begins_at_the_end(logs))
 
 
 def _order(log: ProcessLog) -> _Order:
