@@ -90,6 +90,8 @@ class Document:
 
     def __init__(self, turned: bool = False, paths: Iterable[str] = ()) -> None:
         self.paths = list(paths)
+        self._path = ""
+        """Where the message of the record before stood."""
         self._step = -1 if turned else 1
         self.lines = 0
         """Line ends seen."""
@@ -219,10 +221,13 @@ class Document:
 
     def _place_of_message(self, record: dict[str, Any]) -> str:
         """Where the message of a record stands; empty when it is none."""
-        known = _path(record) or next((path for path in self.paths if at(record, path)), "")
-        if not known and (known := _marked(record)):
-            self.paths.append(known)
-        return known
+        if self._path and isinstance(next(iter(at(record, self._path)), None), str):
+            return self._path
+        self._path = _path(record) or next((path for path in self.paths if at(record, path)), "")
+        if not self._path and (path := _marked(record)):
+            self.paths.append(path)
+            self._path = path
+        return self._path
 
     def _row(self, row: list[Any]) -> dict[str, Any] | None:
         """A row of a table as an object: with the names of its columns, or as Loki's streams and Insights have it."""

@@ -6,7 +6,7 @@ Envelopes (:mod:`nccl_inspect.ingest.envelopes`) are written in these terms.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -60,63 +60,73 @@ JSON_FIRST = b'{[" \t,'
 _MEMBER = re.compile(rb'[\s,]*("[@\w.]{1,40}"\s*:\s*".*")[\s,}\]]*', re.DOTALL)
 
 
-class JsonReader(NamedTuple):
-    """A reader of JSON objects; all fields are paths such as ``kubernetes.pod_name`` or ``events[].message``."""
+class JsonReader:
+    """A reader of JSON objects; all but the last argument are paths such as ``kubernetes.pod_name`` or ``events[].x``.
 
-    message: str
-    """Where the line stands."""
-    time: str = ""
-    """Where its time stands; more than one place is separated by blanks."""
-    label: str = ""
-    """Where the names of its printer stand; all that are there count."""
-    rank: str = ""
-    """Where its rank stands."""
-    needs: str = ""
-    """A member that must be there as well."""
-    stream: str = ""
-    """Where the name of its stream stands."""
-    parts: str = ""
-    """Where ``P`` says that the line goes on in the next one of the same stream."""
-    size: int = 0
-    """A text of so many bytes that does not end its line goes on, too."""
+    Args:
+        message: where the line stands.
+        time: where its time stands; more than one place is separated by blanks.
+        label: where the names of its printer stand; all that are there count.
+        rank: where its rank stands.
+        needs: a member that must be there as well.
+        stream: where the name of its stream stands.
+        parts: where ``P`` says that the line goes on in the next one of the same stream.
+        size: a text of so many bytes that does not end its line goes on, too.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        time: str = "",
+        label: str = "",
+        rank: str = "",
+        needs: str = "",
+        stream: str = "",
+        parts: str = "",
+        size: int = 0,
+    ) -> None:
+        self.message = message
+        self._holder, _, self._member = message.rpartition("[].")
+        self.needle = f'{self._member.rpartition(".")[2]}"'.encode()
+        self._time, self._label, self._rank = time.split(), label.split(), rank.split()
+        self._stream, self._parts = stream.split(), parts.split()
+        self._needs = needs
+        self._size = size
 
     def __call__(self, line: bytes) -> list[Inner]:
         """The lines in an object."""
-        holder, _, member = self.message.rpartition("[].")
-        needle = f'{member.rpartition(".")[2]}"'.encode()
-        document = _document(line) if needle in line else None
+        document = _document(line) if self.needle in line else None
         if document is None:
             return []
-        holders = [document] if not holder else at(document, holder.strip("."))
-        records = holders if not holder else [item for found in holders if isinstance(found, list) for item in found]
-        if holder == "" and isinstance(document, list):
-            records = document
-        return [inner for record in records for inner in self._record(record, member)]
+        if self._holder:
+            holders = at(document, self._holder.strip("."))
+            records = [item for found in holders if isinstance(found, list) for item in found]
+        else:
+            records = document if isinstance(document, list) else [document]
+        return [inner for record in records for inner in self._record(record)]
 
-    def _record(self, record: Any, message: str) -> Iterator[Inner]:
-        if not isinstance(record, dict) or (self.needs and not at(record, self.needs)):
+    def _record(self, record: Any) -> Iterator[Inner]:
+        if not isinstance(record, dict) or (self._needs and not at(record, self._needs)):
             return
-        for text in map(_text, at(record, message)):
+        for text in map(_text, at(record, self._member)):
             if text is not None:
-                times, labels = _strings(record, self.time), _strings(record, self.label)
-                ranks = [int(value) for value in _strings(record, self.rank) if value.isdecimal()]
-                name = "/".join(labels) or None
-                stream = "".join(_strings(record, self.stream)[:1])
-                yield Inner(
-                    text,
-                    Stated(
-                        times[0] if times else None,
-                        name,
-                        ranks[0] if ranks else None,
-                        stream,
-                        self._goes_on(record, text),
-                    ),
-                )
+                yield Inner(text, self._stated(record, text))
+
+    def _stated(self, record: Any, text: bytes) -> Stated:
+        times, ranks = _strings(record, self._time), _strings(record, self._rank)
+        return Stated(
+            times[0] if times else None,
+            "/".join(_strings(record, self._label)) or None,
+            int(ranks[0]) if ranks and ranks[0].isdecimal() else None,
+            "".join(_strings(record, self._stream)),
+            self._goes_on(record, text),
+        )
 
     def _goes_on(self, record: Any, text: bytes) -> bool:
-        if self.parts and _strings(record, self.parts) == ["P"]:
+        if self._parts and _strings(record, self._parts) == ["P"]:
             return True
-        return 0 < self.size <= len(text) and not text.endswith(b"\n")
+        return 0 < self._size <= len(text) and not text.endswith(b"\n")
 
 
 def any_reader(line: bytes) -> list[Inner]:
@@ -155,8 +165,8 @@ def quoted_reader(line: bytes) -> list[Inner]:
     return [Inner(inner)] if inner and inner != line else []
 
 
-def _strings(record: Any, paths: str) -> list[str]:
-    found = (value for path in paths.split() for value in at(record, path))
+def _strings(record: Any, paths: Iterable[str]) -> list[str]:
+    found = (value for path in paths for value in at(record, path))
     return [str(value) for value in found if isinstance(value, str | int | float)]
 
 

@@ -149,7 +149,10 @@ class _Builder:
             ended_by=self._ended_by(),
             partial=self._fold.partial,
             earlier_runs=[self._run(run) for run in self._earlier],
-            last_lines=[self._last_line(process.log) for process in self._processes],
+            last_lines=[
+                LastLine(log.process, self._ranks[log.process], *self._fold.where(log.last))
+                for log in (process.log for process in self._processes)
+            ],
             timeline=timeline.of(self._processes, self._global_rank, self._fold.where),
             damaged=[line for source in self._fold.sources for line in _shown(source, source.counts.broken)],
             repaired=[line for source in self._fold.sources for line in _shown(source, source.counts.mended)],
@@ -302,9 +305,6 @@ class _Builder:
         lines = f"lines {first} to {last}" if begin_name == end_name else f"line {first} to {end_name} line {last}"
         hosts = len({process.host for process in run.processes})
         return f"{_count(len(run.logs), 'process', 'es')} on {_count(hosts, 'host')}, {begin_name} {lines}"
-
-    def _last_line(self, log: ProcessLog) -> LastLine:
-        return LastLine(log.process, self._ranks[log.process], *self._fold.where(log.last))
 
     def _inferred_version(self) -> list[str]:
         ranges = {production.versions for production in self._fold.productions if production.dialect == "nccl"}

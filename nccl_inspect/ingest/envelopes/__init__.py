@@ -19,9 +19,10 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from types import ModuleType
+from typing import NamedTuple
 
 from nccl_inspect.discovery import modules
-from nccl_inspect.ingest.stated import Inner, Stated
+from nccl_inspect.ingest.stated import Inner, Reader, Stated
 from nccl_inspect.text import decode, encode
 
 _ANSI = re.compile(
@@ -36,6 +37,16 @@ PARTIALS = (b" stdout P", b" stderr P")
 """What lines hold that go on in the next one of the same stream."""
 MAX_DEPTH = 6
 """Envelopes within each other; more are no log."""
+
+
+class _Opening(NamedTuple):
+    """How whole-line envelopes open."""
+
+    pattern: re.Pattern[bytes]
+    readers: list[tuple[bytes, Reader]]
+    """Each with what is in all of its lines."""
+    others: list[Reader]
+    """Asked where no reader knows the line."""
 
 
 def cleaned(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
@@ -92,17 +103,18 @@ def _stated(found: re.Match[bytes]) -> Stated:
 
 def is_whole(line: bytes) -> bool:
     """Whether a line opens like a whole-line envelope."""
-    return any(module.OPENING.match(line) for module in _whole().get(line[:1], ()))
+    return any(opening.match(line) for opening, _, _ in _whole().get(line[:1], ()))
 
 
 def contents(line: bytes) -> list[Inner]:
     """The lines in a whole-line envelope, from the one that knows most of them; none when it is no envelope."""
     best: list[Inner] = []
-    for module in _whole().get(line[:1], ()):
-        if module.OPENING.match(line) and not (best and hasattr(module, "FALLBACK")):
-            found: list[Inner] = module.READ(line)
-            if found and _worth(found) > _worth(best):
-                best = found
+    for opening, readers, others in _whole().get(line[:1], ()):
+        if opening.match(line):
+            found = [inners for needle, read in readers if needle in line and (inners := read(line))]
+            best = max([best, *found] if best else found, key=_worth, default=best)
+            for read in others if not best else ():
+                best = best or read(line)
     return best
 
 
@@ -172,14 +184,23 @@ def _prefixes() -> dict[bytes, list[re.Pattern[bytes]]]:
 
 
 @cache
-def _whole() -> dict[bytes, list[ModuleType]]:
-    return _by_first_byte("READ")
+def _whole() -> dict[bytes, list[_Opening]]:
+    """By the first byte of a line, how it may open, and who reads it then."""
+    found: dict[bytes, dict[re.Pattern[bytes], _Opening]] = {}
+    for first, several in _by_first_byte("READ").items():
+        for module in several:
+            opening = found.setdefault(first, {}).setdefault(module.OPENING, _Opening(module.OPENING, [], []))
+            if hasattr(module, "FALLBACK"):
+                opening.others.append(module.READ)
+            else:
+                opening.readers.append((getattr(module.READ, "needle", b""), module.READ))
+    return {first: list(openings.values()) for first, openings in found.items()}
 
 
 def _by_first_byte(member: str) -> dict[bytes, list[ModuleType]]:
     """The modules that have a member, by the bytes with which their lines may begin."""
     found: dict[bytes, list[ModuleType]] = {}
-    for module in sorted(shipped().values(), key=lambda module: hasattr(module, "FALLBACK")):
+    for module in shipped().values():
         for first in module.FIRST if hasattr(module, member) else b"":
             found.setdefault(bytes([first]), []).append(module)
     return found
