@@ -14,6 +14,8 @@ from nccl_inspect.text import decode
 
 ISO = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d)?"
 """A date and time by ISO 8601 or nearly so, as envelopes print them."""
+PART = 1 << 14
+"""Bytes at which container runtimes cut a line."""
 DAY = rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
 """A day and time as syslog prints them."""
 

@@ -132,7 +132,7 @@ class _Builder:
             nccl_versions=_values(said, events.NcclVersion, "version")
             or sorted(set(map(versions.of_torch, _told_versions(said))))
             or self._inferred_version(),
-            cuda_versions=[_cuda(text) for text in _values(said, events.CudaDriver, "cuda_version")],
+            cuda_versions=[versions.cuda(text) for text in _values(said, events.CudaDriver, "cuda_version")],
             hosts=self._hosts(),
             isolated_hosts=self._isolated_hosts(),
             network=self._network(said),
@@ -149,10 +149,7 @@ class _Builder:
             ended_by=self._ended_by(),
             partial=self._fold.partial,
             earlier_runs=[self._run(run) for run in self._earlier],
-            last_lines=[
-                LastLine(log.process, self._ranks[log.process], *self._fold.where(log.last))
-                for log in (process.log for process in self._processes)
-            ],
+            last_lines=[self._last_line(process.log) for process in self._processes],
             timeline=timeline.of(self._processes, self._global_rank, self._fold.where),
             damaged=[line for source in self._fold.sources for line in _shown(source, source.counts.broken)],
             repaired=[line for source in self._fold.sources for line in _shown(source, source.counts.mended)],
@@ -306,6 +303,9 @@ class _Builder:
         hosts = len({process.host for process in run.processes})
         return f"{_count(len(run.logs), 'process', 'es')} on {_count(hosts, 'host')}, {begin_name} {lines}"
 
+    def _last_line(self, log: ProcessLog) -> LastLine:
+        return LastLine(log.process, self._ranks[log.process], *self._fold.where(log.last))
+
     def _inferred_version(self) -> list[str]:
         ranges = {production.versions for production in self._fold.productions if production.dialect == "nccl"}
         found = versions.infer(ranges)
@@ -387,11 +387,6 @@ def _told_versions(said: Iterable[Notice]) -> list[str]:
     """The releases that PyTorch's exceptions name."""
     errors = (notice.event for notice in said if notice.production == "nccl-error")
     return [version for event in errors if isinstance(event, events.Notice) and (version := event.value("version"))]
-
-
-def _cuda(text: str) -> str:
-    """13000 is how CUDA writes 13.0."""
-    return f"{int(text) // 1000}.{int(text) % 1000 // 10}"
 
 
 def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from nccl_inspect.discovery import modules
-from nccl_inspect.ingest.stated import Inner, Reader, Stated
+from nccl_inspect.ingest.stated import PART, Inner, Reader, Stated
 from nccl_inspect.text import decode, encode
 
 _ANSI = re.compile(
@@ -31,8 +31,8 @@ _ANSI = re.compile(
 _NCCL = re.compile(rb"(?:^|[ \]])NCCL (?:INFO|WARN|TRACE|CALL|ABORT|version)\b")
 _PARTIAL = re.compile(b" std(?:out|err) P")
 _TAGGED = re.compile(rb'logtag"\s*:\s*"P"')
-_LOOK = 1 << 14
-"""Bytes of a block that tell whether a collector tags each line."""
+_LOOK = 256
+"""Bytes of a block that tell whether its lines hold JSON."""
 PARTIALS = (b" stdout P", b" stderr P")
 """What lines hold that go on in the next one of the same stream."""
 MAX_DEPTH = 6
@@ -65,9 +65,20 @@ def cleaned(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
 
 def has_partials(block: bytes) -> bool:
     """Whether lines go on in the next one of the same stream."""
-    if b'logtag"' in block[:_LOOK] and _TAGGED.search(block):
+    if b"{" in block[:_LOOK] and (_TAGGED.search(block) or (_has_long_line(block) and b'"stream"' in block)):
         return True
     return _PARTIAL.search(block) is not None
+
+
+def _has_long_line(block: bytes) -> bool:
+    """Whether a line is as long as those that Docker cuts."""
+    place = 0
+    while len(block) - place > PART:
+        end = block.rfind(b"\n", place, place + PART)
+        if end < 0:
+            return True
+        place = end + 1
+    return False
 
 
 def _last_part(line: bytes) -> bytes:

@@ -1,10 +1,12 @@
 """Docker's ``json-file`` driver: ``{"log":"…\\n","stream":"stdout","time":"…"}``; long lines come in parts of 16 kB."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, PART, JsonReader, Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON
-READ = JsonReader("log", time="time", label="attrs.tag attrs.name", needs="stream", stream="stream", size=1 << 14)
+READ = JsonReader(
+    "log", time="time", label="attrs.tag attrs.name", needs="stream", stream="stream", parts="logtag", size=PART
+)
 SAMPLES = {
     b'{"log":"LINE\\n","stream":"stdout","time":"2026-11-20T23:13:07.071868123Z"}': Stated(
         time="2026-11-20T23:13:07.071868123Z", stream="stdout"
