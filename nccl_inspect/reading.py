@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,12 @@ from nccl_inspect.event import without_secrets
 from nccl_inspect.event_types import Event, Where
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.scanner import Counts, Scanner, Text
-from nccl_inspect.ingest import sources
+from nccl_inspect.ingest import entries, files, sources
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Input, Progress, Source
 from nccl_inspect.interruption import Interruption
 from nccl_inspect.masking import masked
-from nccl_inspect.model import build
+from nccl_inspect.model import backwards, build
 from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
@@ -74,21 +74,33 @@ def fold(
         NcclInspectError: the cluster cannot be used.
         KeyboardInterrupt: the interruption came before the first line of NCCL.
     """
+    given = files.lasting(files.find(inputs))
     state = Fold(engine.shipped())
-    pieces = _pieces(state, inputs, progress, jobs, cluster)
-    for piece in interruption.until(pieces) if interruption else pieces:
-        state.add(piece)
-    state.partial = interruption is not None and interruption.happened
+    _fill(state, _pieces(state, inputs, given, progress, jobs, cluster), interruption)
+    if not state.partial and (turned := backwards.sources(state)):
+        state = Fold(engine.shipped())
+        _fill(state, _of_all(given, None, turned), interruption)
     if state.partial and not _has_nccl(state):
         raise KeyboardInterrupt
     require_nccl(state)
     return state
 
 
+def _fill(state: Fold, pieces: Iterator[Piece], interruption: Interruption | None) -> None:
+    for piece in interruption.until(pieces) if interruption else pieces:
+        state.add(piece)
+    state.partial = interruption is not None and interruption.happened
+
+
 def _pieces(
-    state: Fold, inputs: Input | Sequence[Input], progress: Progress | None, jobs: int | None, cluster: str | None
+    state: Fold,
+    inputs: Input | Sequence[Input],
+    given: Sequence[Input],
+    progress: Progress | None,
+    jobs: int | None,
+    cluster: str | None,
 ) -> Iterator[Piece]:
-    """What is to be added to the fold."""
+    """What is to be added to the fold; ``given`` are the files that the inputs stand for."""
     if cluster is not None:
         from nccl_inspect import distributed  # few have one
 
@@ -100,9 +112,21 @@ def _pieces(
         total = sum(part.size for group in groups for part in group)
         yield from workers.shared(state, groups, lambda size: progress(size, total) if progress else None)
         return
-    for source in sources.find(inputs, progress):
-        yield source
-        yield from sources.pieces_of(source)
+    yield from _of_all(given, progress)
+
+
+def _of_all(given: Sequence[Input], progress: Progress | None, turned: Container[str] = ()) -> Iterator[Piece]:
+    """All files, one after the other.
+
+    Args:
+        given: the files.
+        progress: told after each piece how many bytes were read, and how many there are.
+        turned: the sources that are read from their end, by name.
+    """
+    for source in sources.find(given, progress):
+        from_the_end = source.name in turned
+        yield replace(source, newest_first=from_the_end)
+        yield from entries.pieces_of(source, from_the_end)
 
 
 def _groups(inputs: Input | Sequence[Input], jobs: int | None) -> list[list[Part]]:
@@ -249,14 +273,17 @@ def _lines(
     source: Source, scanner: Scanner, counts: Counts, problems: list[NoInputError]
 ) -> Iterator[tuple[int, Origin, Text]]:
     """What was recognised in a source; the error that ended it, if there was one, joins the problems."""
-    for lines in sources.pieces_of(source):
+    stands: list[int] = []
+    for lines in entries.pieces_of(source):
         if isinstance(lines, NoInputError):
             problems.append(lines)
             return
+        if lines.mended and lines.mended.stands is not None:
+            stands.extend(lines.mended.stands)
         found: list[tuple[int, Origin, Text]] = []
 
         def sink(number: int, origin: Origin, text: Text, found: list[tuple[int, Origin, Text]] = found) -> None:
-            found.append((number, origin, text))
+            found.append((stands[number - 1] if stands else number, origin, text))
 
         scanner.scan(lines.lines, counts, sink, lines.mended)
         yield from found

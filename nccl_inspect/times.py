@@ -14,32 +14,54 @@ class Moment(NamedTuple):
     seconds: float
 
 
+_FORMS = (
+    ("day", "%Y %b %d %H:%M:%S"),
+    ("day", "%Y %b %d %H:%M:%S.%f"),
+    ("local", "%b %d, %Y @ %H:%M:%S.%f"),
+    ("local", "%m/%d/%Y, %I:%M:%S.%f %p"),
+    ("local", "%a %b %d %H:%M:%S %Y"),
+)
+"""Forms of time stamps with their clocks; those of the day are told the year 2000, which has all days."""
+
+
 def moment(text: str | None) -> Moment | None:
     """The moment that a time stamp names; None when it is none, or of a form that is not known.
 
     Args:
-        text: ISO 8601 or nearly so (NCCL 2.26 and later, Kubernetes, Slurm), seconds since 1970,
-            or ``Nov 20 23:13:07``.
+        text: ISO 8601 or nearly so (NCCL 2.26 and later, Kubernetes, Slurm), seconds since 1970 or thousandths,
+            millionths or milliardths of them (CloudWatch, journald, Loki), ``Nov 20 23:13:07`` (syslog),
+            ``Nov 20, 2026 @ 23:13:07.071`` (Kibana) or ``11/20/2026, 11:13:07.071 PM`` (Azure).
     """
     if not text:
         return None
     if text.replace(".", "", 1).isdigit():
-        return Moment("utc", float(text))
+        return Moment("utc", _since_1970(text))
     try:
         when = datetime.fromisoformat(text.replace(",", ".").replace("/", "-").strip())
     except ValueError:
-        return _day(text)
+        return _of_form(text)
     if when.tzinfo is not None:
         return Moment("utc", when.timestamp())
     return Moment("local", when.replace(tzinfo=UTC).timestamp())
 
 
-def _day(text: str) -> Moment | None:
-    try:
-        when = datetime.strptime(f"2000 {text}", "%Y %b %d %H:%M:%S")
-    except ValueError:
-        return None
-    return Moment("day", when.replace(tzinfo=UTC).timestamp())
+def _since_1970(text: str) -> float:
+    """Seconds; what would be after the year 5000 counts parts of them."""
+    whole, seconds = text.partition(".")[0], float(text)
+    for _ in range((len(whole) - 9) // 3):
+        seconds /= 1000
+    return seconds
+
+
+def _of_form(text: str) -> Moment | None:
+    """The moment that a time stamp names which is not ISO 8601."""
+    for clock, form in _FORMS:
+        try:
+            when = datetime.strptime(f"2000 {text}" if clock == "day" else text, form)
+        except ValueError:
+            continue
+        return Moment(clock, when.replace(tzinfo=UTC).timestamp())
+    return None
 
 
 def in_order(*times: Moment | None) -> bool:

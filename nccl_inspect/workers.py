@@ -15,7 +15,7 @@ from typing import Any
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.scanner import Counts, Scanner
-from nccl_inspect.ingest import parts, sources
+from nccl_inspect.ingest import entries, parts
 from nccl_inspect.ingest.parts import Part
 from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.model.fold import Fold, Piece
@@ -65,7 +65,7 @@ def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) ->
         for source in parts.read(part, progress):
             if not goes_on:
                 yield source
-            yield from sources.pieces_of(source)
+            yield from entries.pieces_of(source)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -109,7 +109,7 @@ def is_wrapped(part: Part) -> bool:
     """Whether the first lines stand in envelopes."""
     scanner = Scanner(engine.shipped())
     for source in parts.read(part, lambda _: None):
-        for lines in sources.pieces_of(source):
+        for lines in entries.pieces_of(source):
             if isinstance(lines, Lines):
                 head = lines.text[:_HEAD].split(b"\n")
                 scanner.scan(head, Counts(), lambda *_: None)

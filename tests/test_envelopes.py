@@ -33,6 +33,7 @@ WHOLE = {
     for name, module in MODULES.items()
     if hasattr(module, "READ")
     for index, sample in enumerate(module.SAMPLES)
+    if not module.SAMPLES[sample].partial
 }
 CAPTURES = ("v2.28.9-libfabric-2node", "peer-killed", "timestamps", "rank-missing-hang")
 

@@ -49,5 +49,5 @@ def _effects(cause: Change, findings: list[Change]) -> list[Change]:
 
 def _shares_a_line(change: Change, finding: Change) -> bool:
     """Whether a line of the change is evidence of the finding."""
-    lines = {(line.source, line.line) for line in finding.evidence}
-    return any((line.source, line.line) in lines for line in change.evidence)
+    lines = {(line.source, line.order) for line in finding.evidence}
+    return any((line.source, line.order) in lines for line in change.evidence)

@@ -22,7 +22,9 @@ from nccl_inspect.records import Record
 _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
 """The prefix of another line inside a message: two lines were run together."""
 TAIL = 100
-TAIL_WIDTH = 400
+TAIL_WIDTH = 4096
+_WIDTH = 400
+"""Bytes of a line that is shown."""
 MAX_EXAMPLES = 20
 _MAX_REMEMBERED = 32 << 20
 """Bytes of prefixes and messages that are remembered: 100,000 of the usual length are less."""
@@ -97,6 +99,8 @@ class Scanner:
         """Bytes of what is remembered."""
         self._foreign: list[Production] = []
         self._lines: Sequence[bytes] = ()
+        self._leads: dict[bytes, re.Pattern[bytes]] = {}
+        """What unknown launchers put in front of NCCL's prefix, by its shape: they put it before other lines, too."""
         self.wrapped = False
         """Whether a line stood in an envelope: then those that go on with its message do, too."""
         self._needles: list[bytes] | None = None
@@ -140,6 +144,9 @@ class Scanner:
         origin = self._origins[head] if head in self._origins else self._origin(head)
         if origin is None and self._opened(number, Inner(line), counts, sink):
             return
+        if origin is None and prefix.is_prose(head):
+            self._bare(number, line, counts, sink)
+            return
         text = self._texts[rest] if rest in self._texts else self._text(rest, origin)
         if text.damaged and origin is not None and self._split(number, line, origin, counts, sink):
             return
@@ -164,7 +171,11 @@ class Scanner:
             origin = self._origins[head] if head in self._origins else self._origin(head)
             if origin is not None:
                 self._take(number, prefix.stated_by(origin, inner.stated), rest, line, counts, sink)
-            elif not self._opened(number, Inner(line, inner.stated), counts, sink):
+            elif self._opened(number, Inner(line, inner.stated), counts, sink):
+                pass
+            elif prefix.is_prose(head):
+                self._bare(number, line, counts, sink, inner.stated)
+            else:
                 counts.nccl_lines += 1
                 _damaged(number, line, counts)
 
@@ -203,6 +214,15 @@ class Scanner:
             sink(number, own, text)
         return True
 
+    def _unwrapped(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
+        """What stood in a whole-line envelope: whole, or a part of a line."""
+        if counts.pending or inner.stated.partial or envelopes.has_partials(inner.text):
+            part = envelopes.stream_of(inner.text)
+            part = Inner(part.text, part.stated.within(inner.stated)) if part else inner
+            if self._joined(number, part, counts, sink):
+                return
+        self._inner(number, inner, counts, sink)
+
     def _opened(self, number: int, line: Inner, counts: Counts, sink: Sink) -> bool:
         """Take the lines out of a whole-line envelope; False when there is none."""
         layer: Inner | None = line
@@ -214,7 +234,7 @@ class Scanner:
                 if not self.wrapped:
                     self.wrapped, self._needles = True, None
                 for inner in inners:
-                    self._inner(number, Inner(inner.text, inner.stated.within(line.stated)), counts, sink)
+                    self._unwrapped(number, Inner(inner.text, inner.stated.within(line.stated)), counts, sink)
                 return True
             layer = envelopes.peel(line.text)
         return False
@@ -223,7 +243,12 @@ class Scanner:
         """Put lines together that a collector passes on in parts; False when this is a whole one."""
         part = envelopes.stream_of(line)
         if part is None:
-            return False
+            is_part = bool(counts.pending) or envelopes.has_partials(line)
+            return is_part and self._opened(number, Inner(line), counts, sink)
+        return self._joined(number, part, counts, sink)
+
+    def _joined(self, number: int, part: Inner, counts: Counts, sink: Sink) -> bool:
+        """Put a line together, or keep a part of it for later; False when it is a whole one."""
         key = part.stated.label, part.stated.stream
         before = counts.pending.pop(key, None)
         if part.stated.partial:
@@ -252,7 +277,7 @@ class Scanner:
             if rest := prefix.bare(line):
                 self._take(number, prefix.stated_by(prefix.ALONE, stated), rest, line, counts, sink)
                 return
-            layers = list(envelopes.layers(line))
+            layers = list(prefix.layers(line, self._leads.values()))
             parsed = next(filter(None, map(self._grammar.parse_bare, layers)), None)
             if parsed is None and self._opened(number, Inner(line, stated), counts, sink):
                 return
@@ -308,6 +333,8 @@ class Scanner:
         origin = prefix.parse(head)
         if origin is not None and origin.wrapped and not self.wrapped:
             self.wrapped, self._needles = True, None
+        if origin is not None and origin.lead:
+            prefix.learn(origin.lead, self._leads)
         if len(self._origins) >= self._max_origins or not self._has_room(head):
             self._origins.clear()
         self._origins[head] = origin
@@ -329,6 +356,8 @@ class Scanner:
             message = envelopes.without_trailer(message)
         glued = _GLUED.search(message) is not None
         parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
+        if parsed is None and not glued and b"&" in message:
+            parsed = self._grammar.parse(message := envelopes.without_entities(message))
         if parsed:
             self.productions.add(parsed.production)
         text = Text(level.decode("ascii"), message, parsed, glued)
@@ -356,4 +385,4 @@ def _damaged(number: int, line: bytes, counts: Counts) -> None:
 
 def _remember(number: int, line: bytes, examples: list[tuple[int, bytes]]) -> None:
     if len(examples) < MAX_EXAMPLES:
-        examples.append((number, line[:TAIL_WIDTH]))
+        examples.append((number, line[:_WIDTH]))

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 Place: TypeAlias = "Path | Remote"
 """Where a file is that any process can open."""
-Input: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | TextIO
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
+_MAX_KEPT = 16 << 20
+"""Bytes of a stream that are kept, should it have to be read again."""
+_TURN = f"its newest line comes first, and a stream of more than {_MAX_KEPT >> 20} MB is not turned round"
 _KINDS = "a path, bytes, an open file, or a list of these"
 
 
@@ -46,6 +48,9 @@ class File(Record):
     """Found in a folder, not named by the user."""
 
 
+Input: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | TextIO | File
+
+
 def find(inputs: Input | Sequence[Input]) -> list[File]:
     """The files that the inputs stand for, each once; those of folders and globs in the natural order of their names.
 
@@ -59,6 +64,48 @@ def find(inputs: Input | Sequence[Input]) -> list[File]:
         raise NoInputError("no input: the list is empty", f"give {_KINDS}")
     seen: set[object] = set()
     return [file for item in several for file in _files(item) if _is_new(file, seen)]
+
+
+def lasting(files: Iterable[File]) -> list[File]:
+    """The same files, of which also streams can be opened again, as long as they are short."""
+    return [file if file.again else replace(file, open=_Kept(file)) for file in files]
+
+
+class _Kept:
+    """Opens a stream, and opens it again.
+
+    Args:
+        file: that can be opened once.
+    """
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._pieces: list[bytes] | None = None
+        self._is_whole = False
+
+    def __call__(self) -> Pieces:
+        """The bytes, from the first one on.
+
+        Raises:
+            StreamError: there were too many.
+        """
+        if self._pieces is None:
+            self._pieces = []
+            return self._keeping(self._pieces)
+        if self._is_whole:
+            return iter(self._pieces)
+        raise StreamError(_TURN, "… | tac | nccl-inspect summarize, or name a file")
+
+    def _keeping(self, pieces: list[bytes]) -> Pieces:
+        size = 0
+        for piece in self._file.open():
+            size += len(piece)
+            if size <= _MAX_KEPT:
+                pieces.append(piece)
+            else:
+                pieces.clear()
+            yield piece
+        self._is_whole = size <= _MAX_KEPT
 
 
 def size(files: Iterable[File]) -> int | None:
@@ -86,6 +133,8 @@ def _is_new(file: File, seen: set[object]) -> bool:
 
 
 def _files(item: Any) -> Iterable[File]:
+    if isinstance(item, File):
+        return [item]
     if isinstance(item, bytes | bytearray | memoryview):
         data = bytes(item)
         return [File("<bytes>", lambda: pieces(io.BytesIO(data)), len(data), stream=io.BytesIO(data))]

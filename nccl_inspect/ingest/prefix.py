@@ -5,6 +5,7 @@ location (since 2.30.7 with the function), for which plugins pass anything, a C+
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from nccl_inspect.event import Process
@@ -16,7 +17,9 @@ from nccl_inspect.text import decode, encode
 LEVELS = (b"INFO", b"WARN", b"TRACE", b"CALL", b"ABORT")
 _SPLIT = re.compile(rb"^(.*?) NCCL (INFO|WARN|TRACE|CALL|ABORT)(?: |$)", re.DOTALL)
 
-_TIME = rb"(?:(?P<time>\[\d[\d/:., TZ+-]{5,40}\]|\d{9,11}(?:\.\d{1,9})?) )?"
+_TIME = rb"(?:(?P<time>\[(?=\d{1,4}[/:-]|\d{9,11}[.\]])\d[\d/:., TZ+-]{5,40}\]|\d{9,11}(?:\.\d{1,9})?) )?"
+_USUAL_TIME = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]")
+"""As NCCL prints it, unless it is told another form; others mostly come from what collects the log."""
 _HEAD = (
     _TIME + rb"(?P<host>[A-Za-z0-9_][^\s:\[\]<>(){},\"'|\\\x80-\xff]*):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
     rb"(?: \[(?P<device>-?\d{1,10})\](?P<location> .+:\d{1,7}(?: \([^()]*\))?)?)?"
@@ -53,6 +56,8 @@ class Origin(Record):
     """The rank that an envelope states."""
     wrapped: bool = False
     """Whether the line stood in an envelope."""
+    lead: bytes = b""
+    """What stands before it, where that is no envelope that is known."""
 
     @property
     def host(self) -> str | None:
@@ -118,6 +123,7 @@ def _origin(head: bytes, found: re.Match[bytes], stated: Stated) -> Origin | Non
     location = found["location"]
     if location and len(_PRINTER.findall(found[0])) > 1:
         return None
+    lead = found.groupdict().get("lead") or b""
     return Origin(
         head=head,
         process=Process(decode(found["host"]), int(found["pid"]), stated.label or ""),
@@ -127,7 +133,8 @@ def _origin(head: bytes, found: re.Match[bytes], stated: Stated) -> Origin | Non
         location=decode(location[1:]) if location else None,
         label=stated.label,
         rank=stated.rank,
-        wrapped=len(found[0]) < len(head) or "lead" in found.groupdict(),
+        wrapped=len(found[0]) < len(head) or bool(lead or (found["time"] and not _USUAL_TIME.fullmatch(found["time"]))),
+        lead=head[: len(head) - len(found[0]) + len(lead)] if lead else b"",
     )
 
 
@@ -189,6 +196,31 @@ def bare(line: bytes) -> bytes | None:
 _ALONE = re.compile(rb"NCCL (?:INFO|WARN|TRACE|CALL|ABORT) ")
 ALONE = _masked(b"", NOTHING)
 """The origin of such a line."""
+
+
+def is_prose(head: bytes) -> bool:
+    """Whether what stands before ``NCCL`` is a sentence: it does not end as prefixes do, and not with half of one."""
+    return _END.search(head) is None
+
+
+_END = re.compile(rb"[\])\d:*?>] *$|^ *$")
+_DIGITS = re.compile(rb"\d+")
+_MAX_LEADS = 32
+
+
+def learn(lead: bytes, leads: dict[bytes, re.Pattern[bytes]]) -> None:
+    """Remember what stands before a prefix, whatever its numbers."""
+    shape = _DIGITS.sub(b"0", lead)
+    if shape not in leads and len(leads) < _MAX_LEADS:
+        leads[shape] = re.compile(rb"\d+".join(map(re.escape, _DIGITS.split(lead))))
+
+
+def layers(line: bytes, leads: Iterable[re.Pattern[bytes]]) -> Iterator[bytes]:
+    """A line without a prefix, without what stands before and after it: each way to see it in turn."""
+    for layer in (*envelopes.layers(line), *(line[lead.end() :] for one in leads if (lead := one.match(line)))):
+        yield layer
+        if (shorter := envelopes.without_trailer(layer)) != layer:
+            yield shorter
 
 
 def stated_by(origin: Origin, stated: Stated) -> Origin:

@@ -15,7 +15,7 @@ with a line. This needs the bytes as they were written: where a collector rewrot
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -51,16 +51,18 @@ class Numbered(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Mended(Record):
-    """What a scanner has to know of lines that were put together."""
+    """What a scanner has to know of lines that do not simply follow each other."""
 
-    numbers: list[int]
-    """The number of each line: where its beginning stands."""
+    numbers: Sequence[int]
+    """The number of each line: where its beginning stands, or which one in the order of reading it is."""
     lines: int
     """Line ends in the source so far."""
-    repaired: int
+    repaired: int = 0
     """Lines put together in the source so far."""
-    examples: list[Numbered]
+    examples: Sequence[Numbered] = ()
     """Those of this block."""
+    stands: Sequence[int] | None = None
+    """Where each line stands, when its number is that of the order of reading."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -34,6 +34,8 @@ class Source(Record):
     """Whether it is some lines of a plain file that is not torn: bytes are taken as they are."""
     allowance: Allowance = field(default_factory=Allowance)
     """How much its input may unpack to."""
+    newest_first: bool = False
+    """Whether it is read from its end."""
 
 
 def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Iterator[Source]:
@@ -175,7 +177,7 @@ def blocks(source: Source) -> Iterator[Lines]:
     Raises:
         NoInputError: the data breaks off or cannot be read; the whole lines before that were given.
     """
-    yield from _cut(raw_blocks(source), 0 if source.is_cut else LOOK_AHEAD)
+    yield from cut(raw_blocks(source), 0 if source.is_cut else LOOK_AHEAD)
 
 
 def _rejoined(pieces: Iterator[bytes], rejoiner: Rejoiner, size: int) -> Iterator[Lines]:
@@ -204,10 +206,16 @@ def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
 
 def is_torn_stream(pieces: Iterator[bytes]) -> bool:
     """Whether lines of these bytes would be put together again."""
-    return any(lines.mended for lines in _cut(islice(pieces, LOOK_AHEAD // BLOCK + 1), LOOK_AHEAD))
+    return any(lines.mended for lines in cut(islice(pieces, LOOK_AHEAD // BLOCK + 1), LOOK_AHEAD))
 
 
-def _cut(pieces: Iterator[bytes], look: int) -> Iterator[Lines]:
+def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
+    """The lines in pieces of a source.
+
+    Args:
+        pieces: as they come.
+        look: so many bytes decide whether torn lines are put together.
+    """
     rest, size, seen, ends = b"", 0, 0, 0
     for piece in pieces:
         size += len(piece)

@@ -6,7 +6,7 @@ Envelopes (:mod:`nccl_inspect.ingest.envelopes`) are written in these terms.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,6 +14,8 @@ from nccl_inspect.text import decode
 
 ISO = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d)?"
 """A date and time by ISO 8601 or nearly so, as envelopes print them."""
+PART = 1 << 14
+"""Bytes at which container runtimes cut a line."""
 DAY = rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
 """A day and time as syslog prints them."""
 
@@ -60,8 +62,8 @@ JSON_FIRST = b'{[" \t,'
 _MEMBER = re.compile(rb'[\s,]*("[@\w.]{1,40}"\s*:\s*".*")[\s,}\]]*', re.DOTALL)
 
 
-def json_reader(message: str, time: str = "", label: str = "", rank: str = "", needs: str = "") -> Reader:
-    """A reader of JSON objects; all arguments are paths such as ``kubernetes.pod_name`` or ``events[].message``.
+class JsonReader:
+    """A reader of JSON objects; all but the last argument are paths such as ``kubernetes.pod_name`` or ``events[].x``.
 
     Args:
         message: where the line stands.
@@ -69,36 +71,104 @@ def json_reader(message: str, time: str = "", label: str = "", rank: str = "", n
         label: where the names of its printer stand; all that are there count.
         rank: where its rank stands.
         needs: a member that must be there as well.
+        stream: where the name of its stream stands.
+        parts: where ``P`` says that the line goes on in the next one of the same stream.
+        size: a text of so many bytes that does not end its line goes on, too.
     """
-    holder, _, member = message.rpartition("[].")
-    needle = f'"{member.rpartition(".")[2]}"'.encode()
 
-    def read(line: bytes) -> list[Inner]:
-        document = _document(line) if needle in line else None
+    def __init__(
+        self,
+        message: str,
+        *,
+        time: str = "",
+        label: str = "",
+        rank: str = "",
+        needs: str = "",
+        stream: str = "",
+        parts: str = "",
+        size: int = 0,
+    ) -> None:
+        self.message = message
+        self._holder, _, self._member = message.rpartition("[].")
+        self.needle = f'{self._member.rpartition(".")[2]}"'.encode()
+        self._time, self._label, self._rank = time.split(), label.split(), rank.split()
+        self._stream, self._parts = stream.split(), parts.split()
+        self._needs = needs
+        self._size = size
+
+    def __call__(self, line: bytes) -> list[Inner]:
+        """The lines in an object."""
+        document = _document(line) if self.needle in line else None
         if document is None:
             return []
-        holders = [document] if not holder else _at(document, holder.strip("."))
-        records = holders if not holder else [item for found in holders if isinstance(found, list) for item in found]
-        if holder == "" and "[]." not in message and isinstance(document, list):
-            records = document
-        return [inner for record in records for inner in _record(record, member, time, label, rank, needs)]
+        if self._holder:
+            holders = at(document, self._holder.strip("."))
+            records = [item for found in holders if isinstance(found, list) for item in found]
+        else:
+            records = document if isinstance(document, list) else [document]
+        return [inner for record in records for inner in self._record(record)]
 
-    return read
+    def _record(self, record: Any) -> Iterator[Inner]:
+        if not isinstance(record, dict) or (self._needs and not at(record, self._needs)):
+            return
+        for text in map(_text, at(record, self._member)):
+            if text is not None:
+                yield Inner(text, self._stated(record, text))
+
+    def _stated(self, record: Any, text: bytes) -> Stated:
+        times, ranks = _strings(record, self._time), _strings(record, self._rank)
+        return Stated(
+            times[0] if times else None,
+            "/".join(_strings(record, self._label)) or None,
+            int(ranks[0]) if ranks and ranks[0].isdecimal() else None,
+            "".join(_strings(record, self._stream)),
+            self._goes_on(record, text),
+        )
+
+    def _goes_on(self, record: Any, text: bytes) -> bool:
+        if self._parts and _strings(record, self._parts) == ["P"]:
+            return True
+        return 0 < self._size <= len(text) and not text.endswith(b"\n")
 
 
-def _record(record: Any, message: str, time: str, label: str, rank: str, needs: str) -> Iterator[Inner]:
-    if not isinstance(record, dict) or (needs and not _at(record, needs)):
-        return
-    for text in map(_text, _at(record, message)):
-        if text is not None:
-            times, labels = _strings(record, time), _strings(record, label)
-            ranks = [int(value) for value in _strings(record, rank) if value.isdecimal()]
-            name = "/".join(labels) or None
-            yield Inner(text, Stated(times[0] if times else None, name, ranks[0] if ranks else None))
+def any_reader(line: bytes) -> list[Inner]:
+    """The line in an object of an unknown kind: the text of NCCL, else the longest one that is no time."""
+    document = _document(line)
+    texts = list(_all_texts(document)) if isinstance(document, dict) else []
+    times = [text for text in texts if _TIME.fullmatch(text)]
+    said = [text for text in texts if text not in times]
+    if not said:
+        return []
+    text = _text(max(said, key=lambda text: ("NCCL " in text, len(text))))
+    return [Inner(text, Stated(times[0] if times else None))] if text else []
 
 
-def _strings(record: Any, paths: str) -> list[str]:
-    found = (value for path in paths.split() for value in _at(record, path))
+def _all_texts(record: dict[str, Any], depth: int = 3) -> Iterator[str]:
+    for value in record.values():
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict) and depth:
+            yield from _all_texts(value, depth - 1)
+
+
+_STRING = re.compile(rb"""[\s,\[]*(b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))[\s,\]]*""")
+
+
+def quoted_reader(line: bytes) -> list[Inner]:
+    """The line that a string stands for, as JSON or Python writes it."""
+    from ast import literal_eval  # few logs are such
+
+    string = _STRING.fullmatch(line)
+    try:
+        found = literal_eval(decode(string[1])) if string else ""
+    except (ValueError, SyntaxError):
+        return []
+    inner = found if isinstance(found, bytes) else _text(found)
+    return [Inner(inner)] if inner and inner != line else []
+
+
+def _strings(record: Any, paths: Iterable[str]) -> list[str]:
+    found = (value for path in paths for value in at(record, path))
     return [str(value) for value in found if isinstance(value, str | int | float)]
 
 
@@ -114,7 +184,7 @@ def _text(value: Any) -> bytes | None:
         return value.encode("utf-8", "replace")
 
 
-def _at(record: Any, path: str) -> list[Any]:
+def at(record: Any, path: str) -> list[Any]:
     """What stands at a path: nothing or one value; a name with dots may be one name."""
     found = record
     if isinstance(found, dict) and path in found:

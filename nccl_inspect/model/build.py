@@ -131,7 +131,7 @@ class _Builder:
             nccl_versions=_values(said, events.NcclVersion, "version")
             or sorted(set(map(versions.of_torch, _told_versions(said))))
             or self._inferred_version(),
-            cuda_versions=sorted({_cuda(text) for text in _values(said, events.CudaDriver, "cuda_version")}),
+            cuda_versions=sorted({versions.cuda(text) for text in _values(said, events.CudaDriver, "cuda_version")}),
             hosts=self._hosts(),
             isolated_hosts=self._isolated_hosts(),
             network=self._network(said),
@@ -149,7 +149,7 @@ class _Builder:
             partial=self._fold.partial,
             earlier_runs=[self._run(run) for run in self._earlier],
             last_lines=[self._last_line(process.log) for process in self._processes],
-            timeline=timeline.of(self._processes, self._global_rank, [source.name for source in self._fold.sources]),
+            timeline=timeline.of(self._processes, self._global_rank, self._fold.where),
             damaged=[line for source in self._fold.sources for line in _shown(source, source.counts.broken)],
             repaired=[line for source in self._fold.sources for line in _shown(source, source.counts.mended)],
         )
@@ -160,9 +160,12 @@ class _Builder:
 
     def evidence(self, place: int, origin: Origin, level: str, message: str) -> Evidence:
         """The line at a place, as it stood."""
-        source, line = source_and_line(place)
         text = f"{decode(origin.head)} NCCL {level} {message}" if origin.head else message
-        return Evidence(self._fold.sources[source].name, line, text)
+        return self._line(place, text)
+
+    def _line(self, place: int, text: str) -> Evidence:
+        source, line, order = self._fold.where(place)
+        return Evidence(source, line, text, order)
 
     def _global_rank(self, member: Member) -> int | None:
         comm = member.communicator
@@ -294,16 +297,14 @@ class _Builder:
         return self.evidence(step.place, step.origin, "INFO", step.event.message)
 
     def _run(self, run: runs.Run) -> str:
-        source, first = source_and_line(run.begin)
-        end, last = source_and_line(run.end)
-        begin_name, end_name = (self._fold.sources[one].name for one in (source, end))
-        lines = f"lines {first} to {last}" if source == end else f"line {first} to {end_name} line {last}"
+        begin_name, first, _ = self._fold.where(run.begin)
+        end_name, last, _ = self._fold.where(run.end)
+        lines = f"lines {first} to {last}" if begin_name == end_name else f"line {first} to {end_name} line {last}"
         hosts = len({process.host for process in run.processes})
         return f"{_count(len(run.logs), 'process', 'es')} on {_count(hosts, 'host')}, {begin_name} {lines}"
 
     def _last_line(self, log: ProcessLog) -> LastLine:
-        source, line = source_and_line(log.last)
-        return LastLine(log.process, self._ranks[log.process], self._fold.sources[source].name, line)
+        return LastLine(log.process, self._ranks[log.process], *self._fold.where(log.last))
 
     def _inferred_version(self) -> list[str]:
         ranges = {production.versions for production in self._fold.productions if production.dialect == "nccl"}
@@ -333,11 +334,11 @@ class _Builder:
         }
         for index, source in enumerate(self._fold.sources):
             for number, text in source.counts.tail:
-                if endings.LAUNCHERS.search(text):
-                    lines.setdefault(position(index, number), decode(text))
+                if said := endings.said(text, self._fold.wrapped):
+                    lines.setdefault(position(index, number), decode(said))
         begun = [source_and_line(process.log.first) for process in self._processes]
         return [
-            Evidence(self._fold.sources[source].name, line, lines[place])
+            self._line(place, lines[place])
             for place in sorted(lines)
             for source, line in [source_and_line(place)]
             if not any(source == other and line < first for other, first in begun)
@@ -345,7 +346,7 @@ class _Builder:
 
 
 def _shown(source: SourceCounts, lines: Iterable[tuple[int, bytes]]) -> list[Evidence]:
-    return [Evidence(source.name, number, decode(text)) for number, text in lines]
+    return [Evidence(source.name, source.line(number), decode(text), number) for number, text in lines]
 
 
 def _is_failed_call(notice: Notice) -> bool:
@@ -369,11 +370,6 @@ def _told_versions(said: Iterable[Notice]) -> list[str]:
     """The releases that PyTorch's exceptions name."""
     errors = (notice.event for notice in said if notice.production == "nccl-error")
     return [version for event in errors if isinstance(event, events.Notice) and (version := event.value("version"))]
-
-
-def _cuda(text: str) -> str:
-    """13000 is how CUDA writes 13.0."""
-    return f"{int(text) // 1000}.{int(text) % 1000 // 10}"
 
 
 def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:

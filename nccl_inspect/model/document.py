@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Job, Path
+from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, FirstFailure, Job, Path
 from nccl_inspect.text import printable
 
 SCHEMA = "nccl-inspect/1"
@@ -54,7 +54,7 @@ def _document(job: Job) -> dict[str, Any]:
         "communicators": [_communicator(comm) for comm in job.communicators],
         "paths": [_path(path) for path in job.paths],
         "findings": [finding_to_dict(finding) for finding in job.findings],
-        "first_failure": asdict(job.first_failure) if job.first_failure else None,
+        "first_failure": _first_failure(job.first_failure) if job.first_failure else None,
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
         "not_judged": [asdict(entry) for entry in job.not_judged],
         "unrecognised": [
@@ -138,6 +138,10 @@ def finding_to_dict(finding: Finding) -> dict[str, Any]:
         "hosts": finding.hosts,
         "evidence": [evidence_to_dict(evidence) for evidence in finding.evidence],
     }
+
+
+def _first_failure(failure: FirstFailure) -> dict[str, Any]:
+    return {**asdict(failure), "evidence": evidence_to_dict(failure.evidence)}
 
 
 def evidence_to_dict(evidence: Evidence) -> dict[str, Any]:

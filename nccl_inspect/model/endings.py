@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from nccl_inspect.event_types import CollectiveTimeout, Event, Notice
+from nccl_inspect.ingest import envelopes
 
 _WATCHDOG = ("process-taken-down", "watchdog-terminated", "process-terminating", "heartbeat-timeout", "watchdog-stuck")
 """PyTorch ends the process."""
@@ -45,6 +46,21 @@ LAUNCHERS = re.compile(
     rb"|^(?:Killed|Terminated|Hangup)\s*$|^\^C|^KeyboardInterrupt\s*$"
 )
 """What else launchers, GNU timeout, schedulers and shells print when they end a job."""
+
+_WIDTH = 400
+"""Bytes that are shown of such a line."""
+
+
+def said(line: bytes, wrapped: bool) -> bytes | None:
+    """What a line that is not NCCL's says of the end of the job, without what stands around it; None when nothing.
+
+    Args:
+        line: as it stands.
+        wrapped: whether lines of the log stand in envelopes.
+    """
+    texts = envelopes.texts(line) if wrapped else [line]
+    found = next(filter(LAUNCHERS.search, texts), None)
+    return None if found is None else found[:_WIDTH]
 
 
 def is_end(event: Event | None) -> bool:

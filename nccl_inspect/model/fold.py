@@ -124,6 +124,7 @@ class Fold:
             self.feed(piece)
         elif isinstance(piece, Source):
             self.start(piece.name)
+            self.sources[-1].newest_first = piece.newest_first
         elif isinstance(piece, Fold):
             self.merge(piece)
         else:
@@ -136,6 +137,8 @@ class Fold:
             lines = list(lines)
             lines = Lines(lines, sum(map(len, lines)) + len(lines))
         source.bytes += lines.size
+        if lines.mended and lines.mended.stands is not None:
+            source.stands.extend(lines.mended.stands)
         if len(lines):
             self._scanner.read(lines, source.counts)
 
@@ -245,6 +248,11 @@ class Fold:
             known.count += count
         elif len(self.unrecognised) < (MAX_NOTES if len(text.message) <= LONG else MAX_LONG):
             self.unrecognised[text.message] = Note(None, origin, text.level, text.message, place, place, count)
+
+    def where(self, place: int) -> tuple[str, int, int]:
+        """The name of a source, the number of a line as it stands there, and in the order of reading."""
+        source, number = source_and_line(place)
+        return self.sources[source].name, self.sources[source].line(number), number
 
     def extent(self) -> tuple[int, int, int]:
         """How much there is to resolve: steps, connection lines still in progress, statements.

@@ -25,6 +25,8 @@ class SourceInfo(Record):
     damaged_lines: int
     related_lines: int
     """Lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows."""
+    newest_first: bool = False
+    """Whether its newest line comes first, so that it was read from its end."""
     problem: str | None = None
     """Why it could not be read, or not to its end: one line that says what to do about it."""
 
@@ -136,3 +138,5 @@ class LastLine(Record):
     ranks: list[int]
     source: str
     line: int
+    order: int
+    """As in :class:`~nccl_inspect.model.job.Evidence`."""

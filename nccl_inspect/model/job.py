@@ -26,9 +26,13 @@ class Evidence(Record):
     source: str
     line: int
     text: str
+    order: int = 0
+    """Orders the lines of a source as they were printed: the number of the line, where the log does not begin with the
+    newest one and is no export in one line."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", masked(self.text))
+        object.__setattr__(self, "order", self.order or self.line)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -18,6 +18,8 @@ from nccl_inspect.model.fold import Burst, Note, ProcessLog, Step, source_and_li
 from nccl_inspect.model.tally import CallKey, Tally, merged
 
 _FEW, _MANY = 3, 10
+_MAX_ALIKE = 64
+"""Processes of one id among which that one is looked for to which a torn name belongs."""
 _MAX_LIVES = 500
 """Starts of one container that are told apart, the newest ones."""
 
@@ -42,13 +44,23 @@ def apart(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
 
 
 def _owners(logs: Sequence[ProcessLog]) -> dict[Process, Process]:
-    """To whom lines belong whose host begins with the end of other text: ``loss 0.5node-1:11:11 [0] NCCL INFO …``."""
+    """To whom lines belong whose host begins with the end of other text, or has lost its own beginning.
+
+    Such as ``loss 0.5node-1:11:11 [0] NCCL INFO …`` and ``ode-1:11:11 [0] NCCL INFO …``.
+    """
     large = {(log.process.host, log.process.pid): log.process for log in logs if _size(log) > _MANY}
+    by_pid: dict[int, list[Process]] = {}
+    for process in large.values():
+        by_pid.setdefault(process.pid, []).append(process)
     owners: dict[Process, Process] = {}
     for log in logs if large else ():
         host, pid, _ = log.process
-        ends = (large.get((host[at:], pid)) for at in range(len(host))) if _size(log) <= _FEW else ()
-        if owner := next(filter(None, ends), None):
+        if _size(log) > _FEW:
+            continue
+        ends = (large.get((host[at:], pid)) for at in range(len(host)))
+        alike = by_pid.get(pid, ())
+        wholes = [one for one in alike if host and one.host.endswith(host)] if len(alike) <= _MAX_ALIKE else []
+        if owner := next(filter(None, ends), None) or (wholes[0] if len(wholes) == 1 else None):
             owners[log.process] = owner
     return owners
 

@@ -33,13 +33,23 @@ class SourceCounts(Record):
     bytes: int = 0
     problem: str | None = None
     """Why it could not be read, or not to its end."""
+    stands: list[int] = field(default_factory=list)
+    """Where each line stands, if lines are numbered in another order than that of the source."""
+    newest_first: bool = False
+    """Whether it was read from its end."""
     crowded: bool = False
     """Whether it has lines of more processes than are kept: those were left out."""
+
+    def line(self, number: int) -> int:
+        """The line of the source that has a number."""
+        return self.stands[number - 1] if self.stands else number
 
     def merge(self, later: SourceCounts) -> None:
         """Take in the counts of the lines that follow in the same source."""
         self.bytes += later.bytes
         self.problem = self.problem or later.problem
+        self.stands.extend(later.stands)
+        self.newest_first |= later.newest_first
         self.crowded |= later.crowded
         ours, theirs = self.counts, later.counts
         ours.awaited.update(retold.moved(theirs.awaited, ours.lines))
@@ -64,5 +74,6 @@ class SourceCounts(Record):
             repaired_lines=counts.repaired_lines + counts.split_lines,
             damaged_lines=counts.damaged_lines,
             related_lines=counts.related_lines,
+            newest_first=self.newest_first,
             problem=self.problem or (f"{self.name}: {_CROWDED}" if self.crowded else None),
         )

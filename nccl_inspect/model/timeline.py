@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from nccl_inspect import event_types as events
 from nccl_inspect.ingest.prefix import Origin
-from nccl_inspect.model.fold import source_and_line
 from nccl_inspect.model.inventory import Progress, Stamp
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.times import Moment, moment
 
 
 def of(
-    processes: Iterable[ProcessMembers], global_rank: Callable[[Member], int | None], sources: Sequence[str]
+    processes: Iterable[ProcessMembers],
+    global_rank: Callable[[Member], int | None],
+    where: Callable[[int], tuple[str, int, int]],
 ) -> list[Progress]:
     """The progress of each rank, by rank.
 
@@ -24,7 +25,7 @@ def of(
     Args:
         processes: with their members.
         global_rank: the global rank of a member.
-        sources: their names.
+        where: the source and line of a place.
     """
     rows = [(process, member) for process in processes for member in _first_members(process, global_rank)]
     told = [(process, member, dict(_moments(process, member))) for process, member in rows]
@@ -34,7 +35,7 @@ def of(
     clock = clocks.most_common(1)[0][0]
     found = []
     for process, member, marks in told:
-        stamps = {name: _stamp(*mark, sources) for name, mark in marks.items() if mark[0].clock == clock}
+        stamps = {name: _stamp(*mark, where) for name, mark in marks.items() if mark[0].clock == clock}
         if len(stamps) > 1:
             host, pid = process.log.process[:2]
             found.append(Progress(global_rank(member), host, pid, stamps))
@@ -70,6 +71,5 @@ def _moments(process: ProcessMembers, member: Member) -> Iterator[tuple[str, tup
             yield name, (when, place, origin)
 
 
-def _stamp(when: Moment, place: int, origin: Origin, sources: Sequence[str]) -> Stamp:
-    source, line = source_and_line(place)
-    return Stamp(when.seconds, origin.time or "", sources[source], line)
+def _stamp(when: Moment, place: int, origin: Origin, where: Callable[[int], tuple[str, int, int]]) -> Stamp:
+    return Stamp(when.seconds, origin.time or "", *where(place)[:2])

@@ -43,3 +43,8 @@ def of_torch(text: str) -> str:
 def order(version: str) -> tuple[int, ...]:
     """A release as numbers that can be compared."""
     return tuple(map(int, _NUMBER.findall(version)[:3]))
+
+
+def cuda(number: str) -> str:
+    """13000 is how CUDA writes 13.0."""
+    return f"{int(number) // 1000}.{int(number) % 1000 // 10}"

@@ -106,6 +106,9 @@ def _sources(job: Job) -> str:
     nccl = sum(source.nccl_lines for source in job.sources)
     names = shortened([source.name for source in job.sources], 3)
     text = f"{names}: {lines:,} {'line' if lines == 1 else 'lines'}, {nccl:,} of NCCL"
+    turned = sum(source.newest_first for source in job.sources)
+    if turned:
+        text += f", {'' if turned == len(job.sources) else f'{turned} of them '}newest first: read from the end"
     unknown = sum(source.unrecognised_lines for source in job.sources)
     damaged = sum(source.damaged_lines for source in job.sources)
     if unknown:

@@ -65,8 +65,8 @@ def _stated_ranks(facts: Facts, notice: Notice) -> list[int]:
     """The rank that mpirun names, or torchrun in the line above."""
     if (stated := value(notice, "global_rank")) is not None:
         return [stated]
-    above = {(line.source, line.line - 1) for line in notice.evidence}
-    said = [one for one in facts.notices("failure-rank") if any((e.source, e.line) in above for e in one.evidence)]
+    above = {(line.source, line.order - 1) for line in notice.evidence}
+    said = [one for one in facts.notices("failure-rank") if any((e.source, e.order) in above for e in one.evidence)]
     return sorted({value(one, "global_rank") for one in said})
 
 

@@ -85,7 +85,7 @@ class Rule(Record):
             fix=list(fix),
             ranks=sorted(set(ranks)),
             hosts=sorted({host for host in hosts if host}),
-            evidence=sorted(evidence, key=lambda line: (line.source, line.line))[:_MAX_EVIDENCE],
+            evidence=sorted(evidence, key=lambda line: (line.source, line.order))[:_MAX_EVIDENCE],
             fatal=fatal,
         )
 
@@ -208,8 +208,8 @@ def _unexplained(facts: Facts, findings: list[Finding]) -> list[Notice]:
         findings: of all rules, also those that are not told: a rule explains the error, whoever wants to hear it.
     """
     about_the_job = [finding for finding in findings if finding.category != CATEGORIES[-1]]
-    told = {(line.source, line.line) for finding in about_the_job for line in finding.evidence}
-    shown = {id(notice) for notice in facts.job.notices if any((e.source, e.line) in told for e in notice.evidence)}
+    told = {(line.source, line.order) for finding in about_the_job for line in finding.evidence}
+    shown = {id(notice) for notice in facts.job.notices if any((e.source, e.order) in told for e in notice.evidence)}
     kinds = {_kind(notice) for notice in facts.job.notices if notice.event and id(notice) in shown}
     why = any(finding.fatal for finding in about_the_job)
     errors = set(map(id, facts.errors()))

@@ -17,8 +17,8 @@ def first(facts: Facts) -> FirstFailure | None:
         return None
     errors = facts.errors()
     lead = next((finding for finding in facts.job.findings if finding.fatal), None)
-    told = {(line.source, line.line) for line in lead.evidence} if lead else set()
-    kinds = {one.production for one in errors if any((line.source, line.line) in told for line in one.evidence)}
+    told = {(line.source, line.order) for line in lead.evidence} if lead else set()
+    kinds = {one.production for one in errors if any((line.source, line.order) in told for line in one.evidence)}
     leading = [notice for notice in errors if notice.production in kinds]
     if lead and not leading:
         return None

@@ -66,7 +66,7 @@ def silenced_at_once(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
     """Those lines that end the job right after NCCL's last line: no sign of work in between."""
     last_lines = facts.job.last_lines
     return [
-        end for end in ends if any(last.source == end.source and 0 < end.line - last.line <= 2 for last in last_lines)
+        end for end in ends if any(last.source == end.source and 0 < end.order - last.order <= 2 for last in last_lines)
     ]
 
 

@@ -72,7 +72,7 @@ def _short_waits(facts: Facts) -> list[Setting]:
 def _precedes(one: Notice, other: Notice) -> bool:
     """Whether a statement stands before another in the same source; lines of two sources have no order."""
     first, second = one.evidence[0], other.evidence[0]
-    return first.source == second.source and first.line < second.line
+    return first.source == second.source and first.order < second.order
 
 
 def _where(said: list[Notice]) -> str:

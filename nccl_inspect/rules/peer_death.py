@@ -156,7 +156,7 @@ def _gone(facts: Facts, echoes: list[Notice]) -> list[LastLine]:
     for notice in echoes:
         for process, line in zip(notice.processes, notice.evidence, strict=False):  # evidence is of the first ones
             key = line.source, process.host
-            first[key] = min(line.line, first.get(key, line.line))
+            first[key] = min(line.order, first.get(key, line.order))
     victims = {process for notice in echoes for process in notice.processes}
     ended = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
     silent = [
@@ -165,7 +165,7 @@ def _gone(facts: Facts, echoes: list[Notice]) -> list[LastLine]:
         if last.ranks
         and last.process not in victims
         and not ended & set(last.ranks)
-        and last.line <= first.get((last.source, last.process.host), last.line)
+        and last.order <= first.get((last.source, last.process.host), last.order)
     ]
     return silent if ended or len(silent) == 1 else []
 

@@ -7,7 +7,7 @@ Each module states ``FIRST``, the bytes with which its lines may begin (others a
   ``stream`` are kept where it has them; a group ``partial`` that is ``P`` says that the line goes on. Samples are
   prefixes. It may state ``TRAILER``, what it puts after a message.
 - A *whole-line envelope* states ``OPENING``, how such a line opens, and ``READ``, which gives the lines in it. Samples
-  are whole lines with ``LINE`` for the line.
+  are whole lines with ``LINE`` for the line. One that states ``FALLBACK`` reads what no other one knows.
 
 Envelopes are not loaded before a line needs them: a plain log never does.
 """
@@ -19,18 +19,34 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from types import ModuleType
+from typing import NamedTuple
 
 from nccl_inspect.discovery import modules
-from nccl_inspect.ingest.stated import Inner, Stated
-from nccl_inspect.text import decode
+from nccl_inspect.ingest.stated import PART, Inner, Reader, Stated
+from nccl_inspect.text import decode, encode
 
-_ANSI = re.compile(rb"\x1b(?:\[[0-9;?:]*[A-Za-z]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\(B)")
+_ANSI = re.compile(
+    rb"\x1b(?:\[[0-9;?:]*[A-Za-z]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|_[^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\(B)"
+)
 _NCCL = re.compile(rb"(?:^|[ \]])NCCL (?:INFO|WARN|TRACE|CALL|ABORT|version)\b")
 _PARTIAL = re.compile(b" std(?:out|err) P")
+_TAGGED = re.compile(rb'logtag"\s*:\s*"P"')
+_LOOK = 256
+"""Bytes of a block that tell whether its lines hold JSON."""
 PARTIALS = (b" stdout P", b" stderr P")
 """What lines hold that go on in the next one of the same stream."""
 MAX_DEPTH = 6
 """Envelopes within each other; more are no log."""
+
+
+class _Opening(NamedTuple):
+    """How whole-line envelopes open."""
+
+    pattern: re.Pattern[bytes]
+    readers: list[tuple[bytes, Reader]]
+    """Each with what is in all of its lines."""
+    others: list[Reader]
+    """Asked where no reader knows the line."""
 
 
 def cleaned(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
@@ -49,16 +65,29 @@ def cleaned(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
 
 def has_partials(block: bytes) -> bool:
     """Whether lines go on in the next one of the same stream."""
+    if b"{" in block[:_LOOK] and (_TAGGED.search(block) or (_has_long_line(block) and b'"stream"' in block)):
+        return True
     return _PARTIAL.search(block) is not None
 
 
+def _has_long_line(block: bytes) -> bool:
+    """Whether a line is as long as those that Docker cuts."""
+    place = 0
+    while len(block) - place > PART:
+        end = block.rfind(b"\n", place, place + PART)
+        if end < 0:
+            return True
+        place = end + 1
+    return False
+
+
 def _last_part(line: bytes) -> bytes:
-    """The line from the last part on that holds NCCL's; what follows in it may be raw memory that NCCL printed."""
+    """The line from the last part on that holds NCCL's (then raw memory may follow that it printed), else the last."""
     parts = line.rstrip(b"\r").split(b"\r")
-    for at in range(len(parts) - 1, 0, -1):
+    for at in range(len(parts) - 1, -1, -1):
         if _NCCL.search(parts[at]):
             return b"\r".join(parts[at:])
-    return b"\r".join(parts)
+    return parts[-1]
 
 
 def peel(line: bytes) -> Inner | None:
@@ -85,17 +114,18 @@ def _stated(found: re.Match[bytes]) -> Stated:
 
 def is_whole(line: bytes) -> bool:
     """Whether a line opens like a whole-line envelope."""
-    return any(module.OPENING.match(line) for module in _whole().get(line[:1], ()))
+    return any(opening.match(line) for opening, _, _ in _whole().get(line[:1], ()))
 
 
 def contents(line: bytes) -> list[Inner]:
     """The lines in a whole-line envelope, from the one that knows most of them; none when it is no envelope."""
     best: list[Inner] = []
-    for module in _whole().get(line[:1], ()):
-        if module.OPENING.match(line):
-            found: list[Inner] = module.READ(line)
-            if found and _worth(found) > _worth(best):
-                best = found
+    for opening, readers, others in _whole().get(line[:1], ()):
+        if opening.match(line):
+            found = [inners for needle, read in readers if needle in line and (inners := read(line))]
+            best = max([best, *found] if best else found, key=_worth, default=best)
+            for read in others if not best else ():
+                best = best or read(line)
     return best
 
 
@@ -116,6 +146,13 @@ def layers(line: bytes) -> Iterator[bytes]:
         for blanks in range(len(front) - len(front.rstrip(b" ")) + 1):
             yield b" " * blanks + layer.text
         line = layer.text
+
+
+def texts(line: bytes) -> Iterator[bytes]:
+    """The line, what stands in it if it is a whole-line envelope, and either without its prefixes."""
+    for text in (line, *(inner.text.rstrip(b"\r\n") for inner in contents(line))):
+        yield text
+        yield from layers(text)
 
 
 def stream_of(line: bytes) -> Inner | None:
@@ -139,6 +176,13 @@ def without_trailer(message: bytes) -> bytes:
     return message
 
 
+def without_entities(message: bytes) -> bytes:
+    """A message out of a page of HTML or XML: ``0[0] -&gt; 1[1]``."""
+    import html  # few logs are saved pages
+
+    return encode(html.unescape(decode(message)))
+
+
 @cache
 def shipped() -> dict[str, ModuleType]:
     """All envelopes by name."""
@@ -151,8 +195,17 @@ def _prefixes() -> dict[bytes, list[re.Pattern[bytes]]]:
 
 
 @cache
-def _whole() -> dict[bytes, list[ModuleType]]:
-    return _by_first_byte("READ")
+def _whole() -> dict[bytes, list[_Opening]]:
+    """By the first byte of a line, how it may open, and who reads it then."""
+    found: dict[bytes, dict[re.Pattern[bytes], _Opening]] = {}
+    for first, several in _by_first_byte("READ").items():
+        for module in several:
+            opening = found.setdefault(first, {}).setdefault(module.OPENING, _Opening(module.OPENING, [], []))
+            if hasattr(module, "FALLBACK"):
+                opening.others.append(module.READ)
+            else:
+                opening.readers.append((getattr(module.READ, "needle", b""), module.READ))
+    return {first: list(openings.values()) for first, openings in found.items()}
 
 
 def _by_first_byte(member: str) -> dict[bytes, list[ModuleType]]:

@@ -1,10 +1,10 @@
 """Azure Monitor: rows of ``ContainerLog`` with ``LogEntry``."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, Stated, json_reader
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON
-READ = json_reader("LogEntry", time="TimeGenerated", label="PodName Name Computer")
+READ = JsonReader("LogEntry", time="TimeGenerated", label="PodName Name Computer")
 SAMPLES = {
     b'{"TimeGenerated":"2026-11-20T23:13:07.071Z","Computer":"aks-1","LogEntry":"LINE"}': Stated(
         time="2026-11-20T23:13:07.071Z", label="aks-1"

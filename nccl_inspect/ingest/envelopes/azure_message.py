@@ -1,10 +1,10 @@
 """Azure Monitor: rows of ``ContainerLogV2`` with ``LogMessage``."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, Stated, json_reader
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON
-READ = json_reader("LogMessage", time="TimeGenerated", label="PodName ContainerName")
+READ = JsonReader("LogMessage", time="TimeGenerated", label="PodName ContainerName")
 SAMPLES = {
     b'{"TimeGenerated":"2026-11-20T23:13:07.071Z","PodName":"llama-0","LogMessage":"LINE"}': Stated(
         time="2026-11-20T23:13:07.071Z", label="llama-0"

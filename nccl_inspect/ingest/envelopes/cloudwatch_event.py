@@ -1,10 +1,10 @@
 """CloudWatch: single events (``jq -c .events[]``), and members of events that are spread over lines."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, Stated, json_reader
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON
-READ = json_reader("message", time="timestamp ingestionTime", label="logStreamName")
+READ = JsonReader("message", time="timestamp ingestionTime", label="logStreamName")
 SAMPLES = {
     b'{"logStreamName":"train/main/4f1c","timestamp":1795216387071,"message":"LINE"},': Stated(
         time="1795216387071", label="train/main/4f1c"

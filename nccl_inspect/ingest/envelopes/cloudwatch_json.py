@@ -1,10 +1,10 @@
 """CloudWatch: exports with ``events[].message``, on one line or spread over lines."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, Stated, json_reader
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON
-READ = json_reader("events[].message", time="timestamp", label="logStreamName")
+READ = JsonReader("events[].message", time="timestamp", label="logStreamName")
 SAMPLES = {
     b'{"events":[{"timestamp":1795216387071,"message":"LINE","logStreamName":"train/main/4f1c"}]}': Stated(
         time="1795216387071", label="train/main/4f1c"

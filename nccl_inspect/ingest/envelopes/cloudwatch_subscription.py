@@ -1,10 +1,10 @@
 """CloudWatch: subscriptions and exports to S3 and Firehose with ``logEvents[].message``."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, Stated, json_reader
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON
-READ = json_reader("logEvents[].message", time="timestamp")
+READ = JsonReader("logEvents[].message", time="timestamp")
 SAMPLES = {
     b'{"logGroup":"train","logEvents":[{"id":"1","timestamp":1795216387071,"message":"LINE"}]}': Stated(
         time="1795216387071"

@@ -1,12 +1,14 @@
-"""Docker's ``json-file`` driver: ``{"log":"…\\n","stream":"stdout","time":"…"}``."""
+"""Docker's ``json-file`` driver: ``{"log":"…\\n","stream":"stdout","time":"…"}``; long lines come in parts of 16 kB."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, Stated, json_reader
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, PART, JsonReader, Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON
-READ = json_reader("log", time="time", label="attrs.tag attrs.name", needs="stream")
+READ = JsonReader(
+    "log", time="time", label="attrs.tag attrs.name", needs="stream", stream="stream", parts="logtag", size=PART
+)
 SAMPLES = {
     b'{"log":"LINE\\n","stream":"stdout","time":"2026-11-20T23:13:07.071868123Z"}': Stated(
-        time="2026-11-20T23:13:07.071868123Z"
+        time="2026-11-20T23:13:07.071868123Z", stream="stdout"
     ),
 }

@@ -1,10 +1,10 @@
 """Google Cloud Logging: entries with ``jsonPayload.message``."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, Stated, json_reader
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON
-READ = json_reader(
+READ = JsonReader(
     "jsonPayload.message", time="timestamp", label="resource.labels.pod_name resource.labels.container_name"
 )
 SAMPLES = {

@@ -1,10 +1,10 @@
 """Google Cloud Logging: entries with ``textPayload``."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, Stated, json_reader
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON
-READ = json_reader("textPayload", time="timestamp", label="resource.labels.pod_name resource.labels.container_name")
+READ = JsonReader("textPayload", time="timestamp", label="resource.labels.pod_name resource.labels.container_name")
 SAMPLES = {
     b'{"textPayload":"LINE","timestamp":"2026-11-20T23:13:07Z","resource":{"labels":{"pod_name":"llama-0"}}}': Stated(
         time="2026-11-20T23:13:07Z", label="llama-0"

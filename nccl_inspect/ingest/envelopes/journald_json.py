@@ -1,10 +1,10 @@
 """``journalctl -o json``: objects with ``MESSAGE``, which is a list of bytes when it is not plain text."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, Stated, json_reader
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON
-READ = json_reader("MESSAGE", time="_SOURCE_REALTIME_TIMESTAMP __REALTIME_TIMESTAMP", label="_HOSTNAME _SYSTEMD_UNIT")
+READ = JsonReader("MESSAGE", time="_SOURCE_REALTIME_TIMESTAMP __REALTIME_TIMESTAMP", label="_HOSTNAME _SYSTEMD_UNIT")
 SAMPLES = {
     b'{"__REALTIME_TIMESTAMP":"1795216387071868","_HOSTNAME":"n1","_SYSTEMD_UNIT":"train","MESSAGE":"LINE"}': Stated(
         time="1795216387071868", label="n1/train"

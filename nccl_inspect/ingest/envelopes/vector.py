@@ -1,14 +1,16 @@
 """Vector, Logstash and programs that log JSON: objects with ``message``."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, Stated, json_reader
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON
-READ = json_reader(
+READ = JsonReader(
     "message",
     time="timestamp @timestamp time ts",
-    label="kubernetes.pod_name kubernetes.container_name container_name host.name host",
+    label="kubernetes.pod_name kubernetes.pod.name kubernetes.container_name container_name host.name host",
     rank="rank",
+    stream="stream",
+    parts="logtag",
 )
 SAMPLES = {
     b'{"message":"LINE","timestamp":"2026-11-20T23:13:07Z","kubernetes":{"pod_name":"llama-0"}}': Stated(

@@ -188,7 +188,8 @@ def soundness(source: SourceInfo) -> str:
         "not recognised": source.unrecognised_lines,
         "repaired": source.repaired_lines,
     }
-    return ", ".join(f"{number:,} {what}" for what, number in troubles.items() if number) or "sound"
+    turned = ["newest line first"] if source.newest_first else []
+    return ", ".join([*turned, *(f"{number:,} {what}" for what, number in troubles.items() if number)]) or "sound"
 
 
 def timeline(job: Job, names: dict[str, str]) -> Timeline | None:

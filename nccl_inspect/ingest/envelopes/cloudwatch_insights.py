@@ -1,0 +1,12 @@
+"""CloudWatch Logs Insights: rows with ``@message``, as the console exports them."""
+
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
+
+FIRST = JSON_FIRST
+OPENING = JSON
+READ = JsonReader("@message", time="@timestamp @ingestionTime", label="@logStream")
+SAMPLES = {
+    b'{"@timestamp":"2026-11-20 23:13:07.071","@message":"LINE","@logStream":"train/main/4f1c"}': Stated(
+        time="2026-11-20 23:13:07.071", label="train/main/4f1c"
+    ),
+}

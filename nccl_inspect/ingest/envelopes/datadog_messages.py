@@ -1,0 +1,12 @@
+"""Datadog: rows of the log explorer with ``Message`` (``Date,Host,Service,Message``)."""
+
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
+
+FIRST = JSON_FIRST
+OPENING = JSON
+READ = JsonReader("Message", time="Date", label="Host Service")
+SAMPLES = {
+    b'{"Date":"2026-11-20T23:13:07.071Z","Host":"gpu-1","Service":"train","Message":"LINE"}': Stated(
+        time="2026-11-20T23:13:07.071Z", label="gpu-1/train"
+    ),
+}

@@ -1,0 +1,10 @@
+"""Programs that log JSON with ``msg``: Go's slog, zap and logrus, pino."""
+
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
+
+FIRST = JSON_FIRST
+OPENING = JSON
+READ = JsonReader("msg", time="time ts timestamp", label="hostname host", rank="rank")
+SAMPLES = {
+    b'{"time":"2026-11-20T23:13:07.071Z","level":"INFO","msg":"LINE"}': Stated(time="2026-11-20T23:13:07.071Z"),
+}

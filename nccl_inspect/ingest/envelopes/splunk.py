@@ -1,0 +1,12 @@
+"""Splunk: exported rows with ``_raw``."""
+
+from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
+
+FIRST = JSON_FIRST
+OPENING = JSON
+READ = JsonReader("_raw", time="_time", label="host")
+SAMPLES = {
+    b'{"_raw":"LINE","_time":"2026-11-20T23:13:07.071+00:00","host":"gpu-1"}': Stated(
+        time="2026-11-20T23:13:07.071+00:00", label="gpu-1"
+    ),
+}
