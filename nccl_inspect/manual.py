@@ -37,6 +37,7 @@ STATUSES = {
     NO_INPUT: "No input could be read, or it holds no line of NCCL.",
     INTERRUPTED: "Ctrl-C; what was read until then is reported.",
 }
+GATE = "No input could be read, or it holds no line of NCCL; with --fail-on also: a part of it could not be read."
 _INPUTS = ("logs", "log", "before")
 _STATUS = "Exit status:"
 _EXAMPLES = "Examples:"
@@ -114,7 +115,8 @@ def statuses(command: click.Command) -> list[Row]:
     names = {_long(parameter) for parameter in command.params}
     reads = any(parameter.name in _INPUTS for parameter in command.params)
     usual = {DONE, USAGE, *((FOUND,) if "fail-on" in names else ()), *((NO_INPUT, INTERRUPTED) if reads else ())}
-    known = {status: STATUSES[status] for status in usual} | own
+    gate = {NO_INPUT: GATE} if "fail-on" in names else {}
+    known = {status: STATUSES[status] for status in usual} | gate | own
     return [(str(status), known[status]) for status in sorted(known)]
 
 

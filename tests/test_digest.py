@@ -52,6 +52,30 @@ def test_hosts_without_a_rank_are_told_apart() -> None:
     )
 
 
+def test_a_rank_without_a_line_may_be_a_process_that_names_none() -> None:
+    one = line("b", 9, "cudaDriverVersion 13000")
+    assert "; rank 1 has no line in this log; " in fact(read(start("a", 0, 2)), "job")
+    assert "rank 1 has no line in this log (unless in those of one process that names no rank);" in fact(
+        read(start("a", 0, 2), one), "job"
+    )
+
+
+def test_communicators_say_how_far_they_came_and_what_nccl_takes_for_a_node() -> None:
+    nodes = "".join(
+        line("a", rank, f"comm 0x{rank + 1}000 rank {rank} nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0")
+        for rank in (0, 1)
+    )
+    job = read(start("a", 0, 2), start("a", 1, 2), nodes)
+    assert fact(job, "communicator") == (
+        "world: 2 ranks on 2 nodes as NCCL counts (1 host name), initialisation not finished"
+    )
+
+
+def test_a_headline_names_the_suspect() -> None:
+    shown = text.render(sample_data.job("torch-watchdog-timeout"), Style(width=100)).split("\n\n")[0]
+    assert " ".join(shown.split()).endswith("in vain; suspect: rank 3")
+
+
 def test_collectives_that_differ_are_told_in_one_line() -> None:
     job = sample_data.job("torch-collectives-differ")
     shown = text.render(job, Style(width=100)).splitlines()[0]

@@ -49,7 +49,7 @@ def many(ranks: int, on_each: int = 8) -> View:
 
 def test_text_shows_rings_trees_and_how_data_goes() -> None:
     text = run(TWO_HOSTS).stdout
-    assert "world: 8 ranks on 2 hosts, 2 channels, destroyed" in text
+    assert "world: 8 ranks on 2 hosts, 2 channels, ended in order" in text
     assert "channels 0-1: 0 > 3 > 2 > 1 > 4 > 7 > 6 > 5 > 0" in text
     assert "6 x P2P/CUMEM, 2 x NET/Socket, leaves a host 2 times (2 at least)" in text
     assert (

@@ -76,7 +76,7 @@ def test_an_exception_alone_is_a_failed_job() -> None:
 def test_it_is_shown_with_its_rank_and_line() -> None:
     job = read("[rank3]: " + ERROR + "[rank3]: Last error:\n[rank3]: " + FULL)
     text = report.load("text").render(job, report.Style())
-    assert "first failed rank 3 (as its own output says), <bytes>:3: the only" in " ".join(text.split())
+    assert "first error rank 3 (as its own output says), <bytes>:3: the only" in " ".join(text.split())
     assert job.nccl_versions == ["2.19.3"]
 
 

@@ -18,9 +18,8 @@ Examples:
   nccl-inspect check job.log --policy policy.toml
   nccl-inspect check logs/ --policy policy.toml --strict --format json -o check.json
 
-Exit status: 0 the policy is kept; 1 it is broken, or with --strict undecided;
-3 it is kept as far as the input could be read. With --learn: 1 the log does
-not show a healthy job, and nothing is written.
+Exit status: 0 the policy is kept; 1 it is broken, or with --strict undecided (with --learn: the log does not show a
+healthy job, and nothing is written); 3 no input could be read, or the policy is kept as far as it could.
 """
 
 

@@ -18,7 +18,8 @@ Examples:
   nccl-inspect diff run1/ run2/ --fail-on warning --format json -o diff.json
 
 Exit status: 0 compared; 1 they differ (--exit-code), or B has a finding
-that A does not have (--fail-on); 3 one of them cannot be read.
+that A does not have (--fail-on); 3 one of them cannot be read, or for a gate
+(--exit-code, --fail-on) a part of one.
 """
 _FAIL_ON = "Exit with status 1 when B has a finding of this severity or a higher one that A has not, or B alone failed."
 

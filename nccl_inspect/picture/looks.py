@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccl_inspect.picture.view import Link, View
-from nccl_inspect.rules.facts import count, ranges
+from nccl_inspect.rules.facts import STATES, count, ranges
 from nccl_inspect.text import printable
 
 
@@ -55,7 +55,9 @@ def title_of(view: View) -> str:
     """The head line of a communicator."""
     hosts = count(len(view.hosts), "host")
     lanes = f", {count(view.channels, 'channel')}" if view.channels else ""
-    return f"{printable(view.name)}: {count(view.nranks, 'rank')} on {hosts}{lanes}, {view.state}"
+    return (
+        f"{printable(view.name)}: {count(view.nranks, 'rank')} on {hosts}{lanes}, {STATES.get(view.state, view.state)}"
+    )
 
 
 def gpu_words(view: View, rank: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from nccl_inspect.model.job import CommunicatorInfo, Finding, FirstFailure, Job, Setting
 from nccl_inspect.report.words import shortened
-from nccl_inspect.rules.facts import count, ranges, ranks_word
+from nccl_inspect.rules.facts import STATES, count, ranges, ranks_word
 from nccl_inspect.text import cut, printable
 
 _MAX_COMMUNICATORS = 8
@@ -65,7 +65,7 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
     if overrides:
         yield "environment", shortened(map(_setting, overrides), 12)
     if job.first_failure:
-        yield "first failed", _first_failure(job.first_failure, short_names(job))
+        yield "first error", _first_failure(job.first_failure, short_names(job))
     groups = _alike(job.communicators)
     for comms in groups[:_MAX_COMMUNICATORS]:
         yield "communicator", _communicators(comms)
@@ -165,7 +165,9 @@ def _missing(job: Job) -> str:
     missing = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
     ranks = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {_some(missing)} have"
     where = "this log" if len(job.sources) == 1 else f"these {len(job.sources)} files"
-    return f"{ranks} no line in {where}"
+    mute = sum(not last.ranks for last in job.last_lines)
+    others = f"{mute} processes that name no rank" if mute > 1 else "one process that names no rank"
+    return f"{ranks} no line in {where}" + (f" (unless in those of {others})" if mute else "")
 
 
 def _some(ranks: Sequence[int]) -> str:
@@ -200,8 +202,10 @@ def _purpose(comm: CommunicatorInfo) -> str:
 def _communicators(comms: list[CommunicatorInfo]) -> str:
     first = comms[0]
     nodes = f" on {count(first.nnodes, 'node')}" if first.nnodes else ""
+    if first.nnodes and len(first.started) == first.nranks and len(first.hosts) != first.nnodes:
+        nodes += f" as NCCL counts ({count(len(first.hosts), 'host name')})"
     channels = f", {count(first.channels, 'channel')}" if first.channels else ""
-    size = f"{count(first.nranks, 'rank')}{nodes}{channels}, {first.state}"
+    size = f"{count(first.nranks, 'rank')}{nodes}{channels}, {STATES[first.state]}"
     if first.id != "world" and (purpose := _purpose_of(comms)):
         size += f", {purpose}"
     if len(comms) == 1:

@@ -21,7 +21,7 @@ from nccl_inspect.report.digest import facts, reason, short_names, steps_under
 from nccl_inspect.report.page import data, sections
 from nccl_inspect.report.tables import KIND_HEAD, by_kind, gdr_word
 from nccl_inspect.rules import capture
-from nccl_inspect.rules.facts import count, ranges, ranks_word
+from nccl_inspect.rules.facts import STATES, count, ranges, ranks_word
 from nccl_inspect.rules.remedies import is_sentence
 from nccl_inspect.text import printable
 
@@ -90,7 +90,7 @@ def _template() -> Template:
         finalize=_shown,
     )
     environment.filters.update(count=count, ranges=ranges, ranks_word=ranks_word, linked=_linked)
-    environment.globals.update(steps_under=steps_under)
+    environment.globals.update(steps_under=steps_under, states=STATES)
     environment.tests.update(sentence=is_sentence)
     return environment.get_template("page.html.j2")
 

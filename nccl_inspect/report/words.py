@@ -12,6 +12,7 @@ _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1"
 _VERDICT_COLOR = {"ok": "ok", "degraded": "warning", "failed": "error", "unknown": "info"}
 _NARROW = 60
 """Columns below which labels get no column of their own."""
+_MIN_WIDTH = 40
 
 
 def paint(text: str, color: str, style: Style) -> str:
@@ -24,37 +25,46 @@ def verdict_color(verdict: str) -> str:
     return _VERDICT_COLOR[verdict]
 
 
-def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10) -> list[str]:
-    """A labelled paragraph, wrapped to the width: the label in a column of its own."""
+def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10, deeper: int = 0) -> list[str]:
+    """A labelled paragraph, wrapped to the width: the label in a column of its own.
+
+    Args:
+        label: may be empty.
+        text: of the paragraph.
+        style: says how wide it may be.
+        indent: of the label.
+        hang: width of the column of labels.
+        deeper: more indent of all lines but the first.
+    """
     lead = " " * indent + label.ljust(hang)
-    width = max(style.width, 40)
-    if width < _NARROW:
+    if style.width < _NARROW:
         lead, hang_text = " " * indent + (f"{label} " if label else ""), " " * (indent + 2)
-        if label and text and len(lead) + len(text.split()[0]) > width:
+        if label and text and len(lead) + len(text.split()[0]) > max(style.width, _MIN_WIDTH):
             return [lead.rstrip(), *block("", text, style, indent + 2, 0)]
     else:
-        hang_text = " " * (indent + hang)
+        hang_text = " " * (indent + hang + deeper)
+    return _wrapped(text, style, lead, hang_text) or [lead.rstrip()]
+
+
+def _wrapped(text: str, style: Style, first: str, rest: str) -> list[str]:
     return textwrap.wrap(
-        text, width, initial_indent=lead, subsequent_indent=hang_text, break_long_words=False, break_on_hyphens=False
-    ) or [lead.rstrip()]
+        text,
+        max(style.width, _MIN_WIDTH),
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def step_block(label: str, step: str, style: Style) -> list[str]:
     """A step of a fix: where it does not fit into one line, the words about a command follow as lines of comment."""
-    whole = block(label, step, style)
+    whole = block(label, step, style, deeper=2)
     code, mark, words = step.partition(COMMENT)
     if len(whole) == 1 or not mark:
         return whole
-    lines = block(label, code, style)
     indent = " " * (4 if style.width < _NARROW else 14) + "# "
-    return lines + textwrap.wrap(
-        words,
-        max(style.width, 40),
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return block(label, code, style, deeper=2) + _wrapped(words, style, indent, indent)
 
 
 def shortened(items: Iterable[str], limit: int = 6) -> str:

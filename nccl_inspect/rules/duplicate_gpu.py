@@ -25,7 +25,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         for notice in refused
         if notice.production == "duplicate-gpu" and isinstance(notice.event, Notice)
     }
-    words = listed(f"ranks {first} and {second} on GPU {bus}" for first, second, bus in sorted(pairs, key=str))
+    words = listed(
+        f"ranks {first} and {second} on the GPU with bus id {bus}" for first, second, bus in sorted(pairs, key=str)
+    )
     yield RULE.finding(
         f"two ranks use the same GPU{': ' + words if words else ''}",
         cause="the processes of a host do not choose different devices (all lines show the same [0]?), or two "

@@ -196,11 +196,14 @@ class Facts:
         return self.platform.p2p if self.platform else None
 
 
-CHOOSE_INTERFACE = (
-    "NCCL_SOCKET_IFNAME==eth0 (exact), =eth (prefix) or =^lo,docker,veth,cni,virbr (exclude); the same for "
-    "GLOO_SOCKET_IFNAME"
-)
-"""How the interface for set-up and TCP traffic is chosen."""
+STATES = {
+    "started": "initialisation not finished",
+    "complete": "initialised",
+    "connected": "connected",
+    "destroyed": "ended in order",
+    "aborted": "aborted",
+}
+"""How far communicators came, for people: the keys are those of the JSON."""
 _TCP = ("Socket", "FastSocket")
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _SWITCHED = 3
@@ -282,9 +285,9 @@ def ranks_word(ranks: Iterable[int]) -> str:
     return f"rank{'s' * (len(known) > 1)} {ranges(known)}"
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, ending: str = "s") -> str:
     """A number with its noun in the right form: ``1 pair``, ``2 pairs``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}{ending}"
 
 
 def does(number: int, verb: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ranks_word
-from nccl_inspect.rules.hangs import gave_up, phases, silenced_at_once, suspects
+from nccl_inspect.rules.hangs import gave_up, phases, silenced_at_once, suspects, suspicion
 from nccl_inspect.rules.remedies import STACKS
 
 RULE = Rule(
@@ -46,7 +46,8 @@ def _who(comm: CommunicatorInfo) -> str:
 
 def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: str) -> Finding:
     return RULE.finding(
-        f"{count(comm.nranks, 'rank')} of communicator {comm.id} finished the initialisation, then made no progress",
+        f"{count(comm.nranks, 'rank')} of communicator {comm.id} finished the initialisation, then made no progress"
+        f"{suspicion(facts)}",
         cause=f"not in the log: {what}. How far the ranks came: {phases(facts, comm)}. It may be ranks that call "
         "different collectives or have different settings, blocked data ports, or a path that loses packets"
         f"{suspects(facts)}",

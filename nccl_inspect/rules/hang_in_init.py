@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, global_ranks, ranks_word
-from nccl_inspect.rules.hangs import phases, suspects
+from nccl_inspect.rules.hangs import phases, suspects, suspicion
 
 RULE = Rule(
     name="hang-in-init",
@@ -49,7 +49,7 @@ def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Findin
     missing = " What never began was not started, died before NCCL, or its log is not here." if absent else ""
     return RULE.finding(
         f"{count(len(waiting), 'rank')} of communicator {comm.id} ({comm.nranks} ranks) began and did not "
-        "finish the initialisation",
+        f"finish the initialisation{suspicion(facts)}",
         cause=f"not in the log. How far the ranks came: {phases(facts, comm)}.{missing}{suspects(facts)}",
         impact="the job does not start; NCCL itself waits without a time limit",
         fix=[

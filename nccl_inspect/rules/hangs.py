@@ -28,7 +28,7 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
     told = [f"{ranks_word(ranks)} {what}" for ranks, what in steps if ranks]
     mute = [f"{last.process.host} pid {last.process.pid}" for last in facts.job.last_lines if not last.ranks]
     if mute:
-        told.append(f"{count(len(mute), 'process')} of the log began no communicator at all ({listed(mute)})")
+        told.append(f"{count(len(mute), 'process', 'es')} of the log began no communicator at all ({listed(mute)})")
     return "; ".join(told)
 
 
@@ -37,8 +37,18 @@ _DONE = {"connected": "finished the initialisation and connected"}
 
 def suspects(facts: Facts) -> str:
     """What differs between ranks and may be why they wait for each other; empty where nothing does."""
-    found = [*_versions(facts), *_settings(facts)]
+    found = _differences(facts)
     return f". Suspect, not proved: {listed(found)}" if found else ""
+
+
+def suspicion(facts: Facts) -> str:
+    """The first of it, for a summary."""
+    found = _differences(facts)
+    return f"; suspect: {found[0]}" if found else ""
+
+
+def _differences(facts: Facts) -> list[str]:
+    return [*_versions(facts), *_settings(facts)]
 
 
 def _versions(facts: Facts) -> list[str]:

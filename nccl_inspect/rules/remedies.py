@@ -20,14 +20,14 @@ CHOOSE_INTERFACE = (
 """How the interface for set-up and TCP traffic is chosen."""
 EFA_CHECK = "fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband   # inside the container: is EFA there?"
 EFA_IN_POD = (
-    "resources: {limits: {vpc.amazonaws.com/efa: <NICs of the node>, hugepages-2Mi: 5120Mi}}   # pod spec, of the "
+    "resources: {limits: {vpc.amazonaws.com/efa: <NICs of the node>, hugepages-2Mi: 5120Mi}}   # EFA: pod spec, of the "
     "container"
 )
 EFA_RELEASES = "fi_info --version; modinfo efa | grep ^version   # libfabric of the image, driver of the node"
 LIBFABRIC_SAYS = "FI_LOG_LEVEL=warn   # on all ranks: libfabric itself tells what fails"
 LOCKED_MEMORY_IN_POD = "securityContext: {capabilities: {add: [IPC_LOCK]}}   # pod spec, of the container"
-RDMA_IN_DOCKER = "--device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1   # options of docker run"
-RDMA_IN_POD = "resources: {limits: {rdma/<resource>: 1}}   # pod spec; the name is that of the cluster's device plugin"
+RDMA_IN_DOCKER = "--device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1   # any RDMA: options of docker run"
+RDMA_IN_POD = "resources: {limits: {rdma/<resource>: 1}}   # InfiniBand, RoCE: pod spec, of the container"
 GPUS_IN_POD = "resources: {limits: {nvidia.com/gpu: <GPUs of the node>}}   # pod spec: one pod with all GPUs of a node"
 PCIE_ISOLATION = (
     "sudo lspci -vvv | grep ACSCtl   # SrcValid+ means on. Bare metal: switch ACS and IOMMU off (or iommu=pt); virtual "

@@ -100,7 +100,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     sure = all(path.scope == "inter" for path in paths)
     none_found = facts.notices("net-ib-none")
     yield RULE.finding(
-        f"{wording(paths)} over {listed(path.detail for path in paths)}" + (f" instead of {google}" if google else ""),
+        f"{wording(paths)} over {listed(path.detail for path in paths)} "
+        + (f"instead of {google}" if google else "(TCP, no RDMA)"),
         cause=f"the plugin of {google} is not in use: not in the image or on LD_LIBRARY_PATH, or its daemon is down"
         if google
         else f"{facts.platform.name if facts.platform else ''} has no RDMA network"

@@ -60,9 +60,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
     place = f" (work {first.seq}{of_group}{in_comm})" if first.seq >= 0 else ""
     members = {wait.member for wait in mine if wait.member is not None}
-    by = f"{ranks_word(waiting)}" if waiting else f"{ranks_word(members)} of its process group" if members else "a rank"
+    by = ranks_word(waiting) if waiting else f"{ranks_word(members)} of its process group" if members else "a rank"
     yield RULE.finding(
-        f"{by} waited {first.timeout_ms // 1000} s for {first.operation}{place} in vain",
+        f"{by} waited {first.timeout_ms // 1000} s for {first.operation}{place} in vain"
+        + (f"; suspect: {ranks_word(blamed)}" if blamed else ""),
         cause=f"the lines tell who waited, not why. {why}{suspects(facts)}"
         + (f". Process group {listed(map(str, others))} timed out, too: mostly a consequence" if others else ""),
         impact="PyTorch ends the process, and with it the job",
@@ -105,8 +106,8 @@ def _suspects(
     reached = enqueued(facts, mine[0].group)
     behind = {rank: notice for rank, (last, notice) in reached.items() if last < newest}
     if behind:
-        counts = ", ".join(f"rank {rank} {reached[rank][0]}" for rank in sorted(behind)[:4])
-        why = f"Suspect: {ranks_word(behind)} never called work {newest} (last enqueued work: {counts})"
+        counts = ", ".join(f"{reached[rank][0]} by rank {rank}" for rank in sorted(behind)[:4])
+        why = f"Suspect: {ranks_word(behind)} never called work {newest} (last enqueued: work {counts})"
         return set(behind), why, first_said(behind.values())
     lowest = {wait.rank: wait.notice for wait in mine if wait.seq < newest and wait.rank is not None}
     if lowest and mine[0].group is not None:
