@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nccl_inspect.ingest import compression, files, recognition, sources
+from nccl_inspect.ingest import compression, entries, files, recognition, sources
 from nccl_inspect.ingest.files import File, Input
-from nccl_inspect.ingest.streams import BLOCK, Pieces, StreamError, pieces
+from nccl_inspect.ingest.streams import BLOCK, HEAD, Pieces, StreamError, pieces
 from nccl_inspect.records import Record
 
 _SLACK = 4
@@ -91,6 +91,8 @@ def _is_plain(path: Path) -> bool:
         with path.open("rb", buffering=0) as file:
             head = file.read(BLOCK)
             if recognition.is_tar(head) or recognition.is_zip(head) or compression.is_packed(head):
+                return False
+            if entries.reader_of(head[:HEAD]):
                 return False
             file.seek(0)
             return not sources.is_torn_stream(pieces(file))
