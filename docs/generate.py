@@ -84,6 +84,8 @@ def output(command: str) -> str:
         text=True,
         check=False,
     )
+    if "Traceback (most recent call last)" in done.stdout:
+        sys.exit(f"{command}\n{done.stdout}")
     lines = [f"$ {command}", *(line.rstrip() for line in done.stdout.splitlines())]
     while not lines[-1]:
         lines.pop()

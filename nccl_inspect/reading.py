@@ -78,6 +78,7 @@ def fold(
     state = Fold(engine.shipped())
     _fill(state, _pieces(state, inputs, given, progress, jobs, cluster), interruption)
     if not state.partial and (turned := backwards.sources(state)):
+        files.require_again(given, turned)
         state = Fold(engine.shipped())
         _fill(state, _of_all(given, None, turned), interruption)
     if state.partial and not _has_nccl(state):

@@ -192,6 +192,123 @@ def test_parts_of_a_line_are_joined_stream_by_stream() -> None:
         assert (job.sources[0].nccl_lines, job.sources[0].damaged_lines) == (2, 0)
 
 
+TIME = "2026-11-20T23:13:07.071868123Z"
+
+
+def part(text: str, kind: str, last: bool, stream: str = "stdout") -> str:
+    """A part of a line, as collectors pass it on in JSON."""
+    flag = "F" if last else "P"
+    records: dict[str, dict[str, str]] = {
+        "raw CRI": {"log": f"{TIME} {stream} {flag} {text}"},
+        "tagged": {"log": text, "stream": stream, "logtag": flag, "time": TIME},
+        "message": {"message": text, "stream": stream, "logtag": flag, "@timestamp": TIME},
+        "docker": {"log": text + "\n" * last, "stream": stream, "time": TIME},
+    }
+    return json.dumps(records[kind])
+
+
+@pytest.mark.parametrize("document", [False, True])
+@pytest.mark.parametrize("kind", ["raw CRI", "tagged", "message"])
+def test_parts_of_a_line_in_json_are_joined(kind: str, document: bool) -> None:
+    line = LINE.decode()
+    for cut in range(1, len(line), 3):
+        records = [
+            part(line[:cut], kind, last=False),
+            part("vm:11:11 [0] NCCL INFO cudaDriverVersion 13000", kind, last=True, stream="stderr"),
+            part(line[cut:], kind, last=True),
+        ]
+        data = f"[{','.join(records)}]" if document else "\n".join(records)
+        job = nccl_inspect.read(data.encode() + b"\n")
+        assert [(path.src, path.dst, path.detail) for path in job.paths] == [(0, 1, "P2P/CUMEM")], cut
+        assert (job.sources[0].nccl_lines, job.sources[0].damaged_lines) == (2, 0), cut
+
+
+def test_docker_cuts_a_line_at_16_kilobytes() -> None:
+    bars = "  5%|#| 1/20\r" * 2000
+    for cut in range(1, len(LINE), 7):
+        text = bars[: (1 << 14) - cut - 1] + "\r" + LINE.decode()
+        records = [
+            part("vm:11:11 [0] NCCL INFO cudaDriverVersion 13000", "docker", last=True),
+            part(text[: 1 << 14], "docker", last=False),
+            part(text[1 << 14 :], "docker", last=True),
+        ]
+        job = nccl_inspect.read("\n".join(records).encode() + b"\n")
+        assert [(path.src, path.dst, path.detail) for path in job.paths] == [(0, 1, "P2P/CUMEM")], cut
+
+
+@pytest.mark.parametrize("sample", CAPTURES)
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "2026-11-20 23:13:07,071 INFO train.py:12 ",
+        "2026-11-20 23:13:07.071 | INFO     | __main__:main:12 - ",
+        "[2026-11-20 23:13:07,071][__main__][INFO] - ",
+        "11/20/2026 23:13:07 - INFO - __main__ - ",
+        "I1120 23:13:07.071868    1234 log.go:12] ",
+        "INFO:root:",
+        "> ",
+        "> > ",
+        "    ",
+        "\t",
+        "1) ",
+        "      7 ",
+        "[trainer0|0]:",
+        "[node-1:0] ",
+        "[replica=0 job=1] ",
+        "2026-11-20T23:13:07.071868+00:00 app[worker.1]: ",
+        "LAUNCH INFO 2026-11-20 23:13:07,071 ",
+        "rank0[1234][MainThread]: INFO: ",
+        "2026-11-20T23:13:07.071868Z [10.0.0.4] ",
+        "logs/with blanks/job.log:7:",
+    ],
+)
+def test_what_an_unknown_launcher_puts_in_front_is_taken_off_all_lines(lead: str, sample: str) -> None:
+    assert summary(b"\n".join(lead.encode() + line for line in capture(sample))) == plain(sample)
+
+
+def test_prose_about_nccl_is_no_line_of_it() -> None:
+    prose = b"# Hang\n\nWe set NCCL_DEBUG=INFO and found NCCL INFO lines, no NCCL WARN at all:\n\n```\n"
+    source = nccl_inspect.read(prose + b"\n".join(capture("peer-killed")) + b"\n```\nWhy?\n").sources[0]
+    expected = nccl_inspect.read(b"\n".join(capture("peer-killed"))).sources[0]
+    assert (source.nccl_lines, source.damaged_lines) == (expected.nccl_lines, 0)
+
+
+@pytest.mark.parametrize("lead", ["> ", "    ", "```\n", "   - "])
+def test_an_excerpt_is_not_taken_for_a_whole_log(lead: str) -> None:
+    lines = capture("v2.28.9-libfabric-2node")
+    quoted = b"\n".join(lead.encode() + line for line in lines[: len(lines) // 3])
+    job = nccl_inspect.read(b"My job is slow:\n\n" + quoted + b"\n")
+    assert job.verdict == "unknown"
+    assert not job.ended_by
+
+
+def test_a_page_of_html_is_a_log() -> None:
+    page = b"<html><body><pre>\n%b\n</pre></body></html>\n"
+    text = b"\n".join(capture("v2.28.9-libfabric-2node")).replace(b"&", b"&amp;").replace(b"<", b"&lt;")
+    assert summary(page % text.replace(b">", b"&gt;"))[:4] == plain("v2.28.9-libfabric-2node")[:4]
+
+
+def test_a_host_that_lost_its_beginning_is_no_other_host() -> None:
+    lines = [line for line in capture("peer-killed") if b" NCCL INFO " in line]
+    cut = [lines[1].partition(b"-node-0-")[2], lines[1][3:]]
+    job = nccl_inspect.read(b"\n".join([*lines, *cut]) + b"\n")
+    assert [host.name for host in job.hosts] == ["llama-3-8b-node-0-0", "llama-3-8b-node-0-1"]
+
+
+@pytest.mark.parametrize("kind", ["raw", "json", "kubectl"])
+def test_how_a_job_ended_is_seen_behind_what_a_collector_puts_in_front(kind: str) -> None:
+    """``Killed`` counts only if it is all that a line says."""
+    wrap: Callable[[bytes], bytes] = {
+        "raw": bytes,
+        "json": lambda line: json.dumps({"stream": "x" * 500, "log": line.decode(), "time": TIME}).encode(),
+        "kubectl": lambda line: b"[pod/llama-0/trainer] " + TIME.encode() + b" " + line,
+    }[kind]
+    lines = [line for line in capture("rank-missing-hang") if b"launcher:" not in line]
+    job = nccl_inspect.read(b"\n".join(wrap(line) for line in [*lines, b"Killed"]) + b"\n")
+    assert [line.text.rpartition(" ")[2] for line in job.ended_by] == ["Killed"]
+    assert job.verdict == "failed"
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -206,6 +323,8 @@ def test_parts_of_a_line_are_joined_stream_by_stream() -> None:
         b"  5%|#| 1/20 [00:01<00:19]\r" + LINE + b"\r",
         LINE + b"\r",
         b"node-1: node-1: " + LINE,
+        b"\x1b_bk;t=1795216387071\x07" + LINE,
+        b"EVENTS\t1795216387071\t" + LINE + b"\t1795216387071",
     ],
 )
 def test_colours_bars_and_what_follows_a_message_are_taken_off(line: bytes) -> None:

@@ -71,6 +71,20 @@ def lasting(files: Iterable[File]) -> list[File]:
     return [file if file.again else replace(file, open=_Kept(file)) for file in files]
 
 
+def require_again(files: Iterable[File], turned: Iterable[str]) -> None:
+    """Make sure that everything can be read once more.
+
+    Args:
+        files: that :func:`lasting` gave.
+        turned: the names of those for which it has to be.
+
+    Raises:
+        NoInputError: there is a stream that was too long to be kept.
+    """
+    if any(isinstance(file.open, _Kept) and not file.open.is_whole for file in files):
+        raise NoInputError(f"{', '.join(sorted(turned))}: {_TURN}", "… | tac | nccl-inspect summarize, or name a file")
+
+
 class _Kept:
     """Opens a stream, and opens it again.
 
@@ -84,17 +98,18 @@ class _Kept:
         self._is_whole = False
 
     def __call__(self) -> Pieces:
-        """The bytes, from the first one on.
-
-        Raises:
-            StreamError: there were too many.
-        """
+        """The bytes, from the first one on."""
         if self._pieces is None:
             self._pieces = []
             return self._keeping(self._pieces)
         if self._is_whole:
             return iter(self._pieces)
-        raise StreamError(_TURN, "… | tac | nccl-inspect summarize, or name a file")
+        return failing(StreamError("the stream is too long to be read twice", "name a file"))()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it can be opened again."""
+        return self._is_whole
 
     def _keeping(self, pieces: list[bytes]) -> Pieces:
         size = 0

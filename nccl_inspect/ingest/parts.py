@@ -11,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.ingest import compression, files, recognition, sources
+from nccl_inspect.ingest import compression, entries, files, recognition, sources
 from nccl_inspect.ingest.files import File, Input, Place
-from nccl_inspect.ingest.streams import BLOCK, Pieces, StreamError, failing, pieces
+from nccl_inspect.ingest.streams import BLOCK, HEAD, Pieces, StreamError, failing, pieces
 from nccl_inspect.records import Record
 
 _SLACK = 4
@@ -124,6 +124,8 @@ class _LineEnds:
         """Whether the file is text that can be cut at any line end."""
         head = self._read(0)
         if recognition.is_tar(head) or recognition.is_zip(head) or compression.is_packed(head):
+            return False
+        if entries.reader_of(head[:HEAD]):
             return False
         assert self._place is not None
         with self._place.open("rb", 0) as file:

@@ -46,7 +46,8 @@ def sources(fold: Fold) -> set[str]:
 
 def _is_backwards(logs: list[ProcessLog]) -> bool:
     orders = [_order(log) for log in islice(logs, _MAX_PROCESSES)]
-    order = _Order(sum(one.newer for one in orders), sum(one.older for one in orders))
+    telling = [one for one in orders if one.newer + one.older > 1]  # one step may lead from one run to another
+    order = _Order(sum(one.newer for one in telling), sum(one.older for one in telling))
     return order.is_backwards or (order.newer < order.older + _FEW and _begins_at_the_end(logs))
 
 

@@ -1,12 +1,13 @@
-"""A plus or minus before every line: a log in a diff or a review."""
+"""A plus or minus before every line, more of a merge: a log in a diff or a review."""
 
 import re
 
 from nccl_inspect.ingest.stated import Stated
 
 FIRST = b"+-"
-PATTERN = re.compile(rb"[+-](?=[ A-Za-z0-9\[({])")
+PATTERN = re.compile(rb"[+-]+(?=[ A-Za-z0-9\[({])")
 SAMPLES = {
     b"+": Stated(),
     b"-": Stated(),
+    b"++": Stated(),
 }
