@@ -48,7 +48,9 @@ def _is_backwards(logs: list[ProcessLog]) -> bool:
     orders = [_order(log) for log in islice(logs, _MAX_PROCESSES)]
     telling = [one for one in orders if one.newer + one.older > 1]  # one step may lead from one run to another
     order = _Order(sum(one.newer for one in telling), sum(one.older for one in telling))
-    return order.is_backwards or (order.newer < order.older + _FEW and _begins_at_the_end(logs))
+    if order.is_backwards:
+        return not _is_in_order(logs)  # what stands around lines may have the times of several clocks
+    return order.newer < order.older + _FEW and _begins_at_the_end(logs)
 
 
 def _order(log: ProcessLog) -> _Order:
@@ -69,6 +71,14 @@ def _marks(log: ProcessLog) -> Iterator[tuple[int, str | None]]:
     yield log.last, log.final.time
     for one in (*log.steps, *log.notes.values()):
         yield one.place, one.origin.time
+
+
+def _is_in_order(logs: list[ProcessLog]) -> bool:
+    """Whether what NCCL says in one order only, a process over its interface first, has that order."""
+    telling = [log for log in logs if log.bootstraps and log.steps]
+    return any(log.bootstraps[0] < min(step.place for step in log.steps) for log in telling) and not any(
+        log.bootstraps[0] > max(step.place for step in log.steps) for log in telling
+    )
 
 
 def _begins_at_the_end(logs: Iterable[ProcessLog]) -> bool:
