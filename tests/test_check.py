@@ -13,7 +13,7 @@ from command_line import invoke
 from test_schema import closed
 
 import nccl_inspect
-from nccl_inspect.cli import main as run_main
+from nccl_inspect import cli
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.policy import file, learn
 
@@ -292,9 +292,7 @@ def test_a_wrong_call_is_one_line(
 ) -> None:
     (folder / "policy.toml").write_text("world_size = 8")
     monkeypatch.setattr("sys.argv", ["nccl-inspect", "check", *args])
-    with pytest.raises(SystemExit) as stopped:
-        run_main()
-    assert stopped.value.code == status
+    assert cli.run() == status
     message = capsys.readouterr().err
     assert says in message
     assert message.count("\n") == 1

@@ -539,3 +539,20 @@ def test_the_heavy_libraries_are_not_loaded_for_text(args: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
     assert done.stderr.strip() == b""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "comm 0x... rank 1 nranks 4 cudaDev 1 busId XXXX - Destroy COMPLETE",
+        "ncclCommInitRankConfig comm 0x… rank 1 nranks 4 cudaDev 0 nvmlDev 0 busId XXXX commId 0xXX - Init START",
+        "NVLS Created Multicast group 0x... nranks 4 size 2097152 on rank 1",
+    ],
+)
+def test_a_line_with_numbers_left_out_is_explained_without_them(message: str) -> None:
+    """As in the chapter on logging of NCCL's manual."""
+    done = run("explain", message)
+    assert done.returncode == 0, done.stderr
+    fields = dict(line.split()[:2] for line in done.stdout.decode().partition("fields\n")[2].splitlines())
+    assert (fields["rank"], fields["nranks"]) == ("1", "4")
+    assert not {"comm", "bus_id", "comm_id", "handle"} & set(fields)

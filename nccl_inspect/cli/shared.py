@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -308,6 +309,7 @@ def read(logs: tuple[str, ...], options: reading.Options) -> Job:
         with Bar(meta.get(f"{__name__}.progress")) as bar, Interruption() as interruption:
             fold = reading.fold(names, bar.update if bar.wanted else None, interruption, jobs, cluster)
         job = judge(fold)
+        gc.freeze()  # what is kept until the end is not looked through either
     for misfit in judge.misfits(job):
         say(f"warning: {misfit}")
     problems = [source.problem for source in job.sources if source.problem]

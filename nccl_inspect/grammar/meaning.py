@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from nccl_inspect.grammar.engine import Grammar
+from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import prefix
 from nccl_inspect.ingest.prefix import Origin
@@ -45,8 +46,18 @@ _WORRY = {
 }
 
 
+_LEFT_OUT = re.compile(rb"(0x)?(?:\.{2,}|\xe2\x80\xa6|\b[Xx*]{2,}\b|(?<=0x)[Xx*]+)")
+"""Numbers as NCCL's manual and those who pass lines on leave them out."""
+_STAND_IN = b"e11ded"
+
+
 def of_line(text: str, grammar: Grammar) -> Meaning | None:
-    """The meaning of a line, or of a message without its prefix; None when no production knows it."""
+    """The meaning of a line, or of a message without its prefix; None when no production knows it.
+
+    Args:
+        text: the line; numbers may be left out, as in ``comm 0x...`` or ``busId XXXX``.
+        grammar: what to recognise it with.
+    """
     line = encode(text.strip("\r\n"))
     found = prefix.split(line)
     origin, level, message = None, None, line
@@ -54,7 +65,7 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
         head, rest = found
         word, _, message = rest.partition(b" ")
         origin, level = prefix.parse(head), word.decode("ascii")
-    parsed = grammar.parse(message)
+    parsed = grammar.parse(message) or _parsed_without_numbers(message, grammar)
     if parsed is None and not found:
         plain = prefix.unwrapped(line)
         parsed = grammar.parse_bare(plain) or grammar.parse_foreign(line) or grammar.parse_foreign(plain)
@@ -62,7 +73,19 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
         return None
     values = parsed.production.read(parsed.message) or {}
     fields = [(name, _shown(value), glossary().get(name, "")) for name, value in values.items() if value is not None]
-    return Meaning(parsed.production, origin, level, decode(parsed.message), fields)
+    return Meaning(
+        parsed.production, origin, level, decode(message), [one for one in fields if not _is_stand_in(one[1])]
+    )
+
+
+def _parsed_without_numbers(message: bytes, grammar: Grammar) -> Parsed | None:
+    """The parsed message with stand-ins for what was left out; some numbers are printed without ``0x``."""
+    filled = (_LEFT_OUT.sub(stand_in, message) for stand_in in (rb"\g<1>" + _STAND_IN, _STAND_IN))
+    return next(filter(None, map(grammar.parse, filled)), None)
+
+
+def _is_stand_in(value: str) -> bool:
+    return _STAND_IN.decode() in value
 
 
 def nearest(text: str, grammar: Grammar) -> tuple[Production, int] | None:

@@ -56,6 +56,7 @@ def _notice(
     said.sort(key=lambda one: one.note.place)
     first = said[0].note
     printers = [one.process for one in said]
+    lines = [_line(one.note, evidence) for one in said[:MAX_EVIDENCE]]
     return Notice(
         event=first.event and without_secrets(first.event),
         production=first.event.production if first.event else "",
@@ -66,8 +67,8 @@ def _notice(
         ranks=sorted({rank for process in printers for rank in ranks.get(process, [])}),
         hosts=list(dict.fromkeys(process.host for process in printers if process.host)),
         processes=printers,
-        evidence=[_line(one.note, evidence) for one in said[:MAX_EVIDENCE]],
-        earliest=_earliest(said, evidence),
+        evidence=lines,
+        earliest=_earliest(said, evidence) if len(said) > 1 else _only(said[0], lines[0]),
         releases=releases.get(first.event.production, "") if first.event else "",
         location=first.origin.location,
     )
@@ -80,6 +81,12 @@ def _is_retold(one: _Said) -> bool:
 
 def _line(note: Note, evidence: Callable[[int, Origin, str, str], Evidence]) -> Evidence:
     return evidence(note.place, note.origin, note.level, decode(note.message))
+
+
+def _only(said: _Said, line: Evidence) -> Earliest:
+    origin = said.note.origin
+    is_ordered = moment(origin.time) is not None
+    return Earliest([said.process], device=origin.device, time=origin.time, evidence=line, is_ordered=is_ordered)
 
 
 def _earliest(said: list[_Said], evidence: Callable[[int, Origin, str, str], Evidence]) -> Earliest:

@@ -1,0 +1,58 @@
+"""A job that somebody ended: its scheduler, its launcher or its user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_inspect.model import endings
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, value
+
+RULE = Rule(
+    name="ended-from-outside",
+    category="failures",
+    severity="info",
+    title="The scheduler, the launcher or a user ended the job",
+    specific=("hang-after-init", "hang-after-p2p-setup", "hang-in-init", "rank-missing", "watchdog-timeout"),
+)
+_NODE_FAILURE = "node failure"
+_REASONS = {
+    "time limit": "its time limit was reached",
+    "preempt": "a job of higher priority took its place",
+    _NODE_FAILURE: "a node failed",
+}
+"""What Slurm gives as the reason (src/slurmd/slurmstepd/req.c), and what that means."""
+_NO_REASON = "a signal was sent to it: by its user (scancel, Ctrl-C), its launcher or an administrator"
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge what says so, where nothing failed before that could be the reason."""
+    said = [notice for notice in facts.errors() if endings.is_forced(notice.event)]
+    if not said or facts.job.failed or facts.failures():
+        return
+    reason = next(filter(None, map(_reason, said)), None)
+    is_broken = reason == _NODE_FAILURE
+    yield RULE.finding(
+        f"the job was ended: {_REASONS[reason] if reason else said[0].message}",
+        cause=_REASONS[reason] if reason else _NO_REASON,
+        impact="none on the paths; what was not saved is lost",
+        fix=[
+            "sacct -j <job> --format=JobID,State,ExitCode,Start,End,Timelimit,Reason   # what Slurm knows",
+            "Look when the job last made a step: one that hangs runs into its time limit, too.",
+            "scontrol show node <node>; dmesg -T | tail -100   # why did the node fail?"
+            if is_broken
+            else "sbatch --signal=B:USR1@300 --requeue …   # time to save a checkpoint, then go on in a new job",
+        ],
+        severity="error" if is_broken else None,
+        fatal=is_broken,
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=first_said(said),
+    )
+
+
+def _reason(notice: Notice) -> str | None:
+    """Why Slurm ended it."""
+    given = str(value(notice, "reason") or "").lower()
+    return next((reason for reason in _REASONS if reason in given), None)
