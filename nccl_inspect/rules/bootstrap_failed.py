@@ -19,6 +19,7 @@ RULE = Rule(
         "bootstrap-connect-refused",
         "bootstrap-no-route",
         "bootstrap-wrong-interface",
+        "open-files-limit",
     ),
     specific=("version-mismatch",),
 )

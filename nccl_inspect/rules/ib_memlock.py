@@ -28,19 +28,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         *(notice for notice in ofi if value(notice, "rc") == _NO_MEMORY_CODE),
     ]
     if failed:
-        yield _finding(failed)
+        yield _finding(failed, "more seldom the host or its memory cgroup has no memory left", "likely")
     elif calls and all(value(notice, "error") is None for notice in calls):
-        yield RULE.undecided(
-            f"'{calls[0].message}' without a reason: the limit on locked memory, or memory that the NIC cannot reach",
-            "ulimit -l inside the container, seen through the launcher; NCCL 2.14 and later print the reason",
-        )
+        yield _finding(calls, "or it is memory that the NIC cannot reach: 2.14 and later print the reason", "possible")
 
 
-def _finding(failed: list[Notice]) -> Finding:
+def _finding(failed: list[Notice], other: str, confidence: str) -> Finding:
     return RULE.finding(
         f"the NIC gets no locked memory: {failed[0].message}",
-        cause="the limit on locked memory (memlock) of the process is too small, or the container lacks IPC_LOCK; more "
-        "seldom the host or its memory cgroup has no memory left",
+        cause="the limit on locked memory (memlock) of the process is too small, or the container lacks IPC_LOCK; "
+        f"{other}",
         impact="the rank cannot connect, and the job stops",
         fix=[
             "ulimit -l   # must say unlimited, seen through the launcher: srun bash -c 'ulimit -l'",
@@ -49,7 +46,7 @@ def _finding(failed: list[Notice]) -> Finding:
             "LimitMEMLOCK=infinity   # systemd unit of slurmd or containerd, then restart it; limits.conf "
             "needs a new login",
         ],
-        confidence="likely",
+        confidence=confidence,
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),
         evidence=first_said(failed),

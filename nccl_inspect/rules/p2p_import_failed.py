@@ -19,6 +19,11 @@ RULE = Rule(
     specific=("cuda-ipc-isolated-gpus", "mnnvl-imex-not-working"),
 )
 _NOT_SHAREABLE = (1, 304, 400, 800)
+_NOT_PERMITTED = 800
+_IMEX = (
+    "ls -l /dev/nvidia-caps-imex-channels/   # where hosts share one NVLink domain (GB200, GB300): may this user write "
+    "there?"
+)
 _EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
 _REFUSED = 111
 _SOCKETS = ("uds-send-failed", "uds-bind-failed", "uds-create-failed", "uds-receive-failed", "uds-name-too-long")
@@ -42,6 +47,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     others = [n for n in facts.errors() if n.level == "WARN" and not any(n is one for one in told)]
     if not told or (others and not refused_by_cuda):
         return
+    is_forbidden = any(code_of(notice) == _NOT_PERMITTED for notice in refused_by_cuda)
     only_refused = not refused_by_cuda and all(_value(notice, "errno") == _REFUSED for notice in sockets)
     yield RULE.finding(
         f"GPU memory could not be shared between ranks of one host: {told[0].message}",
@@ -57,6 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "Use the same NCCL_P2P_*, NCCL_CUMEM_* and NCCL_HOSTID on all ranks; NCCL_DEBUG=INFO prints them.",
             "NCCL_IPC_USE_ABSTRACT_SOCKET=0   # 2.29 and later, other network namespace; needs a shared /tmp",
             "NCCL_CUMEM_ENABLE=0   # a test; then NCCL_P2P_DISABLE=1 (slow)",
+            *([_IMEX] if is_forbidden else []),
         ],
         confidence="possible" if only_refused else "likely",
         ranks=ranks_in(told),

@@ -16,23 +16,25 @@ RULE = Rule(
     echo_of=("duplicate-hostname",),
 )
 _NOT_THERE = 2
-_ABOUT_SHM = ("shm-segment-failed", "shm-map-failed", "shm-create-failed")
+_ABOUT_SHM = ("shm-segment-failed", "shm-map-failed", "shm-create-failed", "shm-unlink-failed")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed attaching where nothing else failed: else the maker of the segment went away for another reason."""
     failed = [notice for notice in facts.notices("shm-segment-failed") if _value(notice, "what") == "attaching to"]
     others = [n for n in facts.errors() if n.level == "WARN" and n.production not in _ABOUT_SHM]
-    if not failed or others:
+    removed = [notice for notice in facts.notices("shm-unlink-failed") if _is_missing(notice)]
+    if others or not (failed or (removed and facts.job.failed)):
         return
-    missing = any(_value(notice, "errno") == _NOT_THERE for notice in failed)
-    removed = facts.notices("shm-unlink-failed")
+    what = "of another rank could not be opened" if failed else "was gone before NCCL removed it"
+    said = [*failed, *removed]
+    failed = failed or removed
     reason = next((str(found) for notice in failed if (found := _value(notice, "error"))), "")
     yield RULE.finding(
-        "a shared memory segment of another rank could not be opened" + (f": {reason}" if reason else ""),
+        f"a shared memory segment {what}" + (f": {reason}" if reason else ""),
         cause="the file is gone, or was never in this rank's /dev/shm: something cleans /dev/shm (systemd-logind with "
         "RemoveIPC=yes at the end of a session, a cron job), or the containers have a /dev/shm each"
-        if missing
+        if any(map(_is_missing, failed))
         else "the file cannot be opened or mapped: no right to it (other user), or memory is short",
         impact="the rank fails, and with it the job",
         fix=[
@@ -45,9 +47,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely",
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),
-        evidence=first_said([*failed, *removed]),
+        evidence=first_said(said),
         fatal=True,
     )
+
+
+def _is_missing(notice: Notice) -> bool:
+    return _value(notice, "errno") == _NOT_THERE or "No such file" in str(_value(notice, "error"))
 
 
 def _value(notice: Notice, name: str) -> object:

@@ -1,0 +1,46 @@
+"""The limit on open files of a process was reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="open-files-limit",
+    category="failures",
+    severity="error",
+    title="The limit on open files was reached",
+)
+_OF_PROCESS, _OF_HOST = "Too many open files", "Too many open files in system"
+"""What the C library says of EMFILE and ENFILE."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge warnings that end so, whichever call could not open a file or a socket."""
+    failed = [notice for notice in facts.job.notices if notice.level == "WARN" and _OF_PROCESS in notice.message]
+    if not failed:
+        return
+    of_host = any(_OF_HOST in notice.message for notice in failed)
+    yield RULE.finding(
+        f"no more files or sockets can be opened: {failed[0].message}",
+        cause="the system-wide limit on open files (fs.file-max) is reached"
+        if of_host
+        else "the process has as many open files as its limit (nofile) allows. NCCL opens sockets and files for each "
+        "peer and channel: thousands at scale",
+        impact="the connection cannot be made, and the job stops",
+        fix=[
+            "sysctl -w fs.file-max=2097152   # on the host"
+            if of_host
+            else "ulimit -n   # seen through the launcher: srun bash -c 'ulimit -n'; should be 65536 or more",
+            "LimitNOFILE=1048576   # systemd unit of slurmd or containerd, then restart it",
+            "--ulimit nofile=1048576   # option of docker run",
+            "ls -l /proc/<pid>/fd   # or does the program itself leave files open?",
+        ],
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said(failed),
+        fatal=facts.job.failed or not facts.job.paths,
+    )
