@@ -20,10 +20,13 @@ CUDA_CODES = {
     "uncorrectable ECC error encountered": 214,
     "peer access is not supported between these two devices": 217,
     "uncorrectable NVLink error detected during the execution": 220,
+    "the provided PTX was compiled with an unsupported toolchain.": 222,
     "OS call failed or operation not supported on this OS": 304,
     "invalid resource handle": 400,
     "the operation cannot be performed in the present state": 401,
+    "named symbol not found": 500,
     "an illegal memory access was encountered": 700,
+    "the launch timed out and was terminated": 702,
     "device-side assert triggered": 710,
     "peer mapping resources exhausted": 711,
     "misaligned address": 716,
@@ -35,6 +38,33 @@ CUDA_CODES = {
     "unknown error": 999,
 }
 """What cudaGetErrorString says: calls of the CUDA runtime print the text only, those of the driver also the number."""
+KERNEL_ERRORS = {
+    700: "illegal address",
+    702: "time-out of a launch",
+    710: "device-side assert",
+    716: "misaligned address",
+    719: "launch failure",
+}
+"""Errors of a kernel: whatever calls CUDA next reports them."""
+MEANINGS = {
+    1: "an argument that this driver or GPU does not take",
+    101: "a GPU that this process cannot see",
+    217: "two GPUs that cannot access each other",
+    222: "code that is newer than the driver: the driver must be of the same CUDA release or a later one",
+    304: "an operating system call was refused: a sandbox, missing capabilities or another name space",
+    400: "a handle that is not valid in this process",
+    500: "a kernel that is not in this library: it was built for other GPUs, or two NCCL libraries are mixed",
+    800: "not permitted: missing rights or capabilities in the container",
+    801: "not supported by this GPU, driver or virtual machine",
+}
+SET_UP = (
+    *("init", "channel", "transport", "proxy", "group", "bootstrap", "graph/", "register", "mnnvl", "allocator"),
+    *("misc/", "dev_runtime", "include/"),
+)
+"""Beginnings of source files that build communicators and connections; enqueue.cc and its kind launch kernels."""
+IS_BROKEN = "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # is a GPU broken?"
+DO_THEY_FIT = "nvidia-smi; python -c 'import torch; print(torch.version.cuda)'   # do driver and CUDA fit?"
+WHICH_KERNEL = "CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer tells more"
 OUT_OF_MEMORY = CUDA_CODES["out of memory"]
 _CUDA_ERROR = 1
 
@@ -58,8 +88,8 @@ def code_of(notice: Notice) -> int | None:
 
 
 def file_of(notice: Notice) -> str:
-    """The source file that printed a WARN: ``transport/p2p.cc``, in some builds with its whole path in front."""
-    return (notice.location or "").partition(":")[0]
+    """The source file that printed a WARN: ``transport/p2p.cc``; some builds print its whole path."""
+    return (notice.location or "").partition(":")[0].rpartition("/src/")[2]
 
 
 def failed(facts: Facts, *files: str) -> list[Notice]:
@@ -93,3 +123,20 @@ def _caller(facts: Facts, notice: Notice) -> str | None:
         if above and event.code == _CUDA_ERROR and processes & set(frame.processes):
             return event.file
     return file
+
+
+def words(failure: Failure) -> str:
+    """What CUDA said, with its code where that is printed or known."""
+    return f"'{failure.error}'" + (f" ({failure.code})" if failure.code is not None else "")
+
+
+def cause(code: int | None) -> str:
+    """What may have led to a failure that no rule about a certain code takes."""
+    if code in KERNEL_ERRORS:
+        return (
+            f"a kernel that ran before on this GPU ({KERNEL_ERRORS[code]}), most often one of the program and not "
+            "NCCL's: CUDA reports it at the next call"
+        )
+    if code in MEANINGS:
+        return f"CUDA's answer means: {MEANINGS[code]}. Which of driver, container or GPU is at fault is not in the log"
+    return "not in the log: driver, container or GPU"

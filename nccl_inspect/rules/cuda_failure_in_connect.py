@@ -15,27 +15,11 @@ RULE = Rule(
     because=("gpu-out-of-memory",),
     specific=("cuda-init-error", "nccl-too-old", "gpu-hardware-error"),
 )
-_SET_UP = (
-    *("init", "channel", "transport", "proxy", "group", "bootstrap", "graph/", "register", "mnnvl", "allocator"),
-    *("misc/", "dev_runtime", "include/"),
-)
-"""Beginnings of source files that build communicators and connections; enqueue.cc and its kind launch kernels."""
 _CONNECT = ("transport", "proxy", "channel")
 _P2P_IMPORT, _SHM, _INIT = (1, 304, 400, 800), (1, 217, 801), (3, 35, 100, 101, 803, 999)
 _NVLS = (1, 101, 304, 400, 401, 800, 801, 999)
 """What rules about one place take, by its file."""
 _MAPPING, _FABRIC = 711, 802
-_KERNEL = {700: "illegal address", 710: "device-side assert", 716: "misaligned address", 719: "launch failure"}
-"""Errors of a kernel: whatever calls CUDA next reports them."""
-_MEANING = {
-    1: "an argument that this driver or GPU does not take",
-    101: "a GPU that this process cannot see",
-    217: "two GPUs that cannot access each other",
-    304: "an operating system call was refused: a sandbox, missing capabilities or another name space",
-    400: "a handle that is not valid in this process",
-    800: "not permitted: missing rights or capabilities in the container",
-    801: "not supported by this GPU, driver or virtual machine",
-}
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -46,14 +30,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     first = failed[0]
     notices = [failure.notice for failure in failed]
     yield RULE.finding(
-        f"CUDA failed in {first.file}: {listed(_words(failure) for failure in failed)}",
-        cause=_cause(first.code),
+        f"CUDA failed in {first.file}: {listed(map(cuda.words, failed))}",
+        cause=cuda.cause(first.code),
         impact="the rank fails, and with it the job; the others wait for it or lose their connections",
         fix=[
-            "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # is a GPU broken?",
+            cuda.IS_BROKEN,
             *(
-                ["CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer tells more"]
-                if first.code in _KERNEL
+                [cuda.WHICH_KERNEL]
+                if first.code in cuda.KERNEL_ERRORS
                 else [
                     "nvidia-smi   # on the host and in the container: the same driver, all GPUs, a CUDA that fits?",
                     "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility   # of the container",
@@ -71,7 +55,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _is_ours(failure: cuda.Failure) -> bool:
     code, file = failure.code, failure.file
-    if file is None or not file.startswith(_SET_UP) or code in (cuda.OUT_OF_MEMORY, _MAPPING, _FABRIC):
+    if file is None or not file.startswith(cuda.SET_UP) or code in (cuda.OUT_OF_MEMORY, _MAPPING, _FABRIC):
         return False
     if file.endswith("transport/p2p.cc"):
         return code not in _P2P_IMPORT
@@ -80,18 +64,3 @@ def _is_ours(failure: cuda.Failure) -> bool:
     if file.endswith("transport/nvls.cc"):
         return code not in _NVLS
     return code not in _INIT or file.startswith(_CONNECT)
-
-
-def _words(failure: cuda.Failure) -> str:
-    return f"'{failure.error}'" + (f" ({failure.code})" if failure.code is not None else "")
-
-
-def _cause(code: int | None) -> str:
-    if code in _KERNEL:
-        return (
-            f"a kernel that ran before on this GPU ({_KERNEL[code]}), most often one of the program and not NCCL's: "
-            "CUDA reports it at the next call"
-        )
-    if code in _MEANING:
-        return f"CUDA's answer means: {_MEANING[code]}. Which of driver, container or GPU is at fault is not in the log"
-    return "not in the log: driver, container or GPU"

@@ -1,0 +1,41 @@
+"""A CUDA call failed while NCCL launched a collective: most often the program broke the GPU's context before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules import cuda
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+
+RULE = Rule(
+    name="cuda-failure-in-launch",
+    category="failures",
+    severity="error",
+    title="A CUDA call failed while NCCL launched a collective",
+    specific=("cuda-failure-in-connect", "cuda-init-error", "gpu-hardware-error", "gpu-out-of-memory", "nccl-too-old"),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge failed calls outside of the set-up."""
+    failed = [one for one in cuda.failures(facts) if one.file and not one.file.startswith(cuda.SET_UP)]
+    if not failed:
+        return
+    code, notices = failed[0].code, [failure.notice for failure in failed]
+    yield RULE.finding(
+        f"CUDA failed in {failed[0].file}: {listed(map(cuda.words, failed))}",
+        cause=cuda.cause(code),
+        impact="the rank fails, and with it the job; the others wait for it or lose their connections",
+        fix=[
+            cuda.WHICH_KERNEL if code in cuda.KERNEL_ERRORS else cuda.DO_THEY_FIT,
+            cuda.IS_BROKEN,
+            "Look at what this rank printed before: its own traceback is nearer to the cause than NCCL.",
+        ],
+        confidence="likely",
+        ranks=ranks_in(notices),
+        hosts=hosts_in(notices),
+        evidence=first_said(notices),
+        fatal=True,
+    )

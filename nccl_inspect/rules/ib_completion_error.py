@@ -1,0 +1,55 @@
+"""A NIC refused a transfer, or the peer's NIC did: the statuses of InfiniBand verbs that no other rule is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, first_said, hosts_in, ranks_in, value
+
+RULE = Rule(
+    name="ib-completion-error",
+    category="network",
+    severity="error",
+    title="A NIC refused a transfer (status 1, 2, 9, 10, 11, 13 and others)",
+    echo_of=("ib-error4-acs",),
+    because=("ib-async-event",),
+)
+_PEER_GONE = "the peer's process died or let go of the memory while a transfer was under way"
+_STATUSES = {
+    1: ("local length error", "the message does not fit the buffer: ranks differ in what they send, or a defect"),
+    2: ("local queue pair error", "the card or its driver refuses the request"),
+    8: ("local access error", "the memory is not registered for this access, or GPU memory that the NIC cannot reach"),
+    9: ("remote invalid request", f"the peer takes no such request: ranks differ in what they send, or {_PEER_GONE}"),
+    10: ("remote access error", f"{_PEER_GONE}; or its NIC may not reach its GPU's memory (ACS, IOMMU)"),
+    11: ("remote operation error", "the peer's card failed: its own log, or dmesg on its host, tells more"),
+    13: ("receiver not ready", "the peer posted no receive in time: its process hangs or is very slow"),
+    20: ("fatal error", "the card or its driver failed"),
+}
+"""By ``ibv_wc_status``: its name, and what leads to it."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge completions with a status of its own; flushed ones (5) are echoes."""
+    failed = facts.completions(*_STATUSES)
+    if not failed:
+        return
+    status = value(failed[0], "status")
+    name, cause = _STATUSES[status]
+    yield RULE.finding(
+        f"{count(len(failed), 'transfer')} failed: {name} (status {status})",
+        cause=cause,
+        impact="the communicator is lost, and with it the job",
+        fix=[
+            "Look at the peer first: its log, its pod, dmesg on its host.",
+            "ibstat; perfquery -x; rdma statistic   # ports and cables of both ends",
+            "NCCL_NET_GDR_LEVEL=LOC   # a test without GPUDirect, slower: if it runs, it is the memory of the GPU",
+            "NCCL_DEBUG_SUBSYS=INIT,NET,COLL   # on all ranks: do they call the same collective with the same size?",
+        ],
+        confidence="likely",
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said(failed),
+        fatal=True,
+    )

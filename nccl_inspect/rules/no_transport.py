@@ -1,0 +1,43 @@
+"""Two ranks have no path at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+
+RULE = Rule(
+    name="no-transport",
+    category="intra-node path",
+    severity="error",
+    title="No path between two ranks: P2P, SHM and NET are all switched off or impossible",
+    echo_of=("network-not-found",),
+)
+_SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA", "NCCL_P2P_LEVEL", "NCCL_NET")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge NCCL's own statement."""
+    failed = facts.notices("no-transport")
+    if not failed:
+        return
+    switches = facts.chosen(*_SWITCHES)
+    yield RULE.finding(
+        f"two ranks have no path: {failed[0].message}",
+        cause=f"{words_of(switches)} leaves none"
+        if switches
+        else "not in the log: the settings of P2P, SHM and the network together leave none, or the network has no "
+        "device for this GPU",
+        impact="the connection cannot be made, and the job stops",
+        fix=[
+            *unset(switches),
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,SHM   # tells why each was turned down",
+        ],
+        confidence="likely" if switches else "certain",
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=[*first_said(failed), *lines_of(switches, 2)],
+        fatal=True,
+    )
