@@ -8,8 +8,8 @@ import sample_data
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, text
-from nccl_inspect.report.digest import facts
+from nccl_inspect.report import Style, load, text
+from nccl_inspect.report.digest import facts, reason
 
 
 def line(host: str, rank: int, message: str) -> str:
@@ -112,3 +112,16 @@ def test_an_effect_repeats_no_steps_of_its_cause() -> None:
     _, _, effect = shown.partition("  effect    shm-instead-of-p2p")
     assert effect
     assert "fix:" not in effect
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_errors_that_no_rule_explains_come_with_what_they_mean_and_the_worst_leads(form: str) -> None:
+    job = read(
+        "vm:1:2 [0] graph/topo.cc:600 NCCL WARN Could not find real path of /sys/class/pci_bus/0000:00\n",
+        "vm:1:2 [0] net.cc:1 NCCL WARN Error : Network returned 0 device\n",
+        "vm:1:1 [0] NCCL INFO init.cc:1 -> 2\n",
+    )
+    assert reason(job).endswith("the log says: Error : Network returned 0 device")
+    page = " ".join(load(form).render(job, Style()).split())
+    assert "as usual in virtual machines: harmless." in page
+    assert "The network has no device (2.4)." in page

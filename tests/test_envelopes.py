@@ -45,6 +45,8 @@ def filled(sample: bytes, line: bytes) -> bytes:
         csv.writer(cell, quoting=csv.QUOTE_ALL).writerow([line.decode("utf-8", "surrogateescape")])
         quoted = cell.getvalue().rstrip("\r\n").encode("utf-8", "surrogateescape")
         return sample.replace(b'"LINE"', b"LINE").replace(b"LINE", quoted)
+    if sample == b"b'LINE'":
+        return repr(line).encode()
     return sample.replace(b"LINE", json.dumps(line.decode("utf-8", "surrogateescape"))[1:-1].encode())
 
 

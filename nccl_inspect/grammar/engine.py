@@ -191,3 +191,9 @@ def shipped() -> Grammar:
     for file in files.shipped():
         productions.extend(files.index(file.read_bytes().decode("utf-8"), file.name))
     return Grammar(productions)
+
+
+def says(dialect: str, production: str) -> str:
+    """What a message means, for people; empty for a production that the package does not have."""
+    known = (one for one in shipped().productions if (one.dialect, one.name) == (dialect, production))
+    return next((one.says for one in known), "")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nccl_inspect.model.job import CommunicatorInfo, Finding, FirstFailure, Job, Setting
+from nccl_inspect.grammar import engine
+from nccl_inspect.model.job import CommunicatorInfo, Finding, FirstFailure, Job, Notice, Setting
 from nccl_inspect.report.words import shortened
 from nccl_inspect.rules.facts import STATES, count, ranges, ranks_word
 from nccl_inspect.text import cut, printable
@@ -25,16 +26,22 @@ def reason(job: Job) -> str:
     """What the verdict rests on, in one sentence."""
     leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
     if job.verdict == "failed" and not any(finding.fatal for finding in leads) and job.unexplained:
-        return f"{_MEANING['failed']}; the log says: {cut(job.unexplained[0].message, _MAX_MESSAGE)}"
+        return f"{_MEANING['failed']}; the log says: {_said(job.unexplained)}"
     if leads:
         doubt = f"{_MEANING['unknown']}; perhaps: " if job.verdict == "unknown" else ""
         return doubt + leads[0].summary
     if job.verdict == "unknown" and job.unexplained:
-        return f"an error that no rule explains: {cut(job.unexplained[0].message, _MAX_MESSAGE)}"
+        return f"an error that no rule explains: {_said(job.unexplained)}"
     unjudged = sum(path.verdict == "unknown" for path in job.paths)
     if job.verdict == "unknown" and unjudged:
         return f"{unjudged} of {count(len(job.paths), 'path')} could not be judged"
     return _MEANING[job.verdict]
+
+
+def _said(unexplained: list[Notice]) -> str:
+    """The message to begin with: the first that the grammar calls an error, before what may be harmless."""
+    first = next((one for one in unexplained if getattr(one.event, "tone", "") == "error"), unexplained[0])
+    return cut(first.message, _MAX_MESSAGE)
 
 
 def _earlier(runs: list[str]) -> Iterator[tuple[str, str]]:
@@ -220,6 +227,11 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
 def steps_under(finding: Finding, lead: Finding) -> list[str]:
     """What to do about a finding that is told under another one and is not told there; about an effect nothing."""
     return [step for step in finding.fix if step not in lead.fix] if finding.root else []
+
+
+def meaning(notice: Notice) -> str:
+    """What a message means; empty where that is not known."""
+    return engine.says(notice.event.dialect, notice.event.production) if notice.event else ""
 
 
 def accepted_causes(finding: Finding, job: Job) -> list[str]:

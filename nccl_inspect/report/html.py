@@ -17,7 +17,7 @@ from nccl_inspect._version import __version__
 from nccl_inspect.model.job import Job
 from nccl_inspect.picture.looks import LOOKS
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import facts, reason, short_names, steps_under
+from nccl_inspect.report.digest import facts, meaning, reason, short_names, steps_under
 from nccl_inspect.report.page import data, sections
 from nccl_inspect.report.tables import KIND_HEAD, by_kind, gdr_word
 from nccl_inspect.rules import capture
@@ -90,7 +90,7 @@ def _template() -> Template:
         finalize=_shown,
     )
     environment.filters.update(count=count, ranges=ranges, ranks_word=ranks_word, linked=_linked)
-    environment.globals.update(steps_under=steps_under, states=STATES)
+    environment.globals.update(meaning=meaning, steps_under=steps_under, states=STATES)
     environment.tests.update(sentence=is_sentence)
     return environment.get_template("page.html.j2")
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nccl_inspect._version import __version__
 from nccl_inspect.model.job import Evidence, Finding, Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import accepted_causes, facts, folded, reason, short_names, steps_under
+from nccl_inspect.report.digest import accepted_causes, facts, folded, meaning, reason, short_names, steps_under
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
 from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count, ranks_word
@@ -113,8 +113,11 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
         return
     names = short_names(job)
     shown = [(notice.evidence[0], notice) for notice in job.unexplained[: None if style.verbose else _MAX_ERRORS]]
-    lines = [f"{names[line.source]}:{line.line}: {notice.message} ({notice.count} x)" for line, notice in shown]
-    more = len(job.unexplained) - len(lines)
+    lines = []
+    for line, notice in shown:
+        lines.append(f"{names[line.source]}:{line.line}: {notice.message} ({notice.count} x)")
+        lines += [f"    means: {means}"] if (means := meaning(notice)) else []
+    more = len(job.unexplained) - len(shown)
     lines += [f"… and {more} more"] if more else []
     yield _details(f"Errors in the log that no rule explains: {len(job.unexplained)}", lines, style)
 

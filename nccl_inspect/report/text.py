@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Evidence, Finding, Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import accepted_causes, facts, folded, reason, short_names, steps_under
+from nccl_inspect.report.digest import accepted_causes, facts, folded, meaning, reason, short_names, steps_under
 from nccl_inspect.report.tables import KIND_HEAD, aligned, by_kind
 from nccl_inspect.report.words import block, paint, step_block, verdict_color
 from nccl_inspect.rules import capture
@@ -146,6 +146,8 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
         line = notice.evidence[0]
         text = f"  {names[line.source]}:{line.line}: {printable(notice.message)} ({notice.count} x)"
         yield text if style.verbose else cut(text, max(style.width, 40))
+        if means := meaning(notice):
+            yield from block("means", means, style, indent=4, hang=7)
     if len(errors) > _MAX_ERRORS:
         yield f"  … and {len(errors) - _MAX_ERRORS} more"
     yield ""

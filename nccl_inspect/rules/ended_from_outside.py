@@ -8,6 +8,7 @@ from nccl_inspect.model import endings
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, value
+from nccl_inspect.rules.hangs import silenced_at_once
 
 RULE = Rule(
     name="ended-from-outside",
@@ -33,9 +34,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     reason = next(filter(None, map(_reason, said)), None)
     is_broken = reason == _NODE_FAILURE
+    may_hang = not is_broken and bool(silenced_at_once(facts, facts.job.ended_by))
     yield RULE.finding(
         f"the job was ended: {_REASONS[reason] if reason else said[0].message}",
-        cause=_REASONS[reason] if reason else _NO_REASON,
+        cause=(_REASONS[reason] if reason else _NO_REASON)
+        + (". Nothing stands between NCCL's last line and the end: it may have hung" if may_hang else ""),
         impact="none on the paths; what was not saved is lost",
         fix=[
             "sacct -j <job> --format=JobID,State,ExitCode,Start,End,Timelimit,Reason   # what Slurm knows",
@@ -44,7 +47,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             if is_broken
             else "sbatch --signal=B:USR1@300 --requeue …   # time to save a checkpoint, then go on in a new job",
         ],
-        severity="error" if is_broken else None,
+        severity="error" if is_broken else "warning" if may_hang else None,
+        confidence="possible" if may_hang else "certain",
         fatal=is_broken,
         ranks=ranks_in(said),
         hosts=hosts_in(said),

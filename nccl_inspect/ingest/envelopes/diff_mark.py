@@ -5,7 +5,7 @@ import re
 from nccl_inspect.ingest.stated import Stated
 
 FIRST = b"+-"
-PATTERN = re.compile(rb"[+-]+(?=[ A-Za-z0-9\[({])")
+PATTERN = re.compile(rb"[+-]+(?=[^+-])")
 SAMPLES = {
     b"+": Stated(),
     b"-": Stated(),

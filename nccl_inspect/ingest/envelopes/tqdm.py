@@ -6,7 +6,7 @@ from nccl_inspect.ingest.stated import Stated
 
 FIRST = b" 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ|"
 PATTERN = re.compile(
-    rb"[^|\[\]\"\n]{0,80}?\d{1,3}%\|[^|\n]{0,300}\| ?[\d.,kMGT]{1,12}/[\d.,kMGT]{1,12} "
+    rb"[^|\[\]\x22'\n]{0,80}?\d{1,3}%\|[^|\n]{0,300}\| ?[\d.,kMGT]{1,12}/[\d.,kMGT]{1,12} "
     rb"\[[\d:<, ?.a-zA-Z/%=+-]{1,120}\] ?"
 )
 SAMPLES = {
