@@ -517,7 +517,9 @@ def test_what_only_this_process_has_cannot_be_shared(cluster: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "version"), [("__version__", "9.9.9"), ("_minor", lambda _: "3.99")])
+@pytest.mark.parametrize(
+    ("name", "version"), [("__version__", "9.9.9"), ("version", lambda: "nccl-inspect 0.1.0 and Python 3.99")]
+)
 def test_workers_of_another_version_are_told(
     name: str, version: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -555,7 +557,9 @@ def test_answers_of_workers(answer: Any, python: Any, says: str | None, monkeypa
 def test_a_worker_that_came_late_with_another_version_is_told(threads: Any) -> None:
     with clusters.Client(threads.scheduler_address, set_as_default=False) as client:
         future = client.submit(tasks.joined, [], tasks.Asker("nccl-inspect 9.9.9 and Python 3.11", None))
-        with pytest.raises(NcclInspectError, match=r"the worker inproc://.* has nccl-inspect .* and this is"):
+        with pytest.raises(
+            NcclInspectError, match=r"the worker inproc://.* has nccl-inspect .*, and this is nccl-inspect 9\.9\.9 "
+        ):
             future.result()
 
 

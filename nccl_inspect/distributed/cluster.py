@@ -134,7 +134,7 @@ def _check_versions(client: Client) -> None:
         has = "no nccl-inspect" if missing else f"nccl-inspect {package} and Python {_minor(str(python))}"
         unknown = isinstance(python, Exception) or (isinstance(package, Exception) and not missing)
         if has != version() and not unknown:
-            raise differs(who, has)
+            raise differs(who, has, version())
 
 
 def _answers(client: Client, question: Callable[..., str], *about: str) -> dict[str, str | Exception]:
@@ -147,10 +147,10 @@ def _answers(client: Client, question: Callable[..., str], *about: str) -> dict[
     return {"the scheduler": scheduler} | {f"the worker {name}": workers[name] for name in sorted(workers)}
 
 
-def differs(who: str, has: str) -> NcclInspectError:
-    """What there is to say of a worker, or of the scheduler, with another version."""
+def differs(who: str, has: str, wanted: str) -> NcclInspectError:
+    """What there is to say of a worker, or of the scheduler, with another version than the process that asks."""
     return NcclInspectError(
-        f"{who} has {has}, and this is {version()}",
+        f"{who} has {has}, and this is {wanted}",
         "install the same on the scheduler, on all workers and here: pip install 'nccl-inspect[dask]'",
     )
 
