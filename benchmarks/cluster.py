@@ -1,20 +1,27 @@
-"""Measures what each rank of a wide job costs when a cluster reads it: ``python benchmarks/cluster.py [RANKS …]``.
+"""Measures what a cluster is worth: ``python benchmarks/cluster.py [RANKS …]``.
 
-Processor time of one process, so that it depends little on what else the machine does; nothing is sent anywhere. What
-``docs/performance.md`` works out for very many ranks rests on these figures.
+First what each rank of a wide job costs, in processor time of one process, so that it depends little on what else the
+machine does; nothing is sent anywhere. What ``docs/performance.md`` works out for very many ranks rests on it.
+
+Then ``--cluster`` with one and with two workers of this machine, compared with one process within one run, as in
+``run.py``. Client, scheduler and workers share the machine: on two processors two workers cannot be twice as fast.
+``NCCLINSPECT_BENCH_BYTES`` sets the size of the largest log, ``NCCLINSPECT_BENCH_ROUNDS`` how often each pair runs.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import logs
+import run
 from tabulate import tabulate
 
 from nccl_inspect import distributed, reading
@@ -24,19 +31,57 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import parts
 from nccl_inspect.model.fold import Fold
 
-HEAD = (
+COSTS = (
     *("ranks", "log kB", "fold kB, packed", "list ms", "read and pack ms", "join ms", "merge here ms"),
     *("resolve and judge ms", "JSON ms", "JSON kB"),
+)
+SHARED = (
+    *("summarize --cluster", "workers", "seconds", "one process's", "ratio", "spread", "client's processor"),
+    *("client's MB", "one process's MB"),
 )
 _Result = TypeVar("_Result")
 
 
 def main() -> None:
-    """Print a table: everything for each rank."""
-    counts = [int(word) for word in sys.argv[1:]] or [512, 1024, 2048, 4096]
+    """Print both tables; in the first one, everything is for each rank."""
+    counts = [int(word) for word in sys.argv[1:]] or [1024, 4096, 16384]
+    print(run.machine() + "\n")
     with uncollected():
         _row(64)  # what is loaded and compiled once counts for nobody
-        print(tabulate([_row(ranks) for ranks in counts], HEAD, tablefmt="pipe", floatfmt=".3f"))
+        print(tabulate([_row(ranks) for ranks in counts], COSTS, tablefmt="github", floatfmt=".3f") + "\n")
+    formats = ("", "", ".1f", ".1f", ".2f", "", ".2f", ".0f", ".0f")
+    print(tabulate(_comparisons(), SHARED, tablefmt="github", floatfmt=formats))
+
+
+def _comparisons() -> Iterator[tuple[object, ...]]:
+    from distributed import LocalCluster
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (files := folder / "files").mkdir()
+        logs.per_process(files, run.BYTES // 10)
+        wide = run.written(folder / "wide.log", logs.many_hosts(logs.WIDE.read_bytes(), run.BYTES // 4))
+        sparse = run.written(folder / "sparse.log", logs.training(run.BYTES))
+        named = {
+            f"{len(list(files.iterdir()))} files, a tenth": str(files),
+            "every line NCCL's, a quarter": wide,
+            "1 % of the lines NCCL's": sparse,
+        }
+        for kind, path in named.items():
+            alone = [*run.TOOL, path, "--jobs", "1"]
+            for workers in (1, 2):
+                with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster:
+                    command = [*run.TOOL, path, "--cluster", cluster.scheduler_address]
+                    yield kind, workers, *run.ratio(command, alone), _peak(command), _peak(alone)
+
+
+def _peak(command: list[str]) -> float:
+    """The largest amount of memory that a process had, in MB."""
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen(command, stdout=out)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = status
+        return usage.ru_maxrss / 1e3
 
 
 def _row(ranks: int) -> list[float]:

@@ -12,15 +12,18 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import sample_data
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nccl_inspect import distributed, reading
+from nccl_inspect.cli import cli
 from nccl_inspect.distributed import cluster as connection
 from nccl_inspect.distributed import reduction, tasks
 from nccl_inspect.errors import NcclInspectError
@@ -293,24 +296,92 @@ def test_a_worker_killed_in_the_middle_changes_nothing(tmp_path: Path, cluster: 
     assert progress.size == sum(file.stat().st_size for file in Path(folder).iterdir())
 
 
-@pytest.mark.slow
-def test_what_kills_workers_is_not_read_and_the_rest_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed, "_SHARE", 10_000)  # no file is cut
-    monkeypatch.setattr(reduction, "_TOPS", MANY)  # nothing is put together by workers, so that one dies reading
-    folder = str(per_process(tmp_path / "logs", MANY, copies=20))
+@pytest.fixture
+def strict(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A cluster that gives up a task when one worker died with it; the parameter is run by each worker at its start."""
+    preload = [request.param] if hasattr(request, "param") else []
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        clusters.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as running,
+        clusters.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", preload=preload) as running,
     ):
-        progress = AfterSome(10, kill_one(running))
-        found = reading.fold(folder, progress, cluster=running.scheduler_address)
-    unread = [source for source in found.sources if source.problem]
-    assert 0 < len(unread) < MANY / 4
-    assert "the workers that read it, or what comes with it, died" in str(unread[0].problem)
-    assert sorted(source.name for source in found.sources) == sorted(map(str, Path(folder).iterdir()))
+        yield running
+
+
+def one_file_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each task read one file, and no task put together what others read."""
+    monkeypatch.setattr(distributed, "_SHARE", 10_000)
+    monkeypatch.setattr(reduction, "_TOPS", MANY)
+
+
+@pytest.mark.slow
+def test_results_that_a_worker_took_with_it_are_made_again(
+    tmp_path: Path, strict: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill_when_there_are_results() -> None:
+        time.sleep(1)
+        kill_one(strict)()
+        time.sleep(1)
+
+    one_file_each(monkeypatch)
+    folder = str(per_process(tmp_path / "logs", MANY, copies=20))
+    progress = AfterSome(10, kill_when_there_are_results)
+    found = reading.fold(folder, progress, cluster=strict.scheduler_address)
+    assert document(found) == document(reading.fold(folder))
+    assert progress.size == sum(file.stat().st_size for file in Path(folder).iterdir())
+
+
+CULPRIT = """
+import os, signal
+from nccl_inspect.distributed import tasks
+
+tasks.usual = getattr(tasks, "usual", tasks.read)  # it may be run more than once
+
+def read_or_die(group, *rest):
+    if any(part.name.endswith("nccl.13.log") for part in group):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return tasks.usual(group, *rest)
+
+tasks.read = read_or_die
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strict", [CULPRIT], indirect=True, ids=["culprit"])
+def test_what_kills_workers_is_not_read_and_all_of_the_rest_is(
+    tmp_path: Path, strict: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_file_each(monkeypatch)
+    monkeypatch.setattr(reduction, "_TOPS", 3)
+    folder = per_process(tmp_path / "logs", 40, copies=4)
+    found = reading.fold(str(folder), cluster=strict.scheduler_address)
+    (culprit,) = [source for source in found.sources if source.problem]
+    assert culprit.name == str(folder / "nccl.13.log")
+    assert "the workers that read it, or what comes with it, died: they may need more memory" in str(culprit.problem)
     alone = reading.fold([source.name for source in found.sources if not source.problem])
     assert found.processes.keys() == alone.processes.keys()
     assert [source.counts for source in found.sources if not source.problem] == [one.counts for one in alone.sources]
+    assert outcome(strict, str(folder)) == 0
+    assert outcome(strict, str(folder), "--fail-on", "error") == 3
+    assert outcome(strict, str(folder / "nccl.13.log")) == 3
+
+
+def outcome(running: Any, *arguments: str) -> int:
+    """The exit status of ``summarize``, which says in one line what killed its readers."""
+    done = CliRunner().invoke(
+        cli, ["summarize", *arguments, "--cluster", running.scheduler_address], standalone_mode=False
+    )
+    said = [*done.stderr.splitlines(), str(done.exception)]
+    assert sum("nccl.13.log: the workers that read it" in line for line in said) == 1
+    return int(getattr(done.exception, "exit_code", done.return_value))
+
+
+@pytest.mark.slow
+def test_workers_put_together_what_they_read(tmp_path: Path, threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("a task failed")
+
+    monkeypatch.setattr(reduction.Reduction, "_submitted_again", fail)
+    same(str(per_process(tmp_path / "logs")), threads)
 
 
 @pytest.mark.slow
@@ -350,13 +421,29 @@ def test_an_interruption_gives_what_came_until_then(
         assert left == 0, "its tasks were not given up"
 
 
+WITHOUT = """
+import importlib.abc, sys
+
+class Without(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == "nccl_inspect":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Without())
+"""
+
+
 @pytest.fixture
-def apart(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A scheduler and a worker that know each other by a scheduler file; gives the file and the scheduler."""
+def apart(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A scheduler and a worker that know each other by a scheduler file; gives the file and the scheduler.
+
+    The parameter is run by the scheduler at its start.
+    """
     file = tmp_path / "scheduler.json"
     run = [sys.executable, "-m", "dask"]
+    preload = ["--preload", request.param] if hasattr(request, "param") else []
     scheduler = subprocess.Popen(
-        [*run, "scheduler", "--scheduler-file", str(file), "--port", "0", "--no-dashboard"],
+        [*run, "scheduler", "--scheduler-file", str(file), "--port", "0", "--no-dashboard", *preload],
         stderr=subprocess.DEVNULL,
     )
     worker = subprocess.Popen(
@@ -430,20 +517,49 @@ def test_what_only_this_process_has_cannot_be_shared(cluster: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "version"), [("__version__", "9.9.9"), ("_minor", lambda _: "3.99")])
+@pytest.mark.parametrize(
+    ("name", "version"), [("__version__", "9.9.9"), ("version", lambda: "nccl-inspect 0.1.0 and Python 3.99")]
+)
 def test_workers_of_another_version_are_told(
     name: str, version: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, name, version)
     error = error_of(LOG, cluster.scheduler_address)
-    assert error.startswith("the worker tcp://127.0.0.1:")
-    assert "install the same on all workers and here" in error
+    assert error.startswith("the scheduler has nccl-inspect ")
+    assert "install the same on the scheduler, on all workers and here" in error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", [WITHOUT], indirect=True, ids=["without"])
+def test_a_scheduler_without_the_package_is_told(apart: tuple[str, subprocess.Popen[bytes]]) -> None:
+    file, _ = apart
+    assert error_of(LOG, file).startswith("the scheduler has no nccl-inspect, and this is ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "python", "says"),
+    [
+        (ModuleNotFoundError(), "3.11.2", "has no nccl-inspect"),
+        (AttributeError(), "3.11.2", "has no nccl-inspect"),
+        ("9.9.9", "3.8.1", "has nccl-inspect 9.9.9 and Python 3.8"),
+        (OSError("it died"), "3.8.1", None),
+        ("9.9.9", OSError("it died"), None),
+    ],
+)
+def test_answers_of_workers(answer: Any, python: Any, says: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([{"the worker tcp://node-7:1": one} for one in (answer, python)])
+    monkeypatch.setattr(connection, "_answers", lambda *_: next(answers))
+    with pytest.raises(NcclInspectError) if says else nullcontext() as caught:
+        connection._check_versions(cast(Any, None))
+    assert says is None or str(getattr(caught, "value", "")).startswith(f"the worker tcp://node-7:1 {says}")
 
 
 def test_a_worker_that_came_late_with_another_version_is_told(threads: Any) -> None:
     with clusters.Client(threads.scheduler_address, set_as_default=False) as client:
         future = client.submit(tasks.joined, [], tasks.Asker("nccl-inspect 9.9.9 and Python 3.11", None))
-        with pytest.raises(NcclInspectError, match=r"the worker inproc://.* has nccl-inspect .* and this is"):
+        with pytest.raises(
+            NcclInspectError, match=r"the worker inproc://.* has nccl-inspect .*, and this is nccl-inspect 9\.9\.9 "
+        ):
             future.result()
 
 

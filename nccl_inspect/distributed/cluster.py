@@ -1,4 +1,4 @@
-"""The connection to a Dask cluster, and whether its workers can do what this process would do."""
+"""The connection to a Dask cluster, and whether its machines can do what this process would do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pkgutil
 import platform
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -35,7 +35,7 @@ def connected(address: str) -> Iterator[Client]:
         address: ``tcp://host:8786``, ``host:8786`` or the path of a scheduler file.
 
     Raises:
-        NcclInspectError: Dask is not installed, the cluster cannot be reached, or its workers are of another version.
+        NcclInspectError: Dask is not installed, the cluster cannot be reached, or is of another version.
     """
     try:
         import distributed  # noqa: F401 - to know that it is there
@@ -45,7 +45,7 @@ def connected(address: str) -> Iterator[Client]:
     with _quiet():
         client = _client(address)
         try:
-            _check_workers(client)
+            _check_versions(client)
             yield client
         finally:
             with suppress(Exception):
@@ -118,26 +118,40 @@ def _minor(python: str) -> str:
     return ".".join(python.split(".")[:2])
 
 
-def _check_workers(client: Client) -> None:
-    """Make sure that all workers have this version; asked with functions that any Python has.
+def _check_versions(client: Client) -> None:
+    """Make sure that the scheduler, through which all tasks go, and all workers have this version.
+
+    Asked with functions that any Python has. Who does not answer, because it has just died, is not judged.
 
     Raises:
-        NcclInspectError: one has not.
+        NcclInspectError: one has another version, or none.
     """
-    theirs = client.run(pkgutil.resolve_name, "nccl_inspect._version:__version__", on_error="return")
-    pythons = client.run(platform.python_version)
-    for worker, found in sorted(theirs.items()):
-        python = _minor(pythons.get(worker, platform.python_version()))
-        has = "no nccl-inspect" if isinstance(found, Exception) else f"nccl-inspect {found} and Python {python}"
-        if has != version():
-            raise differs(worker, has)
+    packages = _answers(client, pkgutil.resolve_name, "nccl_inspect._version:__version__")
+    pythons = _answers(client, platform.python_version)
+    for who, python in pythons.items():
+        package = packages.get(who, ConnectionError())
+        missing = isinstance(package, ImportError | AttributeError)
+        has = "no nccl-inspect" if missing else f"nccl-inspect {package} and Python {_minor(str(python))}"
+        unknown = isinstance(python, Exception) or (isinstance(package, Exception) and not missing)
+        if has != version() and not unknown:
+            raise differs(who, has, version())
 
 
-def differs(worker: str, has: str) -> NcclInspectError:
-    """What there is to say of a worker with another version."""
+def _answers(client: Client, question: Callable[..., str], *about: str) -> dict[str, str | Exception]:
+    """What the scheduler and each worker answer, or fail with."""
+    try:
+        scheduler = client.run_on_scheduler(question, *about)
+    except Exception as error:
+        scheduler = error
+    workers = client.run(question, *about, on_error="return")
+    return {"the scheduler": scheduler} | {f"the worker {name}": workers[name] for name in sorted(workers)}
+
+
+def differs(who: str, has: str, wanted: str) -> NcclInspectError:
+    """What there is to say of a worker, or of the scheduler, with another version than the process that asks."""
     return NcclInspectError(
-        f"the worker {worker} has {has}, and this is {version()}",
-        "install the same on all workers and here: pip install 'nccl-inspect[dask]'",
+        f"{who} has {has}, and this is {wanted}",
+        "install the same on the scheduler, on all workers and here: pip install 'nccl-inspect[dask]'",
     )
 
 
@@ -168,7 +182,9 @@ class Watch:
 
 def lost() -> NcclInspectError:
     """What there is to say when the scheduler is gone."""
-    return NcclInspectError("the connection to the cluster was lost", "see whether its scheduler still runs")
+    return NcclInspectError(
+        "the connection to the cluster was lost", "see whether its scheduler still runs, or began anew"
+    )
 
 
 def words(error: BaseException) -> str:

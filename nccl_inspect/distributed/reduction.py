@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeAlias, cast
 
 from nccl_inspect import workers
 from nccl_inspect.distributed import cluster, tasks
@@ -30,6 +30,10 @@ _RETRIES = 2
 """How often a task that failed is tried again; one whose worker died is tried again by Dask itself."""
 _PATIENCE = 5.0
 """Seconds without news after which to look whether the cluster is still there."""
+_TRANSFER = 300.0
+"""Seconds for a result to come here, after which to look likewise."""
+
+_About = ParamSpec("_About")
 
 
 class _News(NamedTuple):
@@ -38,6 +42,10 @@ class _News(NamedTuple):
     key: str
     group: int | None
     error: BaseException | None
+
+
+_Waiting: TypeAlias = "deque[tuple[range, Future[list[Stretch]] | None]]"
+"""Folds in the order of the inputs; None where nobody is asked before its turn."""
 
 
 class Reduction:
@@ -62,8 +70,13 @@ class Reduction:
         self._news: SimpleQueue[_News] = SimpleQueue()
         self._ended: set[str] = set()
         self._read: set[int] = set()
+        self._suspects: set[int] = set()
+        """Groups whose readers died: they may have died of another task that they had."""
+        self._alone: set[int] = set()
+        """Suspects that were, or will be, read again when what comes before them is done."""
         self._failures: dict[int, str] = {}
         """Groups that nobody could read, with the reason."""
+        self._unfetched = 0
         self._given_up: set[int] = set()
         """Those of them that nobody is asked to read any more."""
 
@@ -76,6 +89,7 @@ class Reduction:
         waiting = self._submitted(range(len(self._groups)), _TOPS)
         while waiting:
             span, future = waiting.popleft()
+            future = future or self._put_together(span)
             found = self._result(future)
             if found is None:
                 waiting.extendleft(reversed(self._submitted_again(span, future)))
@@ -96,55 +110,91 @@ class Reduction:
     def _begins_wrapped(self, number: int) -> bool:
         return self._wrapped and number > 0
 
-    def _submitted(self, span: range, most: int) -> deque[tuple[range, Future[Any]]]:
+    def _submitted(self, span: range, most: int) -> _Waiting:
         return deque((part, self._put_together(part)) for part in _cut(span, most))
 
-    def _submitted_again(self, span: range, future: Future[Any]) -> deque[tuple[range, Future[Any]]]:
+    def _submitted_again(self, span: range, future: Future[list[Stretch]]) -> _Waiting:
         """What to wait for instead of a fold that failed: it goes without groups that nobody can read."""
-        unread = {number for number in self._failures if number in span} - self._given_up
+        if len(span) == 1:
+            error = future.exception()
+            if span.start in self._given_up:
+                raise NcclInspectError(f"the workers cannot read {self._groups[span.start][0].name}: {_reason(error)}")
+            self._blame(span.start, error)
+        suspects = sorted(self._suspects.intersection(span) - self._alone - self._failures.keys())
+        unread = self._failures.keys() & set(span) - self._given_up
+        self._alone.update(suspects)
         self._given_up |= unread
-        if not unread and len(span) == 1:
-            raise NcclInspectError(
-                f"the workers cannot read {self._groups[span.start][0].name}: {_reason(future.exception())}"
-            )
+        if suspects:
+            parts = _around(span, suspects)
+            return deque((part, None if part.start in suspects else self._put_together(part)) for part in parts)
         return self._submitted(span, 1 if unread else _FAN)
 
-    def _put_together(self, span: range) -> Future[Any]:
+    def _blame(self, group: int, error: BaseException | None) -> None:
+        """Remember why a group could not be read."""
+        if _is_killed(error) and group not in self._alone:
+            self._suspects.add(group)
+        else:
+            self._failures[group] = _reason(error)
+
+    def _put_together(self, span: range) -> Future[list[Stretch]]:
         """The future fold of some groups; hears of its end."""
         future = self._fold_of(span)
         future.add_done_callback(partial(self._hear, None))
         return future
 
-    def _fold_of(self, span: range) -> Future[Any]:
-        submit: Any = partial(self._client.submit, priority=-span.start, retries=_RETRIES, pure=False)
-        if len(span) > 1:
-            future: Future[Any] = submit(
-                tasks.joined, [self._fold_of(part) for part in _cut(span, _FAN)], cluster.version()
-            )
-            return future
+    def _fold_of(self, span: range) -> Future[list[Stretch]]:
         number = span.start
-        about = self._groups[number], number, self._begins_wrapped(number)
+        if len(span) > 1:
+            parts = [self._fold_of(part) for part in _cut(span, _FAN)]
+            found = cast("list[list[Stretch]]", parts)  # Dask gives a task what its futures stand for
+            return self._submit(number, tasks.joined, found, self._asker)
+        group, wrapped = self._groups[number], self._begins_wrapped(number)
         if number in self._given_up:
-            future = submit(tasks.unread, *about, self._failures[number])
-        else:
-            future = submit(tasks.read, *about, self._asker)
-            future.add_done_callback(partial(self._hear, number))
+            return self._submit(number, tasks.unread, group, number, wrapped, self._failures[number])
+        future = self._submit(number, tasks.read, group, number, wrapped, self._asker)
+        future.add_done_callback(partial(self._hear, number))
         return future
 
-    def _hear(self, group: int | None, future: Future[Any]) -> None:
+    def _submit(
+        self, first: int, task: Callable[_About, list[Stretch]], *about: _About.args, **rest: _About.kwargs
+    ) -> Future[list[Stretch]]:
+        future: Future[list[Stretch]] = self._client.submit(
+            task, *about, **rest, priority=-first, retries=_RETRIES, pure=False
+        )
+        return future
+
+    def _hear(self, group: int | None, future: Future[list[Stretch]]) -> None:
         """Called in a thread of Dask's."""
         error = future.exception() if future.status == "error" else None
         self._news.put(_News(str(future.key), group, error))
 
-    def _result(self, future: Future[Any]) -> list[Stretch] | None:
+    def _result(self, future: Future[list[Stretch]]) -> list[Stretch] | None:
         """What a task found; None when it failed."""
-        while str(future.key) not in self._ended:
-            self._listen()
-        if future.status == "error":
+        while True:
+            while str(future.key) not in self._ended:
+                self._listen()
+            if future.status == "error":
+                return None
+            if future.status == "cancelled":
+                raise cluster.lost()
+            if future.status == "finished" and (found := self._fetched(future)) is not None:
+                return found
+            # It had ended, and its worker died with the result: Dask has it made again.
+            self._ended.discard(str(future.key))
+            future.add_done_callback(partial(self._hear, None))
+
+    def _fetched(self, future: Future[list[Stretch]]) -> list[Stretch] | None:
+        """The result of a task that has ended; None when it did not come."""
+        try:
+            found: list[Stretch] = future.result(timeout=_TRANSFER)
+        except Exception as error:
+            self._watch.look()
+            if future.status == "finished":  # else what became of the task, its state tells
+                self._unfetched += 1
+            if self._unfetched > _RETRIES:
+                what = f"what the workers found cannot be fetched: {cluster.words(error)}"
+                raise NcclInspectError(what, "see whether the scheduler reaches all workers") from None
             return None
-        if future.status != "finished":
-            raise cluster.lost()
-        found: list[Stretch] = future.result()
         return found
 
     def _listen(self) -> None:
@@ -158,7 +208,7 @@ class Reduction:
         if group is None:
             self._ended.add(key)
         elif error is not None:
-            self._failures[group] = _reason(error)
+            self._blame(group, error)
         elif group not in self._read:
             self._read.add(group)
             self._told(sum(part.size for part in self._groups[group]))
@@ -171,9 +221,19 @@ def _cut(span: range, most: int) -> list[range]:
     return [range(start, end) for start, end in pairwise(ends)]
 
 
-def _reason(error: BaseException | None) -> str:
+def _around(span: range, single: Sequence[int]) -> list[range]:
+    """A span cut so that some of its numbers, which are sorted, stand alone."""
+    ends = sorted({span.start, span.stop, *single, *(number + 1 for number in single)})
+    return [range(start, end) for start, end in pairwise(ends)]
+
+
+def _is_killed(error: BaseException | None) -> bool:
     from distributed.scheduler import KilledWorker
 
-    if isinstance(error, KilledWorker):
+    return isinstance(error, KilledWorker)
+
+
+def _reason(error: BaseException | None) -> str:
+    if _is_killed(error):
         return "the workers that read it, or what comes with it, died: they may need more memory"
     return f"{type(error).__name__}: {cluster.words(error)}" if error else "for no known reason"

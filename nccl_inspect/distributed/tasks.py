@@ -44,7 +44,7 @@ class Asker(NamedTuple):
             NcclInspectError: it has another version.
         """
         if self.version != cluster.version():
-            raise cluster.differs(_worker(), cluster.version())
+            raise cluster.differs(f"the worker {_worker()}", cluster.version(), self.version)
 
 
 class Stretch(NamedTuple):
