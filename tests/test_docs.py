@@ -52,6 +52,11 @@ def test_pictures_of_the_terminal_are_up_to_date() -> None:
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_is_merged(page: Path) -> None:
+    assert not re.search(r"^(<{7}|>{7}) ", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+
 @pytest.mark.parametrize("code", SNIPPETS)
 def test_a_python_snippet_runs(code: str, clone: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=clone, capture_output=True, text=True)
