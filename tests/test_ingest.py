@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
+import sample_data
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -203,6 +204,19 @@ def test_a_line_that_is_not_utf8_is_kept_in_events_byte_for_byte() -> None:
 def test_windows_line_ends_are_taken_off() -> None:
     assert lines_of(b"a\r\n\r\nb\r\nc\r") == [b"a", b"", b"b", b"c"]
     assert nccl_inspect.read(CHANNEL.replace(b"\n", b"\r\n")).paths.between(0, 1).detail == "P2P/CUMEM"
+
+
+@pytest.mark.parametrize(
+    "name", ["p2p-direct-threads", "efa-provider-missing-socket-fallback", "torch-watchdog-timeout"]
+)
+@pytest.mark.parametrize("padding", [b" ", b"    ", b"\t "])
+def test_lines_filled_up_with_blanks_say_the_same(name: str, padding: bytes) -> None:
+    """As a terminal or a table pads them; messages of NCCL itself may end with one blank."""
+    (log,) = sample_data.contents(name)
+    whole, padded = nccl_inspect.read(log), nccl_inspect.read(log.replace(b"\n", padding + b"\n"))
+    assert padded.verdict == whole.verdict
+    assert [one.rule for one in padded.findings] == [one.rule for one in whole.findings]
+    assert [(one.src, one.dst, one.detail) for one in padded.paths] == [(p.src, p.dst, p.detail) for p in whole.paths]
 
 
 @pytest.mark.parametrize("shift", [-1, 0, 1])

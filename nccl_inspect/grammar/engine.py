@@ -82,10 +82,8 @@ class Grammar:
 
     def parse_bare(self, line: bytes) -> Parsed | None:
         """The parsed line without a prefix: a version line, or one that goes on with a message of several lines."""
-        for production in self._bare.get(line[:_BARE_LEAD], ()):
-            if production.match(line):
-                return Parsed(production, line, events.KINDS[production.event])
-        return None
+        found = ((p, text) for text in _texts(line) for p in self._bare.get(line[:_BARE_LEAD], ()) if p.match(text))
+        return next((Parsed(p, text, events.KINDS[p.event]) for p, text in found), None)
 
     def bare_in(self, block: bytes, following: bool) -> list[bytes]:
         """Beginnings of lines without a prefix that occur in many lines at once, whatever stands before them.
@@ -113,12 +111,21 @@ class Grammar:
             among: what :meth:`foreign_in` gave for its block; all when left out.
         """
         for production in self._foreign if among is None else among:
-            if production.needle in line and production.match(line):
-                return Parsed(production, line, events.KINDS[production.event])
+            if production.needle not in line:
+                continue
+            for text in _texts(line):
+                if production.match(text):
+                    return Parsed(production, text, events.KINDS[production.event])
         return None
 
     def parse(self, message: bytes) -> Parsed | None:
-        """The parsed message, or None when no production has this shape."""
+        """The parsed message, or None when no production has this shape.
+
+        What was copied from a terminal or a table is filled up with blanks, which are no part of the message.
+        """
+        return next(filter(None, map(self._parse, _texts(message))), None)
+
+    def _parse(self, message: bytes) -> Parsed | None:
         for production in self.candidates(message):
             if match := production.match(message):
                 kind = events.KINDS[production.event]
@@ -156,6 +163,14 @@ class Grammar:
                 )
                 return Parsed(production, message, events.Message, event)
         return None
+
+
+def _texts(line: bytes) -> tuple[bytes, ...]:
+    """A text; where it ends with blanks, what it may have been without them: some messages of NCCL end with one."""
+    if not line[-1:].isspace():
+        return (line,)
+    text = line.rstrip()
+    return (line, text) if len(line) - len(text) == 1 else (text, text + b" ", line)
 
 
 def _leads(line: str) -> set[bytes]:
