@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,19 @@ def test_a_log_that_was_appended_to_itself_is_judged_once() -> None:
     assert len(job.earlier_runs) == 1
     assert ways(job) == ways(nccl_inspect.read(ONE_HOST))
     assert len(job.communicators) == 1
+
+
+@pytest.mark.parametrize("name", ["socket-2node-tp4-dp2", "v2.19.4-socket-2node", "peer-killed"])
+@pytest.mark.parametrize("again", [started_again, bytes], ids=["started again", "the same once more"])
+def test_the_newest_run_keeps_the_connections_of_threads_that_have_the_same_id(
+    name: str, again: Callable[[bytes], bytes]
+) -> None:
+    """A container numbers its processes and threads anew, mostly with the same numbers."""
+    log = (SAMPLES / name / "job.log").read_bytes()
+    once, job = nccl_inspect.read(log), nccl_inspect.read(log + again(log))
+    assert len(job.earlier_runs) == 1
+    assert ways(job) == ways(once)
+    assert job.verdict == once.verdict
 
 
 @pytest.mark.parametrize("log", [ONE_HOST, TIMED, TWO_HOSTS])

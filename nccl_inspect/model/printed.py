@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -136,12 +137,17 @@ class ProcessLog(Record):
     def burst(self, place: int, origin: Origin, conn: int | None, rank: int) -> Burst:
         """The burst that a connection line at this place belongs to."""
         burst = self._open.get(origin.tid)
-        if burst is None or burst.key.conn != conn or burst.key.rank != rank:
+        if burst is None or burst.key.conn != conn or burst.key.rank != rank or self._began_anew(burst.place, place):
             burst = Burst(BurstKey(origin.tid, conn, rank), place, origin)
             self._open[origin.tid] = burst
             self._begun.setdefault(origin.tid, burst)
             self.steps.append(burst)
         return burst
+
+    def _began_anew(self, since: int, until: int) -> bool:
+        """Whether a process began between two places: one that was started again may have the same pid and threads."""
+        after = bisect_right(self.bootstraps, since)
+        return after < len(self.bootstraps) and self.bootstraps[after] < until
 
     def note(self, place: int, origin: Origin, text: Text, last: int = 0, count: int = 1) -> None:
         """Count a statement, made once or, the last time at ``last``, several times."""
@@ -198,7 +204,9 @@ class ProcessLog(Record):
         joined = set()
         for tid, burst in later._begun.items():
             known = self._open.get(tid)
-            if burst is not None and known is not None and known.key == burst.key:
+            if burst is None or known is None or known.key != burst.key:
+                continue
+            if not self._began_anew(known.place, move(burst.place)):
                 burst.move(move)
                 for key, edge in burst.edges.items():
                     known.add(key, edge)
