@@ -95,6 +95,15 @@ def test_groups_that_only_send_and_receive_are_likely_pipelines() -> None:
     assert {text[:2] for text in purposes(found).values()} == {"TP", "PP"}
 
 
+def test_groups_of_the_same_ranks_are_read_by_what_each_does() -> None:
+    """DeviceMesh and ``new_group`` made two groups of ranks 0 and 2; the calls in the log tell which one reduces."""
+    job = sample_data.job("torch-mesh-2node")
+    calls = {call.communicator: call.func for call in job.calls}
+    kinds = {comm.id: comm.parallelism.kind for comm in job.communicators if comm.parallelism and len(comm.hosts) > 1}
+    assert {(kind, calls[comm] in ("Send", "Recv")) for comm, kind in kinds.items()} == {("PP", True), ("DP", False)}
+    assert sorted(kinds.values()) == ["DP", "DP", "PP", "PP"]
+
+
 TORCH = (
     "[rank{0}]:[I1218 20:27:21.426415540 ProcessGroupNCCL.cpp:2260] [PG ID 1 PG GUID 3(mesh_tp) Rank {0}] "
     "ProcessGroupNCCL created ncclComm_ 0x0a on CUDA device: 0\n"

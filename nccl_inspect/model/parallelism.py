@@ -19,18 +19,18 @@ def likely(communicators: Sequence[Communicator], world: Communicator | None) ->
     """By the names of communicators what they are likely for."""
     if world is None:
         return {}
-    families: dict[tuple[int, int], list[Communicator]] = {}
+    families: dict[tuple[int, int, bool], list[Communicator]] = {}
     for comm in communicators:
         stride = _stride(comm)
         if comm is not world and 1 < comm.nranks < world.nranks and stride is not None:
-            families.setdefault((comm.nranks, stride), []).append(comm)
+            families.setdefault((comm.nranks, stride, _only_exchanges(comm)), []).append(comm)
     sets = {key: one for key, family in families.items() if (one := _tiling(family, world.nranks))}
-    strides = {stride for (_, stride), one in sets.items() if one and stride > 1}
+    strides = {stride for _, stride, _ in sets if stride > 1}
     found: dict[str, Parallelism] = {}
-    for (size, stride), one in sets.items():
-        read = _read(one, size, stride, strides)
+    for key, one in sets.items():
+        read = _read(one, key, strides)
         if read is not None:
-            found.update((comm.name, read) for comm in families[size, stride])
+            found.update((comm.name, read) for comm in families[key])
     return found
 
 
@@ -56,8 +56,9 @@ def _spans(comms: Iterable[Communicator]) -> bool:
     return all(len(_hosts(comm)) > 1 for comm in comms)
 
 
-def _read(comms: list[Communicator], size: int, stride: int, strides: set[int]) -> Parallelism | None:
+def _read(comms: list[Communicator], key: tuple[int, int, bool], strides: set[int]) -> Parallelism | None:
     """The reading of one set of siblings."""
+    size, stride, only_exchange = key
     if any(len(comm.members) < comm.nranks for comm in comms):
         return None  # where a rank is cannot be told
     number = len(comms)
@@ -66,17 +67,17 @@ def _read(comms: list[Communicator], size: int, stride: int, strides: set[int]) 
     if stride == 1 or not _spans(comms):
         return None
     shape = f"{number} groups of every {_ordinal(stride)} rank, each across hosts, cover the job"
-    if _only_exchange(comms):
+    if only_exchange:
         return Parallelism("PP", f"{shape}; they only send and receive")
     if len(strides) > 1:
         return None  # several kinds of strided groups: which is data and which pipeline parallelism is open
     return Parallelism("DP", shape)
 
 
-def _only_exchange(comms: Iterable[Communicator]) -> bool:
-    """Whether all connections that they made are those of send/recv."""
-    bursts = [burst for comm in comms for member in comm.members.values() for burst in member.bursts]
-    connected = any(member.connected for comm in comms for member in comm.members.values())
+def _only_exchanges(comm: Communicator) -> bool:
+    """Whether all connections that it made are those of send/recv."""
+    bursts = [burst for member in comm.members.values() for burst in member.bursts]
+    connected = any(member.connected for member in comm.members.values())
     return bool(bursts) and not connected and all(burst.key.conn == _SEND_RECV for burst in bursts)
 
 
