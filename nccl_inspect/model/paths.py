@@ -106,8 +106,8 @@ def place(
                 found.name_host((space, own), member.log)
             for burst in member.bursts:
                 _translate(found, space, comm.global_ranks, burst, comm.name, member.log)
-    for log, burst in found_by.homeless:
-        _adopt(found, communicators, world, log, burst)
+    for log, burst, home in _homes(communicators, world, found_by.homeless):
+        _adopt(found, home, world, log, burst)
     _spread_hosts(found)
     return found
 
@@ -130,30 +130,50 @@ def _known(ranks: Sequence[int | None], rank: int | None) -> int | None:
     return ranks[rank] if rank is not None and rank < len(ranks) else None
 
 
-def _adopt(
-    found: Lines,
-    communicators: Sequence[Communicator],
-    world: Communicator | None,
-    log: ProcessLog,
-    burst: Burst,
-) -> None:
-    """Place a burst whose START is missing: in the only communicator that has room for it, or in a fragment."""
-    rank = burst.key.rank
-    highest = max(max(edge.event.src, edge.event.dst or 0) for edge in burst.edges.values())
-    room = (comm for comm in communicators if rank not in comm.members and highest < comm.nranks)
+def _homes(
+    communicators: Sequence[Communicator], world: Communicator | None, homeless: Iterable[tuple[ProcessLog, Burst]]
+) -> Iterator[tuple[ProcessLog, Burst, Communicator | None]]:
+    """Bursts whose START is missing, with the only communicator that has room for it, if there is one.
+
+    One that has room for several processes as the same rank has it for none: at most one of them is that rank.
+    """
+    found = [(log, burst, _home(communicators, world, log, burst)) for log, burst in homeless]
+    claims: dict[tuple[str, int], set[Process]] = {}
+    for log, burst, home in found:
+        if home is not None:
+            claims.setdefault((home.name, burst.key.rank), set()).add(log.process)
+    for log, burst, home in found:
+        disputed = home is not None and len(claims[home.name, burst.key.rank]) > 1
+        yield log, burst, None if disputed else home
+
+
+def _home(
+    communicators: Sequence[Communicator], world: Communicator | None, log: ProcessLog, burst: Burst
+) -> Communicator | None:
+    highest = _highest(burst)
+    room = (comm for comm in communicators if burst.key.rank not in comm.members and highest < comm.nranks)
     with_room = list(islice(room, 2))
-    if len(with_room) == 1 and _agrees(with_room[0], world, log, burst):
-        comm = with_room[0]
-        space, own = ("global" if world else comm.name), _known(comm.global_ranks, rank)
+    return with_room[0] if len(with_room) == 1 and _agrees(with_room[0], world, log, burst) else None
+
+
+def _highest(burst: Burst) -> int:
+    """The highest rank that a burst names."""
+    return max(max(edge.event.src, edge.event.dst or 0) for edge in burst.edges.values())
+
+
+def _adopt(found: Lines, home: Communicator | None, world: Communicator | None, log: ProcessLog, burst: Burst) -> None:
+    """Place a burst whose START is missing: in the communicator that has room for it, or in a fragment."""
+    if home is not None:
+        space, own = ("global" if world else home.name), _known(home.global_ranks, burst.key.rank)
         if own is not None and (space, own) not in found.hosts:
             found.name_host((space, own), log)
-        _translate(found, space, comm.global_ranks, burst, comm.name, log)
+        _translate(found, space, home.global_ranks, burst, home.name, log)
     elif world is None and (fragment := _fragment(found, log, burst)):
         fragment.take(log, burst)
         for who, host, _ in _told(log, burst):
             if host:
                 found.hosts[fragment.name, who] = host
-        _translate(found, fragment.name, range(highest + 1), burst, fragment.name, log)
+        _translate(found, fragment.name, range(_highest(burst) + 1), burst, fragment.name, log)
     else:
         found.unplaced += sum(edge.lines for edge in burst.edges.values() if edge.event.transport != "COLLNET")
 
@@ -202,6 +222,9 @@ class _Scope:
         self._hosts = found.hosts
         self._by_name = {comm.name: comm for comm in communicators}
         self._ambiguous = {comm.name for comm in communicators if _names_are_ambiguous(comm)}
+        self._ranks: dict[tuple[str, str], set[int]] = {}
+        for (space, rank), name in found.hosts.items():
+            self._ranks.setdefault((space, name), set()).add(rank)
         self._devices: dict[tuple[str, str, str], set[int]] = {}
         for line in found.lines:
             for rank, device in ((line.src, line.event.src_dev), (line.dst, line.event.dst_dev)):
@@ -229,7 +252,7 @@ class _Scope:
         if seen is None:
             return "unknown"
         unseen, device = (line.dst, line.event.dst_dev) if hosts[1] is None else (line.src, line.event.src_dev)
-        if comm and _node_is_full(comm, seen):
+        if comm and _node_is_full(comm, seen, self._ranks.get((line.space, seen), set())):
             return "inter"
         # NCCL refuses two ranks on one GPU, so a device that a rank of that host has is another host's.
         others = self._devices.get((line.space, seen, device or ""), set()) - {unseen}
@@ -242,10 +265,11 @@ def _names_are_ambiguous(comm: Communicator) -> bool:
     return comm.nnodes is not None and len(comm.members) == comm.nranks and comm.nnodes > len(names)
 
 
-def _node_is_full(comm: Communicator, host: str) -> bool:
+def _node_is_full(comm: Communicator, host: str, known: set[int]) -> bool:
+    """Whether the ranks that are known to be on a host are as many as NCCL counts there."""
     here = [member for member in comm.members.values() if member.log.process[0] == host]
     sizes = {member.shape.local_ranks for member in here if member.shape}
-    return len(sizes) == 1 and sizes.pop() == len(here)
+    return len(sizes) == 1 and sizes.pop() == len(known.intersection(comm.global_ranks))
 
 
 def build(
