@@ -275,6 +275,7 @@ class _Builder:
             trees=layout.trees(comm, trees),
             state=layout.state(comm),
             started=sorted(comm.members),
+            announced=sorted(rank for rank, member in comm.members.items() if member.started),
             completed=sorted(rank for rank, member in comm.members.items() if member.completed),
             connected=layout.connected(comm),
             unconnected=layout.unconnected(comm),

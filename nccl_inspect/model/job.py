@@ -70,6 +70,8 @@ class CommunicatorInfo(Record):
     ``destroyed`` or ``aborted``."""
     started: list[int] = field(default_factory=list)
     """Communicator ranks that began."""
+    announced: list[int] = field(default_factory=list)
+    """Those of them whose line that begins the initialisation is in the log."""
     completed: list[int] = field(default_factory=list)
     connected: list[int] = field(default_factory=list)
     """Communicator ranks whose connections are there, as far as the log shows that they began to make some."""

@@ -19,7 +19,15 @@ _SIZES = ("NCCL_NTHREADS", "NCCL_BUFFSIZE")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what the user set; what a plugin sets, such as NCCL_PROTO=simple of aws-ofi-nccl, it needs."""
-    forced = facts.chosen(*_CHOICES, *_SIZES)
+    found = facts.chosen(*_CHOICES, *_SIZES)
+    open_ones = [setting for setting in found if _is_perhaps_of_plugin(facts, setting)]
+    if open_ones:
+        yield RULE.undecided(
+            f"{words_of(open_ones)} is set; aws-ofi-nccl does so itself where a network needs it, and the lines in "
+            "which it would say so are not in the log",
+            "the log of every rank from its beginning",
+        )
+    forced = [setting for setting in found if setting not in open_ones]
     if not forced:
         return
     asked = vendor_asks(facts)
@@ -51,6 +59,18 @@ def vendor_asks(facts: Facts) -> bool:
     """Whether Google's plugins are in use: its guides set algorithm, protocol and number of channels for them."""
     network = facts.platform.network if facts.platform else None
     return network in ("tcpx", "tcpxo") or (facts.job.network.name or "").startswith(("GPUDirectTCPX", "FasTrak"))
+
+
+def _is_perhaps_of_plugin(facts: Facts, setting: Setting) -> bool:
+    """Whether it is what aws-ofi-nccl sets, of a process whose log does not show the plugin's start."""
+    if (
+        setting.name != "NCCL_PROTO"
+        or setting.value != "simple"
+        or "Libfabric" not in (facts.job.network.name or "Libfabric")
+    ):
+        return False
+    begun = {process for notice in facts.plugin("NET", "loading") for process in notice.processes}
+    return not begun.issuperset(setting.processes)
 
 
 def _is_narrow(facts: Facts, setting: Setting) -> bool:

@@ -75,8 +75,19 @@ def _lonely(facts: Facts, name: str, values: list[Setting]) -> list[Setting]:
         return [setting] if _peers_came_up_without(facts, setting) else []
     if name not in READ_BY_EVERY_RANK or not setting.ranks:
         return []
-    done = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.completed)}
-    return [setting] if done - set(setting.ranks) else []
+    return [setting] if seen_to_come_up(facts) - set(setting.ranks) else []
+
+
+def seen_to_come_up(facts: Facts) -> set[int]:
+    """The ranks whose log is there from its beginning up to the end of an initialisation: what it lacks is not set.
+
+    Where the beginning of a log was cut off, each rank lacks other lines. A process prints some variables only for its
+    first communicator, which is that of all ranks.
+    """
+    comms = facts.job.communicators
+    completed = {rank for comm in comms for rank in global_ranks(comm, comm.completed)}
+    announced = {rank for comm in comms if comm.id == "world" for rank in global_ranks(comm, comm.announced)}
+    return completed & announced.union(*(notice.ranks for notice in facts.said(BootstrapInterface)))
 
 
 def _peers_came_up_without(facts: Facts, setting: Setting) -> bool:

@@ -7,8 +7,13 @@ from collections.abc import Iterable
 
 from nccl_inspect.event_types import NcclVersion
 from nccl_inspect.model.job import CommunicatorInfo, Evidence
-from nccl_inspect.rules.env_mismatch_across_ranks import AGREE_ON_A_HOST, MUST_AGREE, READ_BY_EVERY_RANK
-from nccl_inspect.rules.facts import Facts, count, global_ranks, listed, ranks_word
+from nccl_inspect.rules.env_mismatch_across_ranks import (
+    AGREE_ON_A_HOST,
+    MUST_AGREE,
+    READ_BY_EVERY_RANK,
+    seen_to_come_up,
+)
+from nccl_inspect.rules.facts import Facts, count, listed, ranks_word
 
 
 def phases(facts: Facts, comm: CommunicatorInfo) -> str:
@@ -60,7 +65,7 @@ def _versions(facts: Facts) -> list[str]:
 
 def _settings(facts: Facts) -> list[str]:
     found = []
-    done = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.completed)}
+    done = seen_to_come_up(facts)
     for name in (*MUST_AGREE, *AGREE_ON_A_HOST):
         values = facts.settings(name)
         lonely = name in READ_BY_EVERY_RANK and len(values) == 1 and bool(done - set(values[0].ranks or done))

@@ -31,6 +31,14 @@ def local_over_net(facts: Facts) -> list[Path]:
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NET paths between ranks of one host name."""
     pairs = local_over_net(facts)
+    doubtful = [path for path in facts.paths("intra", "NET") if path.guessed]
+    if doubtful:
+        facts.leave_open(doubtful)
+        yield RULE.undecided(
+            f"{count(len(doubtful), 'network path')} would join ranks of one host, but only the order of use tells of "
+            "which communicator the lines are",
+            "the log from its beginning, of all ranks",
+        )
     if not pairs:
         return
     facts.mark(pairs, RULE.name)

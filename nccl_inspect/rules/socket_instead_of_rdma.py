@@ -93,11 +93,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     paths = tcp_paths(facts)
     if not paths:
         return
+    sure = [path for path in paths if path.scope == "inter"]
+    if sure:
+        facts.leave_open(path for path in paths if path.scope != "inter")
+        paths = sure
     facts.mark(paths, RULE.name)
     network = facts.platform.network if facts.platform else None
     without = network in _KINDS_WITHOUT_RDMA
     google = _PLUGINS_OF_GOOGLE.get(network or "")
-    sure = all(path.scope == "inter" for path in paths)
     none_found = facts.notices("net-ib-none")
     yield RULE.finding(
         f"{wording(paths)} over {listed(path.detail for path in paths)} "
