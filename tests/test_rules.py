@@ -471,3 +471,19 @@ def test_a_wait_between_two_ranks_is_laid_to_the_other_one_only() -> None:
     finding = found(job, "watchdog-timeout")
     assert finding.ranks == [0]
     assert "rank 1 waited 15 s for RECV" in finding.summary
+
+
+@pytest.mark.parametrize(("processes", "times"), [(1, 1), (1, 2), (16, 1), (16, 2)])
+def test_a_job_that_ends_without_a_provider_failed_however_large_it_is(processes: int, times: int) -> None:
+    """2.28.9 dies there without an error; a container that is started again says the same once more."""
+    said = (
+        "node-{0}:9305:9305 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n"
+        "node-{0}:9305:9305 [0] NCCL INFO NET/OFI Initializing aws-ofi-nccl 1.16.2\n"
+        "node-{0}:9305:9305 [0] NCCL INFO NET/OFI No eligible providers were found\n"
+        "[2026-11-20 23:21:18] node-{0}:9305:9305 [0] int nccl_net_ofi_create_plugin(nccl_net_ofi_plugin_t**):352 "
+        "NCCL WARN NET/OFI aws-ofi-nccl initialization failed\n"
+        "node-{0}:9305:9305 [0] NCCL INFO Failed to initialize NET plugin Libfabric\n"
+    )
+    job = nccl_inspect.read("".join(said.format(node) * times for node in range(processes)).encode())
+    assert job.verdict == "failed"
+    assert job.findings[0].rule == "efa-provider-missing"

@@ -242,6 +242,8 @@ class Notice(Record):
     """The NCCL releases that print it, as grammar files write them; empty where that is not known."""
     location: str | None = None
     """``file:line`` of a WARN: the same words from two places are two statements."""
+    until: list[int] = field(default_factory=list)
+    """Where each of the processes said it last: the number of the line in the order of reading."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -9,7 +9,7 @@ from nccl_inspect.event import Process, without_secrets
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.masking import masked
 from nccl_inspect.model.environment import MAX_EVIDENCE
-from nccl_inspect.model.fold import Note, ProcessLog
+from nccl_inspect.model.fold import Note, ProcessLog, source_and_line
 from nccl_inspect.model.job import Earliest, Evidence, Notice
 from nccl_inspect.text import decode
 from nccl_inspect.times import in_order, moment
@@ -71,6 +71,7 @@ def _notice(
         earliest=_earliest(said, evidence) if len(said) > 1 else _only(said[0], lines[0]),
         releases=releases.get(first.event.production, "") if first.event else "",
         location=first.origin.location,
+        until=[source_and_line(one.note.last)[1] for one in said],
     )
 
 

@@ -82,6 +82,6 @@ def _is_last(facts: Facts, unlucky: list[Notice]) -> bool:
     who = {process for notice in unlucky for process in notice.processes}
     said: dict[Process, int] = {}
     for notice in (*unlucky, *facts.plugin("NET", "failed"), *facts.said(ErrorCascade)):
-        for process, line in zip(notice.processes, notice.evidence, strict=False):  # evidence is of the first ones
-            said[process] = max(line.order, said.get(process, 0))
+        for process, last in zip(notice.processes, notice.until, strict=True):
+            said[process] = max(last, said.get(process, 0))
     return all(last.order <= said.get(last.process, 0) for last in facts.job.last_lines if last.process in who)
