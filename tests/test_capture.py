@@ -8,6 +8,7 @@ import pytest
 
 import nccl_inspect
 from nccl_inspect import report
+from nccl_inspect.model.job import NotJudged
 from nccl_inspect.rules import capture
 
 NOTES = Path(__file__).parent.parent / "sample_logs" / "field-notes"
@@ -39,3 +40,11 @@ def test_where_the_log_is_enough_it_is_read_again_with_the_topology() -> None:
     log = str(NOTES / "g6e-4x4-eni-socket-trees.log")
     command = capture.command(nccl_inspect.read(log))
     assert command == f"nvidia-smi topo -m > topo.txt; nccl-inspect summarize {log} --topology topo.txt"
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_no_command_is_told_that_would_only_read_the_same_log_again(form: str) -> None:
+    job = nccl_inspect.read(str(NOTES / "p4d-1pod-4gpu.log"))
+    job.not_judged = [NotJudged("separate-jobs", "separate jobs or replicas", "the launch command of each host")]
+    assert capture.command(job) is None
+    assert "o capture it" not in report.load(form).render(job, report.Style())

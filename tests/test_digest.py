@@ -125,3 +125,8 @@ def test_errors_that_no_rule_explains_come_with_what_they_mean_and_the_worst_lea
     page = " ".join(load(form).render(job, Style()).split())
     assert "as usual in virtual machines: harmless." in page
     assert "The network has no device (2.4)." in page
+
+
+def test_a_log_without_prefixes_has_hosts_without_names() -> None:
+    job = read(*(f"[{rank}] NCCL INFO {start('', rank, 2).partition('INFO ')[2]}" for rank in range(2)))
+    assert fact(job, "job") == "2 ranks on hosts that the log does not name"

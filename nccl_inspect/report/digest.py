@@ -148,7 +148,14 @@ def _hosts(job: Job) -> str:
 
 
 def _named(hosts: list[str]) -> str:
+    if not any(map(_has_name, hosts)):
+        return "hosts that the log does not name"
     return f"{count(len(hosts), 'host')} ({shortened(hosts, 3)})"
+
+
+def _has_name(host: str) -> bool:
+    """Whether a host is one: where prefixes were taken out of the log, a question mark stands for it."""
+    return not host.startswith("?")
 
 
 def _size(job: Job) -> str:
@@ -209,7 +216,8 @@ def _purpose(comm: CommunicatorInfo) -> str:
 def _communicators(comms: list[CommunicatorInfo]) -> str:
     first = comms[0]
     nodes = f" on {count(first.nnodes, 'node')}" if first.nnodes else ""
-    if first.nnodes and len(first.started) == first.nranks and len(first.hosts) != first.nnodes:
+    named = any(map(_has_name, first.hosts))
+    if named and first.nnodes and len(first.started) == first.nranks and len(first.hosts) != first.nnodes:
         nodes += f" as NCCL counts ({count(len(first.hosts), 'host name')})"
     channels = f", {count(first.channels, 'channel')}" if first.channels else ""
     size = f"{count(first.nranks, 'rank')}{nodes}{channels}, {STATES[first.state]}"

@@ -129,7 +129,8 @@ def _open(job: Job) -> Iterator[str]:
             f"- `{question.rule}`: {_plain(question.reason)}. Needs: {_plain(question.needs)}"
             for question in job.not_judged
         )
-        yield f"To capture it: {_code(capture.command(job) or '')}"
+        if command := capture.command(job):
+            yield f"To capture it: {_code(command)}"
 
 
 def _foot() -> Iterator[str]:

@@ -160,7 +160,8 @@ def _open(job: Job, style: Style) -> Iterator[str]:
     for entry in job.not_judged:
         yield from block(entry.rule, f"{printable(entry.reason)}", style, hang=len(entry.rule) + 2)
         yield from block("needs", printable(entry.needs), style, indent=4, hang=7)
-    yield from block("to capture it", printable(capture.command(job) or ""), style, indent=2, hang=15)
+    if command := capture.command(job):
+        yield from block("to capture it", printable(command), style, indent=2, hang=15)
 
 
 def _unknown(job: Job, style: Style) -> Iterator[str]:

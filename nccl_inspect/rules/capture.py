@@ -14,7 +14,7 @@ _LOGS = "/logs"
 
 
 def command(job: Job) -> str | None:
-    """What to run to have the open questions answered; None where nothing is open.
+    """What to run to have the open questions answered; None where nothing is open, or no log would tell.
 
     ``<the job>`` stands for the launch command, ``NAME`` for the machine type.
     """
@@ -22,7 +22,7 @@ def command(job: Job) -> str | None:
     if not needs:
         return None
     again = _again(needs)
-    return "; ".join(part for part in (again, *_read(needs, job, again is not None)) if part)
+    return "; ".join(part for part in (again, *_read(needs, job, again is not None)) if part) or None
 
 
 def _again(needs: list[str]) -> str | None:
@@ -46,7 +46,7 @@ def _read(needs: list[str], job: Job, again: bool) -> list[str]:
     summarize = f"nccl-inspect summarize {_log(needs, job, again)}"
     if topology:
         return ["nvidia-smi topo -m > topo.txt", f"{summarize} --topology topo.txt"]
-    return [summarize + (" --platform NAME" if platform else "")]
+    return [summarize + (" --platform NAME" if platform else "")] if again or platform else []
 
 
 def _log(needs: list[str], job: Job, again: bool) -> str:

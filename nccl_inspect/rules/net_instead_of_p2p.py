@@ -37,7 +37,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.undecided(
             f"{count(len(doubtful), 'network path')} would join ranks of one host, but only the order of use tells of "
             "which communicator the lines are",
-            "the log from its beginning, of all ranks",
+            "the logs of all ranks, from their beginning",
         )
     if not pairs:
         return
