@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import sample_data
 
 import nccl_inspect
 from nccl_inspect import report
@@ -67,3 +68,12 @@ def test_where_the_log_does_not_tell_nothing_is_named(log: str) -> None:
 def test_a_healthy_job_has_no_failure() -> None:
     log = Path(__file__).parent.parent / "sample_logs" / "p2p-nvlink-8gpu" / "job.log"
     assert nccl_inspect.read(str(log)).first_failure is None
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_ranks_of_another_job_in_the_log_say_nothing_of_who_went_away(order: int) -> None:
+    """Each job has a rank 3; that of the healthy one came to its end."""
+    names = ["p2p-nvlink-8gpu", "peer-killed"][::order]
+    found = nccl_inspect.read([str(file) for name in names for file in sample_data.files(name)]).findings[0]
+    assert (found.rule, found.ranks) == ("peer-death", [3])
+    assert "went away" in found.summary

@@ -487,3 +487,15 @@ def test_a_job_that_ends_without_a_provider_failed_however_large_it_is(processes
     job = nccl_inspect.read("".join(said.format(node) * times for node in range(processes)).encode())
     assert job.verdict == "failed"
     assert job.findings[0].rule == "efa-provider-missing"
+
+
+def test_where_the_plugin_for_efa_is_not_in_the_image_the_cure_begins_there() -> None:
+    line = "a:1:1 [0] NCCL INFO {}\n"
+    missing = line.format("NET/Plugin: Could not find: libnccl-net-aws-ofi.so. ")
+    channel = "NCCL INFO Channel 00/0 : 0[0] -> 1[0] [{}] via NET/Socket/0\n"
+    job = nccl_inspect.read(
+        f"{missing}a:1:1 [0] {channel.format('send')}b:1:1 [0] {channel.format('receive')}".encode()
+    )
+    found = next(finding for finding in job.findings if finding.rule == "socket-instead-of-efa")
+    assert "did not find its file" in found.cause
+    assert "into the image" in found.fix[0]

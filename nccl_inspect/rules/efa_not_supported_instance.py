@@ -20,6 +20,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     network = facts.platform.network if facts.platform else None
     without = network not in (None, "efa")
     alone = bool(facts.job.communicators) and all(map(_is_on_one_host, facts.job.communicators))
+    alone = alone and hosts_in(failed) <= {host for comm in facts.job.communicators for host in comm.hosts}
     if not failed or facts.job.failed or not (without or alone):
         return
     yield RULE.finding(

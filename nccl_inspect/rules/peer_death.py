@@ -158,13 +158,19 @@ def _gone(facts: Facts, echoes: list[Notice]) -> list[LastLine]:
             key = line.source, process.host
             first[key] = min(line.order, first.get(key, line.order))
     victims = {process for notice in echoes for process in notice.processes}
-    ended = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
+    # Several jobs in one log each have a rank 0: only what stands on the same host is about the same process.
+    ended = {
+        (host, rank)
+        for comm in facts.job.communicators
+        for host in comm.hosts
+        for rank in global_ranks(comm, comm.ended)
+    }
     silent = [
         last
         for last in facts.job.last_lines
         if last.ranks
         and last.process not in victims
-        and not ended & set(last.ranks)
+        and not any((last.process.host, rank) in ended for rank in last.ranks)
         and last.order <= first.get((last.source, last.process.host), last.order)
     ]
     return silent if ended or len(silent) == 1 else []

@@ -57,9 +57,14 @@ def efa_hints(facts: Facts) -> list[Evidence]:
         if any(word in setting.value.lower() for word in ("efa", "ofi", "aws"))
         for line in setting.evidence[:1]
     ]
-    sought = [n for n in facts.plugin("NET", "not-found") if "ofi" in str(getattr(n.event, "plugin", "")).lower()]
+    sought = sought_plugin(facts)
     unusable = [notice for notice in facts.notices("ib-device-not-usable") if _is_efa(notice)]
     return [*(notice.evidence[0] for notice in (*plugin[:3], *sought[:2], *unusable[:2])), *asked]
+
+
+def sought_plugin(facts: Facts) -> list[Notice]:
+    """Lines that say that the file of aws-ofi-nccl, by its name, is not there."""
+    return [n for n in facts.plugin("NET", "not-found") if "ofi" in str(getattr(n.event, "plugin", "")).lower()]
 
 
 def _is_efa(notice: Notice) -> bool:
