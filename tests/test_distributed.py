@@ -361,7 +361,7 @@ def test_what_kills_workers_is_not_read_and_all_of_the_rest_is(
     assert found.processes.keys() == alone.processes.keys()
     assert [source.counts for source in found.sources if not source.problem] == [one.counts for one in alone.sources]
     assert outcome(strict, str(folder)) == 0
-    assert outcome(strict, str(folder), "--fail-on", "error") == 3
+    assert outcome(strict, str(folder), "--select", "peer-death", "--fail-on", "error") == 3
     assert outcome(strict, str(folder / "nccl.13.log")) == 3
 
 
