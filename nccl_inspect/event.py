@@ -23,6 +23,10 @@ class Maker(Protocol):
         """Fields that the shape itself decides."""
 
 
+NO_HOST = "?"
+"""The beginning of the made-up host of a process whose lines name none, or the whole of it where they name no rank."""
+
+
 class Process(NamedTuple):
     """What identifies a process in a log."""
 

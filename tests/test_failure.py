@@ -77,3 +77,17 @@ def test_the_ranks_of_another_job_in_the_log_say_nothing_of_who_went_away(order:
     found = nccl_inspect.read([str(file) for name in names for file in sample_data.files(name)]).findings[0]
     assert (found.rule, found.ranks) == ("peer-death", [3])
     assert "went away" in found.summary
+
+
+def test_lines_without_a_host_are_read_and_nobody_is_called_the_first() -> None:
+    """As pasted into issues, where everything before the place in NCCL's source was taken out."""
+    job = nccl_inspect.read(
+        b"misc/socket.cc:71 NCCL WARN socketProgress: Connection closed by remote peer 10.0.0.1<4000>\n"
+        b"transport/net_ib.cc:2141 (ncclIbTest) NCCL WARN NET/IB: Got completion from peer 10.2.0.5<33092> with "
+        b"status=12 opcode=0 len=0 vendor err 129 (Recv)\n"
+    )
+    assert job.sources[0].damaged_lines == 0
+    assert job.sources[0].typed_lines == 2
+    assert (job.verdict, job.findings[0].rule) == ("failed", "peer-death")
+    assert [notice.location for notice in job.notices] == ["misc/socket.cc:71", "transport/net_ib.cc:2141 (ncclIbTest)"]
+    assert job.first_failure is None

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from nccl_inspect.event import Process
+from nccl_inspect.event import NO_HOST, Process
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.stated import NOTHING, Stated
 from nccl_inspect.records import Record
@@ -33,11 +33,12 @@ _MASKED = re.compile(
     rb"" + _NUMBER + rb") )?\[(?P<device>-?\d{1,10})\](?P<location> [\w./+-]+:\d{1,7}(?: \([^()]*\))?)?"
 )
 """A prefix whose host or numbers were taken out before the log was passed on, or that has the device only."""
+_PLACE = re.compile(rb"[a-z_][\w/]{0,80}\.(?:cc|cpp|h):\d{1,7}(?: \([^()]{1,200}\))?")
+"""What is left where everything before the place in NCCL's source was taken out: ``misc/socket.cc:71``."""
 _NO_HOST = re.compile(rb"[Xx*#?]*|<.*>|(?i:host|hostname)")
 _PRINTER = re.compile(rb"(?<![\s\[(T]\d\d):\d{1,10}:\d{1,10} \[-?\d{1,10}\]")
 """What every prefix holds once, twice where a torn line was run together with another; no time of the day."""
 _TWICE = rb":\d{1,10}:\d{1,10} \[-?\d{1,10}\] "
-_UNKNOWN = "?"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -91,7 +92,7 @@ _FIRST = frozenset(level[:5].ljust(5) if len(level) < 5 else level for level in 
 
 def is_masked(process: Process) -> bool:
     """Whether the host of a process was taken out of the log: then its name is made up."""
-    return process[0].startswith(_UNKNOWN)
+    return process[0].startswith(NO_HOST)
 
 
 def parse(head: bytes) -> Origin | None:
@@ -102,6 +103,8 @@ def parse(head: bytes) -> Origin | None:
             return _origin(head, found, stated)
         if (found := _MASKED.fullmatch(rest)) and not _PRINTER.search(found["location"] or b""):
             return _masked(head, stated, **found.groupdict())
+        if _PLACE.fullmatch(rest):
+            return _masked(head, stated, location=b" " + rest)
         layer = envelopes.peel(rest + b" ")
         if layer is None or layer.stated.partial:
             break
@@ -167,7 +170,7 @@ def _masked(
 def _marks(stated: Stated) -> list[str]:
     """The made-up name of a process whose host is not known."""
     rank = [] if stated.rank is None else [f"rank {stated.rank}"]
-    return [_UNKNOWN, *([stated.label] if stated.label else []), *rank]
+    return [NO_HOST, *([stated.label] if stated.label else []), *rank]
 
 
 def pieces(line: bytes, origin: Origin) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nccl_inspect.event import NO_HOST
 from nccl_inspect.model.job import FirstFailure, Notice
 from nccl_inspect.rules.facts import Facts, value
 from nccl_inspect.times import in_order, moment
@@ -22,6 +23,8 @@ def first(facts: Facts) -> FirstFailure | None:
     leading = [notice for notice in errors if notice.production in kinds]
     if lead and not leading:
         return None
+    if any(process.host == NO_HOST for notice in leading or errors for process in notice.processes):
+        return None  # which lines are of one process is not known
     found = _first_of(facts, leading or errors)
     return found if found and (found.ranks or found.processes) else None
 
