@@ -219,6 +219,14 @@ def test_lines_filled_up_with_blanks_say_the_same(name: str, padding: bytes) -> 
     assert [(one.src, one.dst, one.detail) for one in padded.paths] == [(p.src, p.dst, p.detail) for p in whole.paths]
 
 
+@pytest.mark.parametrize("name", ["socket-2node-tp4-dp2", "peer-killed"])
+def test_blanks_of_a_web_page_are_blanks(name: str) -> None:
+    (data,) = sample_data.contents(name)
+    job, pasted = nccl_inspect.read(data), nccl_inspect.read(data.replace(b" ", b"\xc2\xa0"))
+    assert job.sources[0].typed_lines == pasted.sources[0].typed_lines
+    assert [path.detail for path in job.paths] == [path.detail for path in pasted.paths]
+
+
 @pytest.mark.parametrize("shift", [-1, 0, 1])
 def test_a_line_end_may_lie_on_the_border_of_two_blocks(shift: int) -> None:
     first = b"x" * (sources.BLOCK - 1 + shift)

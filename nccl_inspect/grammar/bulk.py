@@ -193,7 +193,7 @@ class BulkScanner(Scanner):
         if counts.awaited:
             self._by_line(lines, counts)
             return
-        if b"\x1b" in text or b"\r" in text:
+        if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
         shapes = text.translate(None, _DIGITS).split(b"\n")
         worth = self._worth(set(shapes) - self._boring)

@@ -49,8 +49,12 @@ class _Opening(NamedTuple):
     """Asked where no reader knows the line."""
 
 
+WEB_BLANK = b"\xc2\xa0"
+"""A blank that breaks no line: what is copied from a web page may have it instead of each blank."""
+
+
 def cleaned(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
-    """The lines without colours, and of lines that a progress bar overwrites the part that holds NCCL's.
+    """The lines without colours and the blanks of web pages, and of what a progress bar overwrites NCCL's part.
 
     Args:
         lines: of a log.
@@ -60,7 +64,14 @@ def cleaned(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
         lines = [_ANSI.sub(b"", line) if b"\x1b" in line else line for line in lines]
     if b"\r" in block:
         lines = [_last_part(line) if b"\r" in line else line for line in lines]
+    if WEB_BLANK in block:
+        lines = [line.replace(WEB_BLANK, b" ") for line in lines]
     return lines
+
+
+def needs_cleaning(block: bytes) -> bool:
+    """Whether :func:`cleaned` would change something."""
+    return b"\x1b" in block or b"\r" in block or WEB_BLANK in block
 
 
 def has_partials(block: bytes) -> bool:
