@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, FirstFailure, Job, Path
+from nccl_inspect.grammar import engine
+from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, FirstFailure, Job, Notice, Path
 from nccl_inspect.text import printable
 
 SCHEMA = "nccl-inspect/1"
@@ -57,9 +58,21 @@ def _document(job: Job) -> dict[str, Any]:
         "first_failure": _first_failure(job.first_failure) if job.first_failure else None,
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
         "not_judged": [asdict(entry) for entry in job.not_judged],
+        "unexplained": [_unexplained(notice) for notice in job.unexplained],
         "unrecognised": [
             {"template": u.template, "count": u.count, "example": evidence_to_dict(u.example)} for u in job.unrecognised
         ],
+    }
+
+
+def _unexplained(notice: Notice) -> dict[str, Any]:
+    return {
+        "message": notice.message,
+        "says": engine.says(notice.event.dialect, notice.event.production) if notice.event else "",
+        "count": notice.count,
+        "ranks": notice.ranks,
+        "hosts": notice.hosts,
+        "evidence": [evidence_to_dict(line) for line in notice.evidence],
     }
 
 
