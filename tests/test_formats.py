@@ -194,7 +194,9 @@ def test_sarif_keeps_the_schema_and_points_at_lines(name: str) -> None:
     places = [one for result in run["results"] for one in result["locations"] + result["relatedLocations"]]
     assert all(URI.fullmatch(one["physicalLocation"]["artifactLocation"]["uri"]) for one in places)
     notes = run["invocations"][0]["toolExecutionNotifications"]
-    assert [note["associatedRule"]["id"] for note in notes] == [question.rule for question in job.not_judged]
+    asked = [note["associatedRule"]["id"] for note in notes if "associatedRule" in note]
+    assert asked == [question.rule for question in job.not_judged]
+    assert len(notes) - len(asked) == len(job.unexplained)
 
 
 def test_sarif_of_a_hostile_log_keeps_the_schema() -> None:
@@ -310,7 +312,8 @@ def test_github_gets_a_command_for_the_verdict_and_each_finding(name: str) -> No
     job = sample_data.job(name)
     verdict, *rest = commands(job)
     assert verdict["text"].startswith(job.verdict.upper())
-    findings = [one for one in rest if one["name"] != "debug"]
+    findings = [one for one in rest if one["name"] != "debug" and one["title"] != "no rule explains it"]
+    assert len(rest) - len(findings) == len(job.unexplained) + len(job.not_judged)
     for command, finding in zip(findings, job.findings, strict=True):
         assert command["name"] == {"error": "error", "warning": "warning", "info": "notice"}[finding.severity]
         assert (command["file"], command["line"]) == (finding.evidence[0].source, str(finding.evidence[0].line))
@@ -323,6 +326,22 @@ def test_a_hostile_log_cannot_forge_a_command() -> None:
     assert len(text.splitlines()) == len(commands(nasty())) == 6
     assert not re.search(r"^::error::forged", text, re.MULTILINE)
     assert "%2C" in text and "%3A" in text and "%25" in text
+
+
+def test_machines_are_told_of_errors_that_no_rule_explains() -> None:
+    job = nccl_inspect.read(b"vm:1:2 [0] x.cc:1 NCCL WARN Error : Network returned 0 device\n")
+    (note, *_) = sarif(job)["invocations"][0]["toolExecutionNotifications"]
+    words = "Error : Network returned 0 device (The network has no device (2.4).)"
+    assert note["message"]["text"] == f"an error that no rule explains: {words}"
+    assert note["locations"][0]["physicalLocation"]["region"]["startLine"] == 1
+    assert [one["text"] for one in commands(job) if one["title"] == "no rule explains it"] == [words]
+    document: Any = job.to_dict()
+    (told,) = document["unexplained"]
+    assert (told["message"], told["says"], told["count"]) == (
+        "Error : Network returned 0 device",
+        "The network has no device (2.4).",
+        1,
+    )
 
 
 def test_what_came_through_a_pipe_has_no_file_to_annotate() -> None:

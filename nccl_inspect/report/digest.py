@@ -14,6 +14,8 @@ _MAX_COMMUNICATORS = 8
 _MAX_PROBLEMS = 5
 _MAX_RUNS = 12
 _MAX_MESSAGE = 300
+MAX_ERRORS = 10
+"""Errors without a rule that formats for machines show."""
 _MEANING = {
     "ok": "every path that the log shows is as good as expected",
     "degraded": "the job runs, and part of it is slower than it should be",
@@ -240,6 +242,12 @@ def steps_under(finding: Finding, lead: Finding) -> list[str]:
 def meaning(notice: Notice) -> str:
     """What a message means; empty where that is not known."""
     return engine.says(notice.event.dialect, notice.event.production) if notice.event else ""
+
+
+def in_words(notice: Notice) -> str:
+    """A message with what it means, where that is known."""
+    means = meaning(notice)
+    return f"{notice.message} ({means})" if means else notice.message
 
 
 def accepted_causes(finding: Finding, job: Job) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Evidence, Finding, Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import reason
+from nccl_inspect.report.digest import MAX_ERRORS, in_words, reason
 from nccl_inspect.text import printable, printable_lines
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
@@ -32,6 +32,8 @@ def _commands(job: Job) -> Iterator[str]:
     for entry in job.suppressed:
         text = f"{entry.finding.summary}\naccepted: {entry.reason}"
         yield _command("notice", entry.finding, text)
+    for notice in job.unexplained[:MAX_ERRORS]:
+        yield f"::warning {_place(notice.evidence[0])}title=no rule explains it::{_data(in_words(notice))}"
     for question in job.not_judged:
         yield f"::debug::{_data(f'{question.rule} not judged: {question.reason}; needs {question.needs}')}"
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from nccl_inspect._version import __version__
 from nccl_inspect.model.job import Evidence, Finding, Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import reason
+from nccl_inspect.report.digest import MAX_ERRORS, in_words, reason
 from nccl_inspect.rules.engine import Rule, registered
 from nccl_inspect.text import printable_lines
 
@@ -136,6 +136,9 @@ def _notes(job: Job) -> Iterator[dict[str, Any]]:
     for source in job.sources:
         if source.problem:
             yield {"level": "error", "message": {"text": source.problem}}
+    for notice in job.unexplained[:MAX_ERRORS]:
+        text = f"an error that no rule explains: {in_words(notice)}"
+        yield {"level": "warning", "message": {"text": text}, "locations": [_location(notice.evidence[0])]}
     for question in job.not_judged:
         text = f"{question.rule} could not be judged: {question.reason}; needs {question.needs}"
         yield {"level": "note", "message": {"text": text}, "associatedRule": {"id": question.rule}}
