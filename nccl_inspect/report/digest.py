@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.job import CommunicatorInfo, Finding, FirstFailure, Job, Notice, Setting
 from nccl_inspect.report.words import shortened
-from nccl_inspect.rules.facts import STATES, count, ranges, ranks_word
+from nccl_inspect.rules.facts import STATES, count, is_retold, ranges, ranks_word
 from nccl_inspect.text import cut, printable
 
 _MAX_COMMUNICATORS = 8
@@ -42,7 +42,8 @@ def reason(job: Job) -> str:
 
 def _said(unexplained: list[Notice]) -> str:
     """The message to begin with: the first that the grammar calls an error, before what may be harmless."""
-    first = next((one for one in unexplained if getattr(one.event, "tone", "") == "error"), unexplained[0])
+    errors = [one for one in unexplained if getattr(one.event, "tone", "") == "error"]
+    first = next((one for one in errors if not is_retold(one)), (errors or unexplained)[0])
     return cut(first.message, _MAX_MESSAGE)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from nccl_inspect.event_types import CudaFailure, ErrorCascade
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.facts import Facts, value
 
 CUDA_CODES = {
     "invalid argument": 1,
@@ -62,10 +63,12 @@ SET_UP = (
     *("misc/", "dev_runtime", "include/"),
 )
 """Beginnings of source files that build communicators and connections; enqueue.cc and its kind launch kernels."""
+_STREAMS = "misc/strongstream"
 IS_BROKEN = "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # is a GPU broken?"
 DO_THEY_FIT = "nvidia-smi; python -c 'import torch; print(torch.version.cuda)'   # do driver and CUDA fit?"
 WHICH_KERNEL = "CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer tells more"
-OUT_OF_MEMORY = CUDA_CODES["out of memory"]
+FULL = "out of memory"
+OUT_OF_MEMORY = CUDA_CODES[FULL]
 _CUDA_ERROR = 1
 
 
@@ -123,6 +126,18 @@ def _caller(facts: Facts, notice: Notice) -> str | None:
         if above and event.code == _CUDA_ERROR and processes & set(frame.processes):
             return event.file
     return file
+
+
+def is_set_up(failure: Failure) -> bool:
+    """Whether a communicator or its connections were being built; streams are also waited for when they end."""
+    file = failure.file or ""
+    return file.startswith(SET_UP) and not file.startswith(_STREAMS)
+
+
+def pass_over_retold(facts: Facts, failed: Iterable[Failure]) -> None:
+    """Say that exceptions of PyTorch with the same error need no explanation of their own."""
+    errors = {failure.error for failure in failed}
+    facts.pass_over(notice for notice in facts.notices("cuda-error") if value(notice, "error") in errors)
 
 
 def words(failure: Failure) -> str:

@@ -13,7 +13,7 @@ RULE = Rule(
     severity="error",
     title="A CUDA call failed while NCCL set up its connections",
     because=("gpu-out-of-memory",),
-    specific=("cuda-init-error", "nccl-too-old", "gpu-hardware-error"),
+    specific=("cuda-failure-in-launch", "cuda-init-error", "nccl-too-old", "gpu-hardware-error"),
 )
 _CONNECT = ("transport", "proxy", "channel")
 _P2P_IMPORT, _SHM, _INIT = (1, 304, 400, 800), (1, 217, 801), (3, 35, 100, 101, 803, 999)
@@ -27,6 +27,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = [failure for failure in cuda.failures(facts) if _is_ours(failure)]
     if not failed:
         return
+    cuda.pass_over_retold(facts, failed)
     first = failed[0]
     notices = [failure.notice for failure in failed]
     yield RULE.finding(
@@ -55,7 +56,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _is_ours(failure: cuda.Failure) -> bool:
     code, file = failure.code, failure.file
-    if file is None or not file.startswith(cuda.SET_UP) or code in (cuda.OUT_OF_MEMORY, _MAPPING, _FABRIC):
+    if file is None or not cuda.is_set_up(failure) or code in (cuda.OUT_OF_MEMORY, _MAPPING, _FABRIC):
         return False
     if file.endswith("transport/p2p.cc"):
         return code not in _P2P_IMPORT

@@ -14,15 +14,16 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A CUDA call failed while NCCL launched a collective",
-    specific=("cuda-failure-in-connect", "cuda-init-error", "gpu-hardware-error", "gpu-out-of-memory", "nccl-too-old"),
+    specific=("cuda-init-error", "gpu-hardware-error", "gpu-out-of-memory", "nccl-too-old"),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed calls outside of the set-up."""
-    failed = [one for one in cuda.failures(facts) if one.file and not one.file.startswith(cuda.SET_UP)]
+    failed = [one for one in cuda.failures(facts) if one.file and not cuda.is_set_up(one)]
     if not failed:
         return
+    cuda.pass_over_retold(facts, failed)
     code, notices = failed[0].code, [failure.notice for failure in failed]
     yield RULE.finding(
         f"CUDA failed in {failed[0].file}: {listed(map(cuda.words, failed))}",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 from nccl_inspect.model import endings
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, value
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, is_retold, ranks_in, value
 from nccl_inspect.rules.hangs import silenced_at_once
 
 RULE = Rule(
@@ -30,13 +31,21 @@ _NO_REASON = "a signal was sent to it: by its user (scancel, Ctrl-C), its launch
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what says so, where nothing failed before that could be the reason."""
     said = [notice for notice in facts.errors() if endings.is_forced(notice.event)]
-    if not said or facts.job.failed or facts.failures():
+    if not said or facts.job.failed:
         return
+    begin = min(notice.place for notice in said)
+    failed = facts.failures()
+    effects = [
+        notice for notice in failed if notice.place > begin and is_retold(notice)
+    ]  # as Python's KeyboardInterrupt
+    if len(effects) < len(failed):
+        return
+    facts.pass_over(effects)
     reason = next(filter(None, map(_reason, said)), None)
     is_broken = reason == _NODE_FAILURE
     may_hang = not is_broken and bool(silenced_at_once(facts, facts.job.ended_by))
     yield RULE.finding(
-        f"the job was ended: {_REASONS[reason] if reason else said[0].message}",
+        f"the job was ended: {_REASONS[reason] if reason else _by_signal(said)}",
         cause=(_REASONS[reason] if reason else _NO_REASON)
         + (". Nothing stands between NCCL's last line and the end: it may have hung" if may_hang else ""),
         impact="none on the paths; what was not saved is lost",
@@ -54,6 +63,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in(said),
         evidence=first_said(said),
     )
+
+
+def _by_signal(said: list[Notice]) -> str:
+    """Which signal, where the launcher tells; else what it says."""
+    given = next((str(found) for notice in said if (found := value(notice, "signal"))), "").rpartition(".")[2]
+    if given.isdigit() and int(given) in set(signal.Signals):
+        given = signal.Signals(int(given)).name
+    return f"{given} from outside" if given else said[0].message
 
 
 def _reason(notice: Notice) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules import cuda
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, value
 
 RULE = Rule(
     name="gpu-out-of-memory",
@@ -29,7 +29,7 @@ _HOST_STEPS = (
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge CUDA's "out of memory" from NCCL; from PyTorch, which programs catch, only where the job then ended."""
     full = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
-    torch = facts.notices("cuda-out-of-memory") if facts.job.ended_by or facts.job.failed else []
+    torch = _of_torch(facts) if facts.job.ended_by or facts.job.failed else []
     said = [*(failure.notice for failure in full), *torch]
     sizes = facts.notices("cuda-allocation-failed")
     if not said:
@@ -53,6 +53,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely" if on_host else "certain",
         fatal=True,
     )
+
+
+def _of_torch(facts: Facts) -> list[Notice]:
+    full = [notice for notice in facts.notices("cuda-error") if value(notice, "error") == cuda.FULL]
+    return [*facts.notices("cuda-out-of-memory"), *full]
 
 
 def _unproved(sizes: list[Notice]) -> Finding:

@@ -41,6 +41,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = facts.notices(*_KINDS)
     if not failed:
         return
+    facts.pass_over(failed)
     cause = _KINDS[failed[0].production]
     yield RULE.finding(
         f"NCCL is called in a way that cannot be: {failed[0].message}",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.rules.facts import Facts, does, first_said, hosts_in, lines_of, ranks_in, unset, words_of
 
 RULE = Rule(
     name="no-transport",
@@ -14,6 +14,7 @@ RULE = Rule(
     severity="error",
     title="No path between two ranks: P2P, SHM and NET are all switched off or impossible",
     echo_of=("network-not-found",),
+    because=("p2p-disabled-by-env", "shm-disabled-by-env"),
 )
 _SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA", "NCCL_P2P_LEVEL", "NCCL_NET")
 
@@ -26,7 +27,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     switches = facts.chosen(*_SWITCHES)
     yield RULE.finding(
         f"two ranks have no path: {failed[0].message}",
-        cause=f"{words_of(switches)} leaves none"
+        cause=f"{words_of(switches)} {does(len(switches), 'leave')} none"
         if switches
         else "not in the log: the settings of P2P, SHM and the network together leave none, or the network has no "
         "device for this GPU",
@@ -38,6 +39,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely" if switches else "certain",
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),
-        evidence=[*first_said(failed), *lines_of(switches, 2)],
+        evidence=[*first_said(failed)[:2], *lines_of(switches, 1)[:3]],
         fatal=True,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import CollectiveTimeout
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.cuda import FULL
 from nccl_inspect.rules.departures import Departure, departures, last_words, traceback_of
 from nccl_inspect.rules.efa_completion_error import lost_peers
 from nccl_inspect.rules.engine import Rule
@@ -79,7 +80,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _is_known_end(notice: Notice) -> bool:
-    return is_retold(notice) or notice.production == "mpi-signalled"
+    return is_retold(notice) or notice.production == "mpi-signalled" or _is_of_program(notice)
+
+
+def _is_of_program(notice: Notice) -> bool:
+    """Whether it is a CUDA error that the program ended with; where memory ran out that is told by itself."""
+    return notice.production == "cuda-error" and value(notice, "error") != FULL
 
 
 def _is_slurm_kill(notice: Notice) -> bool:

@@ -16,18 +16,20 @@ RULE = Rule(
     echo_of=("duplicate-hostname",),
 )
 _NOT_THERE = 2
+_FILE = "misc/shmutils.cc"
 _ABOUT_SHM = ("shm-segment-failed", "shm-map-failed", "shm-create-failed", "shm-unlink-failed")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed attaching where nothing else failed: else the maker of the segment went away for another reason."""
     failed = [notice for notice in facts.notices("shm-segment-failed") if _value(notice, "what") == "attaching to"]
-    others = [n for n in facts.errors() if n.level == "WARN" and n.production not in _ABOUT_SHM]
+    others = [n for n in facts.errors() if n.level == "WARN" and not _is_about_shm(n)]
     removed = [notice for notice in facts.notices("shm-unlink-failed") if _is_missing(notice)]
     if others or not (failed or (removed and facts.job.failed)):
         return
     what = "of another rank could not be opened" if failed else "was gone before NCCL removed it"
-    said = [*failed, *removed]
+    calls = [one for one in facts.notices("system-call-failed") if _is_about_shm(one)]
+    said = [*calls, *failed, *removed]
     failed = failed or removed
     reason = next((str(found) for notice in failed if (found := _value(notice, "error"))), "")
     yield RULE.finding(
@@ -50,6 +52,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         evidence=first_said(said),
         fatal=True,
     )
+
+
+def _is_about_shm(notice: Notice) -> bool:
+    """Whether it is about a segment; the call that failed for it is told by itself, without a name."""
+    is_call = notice.production == "system-call-failed" and (notice.location or "").startswith(_FILE)
+    return is_call or notice.production in _ABOUT_SHM
 
 
 def _is_missing(notice: Notice) -> bool:

@@ -43,6 +43,31 @@ def waits(facts: Facts) -> list[Wait]:
     return _told_best(list(found.values()))
 
 
+def latecomers(waiting: list[Wait]) -> list[Wait]:
+    """Those that began to wait only after the first had given up: the first waited for them."""
+    first = waiting[0]
+    given_up = _said_at(first.notice)
+    if given_up is None:
+        return []
+    return [wait for wait in waiting if wait.rank != first.rank and (began := _began(wait)) and began > given_up]
+
+
+def _began(wait: Wait) -> float | None:
+    event = wait.notice.event
+    said = _said_at(wait.notice)
+    assert isinstance(event, CollectiveTimeout)
+    return None if said is None or event.ran_ms is None else said - event.ran_ms / 1000
+
+
+def _said_at(notice: Notice) -> float | None:
+    """When PyTorch printed a line (``[E1121 23:33:28.969389427 …``): seconds since some moment; it names no year."""
+    found = _TIME.search(notice.message)
+    if found is None:
+        return None
+    month, day, hour, minute = map(int, found.groups()[:4])
+    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + float(found[5])
+
+
 def _groups(facts: Facts) -> dict[tuple[int | None, int | None, int | None], str]:
     """The process group in which a rank stood in a work, from the next line of that rank: from 2.4 on the line about
     the time-out itself does not name it."""
@@ -82,6 +107,7 @@ def _told_best(found: list[Wait]) -> list[Wait]:
 
 
 _GROUP = re.compile(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
+_TIME = re.compile(r"\[[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?) ")
 _ENQUEUED = re.compile(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 _STATUS = ("work-status", "work-status-2-6")
 _PROGRESS = (*_STATUS, "dump-signal", "dump-signal-2-3")

@@ -7,7 +7,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Notice, 
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, global_ranks, listed, ranks_word
 from nccl_inspect.rules.hangs import suspects
-from nccl_inspect.rules.waits import Wait, communicator_of, enqueued, waits
+from nccl_inspect.rules.waits import Wait, communicator_of, enqueued, latecomers, waits
 
 RULE = Rule(
     name="watchdog-timeout",
@@ -49,12 +49,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     group = found[0].group
     mine = [wait for wait in found if wait.group == group]
+    late = latecomers(mine)
+    mine = [wait for wait in mine if wait not in late]
     others = list(dict.fromkeys(wait.group for wait in found if wait.group not in (None, group)))
     waiting = {wait.rank for wait in mine if wait.rank is not None}
     comm = _pair(facts, waiting) if found[0].operation in _PAIRWISE else communicator_of(facts, group, mine)
-    blamed, why, lines = _suspects(
-        facts, mine, waiting, set() if comm is None else global_ranks(comm, range(comm.nranks))
-    )
+    members_of = set() if comm is None else global_ranks(comm, range(comm.nranks))
+    blamed, why, lines = _late(late) if late else _suspects(facts, mine, waiting, members_of)
     first = mine[0]
     of_group = f" of process group {group}" if group is not None else ""
     in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
@@ -89,6 +90,17 @@ def _pair(facts: Facts, waiting: set[int]) -> CommunicatorInfo | None:
     """The communicator of two ranks that has all who wait, if there is only one."""
     pairs = [comm for comm in facts.job.communicators if comm.nranks == 2 and waiting <= global_ranks(comm, range(2))]
     return pairs[0] if waiting and len(pairs) == 1 else None
+
+
+def _late(late: list[Wait]) -> tuple[set[int], str, list[Evidence]]:
+    """Ranks that came to a collective when the others had given up."""
+    ranks = {wait.rank for wait in late if wait.rank is not None}
+    who = ranks_word(ranks) if ranks else "the rank that timed out last"
+    return (
+        ranks,
+        f"Suspect: {who} came late, and began to wait only after the others had given up",
+        first_said(wait.notice for wait in late),
+    )
 
 
 def _suspects(
