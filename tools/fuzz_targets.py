@@ -136,15 +136,16 @@ def ingest(data: bytes) -> None:
 
 
 def message(data: bytes) -> None:
-    """Messages, one on each line: what is recognised comes back byte for byte, and can be explained."""
+    """Messages, one on each line: what is recognised comes back byte for byte but for blanks at its end."""
     grammar = engine.shipped()
     for line in data.split(b"\n"):
         for found in (grammar.parse(line), grammar.parse_bare(line), grammar.parse_foreign(line)):
             if found is None:
                 continue
             promise(found.event.message is not None, "no event")
-            match = found.production.match(line)
-            promise(match is not None and found.production.render(match) == line, "it does not come back")
+            match = found.production.match(found.message)
+            promise(match is not None and found.production.render(match) == found.message, "it does not come back")
+            promise(found.message.rstrip() == line.rstrip(), "its message is another one")
         text = line.decode("utf-8", "surrogateescape")
         if told := meaning.of_line(text, grammar):
             promise(all(is_safe(value) for _, value, _ in told.fields), "a value holds control characters")
