@@ -68,6 +68,19 @@ def is_end(event: Event | None) -> bool:
     return isinstance(event, CollectiveTimeout) or (event is not None and event.production in (*_OVER, *_WATCHDOG))
 
 
+TIME_LIMIT, PREEMPTED, REQUEUED, NODE_FAILURE = "time limit", "preempt", "requeue", "node failure"
+_REASONS = (TIME_LIMIT, PREEMPTED, REQUEUED, NODE_FAILURE)
+"""What Slurm names as its reason to end a job (src/slurmd/slurmstepd/req.c)."""
+
+
+def reason(event: Event | None) -> str | None:
+    """Why Slurm ended the job, as far as it says so: no failed rank leads to such an end."""
+    if not isinstance(event, Notice) or event.production != "slurm-cancelled":
+        return None
+    given = str(event.value("reason") or "").lower()
+    return next((known for known in _REASONS if known in given), None)
+
+
 def is_forced(event: Event | None) -> bool:
     """Whether a statement says that processes were ended from outside: that is no failure of theirs."""
     if not isinstance(event, Notice):

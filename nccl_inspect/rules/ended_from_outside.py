@@ -18,14 +18,20 @@ RULE = Rule(
     title="The scheduler, the launcher or a user ended the job",
     specific=("hang-after-init", "hang-after-p2p-setup", "hang-in-init", "rank-missing", "watchdog-timeout"),
 )
-_NODE_FAILURE = "node failure"
 _REASONS = {
-    "time limit": "its time limit was reached",
-    "preempt": "a job of higher priority took its place",
-    _NODE_FAILURE: "a node failed",
+    endings.TIME_LIMIT: "its time limit was reached",
+    endings.PREEMPTED: "a job of higher priority took its place",
+    endings.REQUEUED: "it was put back into the queue, by an administrator or because a node failed",
+    endings.NODE_FAILURE: "a node failed",
 }
-"""What Slurm gives as the reason (src/slurmd/slurmstepd/req.c), and what that means."""
-_NO_REASON = "a signal was sent to it: by its user (scancel, Ctrl-C), its launcher or an administrator"
+_SIGNAL = "a signal was sent to it: by its user (scancel, Ctrl-C), its launcher or an administrator"
+_KILLED = (
+    "not in the log: SIGKILL comes from the kernel where the host or the cgroup has no memory left, or from Slurm or a "
+    "user who ended the job"
+)
+_NODE = "scontrol show node <node>; dmesg -T | tail -100   # why did the node fail?"
+_IN_TIME = "sbatch --signal=B:USR1@300 --requeue …   # time to save a checkpoint, then go on in a new job"
+_WHY_KILLED = "dmesg -T | grep -i 'killed process'   # on its host: was there no memory left?"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -41,23 +47,27 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if len(effects) < len(failed):
         return
     facts.pass_over(effects)
-    reason = next(filter(None, map(_reason, said)), None)
-    is_broken = reason == _NODE_FAILURE
+    reason = next(filter(None, (endings.reason(notice.event) for notice in said)), None)
+    is_broken = reason == endings.NODE_FAILURE
+    is_unclear = reason is None and str(value(said[0], "how")).startswith("Killed")
     may_hang = not is_broken and bool(silenced_at_once(facts, facts.job.ended_by))
+    is_doubtful = is_unclear or may_hang
+    by_slurm = any(notice.production.startswith("slurm-") for notice in said)
     yield RULE.finding(
         f"the job was ended: {_REASONS[reason] if reason else _by_signal(said)}",
-        cause=(_REASONS[reason] if reason else _NO_REASON)
+        cause=(_REASONS[reason] if reason else _KILLED if is_unclear else _SIGNAL)
         + (". Nothing stands between NCCL's last line and the end: it may have hung" if may_hang else ""),
         impact="none on the paths; what was not saved is lost",
         fix=[
-            "sacct -j <job> --format=JobID,State,ExitCode,Start,End,Timelimit,Reason   # what Slurm knows",
+            *([_WHY_KILLED] if is_unclear else []),
+            "sacct -j <job> --format=JobID,State,ExitCode,Start,End,Timelimit,Reason   # what Slurm knows"
+            if by_slurm
+            else "kubectl describe pod <pod>; kubectl get events   # was it evicted, or deleted?",
             "Look when the job last made a step: one that hangs runs into its time limit, too.",
-            "scontrol show node <node>; dmesg -T | tail -100   # why did the node fail?"
-            if is_broken
-            else "sbatch --signal=B:USR1@300 --requeue …   # time to save a checkpoint, then go on in a new job",
+            *([_NODE] if is_broken else [_IN_TIME] if by_slurm else []),
         ],
-        severity="error" if is_broken else "warning" if may_hang else None,
-        confidence="possible" if may_hang else "certain",
+        severity="error" if is_broken else "warning" if is_doubtful else None,
+        confidence="possible" if is_doubtful else "certain",
         fatal=is_broken,
         ranks=ranks_in(said),
         hosts=hosts_in(said),
@@ -71,9 +81,3 @@ def _by_signal(said: list[Notice]) -> str:
     if given.isdigit() and int(given) in set(signal.Signals):
         given = signal.Signals(int(given)).name
     return f"{given} from outside" if given else said[0].message
-
-
-def _reason(notice: Notice) -> str | None:
-    """Why Slurm ended it."""
-    given = str(value(notice, "reason") or "").lower()
-    return next((reason for reason in _REASONS if reason in given), None)

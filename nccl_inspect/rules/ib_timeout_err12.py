@@ -25,7 +25,7 @@ _OTHER_ROOTS = (9, 10, 11, 13)
 def after_another(facts: Facts) -> list[Notice]:
     """Transfers without an answer after a peer had gone away, or a NIC had refused a transfer: echoes of that."""
     before = [*facts.notices("socket-closed-by-peer"), *facts.completions(*_OTHER_ROOTS)]
-    return [late for late in facts.completions(_UNANSWERED) if any(_precedes(one, late) for one in before)]
+    return [late for late in facts.completions(_UNANSWERED) if any(precedes(one, late) for one in before)]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -69,7 +69,7 @@ def _short_waits(facts: Facts) -> list[Setting]:
     return [s for s in facts.chosen("NCCL_IB_TIMEOUT") if s.value.isdigit() and 0 < int(s.value) < _USUAL_WAIT]
 
 
-def _precedes(one: Notice, other: Notice) -> bool:
+def precedes(one: Notice, other: Notice) -> bool:
     """Whether a statement stands before another in the same source; lines of two sources have no order."""
     first, second = one.evidence[0], other.evidence[0]
     return first.source == second.source and first.order < second.order

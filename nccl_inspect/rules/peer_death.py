@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import CollectiveTimeout
+from nccl_inspect.model import endings
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.cuda import FULL
@@ -21,7 +22,7 @@ from nccl_inspect.rules.facts import (
     ranks_word,
     value,
 )
-from nccl_inspect.rules.ib_timeout_err12 import after_another
+from nccl_inspect.rules.ib_timeout_err12 import after_another, precedes
 
 _AFTER_SIGKILL = (
     "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?",
@@ -53,6 +54,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge closed connections where nobody names an error: what the log then shows are echoes."""
     closed = [*facts.notices("socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
     closed.extend(lost_peers(facts))
+    late = _after_the_end(facts, closed)
+    facts.pass_over(late)
+    closed = [notice for notice in closed if not any(notice is one for one in late)]
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]
     local = facts.notices("proxy-connection-closed")
     comms = facts.job.communicators
@@ -77,6 +81,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     aborted = any(comm.state == "aborted" for comm in comms)
     if closed or given_up or (gone and aborted):  # local connections close at every exit
         yield _finding(gone, said, sure=bool(closed) or len(gone) == 1)
+
+
+def _after_the_end(facts: Facts, closed: list[Notice]) -> list[Notice]:
+    """Connections that closed after the scheduler had ended the job for a reason of its own."""
+    ends = [notice for notice in facts.notices("slurm-cancelled") if endings.reason(notice.event)]
+    return [notice for notice in closed if any(precedes(end, notice) for end in ends)]
 
 
 def _is_known_end(notice: Notice) -> bool:
