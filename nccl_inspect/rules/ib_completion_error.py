@@ -6,26 +6,40 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, first_said, hosts_in, ranks_in, value
+from nccl_inspect.rules.facts import Facts, count, first_said, hosts_in, listed, ranks_in, value
 
 RULE = Rule(
     name="ib-completion-error",
     category="network",
     severity="error",
     title="A NIC refused a transfer (status 1, 2, 9, 10, 11, 13 and others)",
-    echo_of=("ib-error4-acs",),
+    echo_of=(
+        "ib-error4-acs",
+        "ib-memlock",
+        "gpu-hardware-error",
+        "gpu-out-of-memory",
+        "cuda-failure-in-connect",
+        "cuda-failure-in-launch",
+    ),
     because=("ib-async-event",),
 )
 _PEER_GONE = "the peer's process died or let go of the memory while a transfer was under way"
 _STATUSES = {
     1: ("local length error", "the message does not fit the buffer: ranks differ in what they send, or a defect"),
     2: ("local queue pair error", "the card or its driver refuses the request"),
+    7: ("bad response", "the peer's card answered what it should not: card, driver or a damaged packet"),
     8: ("local access error", "the memory is not registered for this access, or GPU memory that the NIC cannot reach"),
     9: ("remote invalid request", f"the peer takes no such request: ranks differ in what they send, or {_PEER_GONE}"),
     10: ("remote access error", f"{_PEER_GONE}; or its NIC may not reach its GPU's memory (ACS, IOMMU)"),
     11: ("remote operation error", "the peer's card failed: its own log, or dmesg on its host, tells more"),
-    13: ("receiver not ready", "the peer posted no receive in time: its process hangs or is very slow"),
-    20: ("fatal error", "the card or its driver failed"),
+    13: (
+        "receiver not ready",
+        "the peer had no receive posted, and the card gave up. NCCL lets it try for ever, so "
+        "that a slow peer alone does not lead to this: the peer died, or card or driver does not keep to it",
+    ),
+    19: ("fatal error", "the card or its driver failed"),
+    20: ("response timeout", "the peer's card did not answer: it or its host failed"),
+    21: ("general error", "the card or its driver failed"),
 }
 """By ``ibv_wc_status``: its name, and what leads to it."""
 
@@ -35,11 +49,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = facts.completions(*_STATUSES)
     if not failed:
         return
-    status = value(failed[0], "status")
-    name, cause = _STATUSES[status]
+    statuses = list(dict.fromkeys(value(notice, "status") for notice in failed))
     yield RULE.finding(
-        f"{count(len(failed), 'transfer')} failed: {name} (status {status})",
-        cause=cause,
+        f"{count(len(failed), 'transfer')} failed: "
+        + listed(f"{_STATUSES[status][0]} (status {status})" for status in statuses),
+        cause=_STATUSES[statuses[0]][1],
         impact="the communicator is lost, and with it the job",
         fix=[
             "Look at the peer first: its log, its pod, dmesg on its host.",
