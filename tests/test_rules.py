@@ -354,6 +354,9 @@ def test_path_verdicts() -> None:
     assert read(SHM, topology=G6E_TOPOLOGY).paths.between(0, 1).verdict == "ok"
 
 
+SEGMENT = "shared memory segment /dev/shm/nccl-hBUaf7 (size 33030528)"
+
+
 def completion(status: int, rank: int = 0) -> str:
     said = f"NET/IB: Got completion from peer 10.0.0.2<40000> with status={status} opcode=0 len=0 vendor err 129 (Send)"
     return f"node-a:{100 + rank}:{100 + rank} [{rank}] transport/net_ib.cc:2449 NCCL WARN {said} hca mlx5_{rank}\n"
@@ -368,6 +371,35 @@ def test_a_transfer_that_was_refused_leads_to_transfers_without_an_answer(status
     assert "ib-timeout-err12" not in names(before)
     assert f"(status {status})" in found(before, "ib-completion-error").summary
     assert not before.unexplained
+
+
+def test_transfers_that_were_refused_are_told_with_each_status() -> None:
+    job = read("".join(completion(status, rank) for rank, status in enumerate((19, 11, 11, 5))))
+    told = found(job, "ib-completion-error")
+    assert told.summary == "3 transfers failed: fatal error (status 19), remote operation error (status 11)"
+    assert told.cause == "the card or its driver failed"
+
+
+def test_a_transfer_that_was_refused_is_an_echo_of_a_rank_that_failed() -> None:
+    cuda = "enqueue.cc:1402 NCCL WARN Cuda failure 'an illegal memory access was encountered'"
+    job = read(completion(11) + f"node-b:200:200 [0] {cuda}\n")
+    assert names(job)[0] == "cuda-failure-in-launch"
+    assert not found(job, "ib-completion-error").root
+
+
+@pytest.mark.parametrize(
+    ("said", "effect"),
+    [
+        ("misc/ipcsocket.cc:52 NCCL WARN UDS: Socket creation error : {}", "p2p-import-failed"),
+        (f"misc/shmutils.cc:131 NCCL WARN Error while creating {SEGMENT}, error: {{}}", "shm-segment-failed"),
+        (f"misc/shmutils.cc:131 NCCL WARN Error while attaching to {SEGMENT}, error: {{}}", "shm-attach-failed"),
+        ("misc/socket.cc:574 NCCL WARN ncclSocketInit: Socket creation failed: {}", "bootstrap-failed"),
+    ],
+)
+def test_no_more_open_files_lead_to_whatever_needs_one(said: str, effect: str) -> None:
+    job = read(f"node-a:100:120 [0] {said.format('Too many open files (24)')}\n")
+    assert names(job)[0] == "open-files-limit"
+    assert not any(finding.root for finding in job.findings if finding.rule == effect)
 
 
 def test_a_status_without_a_rule_stays_visible() -> None:

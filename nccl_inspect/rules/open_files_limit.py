@@ -34,7 +34,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=[
             "sysctl -w fs.file-max=2097152   # on the host"
             if of_host
-            else "ulimit -n   # seen through the launcher: srun bash -c 'ulimit -n'; should be 65536 or more",
+            else "ulimit -n   # seen through the launcher: srun bash -c 'ulimit -n'; NVIDIA's manual sets 131072",
             "LimitNOFILE=1048576   # systemd unit of slurmd or containerd, then restart it",
             "--ulimit nofile=1048576   # option of docker run",
             "ls -l /proc/<pid>/fd   # or does the program itself leave files open?",

@@ -13,7 +13,7 @@ RULE = Rule(
     severity="error",
     title="A shared memory segment that another rank made could not be opened",
     specific=("shm-segment-failed",),
-    echo_of=("duplicate-hostname",),
+    echo_of=("duplicate-hostname", "open-files-limit"),
 )
 _NOT_THERE = 2
 _FILE = "misc/shmutils.cc"
