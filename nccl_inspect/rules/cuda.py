@@ -13,6 +13,7 @@ CUDA_CODES = {
     "invalid argument": 1,
     "out of memory": 2,
     "initialization error": 3,
+    "driver shutting down": 4,
     "CUDA driver version is insufficient for CUDA runtime version": 35,
     "invalid device function": 98,
     "no CUDA-capable device is detected": 100,
@@ -36,6 +37,8 @@ CUDA_CODES = {
     "operation not supported": 801,
     "system not yet initialized": 802,
     "system has unsupported display driver / cuda driver combination": 803,
+    "operation not permitted when stream is capturing": 900,
+    "operation failed due to a previous error during capture": 901,
     "unknown error": 999,
 }
 """What cudaGetErrorString says: calls of the CUDA runtime print the text only, those of the driver also the number."""
@@ -57,19 +60,20 @@ MEANINGS = {
     500: "a kernel that is not in this library: it was built for other GPUs, or two NCCL libraries are mixed",
     800: "not permitted: missing rights or capabilities in the container",
     801: "not supported by this GPU, driver or virtual machine",
+    900: "a call that may not stand in a CUDA graph, made while one was captured",
+    901: "the capture of a CUDA graph had failed before",
 }
-SET_UP = (
-    *("init", "channel", "transport", "proxy", "group", "bootstrap", "graph/", "register", "mnnvl", "allocator"),
-    *("misc/", "dev_runtime", "include/"),
-)
-"""Beginnings of source files that build communicators and connections; enqueue.cc and its kind launch kernels."""
-_STREAMS = "misc/strongstream"
+_LAUNCH = ("enqueue", "ce_coll", "device/", "rma/", "scheduler/", "sym_kernels", "misc/strongstream")
+"""Beginnings of source files that launch kernels and copies, or wait for streams, also when they end; all others build
+communicators and connections."""
 IS_BROKEN = "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # is a GPU broken?"
 DO_THEY_FIT = "nvidia-smi; python -c 'import torch; print(torch.version.cuda)'   # do driver and CUDA fit?"
 WHICH_KERNEL = "CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer tells more"
 FULL = "out of memory"
 OUT_OF_MEMORY = CUDA_CODES[FULL]
 _CUDA_ERROR = 1
+_SHUTTING_DOWN = CUDA_CODES["driver shutting down"]
+"""A process that ends before NCCL has let go of its GPU gets this: an effect of the end, whatever its reason."""
 
 
 class Failure(NamedTuple):
@@ -104,10 +108,17 @@ def failed(facts: Facts, *files: str) -> list[Notice]:
     return [notice for notice in found if not files or file_of(notice).endswith(files)]
 
 
+def is_launch(failure: Failure) -> bool:
+    """Whether a call failed while NCCL launched work, and not while it built what it works with."""
+    return failure.file is not None and failure.file.startswith(_LAUNCH)
+
+
 def failures(facts: Facts) -> list[Failure]:
     """Failed CUDA calls with the file that made each: for a header, which many use, that of the first frame above."""
     found = []
     for notice in failed(facts):
+        if code_of(notice) == _SHUTTING_DOWN:
+            continue
         assert isinstance(notice.event, CudaFailure)
         file = notice.event.file or _caller(facts, notice)
         found.append(Failure(code_of(notice), file, notice.event.error, notice))
@@ -126,12 +137,6 @@ def _caller(facts: Facts, notice: Notice) -> str | None:
         if above and event.code == _CUDA_ERROR and processes & set(frame.processes):
             return event.file
     return file
-
-
-def is_set_up(failure: Failure) -> bool:
-    """Whether a communicator or its connections were being built; streams are also waited for when they end."""
-    file = failure.file or ""
-    return file.startswith(SET_UP) and not file.startswith(_STREAMS)
 
 
 def pass_over_retold(facts: Facts, failed: Iterable[Failure]) -> None:

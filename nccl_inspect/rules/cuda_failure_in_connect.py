@@ -56,7 +56,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _is_ours(failure: cuda.Failure) -> bool:
     code, file = failure.code, failure.file
-    if file is None or not cuda.is_set_up(failure) or code in (cuda.OUT_OF_MEMORY, _MAPPING, _FABRIC):
+    if file is None or cuda.is_launch(failure) or code in (cuda.OUT_OF_MEMORY, _MAPPING, _FABRIC):
         return False
     if file.endswith("transport/p2p.cc"):
         return code not in _P2P_IMPORT

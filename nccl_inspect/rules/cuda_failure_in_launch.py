@@ -19,8 +19,8 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge failed calls outside of the set-up."""
-    failed = [one for one in cuda.failures(facts) if one.file and not cuda.is_set_up(one)]
+    """Judge failed calls of the files that launch kernels and copies."""
+    failed = list(filter(cuda.is_launch, cuda.failures(facts)))
     if not failed:
         return
     cuda.pass_over_retold(facts, failed)
