@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 
@@ -15,25 +15,35 @@ RULE = Rule(
     title="The program calls NCCL in a way that cannot be",
 )
 _MEMORY = "memory that is no memory of this GPU, or was freed: NCCL takes device memory of the communicator's own GPU"
+_NULL = "no communicator, or no other pointer, where NCCL needs one: often what a call that had failed did not fill in"
 _ARGUMENT = "an argument that cannot be"
-_BUILT = (
-    "program and library were built for different NCCL releases: two libraries are installed, or LD_LIBRARY_PATH leads "
-    "to the wrong one"
-)
+_RELEASES = "program and library were built for different NCCL releases"
+_UNSET = f"a structure that its NCCL_…_INITIALIZER did not fill in; or {_RELEASES}"
+_BUILT = f"{_RELEASES}: the program is too old, two libraries are installed, or LD_LIBRARY_PATH leads to the wrong one"
 _LIFE = "a communicator that is destroyed, damaged or not ready yet"
 _GROUP = "calls that may not stand in one group"
 _KINDS = {
-    **dict.fromkeys(("argument-not-a-pointer", "argument-null", "argument-wrong-device"), _MEMORY),
+    **dict.fromkeys(("argument-not-a-pointer", "argument-wrong-device"), _MEMORY),
+    "argument-null": _NULL,
     **dict.fromkeys(
         ("argument-op-invalid", "argument-root-invalid", "argument-type-invalid", "rank-invalid"), _ARGUMENT
     ),
     **dict.fromkeys(("redop-destroy-invalid", "redop-type-mismatch", "comm-grow-invalid"), _ARGUMENT),
     **dict.fromkeys(("config-invalid", "config-channels-invalid"), _ARGUMENT),
-    **dict.fromkeys(("config-not-initialized", "library-too-old", "application-too-old"), _BUILT),
+    "config-not-initialized": _UNSET,
+    **dict.fromkeys(("library-too-old", "application-too-old"), _BUILT),
     **dict.fromkeys(("comm-destroyed", "comm-corrupted", "comm-not-ready"), _LIFE),
     **dict.fromkeys(("group-end-outside", "self-send-unmatched", "group-mixed"), _GROUP),
 }
 """By production what is wrong."""
+_AFTER_FAILURES = (_NULL, _LIFE)
+"""What a program also does that goes on after a call of NCCL has failed."""
+_ONE_LIBRARY = "python -c 'import torch; print(torch.cuda.nccl.version())'; ldconfig -p | grep libnccl   # one NCCL?"
+_FIXES = {
+    _MEMORY: "torch.cuda.set_device(local_rank)   # before anything is put on a GPU",
+    _UNSET: _ONE_LIBRARY,
+    _BUILT: _ONE_LIBRARY,
+}
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -43,19 +53,24 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     facts.pass_over(failed)
     cause = _KINDS[failed[0].production]
+    is_effect = cause in _AFTER_FAILURES and any(_is_before(one, failed[0]) for one in facts.errors())
     yield RULE.finding(
         f"NCCL is called in a way that cannot be: {failed[0].message}",
-        cause=f"the program passes {cause}" if cause != _BUILT else cause,
+        cause=cause if cause == _BUILT else f"the program passes {cause}",
         impact="the call fails, and most programs end with it",
         fix=[
-            "python -c 'import torch; print(torch.cuda.nccl.version())'; ldconfig -p | grep libnccl   # one NCCL?"
-            if cause == _BUILT
-            else "Look at the traceback of this rank: the call that it names is the one to mend.",
-            "torch.cuda.set_device(local_rank)   # before anything is put on a GPU",
-            "NCCL_CHECK_POINTERS=1   # NCCL looks at every pointer, slower",
+            *(["Look at the errors that stand before: this call may only follow from them."] if is_effect else []),
+            *([_FIXES[cause]] if cause in _FIXES else []),
+            "Look at the traceback of this rank: the call that it names is the one to mend.",
         ],
+        confidence="possible" if is_effect else "certain",
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),
         evidence=first_said(failed),
-        fatal=facts.job.failed or not facts.job.paths,
+        fatal=not is_effect and (facts.job.failed or not facts.job.paths),
     )
+
+
+def _is_before(one: Notice, other: Notice) -> bool:
+    """Whether another kind of error stands before in the log."""
+    return one.place < other.place and one.production not in _KINDS
