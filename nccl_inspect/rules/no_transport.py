@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, does, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.rules.facts import Facts, count, does, first_said, hosts_in, lines_of, ranks_in, unset, words_of
 
 RULE = Rule(
     name="no-transport",
@@ -16,7 +16,7 @@ RULE = Rule(
     echo_of=("network-not-found",),
     because=("p2p-disabled-by-env", "shm-disabled-by-env"),
 )
-_SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA", "NCCL_P2P_LEVEL", "NCCL_NET")
+_SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -24,13 +24,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = facts.notices("no-transport")
     if not failed:
         return
-    switches = facts.chosen(*_SWITCHES)
+    switches = [*facts.switched_on(*_SWITCHES), *facts.chosen("NCCL_P2P_LEVEL")]
+    more = f", and {count(len(failed) - 1, 'pair')} more" if len(failed) > 1 else ""
     yield RULE.finding(
-        f"two ranks have no path: {failed[0].message}",
+        f"two ranks have no path: {failed[0].message}{more}",
         cause=f"{words_of(switches)} {does(len(switches), 'leave')} none"
         if switches
-        else "not in the log: the settings of P2P, SHM and the network together leave none, or the network has no "
-        "device for this GPU",
+        else "not in the log: settings of P2P, SHM and the network that leave none, or containers on one host that see "
+        "neither each other's GPUs nor one /dev/shm. The network serves ranks of one host only where it is faster than "
+        "the way between their GPUs",
         impact="the connection cannot be made, and the job stops",
         fix=[
             *unset(switches),
