@@ -541,6 +541,13 @@ def test_the_heavy_libraries_are_not_loaded_for_text(args: list[str]) -> None:
     assert done.stderr.strip() == b""
 
 
+def test_what_a_prefix_lacks_is_not_told_of_its_line() -> None:
+    refused = "Connect to 10.0.0.1<4000> failed : Connection refused"
+    assert b"\nfrom" not in run("explain", f"misc/socket.cc:71 NCCL WARN {refused}").stdout
+    named = run("explain", f"[3] misc/socket.cc:71 NCCL WARN {refused}")
+    assert b"\nfrom        device 3 (of the thread)\n" in named.stdout
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -7,6 +7,7 @@ import click
 from nccl_inspect.cli import shared
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.grammar import engine, meaning
+from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.masking import masked
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import block
@@ -50,10 +51,8 @@ def _line(text: str, style: Style) -> str:
         ("printed by", f"{meaning.releases(production)}; {meaning.subsystems(production)}"),
         ("known as", f"{production.dialect}/{production.name}, event {production.event}"),
     ]
-    if found.origin:
-        origin = found.origin
-        device = "" if origin.device is None else f", device {origin.device} (of the thread)"
-        parts.insert(2, ("from", f"host {origin.host}, pid {origin.process[1]}, thread {origin.tid}{device}"))
+    if found.origin and (printer := _printer(found.origin)):
+        parts.insert(2, ("from", printer))
     lines = [line for label, words in parts for line in block(label, words, style, indent=0, hang=12)]
     if found.fields:
         width = max(len(name) for name, _, _ in found.fields) + 2
@@ -61,6 +60,17 @@ def _line(text: str, style: Style) -> str:
         for name, value, sense in found.fields:
             lines.extend(block(name, f"{value}   {sense}".rstrip(), style, indent=2, hang=width))
     return "\n".join(lines) + "\n"
+
+
+def _printer(origin: Origin) -> str:
+    """Who printed a line, as far as its prefix says so; numbers that were left out are below zero."""
+    told = [
+        f"host {origin.host}" if origin.host else "",
+        f"pid {origin.process.pid}" if origin.process.pid >= 0 else "",
+        f"thread {origin.tid}" if origin.tid >= 0 else "",
+        "" if origin.device is None else f"device {origin.device} (of the thread)",
+    ]
+    return ", ".join(filter(None, told))
 
 
 def _unknown(text: str) -> NcclInspectError:
