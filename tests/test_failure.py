@@ -79,6 +79,12 @@ def test_the_ranks_of_another_job_in_the_log_say_nothing_of_who_went_away(order:
     assert "went away" in found.summary
 
 
+def test_a_whole_path_of_nccls_source_is_a_place_too() -> None:
+    job = nccl_inspect.read(b"/root/nccl/src/transport.cc:50 NCCL WARN No transport found !\n")
+    assert job.sources[0].damaged_lines == 0
+    assert [notice.location for notice in job.notices] == ["/root/nccl/src/transport.cc:50"]
+
+
 def test_lines_without_a_host_are_read_and_nobody_is_called_the_first() -> None:
     """As pasted into issues, where everything before the place in NCCL's source was taken out."""
     job = nccl_inspect.read(

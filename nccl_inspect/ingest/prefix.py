@@ -33,7 +33,7 @@ _MASKED = re.compile(
     rb"" + _NUMBER + rb") )?\[(?P<device>-?\d{1,10})\](?P<location> [\w./+-]+:\d{1,7}(?: \([^()]*\))?)?"
 )
 """A prefix whose host or numbers were taken out before the log was passed on, or that has the device only."""
-_PLACE = re.compile(rb"[a-z_][\w/]{0,80}\.(?:cc|cpp|h):\d{1,7}(?: \([^()]{1,200}\))?")
+_PLACE = re.compile(rb"/?[a-z_][\w/]{0,120}\.(?:cc|cpp|h):\d{1,7}(?: \([^()]{1,200}\))?")
 """What is left where everything before the place in NCCL's source was taken out: ``misc/socket.cc:71``."""
 _NO_HOST = re.compile(rb"[Xx*#?]*|<.*>|(?i:host|hostname)")
 _PRINTER = re.compile(rb"(?<![\s\[(T]\d\d):\d{1,10}:\d{1,10} \[-?\d{1,10}\]")
