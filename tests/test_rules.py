@@ -402,6 +402,26 @@ def test_no_more_open_files_lead_to_whatever_needs_one(said: str, effect: str) -
     assert not any(finding.root for finding in job.findings if finding.rule == effect)
 
 
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("enqueue.cc:1402 NCCL WARN Cuda failure 'an illegal memory access was encountered'", "cuda-failure-in-launch"),
+        ("misc/ibvwrap.cc:171 NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory", "ib-memlock"),
+        ("transport.cc:50 NCCL WARN No transport found for rank 0[1b000] -> rank 1[1c000]", "no-transport"),
+        ("misc/socket.cc:574 NCCL WARN Call to accept failed: Too many open files", "open-files-limit"),
+    ],
+)
+def test_ranks_that_wait_for_one_that_failed_are_no_cause(said: str, cause: str) -> None:
+    waiting = (
+        "[rank1]:[E313 04:00:00.111000000 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=9001, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600001 "
+        "milliseconds before timing out.\n"
+    )
+    job = read(f"node-a:100:120 [0] {said}\n{waiting}")
+    assert names(job)[0] == cause
+    assert found(job, "watchdog-timeout").because == [cause]
+
+
 def test_a_status_without_a_rule_stays_visible() -> None:
     alone = read(completion(6))
     assert [notice.message for notice in alone.unexplained] == [alone.notices[0].message]

@@ -18,6 +18,7 @@ RULE = Rule(
         "collective-mismatch",
         "gpu-out-of-memory",
         "cuda-failure-in-connect",
+        "cuda-failure-in-launch",
         "cuda-init-error",
         "p2p-import-failed",
         "nvls-fabric-manager",
@@ -28,6 +29,10 @@ RULE = Rule(
         "hang-after-p2p-setup",
         "peer-death",
         "gpu-hardware-error",
+        "ib-memlock",
+        "no-transport",
+        "open-files-limit",
+        "shm-attach-failed",
     ),
     because=(
         "env-mismatch-across-ranks",
