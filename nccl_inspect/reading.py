@@ -17,7 +17,6 @@ from nccl_inspect.ingest import entries, files, sources
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Input, Progress, Source
 from nccl_inspect.interruption import Interruption
-from nccl_inspect.masking import masked
 from nccl_inspect.model import backwards, build
 from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.job import Job
@@ -296,13 +295,13 @@ def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[
     for number, origin, text in found:
         if text.parsed is None:
             continue
-        event = text.parsed.event
+        event = text.use = text.use or without_secrets(text.parsed.event)  # the same text comes many times
         if before is not None and text.parsed.production.follows == before.production:
-            before = replace(before, message=f"{before.message}\n{masked(event.message)}")
+            before = replace(before, message=f"{before.message}\n{event.message}")
             continue
         if before is not None:
             yield before
-        before = replace(without_secrets(event), where=_where(source, number, origin, text.level))
+        before = event.with_field("where", _where(source, number, origin, text.level))
     if before is not None:
         yield before
 
