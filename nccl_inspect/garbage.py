@@ -8,12 +8,16 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """While it is entered nothing looks for cyclic garbage: reading makes none, and looking takes up to half of it."""
+def uncollected(for_good: bool = False) -> Iterator[None]:
+    """While it is entered nothing looks for cyclic garbage: reading makes none, and looking takes up to half of it.
+
+    Args:
+        for_good: whether the process ends soon after, so that nothing is to look any more.
+    """
     was = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if was and not for_good:
             gc.enable()

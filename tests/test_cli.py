@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
 import json
 import os
@@ -563,3 +564,11 @@ def test_a_line_with_numbers_left_out_is_explained_without_them(message: str) ->
     fields = dict(line.split()[:2] for line in done.stdout.decode().partition("fields\n")[2].splitlines())
     assert (fields["rank"], fields["nranks"]) == ("1", "4")
     assert not {"comm", "bus_id", "comm_id", "handle"} & set(fields)
+
+
+def test_a_program_that_calls_the_command_keeps_its_garbage_collection() -> None:
+    """Only the process of the command itself, which ends then, does without."""
+    frozen = gc.get_freeze_count()
+    assert invoke("summarize", SLOW).exit_code == 0
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == frozen

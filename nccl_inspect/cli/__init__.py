@@ -22,6 +22,8 @@ from nccl_inspect.text import printable
 _PARTS = ("shared", "filters")
 COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """How the scripts of ``completion`` ask what could come next; the default would look like a variable of NCCL."""
+ENDS = object()
+"""The object of the context of a process that does nothing after the command."""
 _MIN_COLUMNS = 40
 _MAX_COLUMNS = 100
 _EXAMPLES = """
@@ -108,13 +110,17 @@ def main() -> NoReturn:
     gc.set_threshold(100_000)
     _prepare_streams()
     # All is written: to take a job of ten thousand ranks apart before the end would take a tenth of the time.
-    os._exit(run())
+    os._exit(run(ENDS))
 
 
-def run() -> int:
-    """Do what the arguments of the process say; gives its exit status."""
+def run(then: object = None) -> int:
+    """Do what the arguments of the process say; gives its exit status.
+
+    Args:
+        then: :data:`ENDS` where the process ends afterwards.
+    """
     try:
-        status = cli.main(prog_name="nccl-inspect", complete_var=COMPLETE_VARIABLE, standalone_mode=False)
+        status = cli.main(prog_name="nccl-inspect", complete_var=COMPLETE_VARIABLE, standalone_mode=False, obj=then)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.exceptions.Abort:

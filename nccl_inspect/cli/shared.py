@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import sys
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 import click
 
 from nccl_inspect import outputs, platforms, reading
-from nccl_inspect.cli import lead_nowhere, say
+from nccl_inspect.cli import ENDS, lead_nowhere, say
 from nccl_inspect.discovery import settings_file
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.garbage import uncollected
@@ -305,11 +304,10 @@ def read(logs: tuple[str, ...], options: reading.Options) -> Job:
     jobs, cluster = meta.get(f"{__name__}.jobs"), meta.get(f"{__name__}.cluster")
     if jobs and cluster:
         raise click.UsageError("--jobs and --cluster exclude each other; leave one out")
-    with uncollected():
+    with uncollected(for_good=click.get_current_context().find_root().obj is ENDS):
         with Bar(meta.get(f"{__name__}.progress")) as bar, Interruption() as interruption:
             fold = reading.fold(names, bar.update if bar.wanted else None, interruption, jobs, cluster)
         job = judge(fold)
-        gc.freeze()  # what is kept until the end is not looked through either
     for misfit in judge.misfits(job):
         say(f"warning: {misfit}")
     problems = [source.problem for source in job.sources if source.problem]
