@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import NamedTuple
 
 import pytest
@@ -56,3 +57,11 @@ def test_the_fault_is_told_and_the_rank_that_has_it(name: str) -> None:
     assert not job.unexplained
     assert not job.unrecognised
     assert sum(source.damaged_lines for source in job.sources) == 0
+
+
+def test_who_came_late_is_told_by_the_times_and_not_by_the_order_of_the_logs() -> None:
+    lines = gzip.decompress((FOLDER / "late.log.gz").read_bytes()).splitlines(keepends=True)
+    late_first = sorted(lines, key=lambda line: b"[rank1]" not in line)
+    job = nccl_inspect.read(b"".join(late_first))
+    assert (job.findings[0].rule, job.findings[0].ranks) == ("watchdog-timeout", [1])
+    assert "rank 1 came late" in job.findings[0].cause

@@ -10,7 +10,7 @@ import pytest
 from nccl_inspect.grammar import engine, notation, scanner
 from nccl_inspect.grammar.notation import Choice, Literal
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.ingest import envelopes, prefix, recognition, rejoin, stated
+from nccl_inspect.ingest import documents, envelopes, prefix, recognition, rejoin, sheets, stated
 from nccl_inspect.model import endings, unknown
 
 SIZES = (2500, 10_000, 40_000)
@@ -34,11 +34,11 @@ def seconds(match: Match, data: bytes) -> float:
     return best
 
 
-def grows_too_fast(match: Match, before: bytes, unit: bytes, after: bytes) -> bool:
+def grows_too_fast(match: Match, before: bytes, unit: bytes, after: bytes, sizes: tuple[int, int, int] = SIZES) -> bool:
     def of_size(size: int) -> bytes:
         return before + unit * (size // len(unit) + 1) + after
 
-    small, big, huge = map(of_size, SIZES)
+    small, big, huge = map(of_size, sizes)
     middle = seconds(match, big)
     if middle < FAST or middle < GROWTH * seconds(match, small):
         return False
@@ -125,3 +125,36 @@ def test_the_time_of_an_envelope_grows_with_the_line(name: str) -> None:
         places = list(range(0, len(sample) + 1, 1 + len(sample) // 25))
         for match in matches:
             assert not [one for one in attacks(sample, places, UNITS) if grows_too_fast(match, *one)]
+
+
+RECORD = b'{"message":"vm:1:1 [0] NCCL INFO cudaDriverVersion 13000"},\n'
+EXPORTS = {
+    "open objects": (b"[" + RECORD, b'{"a":1,'),
+    "open arrays": (b"[" + RECORD, b"[1,"),
+    "strings": (b"[" + RECORD, b'"a",'),
+    "broken objects": (b"[" + RECORD * 8, b'{"a:\n'),
+    "quotes": (b"[" + RECORD * 8, b'"\n'),
+}
+
+
+def through_document(data: bytes) -> None:
+    document = documents.Document()
+    list(document.feed(data))
+    list(document.finish())
+
+
+def through_sheet(data: bytes) -> None:
+    sheet = sheets.Sheet(["@message"], ",")
+    list(sheet.feed(data))
+    list(sheet.finish())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPORTS)
+def test_a_broken_export_is_read_in_linear_time(name: str) -> None:
+    before, unit = EXPORTS[name]
+    assert not grows_too_fast(through_document, before, unit, b"", sizes=(50_000, 200_000, 800_000))
+
+
+def test_a_quote_that_never_ends_is_read_in_linear_time() -> None:
+    assert not grows_too_fast(through_sheet, b'@message\n"', b"\n", b"")

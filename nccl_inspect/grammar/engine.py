@@ -82,8 +82,14 @@ class Grammar:
 
     def parse_bare(self, line: bytes) -> Parsed | None:
         """The parsed line without a prefix: a version line, or one that goes on with a message of several lines."""
-        found = ((p, text) for text in _texts(line) for p in self._bare.get(line[:_BARE_LEAD], ()) if p.match(text))
-        return next((Parsed(p, text, events.KINDS[p.event]) for p, text in found), None)
+        among = self._bare.get(line[:_BARE_LEAD])
+        if among is None:
+            return None
+        for text in _texts(line):
+            for production in among:
+                if production.match(text):
+                    return Parsed(production, text, events.KINDS[production.event])
+        return None
 
     def bare_in(self, block: bytes, following: bool) -> list[bytes]:
         """Beginnings of lines without a prefix that occur in many lines at once, whatever stands before them.

@@ -27,6 +27,7 @@ _OPEN_STRING = re.compile(rb'"(?:[^"\\]|\\.)*\\?', re.DOTALL)
 _BETWEEN = re.compile(r"[\s,]*")
 _SCALAR = re.compile(r"(?:-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?=[\s,\]}]|\Z)")
 _COLON = re.compile(r"\s*:")
+_BLANK = re.compile(r"\s*\Z")
 _CLOSERS = frozenset("]}")
 _OPENERS = frozenset('[{"')
 _CONTEXT = ("columns", "fields", "stream")
@@ -36,6 +37,8 @@ _MOST = 4
 """Records for one line that is none: else it is no document but a log that begins with some JSON."""
 _MAX_DEPTH = 8
 """Arrays and objects around the records."""
+_DONE = 1 << 16
+"""Characters that were read and are still kept."""
 _MAX_RECORD = BLOCK
 _MAX_TEXT = 8 << 20
 """The longest string: a log that is one string is longer than a record."""
@@ -115,9 +118,8 @@ class Document:
     def feed(self, data: bytes) -> Iterator[Numbered]:
         """The records that are whole by now."""
         self.lines += data.count(b"\n")
-        done = max(self._since, self._at - _MAX_RECORD)
-        self._text = self._text[done:] + self._decoder.decode(data)
-        self._at, self._since = self._at - done, 0
+        self._forget(max(self._since, self._at - _MAX_RECORD))
+        self._text += self._decoder.decode(data)
         if len(self._text) - self._at >= self._wanted:
             yield from self._records(ended=False)
 
@@ -129,6 +131,13 @@ class Document:
     def _records(self, ended: bool) -> Iterator[Numbered]:
         while (found := self._next(ended)) is not None:
             yield from found
+            if self._since > _DONE:
+                self._forget(self._since)
+
+    def _forget(self, done: int) -> None:
+        """Drop the beginning of the text: what is no JSON costs ``json`` a look at all that stands before it."""
+        self._text = self._text[done:]
+        self._at, self._since = self._at - done, max(self._since - done, 0)
 
     def _next(self, ended: bool) -> list[Numbered] | None:
         """What the next piece of the text gives; None when more of it must come first."""
@@ -164,10 +173,12 @@ class Document:
             if not ended and left < (_MAX_TEXT if sign == '"' else _MAX_RECORD):
                 self._wanted = 2 * left
                 return None
-            return self._broken_off(ended) if sign == '"' else self._enter(sign)
+            if sign == '"':
+                return self._broken_off(ended)
+            return self._enter(sign) if len(self._frames) < _MAX_DEPTH else self._as_it_is(ended)
         if isinstance(value, str) and self._key is None:
             colon = _COLON.match(self._text, end)
-            if colon is None and not ended and not self._text[end:].strip():
+            if colon is None and not ended and _BLANK.match(self._text, end):
                 return None
             if colon:
                 return self._named(value, colon.end(), ended)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.ingest.documents import message_paths
 from nccl_inspect.ingest.rejoin import Numbered
+from nccl_inspect.ingest.streams import BLOCK
 from nccl_inspect.text import decode, encode
 
 _UNIT = re.compile(r" \[[^\]]*\]$")
@@ -58,6 +59,9 @@ class Sheet:
         self._rest = b""
         self._row: list[bytes] = []
         """The lines of a row that has not ended."""
+        self._size = 0
+        """Their bytes, with line ends."""
+        self._quotes = 0
         self._number = 0
         """Of the line read last."""
 
@@ -65,6 +69,7 @@ class Sheet:
         """The rows that are whole by now."""
         self.lines += data.count(b"\n")
         *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest = self._rest[:BLOCK]
         for line in lines:
             yield from self._line(line)
 
@@ -79,12 +84,19 @@ class Sheet:
         if self._number == 1:
             return
         self._row.append(line.rstrip(b"\r"))
-        text = b"\n".join(self._row)
-        if text.count(b'"') % 2 == 0:
-            row, self._row = self._row, []
-            yield from self._cells(decode(text), self._number - len(row) + 1) or self._plain(row)
-        elif len(text) > _MAX_ROW:
+        self._size += len(line) + 1
+        self._quotes += line.count(b'"')
+        if self._quotes % 2 == 0:
+            row = self._taken()
+            yield from self._cells(decode(b"\n".join(row)), self._number - len(row) + 1) or self._plain(row)
+        elif self._size > _MAX_ROW:
             yield from self._given_up()
+
+    def _taken(self) -> list[bytes]:
+        """The lines of the row, which ends here."""
+        row, self._row = self._row, []
+        self._size = self._quotes = 0
+        return row
 
     def _cells(self, text: str, number: int) -> list[Numbered]:
         """A row as a line, or as one for each line of its message; none when it does not fit."""
@@ -103,5 +115,4 @@ class Sheet:
         return [Numbered(number, line) for number, line in enumerate(lines, first)]
 
     def _given_up(self) -> Iterator[Numbered]:
-        row, self._row = self._row, []
-        yield from self._plain(row)
+        yield from self._plain(self._taken())

@@ -41,9 +41,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     begin = min(notice.place for notice in said)
     failed = facts.failures()
-    effects = [
-        notice for notice in failed if notice.place > begin and is_retold(notice)
-    ]  # as Python's KeyboardInterrupt
+    # What follows, such as Python's KeyboardInterrupt, is the effect.
+    effects = [notice for notice in failed if notice.place > begin and is_retold(notice)]
     if len(effects) < len(failed):
         return
     facts.pass_over(effects)

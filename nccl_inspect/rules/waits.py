@@ -44,12 +44,11 @@ def waits(facts: Facts) -> list[Wait]:
 
 
 def latecomers(waiting: list[Wait]) -> list[Wait]:
-    """Those that began to wait only after the first had given up: the first waited for them."""
-    first = waiting[0]
-    given_up = _said_at(first.notice)
+    """Those that began to wait only after the first had given up, by their times: the first waited for them."""
+    given_up = min(filter(None, (_said_at(wait.notice) for wait in waiting)), default=None)
     if given_up is None:
         return []
-    return [wait for wait in waiting if wait.rank != first.rank and (began := _began(wait)) and began > given_up]
+    return [wait for wait in waiting if (began := _began(wait)) and began > given_up]
 
 
 def _began(wait: Wait) -> float | None:
