@@ -47,7 +47,7 @@ class Frozen(Record):
 
     def __init__(self, **values: Any) -> None:
         kind: Any = type(self)
-        for name, default, put in _slots(kind):
+        for name, default, put in slots(kind):
             value = values.pop(name, default)
             if value is MISSING:
                 raise TypeError(f"{type(self).__name__} lacks '{name}'")
@@ -63,7 +63,7 @@ class Frozen(Record):
         """The same with another value of one field, in a fifth of the time that ``dataclasses.replace`` takes."""
         kind: Any = type(self)
         made: Self = kind.__new__(kind)
-        for (field, _, put), own in zip(_slots(kind), _values(kind)(self), strict=True):
+        for (field, _, put), own in zip(slots(kind), _values(kind)(self), strict=True):
             put(made, value if field == name else own)
         return made
 
@@ -75,8 +75,8 @@ class Frozen(Record):
 
 
 @cache
-def _slots(kind: Any) -> list[tuple[str, Any, Any]]:
-    """For each field its name, its default, and what puts a value in its place."""
+def slots(kind: Any) -> list[tuple[str, Any, Any]]:
+    """For each field of a class its name, its default, and what puts a value in its place."""
     return [(field.name, field.default, getattr(kind, field.name).__set__) for field in fields(kind)]
 
 
@@ -89,6 +89,6 @@ def _values(kind: Any) -> Callable[[object], tuple[object, ...]]:
 def _again(kind: Any, values: tuple[object, ...]) -> Any:
     """An object from the values of its fields: what pickle calls."""
     made = kind.__new__(kind)
-    for (_, _, put), value in zip(_slots(kind), values, strict=True):
+    for (_, _, put), value in zip(slots(kind), values, strict=True):
         put(made, value)
     return made

@@ -7,15 +7,15 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.event_types import ChannelConnect
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.scanner import TAIL, TAIL_WIDTH, Counts, Scanner, Sink, Text, numbered
-from nccl_inspect.ingest import envelopes, retold
+from nccl_inspect.ingest import envelopes, prefix, retold
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines
 
@@ -26,7 +26,7 @@ _CHANNEL = b"INFO Channel "
 _DIGITS_END = len(_CHANNEL) + 2
 _CHANNELS = {b"%02d" % channel: channel for channel in range(100)}
 _MARK = b" NCCL "
-_ANY = re.compile(b"NCCL ")
+_NAME = b"NCCL "
 _DIGITS = b"0123456789"
 _LOOK = 1 << 16
 """Bytes of a block that tell what most of it is."""
@@ -91,6 +91,8 @@ class BulkScanner(Scanner):
             self._by_line(lines, counts)
         elif lines.mended is None and text.count(_MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
             self._sparse(lines, counts)
+        elif lines.mended is None and self._flood(lines, counts):
+            pass
         elif envelopes.has_partials(text):
             self._by_line(lines, counts)
         else:
@@ -105,40 +107,33 @@ class BulkScanner(Scanner):
         cleaned = envelopes.cleaned(lines.lines, lines.text)
         self._begin(cleaned)
         numbers = numbered(len(cleaned), counts, lines.mended)
-        if lines.mended is None and self._flood(cleaned, numbers[0] if cleaned else 0, counts):
-            return
         found: list[Found] = []
         keep = _keeping(found)
         slow = unknown = 0
-        opening, size = b"", 0  # the last connection line up to the number of its channel
-        opener: Origin | None = None
         for number, line in zip(numbers, cleaned, strict=True):
-            if opener is not None and line.startswith(opening):
-                template = self._templates.get(line[size + 2 :])
-                channel = _CHANNELS.get(line[size : size + 2])
-                if template is not None and channel is not None:
-                    found.append((number, opener, template, channel))
-                    continue
             head, _, rest = line.partition(_MARK)
             origin = self._origins.get(head)
-            text = self._texts.get(rest)
-            if origin is not None and text is None and rest.startswith(_CHANNEL):
-                opening, opener = head + _MARK + _CHANNEL, origin
-                size = len(opening)
-                text = self._templates.get(rest[_DIGITS_END:])
-                channel = _CHANNELS.get(rest[_DIGITS_END - 2 : _DIGITS_END])
-                if text is not None and channel is not None:
-                    found.append((number, origin, text, channel))
+            if origin is None and prefix.begins_with_level(rest):
+                origin = self._origin_of(head)
+            if origin is not None:
+                text = self._texts.get(rest)
+                if text is None and rest.startswith(_CHANNEL):
+                    text = self._templates.get(rest[_DIGITS_END:])
+                    channel = _CHANNELS.get(rest[_DIGITS_END - 2 : _DIGITS_END])
+                    if text is not None and channel is not None:
+                        found.append((number, origin, text, channel))
+                        continue
+                    text = None
+                if text is None and prefix.begins_with_level(rest):
+                    text = self._text(rest, origin)
+                if text is not None and not text.damaged:
+                    if text.parsed is None:
+                        unknown += 1
+                    found.append((number, origin, text, None))
                     continue
-                text = None
-            if origin is None or text is None or text.damaged:
-                before = len(found)
-                self._line(number, line, counts, keep)
-                slow += len(found) - before
-                continue
-            if text.parsed is None:
-                unknown += 1
-            found.append((number, origin, text, None))
+            before = len(found)
+            self._line(number, line, counts, keep)
+            slow += len(found) - before
         quick = len(found) - slow
         counts.nccl_lines += quick
         counts.typed_lines += quick - unknown
@@ -161,11 +156,15 @@ class BulkScanner(Scanner):
         message = b"%b%02d%b" % (text.message[:at], channel, text.message[at + 2 :])
         return Text(text.level, message, self._grammar.parse(message))
 
-    def _flood(self, lines: Sequence[bytes], first: int, counts: Counts) -> bool:
-        """Count lines of which most are the same; False, and nothing happened, when they are not."""
-        sample = lines[:: len(lines) // _SAMPLES or 1]
+    def _flood(self, block: Lines, counts: Counts) -> bool:
+        """Count lines of which most are the same; False, and nothing happened, when they are not.
+
+        What is remembered of a line is remembered of it without colours, as a whole one: no need to look for these.
+        """
+        sample = block.text[:_LOOK].split(b"\n")
         if len(sample) < _SAMPLES or len(set(sample)) * _SAME > len(sample):
             return False
+        lines = block.lines
         numbers = Counter(lines)
         if len(numbers) * _SAME > len(lines):
             return False
@@ -177,7 +176,8 @@ class BulkScanner(Scanner):
                 return False
             known[line] = origin, text
         begin, end = _places(lines, numbers), _places(reversed(lines), numbers)
-        last = first + len(lines) - 1
+        first, last = counts.lines + 1, counts.lines + len(lines)
+        counts.lines += len(lines)
         counts.nccl_lines += len(lines)
         unknown = sum(count for line, count in numbers.items() if known[line][1].parsed is None)
         counts.typed_lines += len(lines) - unknown
@@ -196,11 +196,12 @@ class BulkScanner(Scanner):
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
         shapes = text.translate(None, _DIGITS).split(b"\n")
-        worth = self._worth(set(shapes) - self._boring)
+        distinct = set(shapes)
+        worth = self._worth(distinct - self._boring)
         if worth and (envelopes.has_partials(text) or retold.MARK in text):
             self._by_line(lines, counts)
             return
-        picked = list(_among(text, shapes, worth) if worth else _with_nccl(text))
+        picked = list(_among(text, shapes, worth) if worth else _with_nccl(text, shapes, distinct))
         first = counts.lines + 1
         counts.lines += len(shapes)
         found: list[Found] = []
@@ -221,7 +222,7 @@ class BulkScanner(Scanner):
         if len(self._boring) > _MAX_SHAPES:
             self._boring.clear()
         self._boring.update(
-            shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH and b"NCCL " not in shape
+            shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH and _NAME not in shape
         )
         return worth
 
@@ -266,23 +267,27 @@ def _signs(grammar: Grammar) -> list[bytes]:
 def _among(text: bytes, shapes: Sequence[bytes], worth: set[bytes]) -> Iterator[tuple[int, bytes]]:
     """The lines of these shapes, and those that hold NCCL's name, with their places."""
     for index, (line, shape) in enumerate(zip(text.split(b"\n"), shapes, strict=True)):
-        if shape in worth or b"NCCL " in line:
+        if shape in worth or _NAME in line:
             yield index, line
 
 
-def _with_nccl(text: bytes) -> Iterator[tuple[int, bytes]]:
+def _with_nccl(text: bytes, shapes: Sequence[bytes], distinct: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     """The lines that hold NCCL's name, with their places."""
-    index, counted = 0, 0
+    named = {shape for shape in distinct if _NAME in shape}
+    places = list(compress(range(len(shapes)), map(named.__contains__, shapes)))
+    lines = list(_named(text)) if named else []
+    # They differ where digits stand in the name.
+    return zip(places, lines, strict=True) if len(places) == len(lines) else _among(text, shapes, set())
+
+
+def _named(text: bytes) -> Iterator[bytes]:
+    """The lines that hold NCCL's name."""
     end = -1
-    for found in _ANY.finditer(text):
-        if found.start() < end:
-            continue
-        start = text.rfind(b"\n", 0, found.start()) + 1
-        end = text.find(b"\n", found.start())
+    while (found := text.find(_NAME, end + 1)) >= 0:
+        start = text.rfind(b"\n", 0, found) + 1
+        end = text.find(b"\n", found)
         end = len(text) if end < 0 else end
-        index += text.count(b"\n", counted, start)
-        counted = start
-        yield index, text[start:end]
+        yield text[start:end]
 
 
 def _with_tail(text: bytes, size: int, picked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bool]]:

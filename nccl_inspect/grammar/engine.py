@@ -39,9 +39,8 @@ class Parsed(Record):
         if self._event is None:
             match = self._match or self.production.match(self.message)
             assert match is not None
-            values = self.production.shape.values(match)
             self._match = None
-            self._event = self.kind.build(self.production, values, decode(self.message))
+            self._event = self.production.event_of(match, self.message)
         return self._event
 
 
@@ -55,6 +54,8 @@ class Grammar:
     def __init__(self, productions: Iterable[Production]) -> None:
         self.productions = list(productions)
         self._by_lead: dict[bytes, list[tuple[bytes, Production]]] = {}
+        self._needled: dict[bytes, list[tuple[bytes, bytes, Production]]] = {}
+        """The same with needles, as far as they were needed."""
         self._loose: list[Production] = []
         self._bare: dict[bytes, list[Production]] = {}
         self._foreign: list[Production] = []
@@ -129,14 +130,27 @@ class Grammar:
 
         What was copied from a terminal or a table is filled up with blanks, which are no part of the message.
         """
+        if not message[-1:].isspace():
+            return self._parse(message)
         return next(filter(None, map(self._parse, _texts(message))), None)
 
     def _parse(self, message: bytes) -> Parsed | None:
-        for production in self.candidates(message):
-            if match := production.match(message):
-                kind = events.KINDS[production.event]
-                return Parsed(production, message, kind, None, match if kind.kept else None)
+        for size in _LEAD_SIZES:
+            begins = message[:size]
+            if begins in self._by_lead:
+                for lead, needle, production in self._needled.get(begins) or self._needles_of(begins):
+                    if needle in message and message.startswith(lead) and (match := production.fit(message)):
+                        return _parsed(production, message, match)
+        for production in self._loose:
+            if production.needle in message and (match := production.fit(message)):
+                return _parsed(production, message, match)
         return None
+
+    def _needles_of(self, begins: bytes) -> list[tuple[bytes, bytes, Production]]:
+        """The productions that begin so, each with its needle; a short run needs few."""
+        found = [(lead, production.needle, production) for lead, production in self._by_lead[begins]]
+        self._needled[begins] = found
+        return found
 
     def candidates(self, message: bytes) -> Iterable[Production]:
         """The productions whose literals fit: longest lead first."""
@@ -169,6 +183,11 @@ class Grammar:
                 )
                 return Parsed(production, message, events.Message, event)
         return None
+
+
+def _parsed(production: Production, message: bytes, match: re.Match[bytes]) -> Parsed:
+    kind = events.KINDS[production.event]
+    return Parsed(production, message, kind, None, match if kind.kept else None)
 
 
 def _texts(line: bytes) -> tuple[bytes, ...]:

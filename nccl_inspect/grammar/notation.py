@@ -128,25 +128,31 @@ def fields(nodes: Sequence) -> Iterator[Field]:
 
 def leads(nodes: Sequence, limit: int = 32) -> list[str]:
     """The literal texts with which a message of this shape can begin; an empty one means 'with anything'."""
-    starts = [""]
+    return [text for text, _ in _starts(nodes, limit)]
+
+
+def _starts(nodes: Sequence, limit: int) -> list[tuple[str, bool]]:
+    """The same, each with whether nothing but literals was passed, so that what follows goes on with it."""
+    open_starts = [""]
+    ended: list[str] = []
     for node in nodes:
-        if isinstance(node, Literal):
-            starts = [start + node.text for start in starts]
-        elif isinstance(node, Field):
-            words = _words(node.spec)
-            if words is None or len(starts) * len(words) > limit:
-                break
-            starts = [start + word for start in starts for word in words]
-        else:
-            inner = [leads(option, limit) for option in node.options]
-            complete = all(_is_literal(option) for option in node.options)
-            texts = [text for group in inner for text in group] + ([""] if node.optional else [])
-            if len(starts) * len(texts) > limit:
-                break
-            starts = [start + text for start in starts for text in texts]
-            if not complete:
-                break
-    return starts
+        texts = _next(node, limit)
+        if len(open_starts) * len(texts) + len(ended) > limit:
+            texts = [("", False)]
+        found = [(start + text, goes_on) for start in open_starts for text, goes_on in texts]
+        ended += [text for text, goes_on in found if not goes_on]
+        open_starts = [text for text, goes_on in found if goes_on]
+    return [(text, True) for text in open_starts] + [(text, False) for text in ended]
+
+
+def _next(node: Node, limit: int) -> list[tuple[str, bool]]:
+    if isinstance(node, Literal):
+        return [(node.text, True)]
+    if isinstance(node, Field):
+        words = _words(node.spec)
+        return [("", False)] if words is None else [(word, True) for word in words]
+    texts = [start for option in node.options for start in _starts(option, limit)]
+    return [*texts, ("", True)] if node.optional else texts
 
 
 def _words(spec: str) -> list[str] | None:
@@ -155,10 +161,6 @@ def _words(spec: str) -> list[str] | None:
     if spec.startswith("?"):
         return [spec[1:], ""]
     return None
-
-
-def _is_literal(nodes: Sequence) -> bool:
-    return all(isinstance(node, Literal) for node in nodes)
 
 
 def needle(nodes: Sequence) -> str:

@@ -7,11 +7,17 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from nccl_inspect.event_types import Event
 from nccl_inspect.grammar import notation
+from nccl_inspect.grammar.making import Maker, maker
 from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.grammar.types import Value
 from nccl_inspect.records import Record
 from nccl_inspect.text import encode
+
+
+_TRIES = 1000
+"""Messages that are worth compiling a pattern that none of them fits: it then tells faster than literals do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -47,10 +53,13 @@ class Production:
     __slots__ = (
         "_beginnings",
         "_details",
+        "_event_of",
         "_literals",
         "_load",
         "_needle",
+        "_regex",
         "_shape",
+        "_tried",
         "bare",
         "dialect",
         "family",
@@ -77,6 +86,9 @@ class Production:
         self._needle: bytes | None = None
         self._literals: list[bytes] | None = None
         self._beginnings: tuple[bytes, ...] | None = None
+        self._regex: re.Pattern[bytes] | None = None
+        self._tried = 0
+        self._event_of: Maker | None = None
 
     @property
     def details(self) -> Details:
@@ -156,6 +168,21 @@ class Production:
                 return False
             at = found + len(literal)
         return True
+
+    def fit(self, message: bytes) -> re.Match[bytes] | None:
+        """Like :meth:`match` for a message that holds the needle, but the pattern is not compiled for a few in vain."""
+        if self._regex is None:
+            self._tried += 1
+            if self._tried < _TRIES and not self.may_fit(message):
+                return None
+            self._regex = self.shape.regex
+        return self._regex.fullmatch(message)
+
+    def event_of(self, match: re.Match[bytes], message: bytes) -> Event:
+        """The event of a matched message, without where it stood."""
+        if self._event_of is None:
+            self._event_of = maker(self)
+        return self._event_of(match, message)
 
     def match(self, message: bytes) -> re.Match[bytes] | None:
         """The match when the message as a whole has this shape."""

@@ -141,7 +141,7 @@ class Scanner:
             self._bare(number, line, counts, sink)
             return
         head, rest = found
-        origin = self._origins[head] if head in self._origins else self._origin(head)
+        origin = self._origin_of(head)
         if origin is None and self._opened(number, Inner(line), counts, sink):
             return
         if origin is None and prefix.is_prose(head):
@@ -168,7 +168,7 @@ class Scanner:
                 self._bare(number, line, counts, sink, inner.stated)
                 continue
             head, rest = found
-            origin = self._origins[head] if head in self._origins else self._origin(head)
+            origin = self._origin_of(head)
             if origin is not None:
                 self._take(number, prefix.stated_by(origin, inner.stated), rest, line, counts, sink)
             elif self._opened(number, Inner(line, inner.stated), counts, sink):
@@ -329,6 +329,9 @@ class Scanner:
     def _parse_foreign(self, line: bytes) -> Parsed | None:
         return self._grammar.parse_foreign(line, self._foreign)
 
+    def _origin_of(self, head: bytes) -> Origin | None:
+        return self._origins[head] if head in self._origins else self._origin(head)
+
     def _origin(self, head: bytes) -> Origin | None:
         origin = prefix.parse(head)
         if origin is not None and origin.wrapped and not self.wrapped:
@@ -354,7 +357,7 @@ class Scanner:
         level, _, message = rest.partition(b" ")
         if origin is not None and origin.wrapped:
             message = envelopes.without_trailer(message)
-        glued = _GLUED.search(message) is not None
+        glued = (b"NCCL " in message or message.endswith(b"]")) and _GLUED.search(message) is not None
         parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
         if parsed is None and not glued and b"&" in message:
             parsed = self._grammar.parse(message := envelopes.without_entities(message))

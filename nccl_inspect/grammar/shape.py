@@ -35,7 +35,7 @@ class ListType(Record):
         """The items of a matched list."""
         if self.fragment.is_numbers:
             items = self.fragment.regex.findall(data)
-            return tuple(map(int, items)) if len(self.fragment.names) == 1 else tuple(tuple(map(int, i)) for i in items)
+            return tuple(map(int, items)) if len(self.fragment.names) == 1 else _numbers(items)
         found = []
         for match in self.fragment.regex.finditer(data):
             values = tuple(self.fragment.values(match).values())
@@ -48,6 +48,19 @@ class ListType(Record):
         names = self.fragment.names
         items = (dict(zip(names, item if len(names) > 1 else (item,), strict=True)) for item in value)
         return "".join(self.fragment.write(item, tuple(_taken(self.fragment.nodes, item))) for item in items)
+
+
+def _numbers(items: list[tuple[bytes, ...]]) -> tuple[tuple[int, ...], ...]:
+    """The numbers of each item; most items differ from others in the first one only, that of a channel."""
+    known: dict[tuple[bytes, ...], tuple[int, ...]] = {}
+    found = []
+    for item in items:
+        rest = item[1:]
+        numbers = known.get(rest)
+        if numbers is None:
+            numbers = known[rest] = tuple(map(int, rest))
+        found.append((int(item[0]), *numbers))
+    return tuple(found)
 
 
 class Shape:
@@ -65,7 +78,8 @@ class Shape:
         self._whole = whole
         self._searching = False
         """Whether a free text stands before: then each place is tried for what follows."""
-        self._fields: list[tuple[str, FieldType | ListType, int]] = []
+        self.fields: list[tuple[str, FieldType | ListType, int]] = []
+        """The name, type and group of each field; a name stands several times where options share it."""
         self._options: list[int] = []
         self._groups = 0
         self.pattern = self._compile(nodes, last=True)
@@ -76,12 +90,12 @@ class Shape:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the fields, each once, in the order in which they stand."""
-        return tuple(dict.fromkeys(name for name, _, _ in self._fields))
+        return tuple(dict.fromkeys(name for name, _, _ in self.fields))
 
     @property
     def is_numbers(self) -> bool:
         """Whether it holds numbers only, each under another name, all of them always."""
-        kinds = [isinstance(kind, FieldType) and kind.read is int for _, kind, _ in self._fields]
+        kinds = [isinstance(kind, FieldType) and kind.read is int for _, kind, _ in self.fields]
         return all(kinds) and len(kinds) == self._groups == len(self.names)
 
     def _group(self) -> int:
@@ -103,7 +117,7 @@ class Shape:
                     parts.append(re.escape(text))
                 case Field(name, spec):
                     kind = self._type(spec)
-                    self._fields.append((name, kind, self._group()))
+                    self.fields.append((name, kind, self._group()))
                     parts.append(f"({self._matched(kind, rest, last)})")
                     self._searching |= _has_free(node)
                 case Choice(options, optional):
@@ -153,7 +167,7 @@ class Shape:
         """The named values of a match; a field in an option that was not taken is None."""
         groups = match.groups()
         values: dict[str, Value] = {}
-        for name, kind, group in self._fields:
+        for name, kind, group in self.fields:
             data = groups[group - 1]
             if data is not None:
                 values[name] = kind.read(data)
@@ -167,7 +181,7 @@ class Shape:
 
     def free_spans(self, match: re.Match[bytes]) -> list[tuple[int, int]]:
         """Where the fields of a match stand that can be any text."""
-        return [match.span(group) for _, kind, group in self._fields if isinstance(kind, FieldType) and kind.free]
+        return [match.span(group) for _, kind, group in self.fields if isinstance(kind, FieldType) and kind.free]
 
     def write(self, values: Mapping[str, Value], taken: tuple[bool, ...]) -> str:
         """The text that has these values and takes these options."""

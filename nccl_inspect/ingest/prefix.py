@@ -6,12 +6,11 @@ location (since 2.30.7 with the function), for which plugins pass anything, a C+
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from nccl_inspect.event import NO_HOST, Process
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.stated import NOTHING, Stated
-from nccl_inspect.records import Record
 from nccl_inspect.text import decode, encode
 
 LEVELS = (b"INFO", b"WARN", b"TRACE", b"CALL", b"ABORT")
@@ -41,8 +40,7 @@ _PRINTER = re.compile(rb"(?<![\s\[(T]\d\d):\d{1,10}:\d{1,10} \[-?\d{1,10}\]")
 _TWICE = rb":\d{1,10}:\d{1,10} \[-?\d{1,10}\] "
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Origin(Record):
+class Origin(NamedTuple):
     """Who printed a line."""
 
     head: bytes
@@ -81,10 +79,15 @@ def split(line: bytes) -> tuple[bytes, bytes] | None:
     if at < 0:
         return None
     rest = line[at + 6 :]
-    if rest[:5] in _FIRST:
+    if begins_with_level(rest):
         return line[:at], rest
     found = _SPLIT.match(line)
     return (found[1], line[found.start(2) :]) if found else None
+
+
+def begins_with_level(rest: bytes) -> bool:
+    """Whether what stands behind the first ``NCCL`` of a line is a level and a message."""
+    return rest[:5] in _FIRST
 
 
 _FIRST = frozenset(level[:5].ljust(5) if len(level) < 5 else level for level in LEVELS)
@@ -123,21 +126,21 @@ def parse(head: bytes) -> Origin | None:
 
 
 def _origin(head: bytes, found: re.Match[bytes], stated: Stated) -> Origin | None:
-    location = found["location"]
+    time, host, pid, tid, device, location = found.group("time", "host", "pid", "tid", "device", "location")
     if location and len(_PRINTER.findall(found[0])) > 1:
         return None
-    lead = found.groupdict().get("lead") or b""
+    lead = found["lead"] if found.re is _LED else b""
     return Origin(
-        head=head,
-        process=Process(decode(found["host"]), int(found["pid"]), stated.label or ""),
-        tid=int(found["tid"]),
-        device=None if found["device"] is None else int(found["device"]),
-        time=decode(found["time"]).strip("[]") if found["time"] else stated.time,
-        location=decode(location[1:]) if location else None,
-        label=stated.label,
-        rank=stated.rank,
-        wrapped=len(found[0]) < len(head) or bool(lead or (found["time"] and not _USUAL_TIME.fullmatch(found["time"]))),
-        lead=head[: len(head) - len(found[0]) + len(lead)] if lead else b"",
+        head,
+        Process(decode(host), int(pid), stated.label or ""),
+        int(tid),
+        None if device is None else int(device),
+        decode(time).strip("[]") if time else stated.time,
+        decode(location[1:]) if location else None,
+        stated.label,
+        stated.rank,
+        len(found[0]) < len(head) or bool(lead or (time and not _USUAL_TIME.fullmatch(time))),
+        head[: len(head) - len(found[0]) + len(lead)] if lead else b"",
     )
 
 
@@ -231,10 +234,10 @@ def stated_by(origin: Origin, stated: Stated) -> Origin:
     known = Stated(origin.time, origin.label, origin.rank).within(stated)
     host = " ".join(_marks(known)) if is_masked(origin.process) else origin.process.host
     process = Process(host, origin.process.pid, known.label or "")
-    return replace(origin, process=process, time=known.time, label=known.label, rank=known.rank, wrapped=True)
+    return origin._replace(process=process, time=known.time, label=known.label, rank=known.rank, wrapped=True)
 
 
 def retold_by(stated: Stated) -> Origin:
     """The origin of what an exception retells: of no process that is known, but maybe of a known rank."""
     nobody = Process("", 0 if stated.rank is None else -1 - stated.rank)
-    return replace(NOBODY, process=nobody, time=stated.time, label=stated.label, rank=stated.rank)
+    return NOBODY._replace(process=nobody, time=stated.time, label=stated.label, rank=stated.rank)

@@ -164,6 +164,9 @@ class Lines:
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.lines)
 
+    def __bool__(self) -> bool:
+        return bool(self._lines) if self._text is None else True
+
     def __len__(self) -> int:
         return self._text.count(b"\n") + 1 if self._lines is None and self._text is not None else len(self.lines)
 
@@ -229,7 +232,8 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
         if end < 0:
             continue
         whole = Lines(None, size, text=_sound(text[:end]))
-        ends += len(whole)
+        if seen < look:
+            ends += len(whole)
         yield whole
         size = 0
     if rest:

