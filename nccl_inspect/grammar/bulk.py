@@ -112,11 +112,11 @@ class BulkScanner(Scanner):
         slow = unknown = 0
         for number, line in zip(numbers, cleaned, strict=True):
             head, _, rest = line.partition(_MARK)
-            origin = self._origins.get(head)
+            origin = self._origins.young.get(head)
             if origin is None and prefix.begins_with_level(rest):
                 origin = self._origin_of(head)
             if origin is not None:
-                text = self._texts.get(rest)
+                text = self._texts.young.get(rest)
                 if text is None and rest.startswith(_CHANNEL):
                     text = self._templates.get(rest[_DIGITS_END:])
                     channel = _CHANNELS.get(rest[_DIGITS_END - 2 : _DIGITS_END])
@@ -140,8 +140,8 @@ class BulkScanner(Scanner):
         counts.unrecognised_lines += unknown
         self._reader.take(found)
 
-    def _text(self, rest: bytes, origin: Origin | None) -> Text:
-        text = super()._text(rest, origin)
+    def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
+        text = super()._new_text(rest, origin)
         if _is_template(rest, text):
             if len(self._templates) >= self.limit:
                 self._templates.clear()
@@ -171,7 +171,7 @@ class BulkScanner(Scanner):
         known: dict[bytes, tuple[Origin, Text]] = {}
         for line in numbers:
             head, mark, rest = line.partition(_MARK)
-            origin, text = self._origins.get(head), self._texts.get(rest)
+            origin, text = self._origins.young.get(head), self._texts.young.get(rest)
             if not mark or origin is None or text is None or text.damaged or not self._reader.is_countable(text):
                 return False
             known[line] = origin, text

@@ -15,7 +15,6 @@ from nccl_inspect.grammar.types import Value
 from nccl_inspect.records import Record
 from nccl_inspect.text import encode
 
-
 _TRIES = 1000
 """Messages that are worth compiling a pattern that none of them fits: it then tells faster than literals do."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from nccl_inspect.grammar.engine import Grammar, Parsed
+from nccl_inspect.grammar.memory import Memory
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes, prefix, retold
 from nccl_inspect.ingest.prefix import Origin
@@ -26,8 +27,8 @@ TAIL_WIDTH = 4096
 _WIDTH = 400
 """Bytes of a line that is shown."""
 MAX_EXAMPLES = 20
-_MAX_REMEMBERED = 32 << 20
-"""Bytes of prefixes and messages that are remembered: 100,000 of the usual length are less."""
+_MAX_REMEMBERED = 8 << 20
+"""Bytes of a generation of prefixes, and of one of messages: 50,000 of the usual length are less."""
 _MAX_PENDING = 10_000
 """Streams of which the beginning of a line is kept; then the oldest one is given up."""
 
@@ -87,16 +88,14 @@ class Scanner:
         grammar: what to recognise messages with.
     """
 
-    limit = 25_000
-    """Distinct messages kept in memory; some (collective calls, pointers) never repeat, so there is a limit."""
-    _max_origins = 100_000
+    limit = 20_000
+    """Distinct messages of a generation; some (collective calls, pointers) never repeat, so there is a limit."""
+    _max_origins = 50_000
 
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
-        self._origins: dict[bytes, Origin | None] = {}
-        self._texts: dict[bytes, Text] = {}
-        self._remembered = 0
-        """Bytes of what is remembered."""
+        self._origins: Memory[Origin | None] = Memory(self._max_origins, _MAX_REMEMBERED)
+        self._texts: Memory[Text] = Memory(self.limit, _MAX_REMEMBERED)
         self._foreign: list[Production] = []
         self._lines: Sequence[bytes] = ()
         self._leads: dict[bytes, re.Pattern[bytes]] = {}
@@ -147,7 +146,7 @@ class Scanner:
         if origin is None and prefix.is_prose(head):
             self._bare(number, line, counts, sink)
             return
-        text = self._texts[rest] if rest in self._texts else self._text(rest, origin)
+        text = self._texts.young.get(rest) or self._text(rest, origin)
         if text.damaged and origin is not None and self._split(number, line, origin, counts, sink):
             return
         counts.nccl_lines += 1
@@ -181,7 +180,7 @@ class Scanner:
 
     def _take(self, number: int, origin: Origin, rest: bytes, line: bytes, counts: Counts, sink: Sink) -> None:
         """A line whose origin is known."""
-        text = self._texts[rest] if rest in self._texts else self._text(rest, origin)
+        text = self._texts.young.get(rest) or self._text(rest, origin)
         if text.damaged and self._split(number, line, origin, counts, sink):
             return
         counts.nccl_lines += 1
@@ -330,30 +329,23 @@ class Scanner:
         return self._grammar.parse_foreign(line, self._foreign)
 
     def _origin_of(self, head: bytes) -> Origin | None:
-        return self._origins[head] if head in self._origins else self._origin(head)
+        return self._origins.young[head] if head in self._origins.young else self._origin(head)
 
     def _origin(self, head: bytes) -> Origin | None:
+        if (known := self._origins.recall(head)) is not None:
+            return known
         origin = prefix.parse(head)
         if origin is not None and origin.wrapped and not self.wrapped:
             self.wrapped, self._needles = True, None
         if origin is not None and origin.lead:
             prefix.learn(origin.lead, self._leads)
-        if len(self._origins) >= self._max_origins or not self._has_room(head):
-            self._origins.clear()
-        self._origins[head] = origin
+        self._origins.keep(head, origin)
         return origin
 
-    def _has_room(self, seen: bytes) -> bool:
-        """Whether it can be remembered besides all else; if not, remembering begins anew."""
-        self._remembered += len(seen)
-        if self._remembered <= _MAX_REMEMBERED:
-            return True
-        self._remembered = len(seen)
-        self._origins.clear()
-        self._texts.clear()
-        return False
-
     def _text(self, rest: bytes, origin: Origin | None) -> Text:
+        return self._texts.recall(rest) or self._new_text(rest, origin)
+
+    def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
         level, _, message = rest.partition(b" ")
         if origin is not None and origin.wrapped:
             message = envelopes.without_trailer(message)
@@ -364,9 +356,7 @@ class Scanner:
         if parsed:
             self.productions.add(parsed.production)
         text = Text(level.decode("ascii"), message, parsed, glued)
-        if len(self._texts) >= self.limit or not self._has_room(rest):
-            self._texts.clear()
-        self._texts[rest] = text
+        self._texts.keep(rest, text)
         return text
 
 

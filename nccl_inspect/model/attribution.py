@@ -111,14 +111,36 @@ def _release(process: ProcessMembers) -> None:
     process.loose.sort(key=lambda burst: burst.place)
 
 
-def _candidates(process: ProcessMembers, burst: Burst, conn: int | None) -> list[Member]:
-    return [
-        member
-        for member in process.members
-        if member.lives_at(burst.place)
-        and not (conn == _RINGS_AND_TREES and member.eager)
-        and all(fits(member, edge, burst.key.rank) for edge in burst.edges.values())
-    ]
+class _Candidates:
+    """Which members of a process a burst may belong to; most of its communicators have the same edges.
+
+    Args:
+        process: with its members.
+    """
+
+    def __init__(self, process: ProcessMembers) -> None:
+        self._members = process.members
+        self._fitting: dict[tuple[tuple[object, ...], ...], list[Member]] = {}
+
+    def of(self, burst: Burst, conn: int | None) -> list[Member]:
+        """The members in which all lines of a burst fit, in their order."""
+        rank = burst.key.rank
+        key = tuple([(rank, *_claims(edge)) for edge in burst.edges.values()])
+        fitting = self._fitting.get(key)
+        if fitting is None:
+            edges = burst.edges.values()
+            fitting = [member for member in self._members if all(fits(member, edge, rank) for edge in edges)]
+            self._fitting[key] = fitting
+        if conn == _RINGS_AND_TREES:
+            return [member for member in fitting if member.lives_at(burst.place) and not member.eager]
+        return [member for member in fitting if member.lives_at(burst.place)]
+
+
+def _claims(edge: Edge) -> tuple[object, ...]:
+    """All of a connection that :func:`fits` looks at."""
+    event = edge.event
+    ends = event.src, event.dst, event.src_dev, event.dst_dev
+    return *ends, event.direction, event.is_local, edge.channels.bit_length()
 
 
 def _units(process: ProcessMembers) -> Iterator[Unit]:
@@ -127,16 +149,17 @@ def _units(process: ProcessMembers) -> Iterator[Unit]:
     Since 2.28 the calling thread itself connects, one communicator after the other: there only what stands between two
     ``Connected …`` lines belongs together, and connections of send/recv, which have none, may be of several.
     """
+    candidates = _Candidates(process)
     by_caller = any(burst.key.tid in process.callers for burst in process.loose)
     together: dict[tuple[int, ...], list[Burst]] = {}
     for burst in process.loose:
         if by_caller and burst.key.conn != _RINGS_AND_TREES:
-            yield from _apart(process, burst)
+            yield from _apart(process, burst, candidates)
         else:
             part = process.parts[id(burst)]
             together.setdefault(part if by_caller else part[:1], []).append(burst)
     for bursts in together.values():
-        groups = [_candidates(process, burst, _conn(process, burst)) for burst in bursts]
+        groups = [candidates.of(burst, _conn(process, burst)) for burst in bursts]
         shared = [member for member in groups[0] if all(member in group for group in groups[1:])]
         if shared:
             conns = {_conn(process, burst) for burst in bursts}
@@ -148,7 +171,7 @@ def _units(process: ProcessMembers) -> Iterator[Unit]:
                 simple = process.closed.get(id(burst)) in _SIMPLE
                 yield Unit(process.log, [burst], group, _conn(process, burst), simple)
             else:
-                yield from _apart(process, burst)
+                yield from _apart(process, burst, candidates)
 
 
 def _conn(process: ProcessMembers, burst: Burst) -> int | None:
@@ -157,12 +180,12 @@ def _conn(process: ProcessMembers, burst: Burst) -> int | None:
     return burst.key.conn
 
 
-def _apart(process: ProcessMembers, burst: Burst) -> Iterator[Unit]:
+def _apart(process: ProcessMembers, burst: Burst, candidates: _Candidates) -> Iterator[Unit]:
     """The edges of a burst each on its own, those that several communicators can have together as a doubtful rest."""
     rest: dict[tuple[object, ...], Edge] = {}
     for key, edge in burst.edges.items():
         part = Burst(burst.key, edge.place, edge.origin, {key: edge})
-        group = _candidates(process, part, burst.key.conn)
+        group = candidates.of(part, burst.key.conn)
         if len(group) > 1:
             rest[key] = edge
         else:
@@ -171,12 +194,12 @@ def _apart(process: ProcessMembers, burst: Burst) -> Iterator[Unit]:
         return
     first = min(rest.values(), key=lambda edge: edge.place)
     whole = Burst(burst.key, first.place, first.origin, rest)
-    if group := _candidates(process, whole, burst.key.conn):
+    if group := candidates.of(whole, burst.key.conn):
         yield Unit(process.log, [whole], group, burst.key.conn, doubtful=True)
         return
     for key, edge in rest.items():
         part = Burst(burst.key, edge.place, edge.origin, {key: edge})
-        yield Unit(process.log, [part], _candidates(process, part, burst.key.conn), burst.key.conn, doubtful=True)
+        yield Unit(process.log, [part], candidates.of(part, burst.key.conn), burst.key.conn, doubtful=True)
 
 
 class _Work:

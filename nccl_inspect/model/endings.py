@@ -21,6 +21,7 @@ _OVER = (
     *("kubectl-exit-code", "kubernetes-oom"),
 )
 """The launcher says that processes have ended, by themselves or by force."""
+_ENDS = frozenset((*_OVER, *_WATCHDOG))
 _FORCED = (
     *("slurm-cancelled", "slurm-step-aborted", "slurm-force-terminated"),
     *("agent-signalled", "agent-signal-exception", "worker-signalled", "worker-forced"),
@@ -65,7 +66,7 @@ def said(line: bytes, wrapped: bool) -> bytes | None:
 
 def is_end(event: Event | None) -> bool:
     """Whether a statement shows that the processes of a job have ended."""
-    return isinstance(event, CollectiveTimeout) or (event is not None and event.production in (*_OVER, *_WATCHDOG))
+    return event is not None and (event.production in _ENDS or isinstance(event, CollectiveTimeout))
 
 
 TIME_LIMIT, PREEMPTED, REQUEUED, NODE_FAILURE = "time limit", "preempt", "requeue", "node failure"

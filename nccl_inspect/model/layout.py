@@ -12,6 +12,8 @@ from nccl_inspect.model.fold import Burst
 from nccl_inspect.model.members import Member
 
 _SEND_RECV = 1
+_Links: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""Neighbours, and the channels in which they are that."""
 _GIVEN_UP = {"Abort", "Revoke"}
 Tree: TypeAlias = list[tuple[int, tuple[int, ...]]]
 """Of each member its rank, and what it prints: children, itself, parent."""
@@ -39,20 +41,40 @@ def is_whole(comm: Communicator, said: Sequence[events.RingOrder]) -> bool:
 def printed_trees(comm: Communicator) -> list[tuple[Tree, list[int]]]:
     """What the members print of trees, each with its channels: most channels have the tree of another one."""
     links: dict[tuple[int, ...], int] = {}
-    said: dict[int, tuple[list[int], list[int]]] = {}
-    for rank, member in comm.members.items():
-        for channel, *one in member.trees:
-            ranks, numbers = said.setdefault(channel, ([], []))
+    said: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
+    for rank, by_links in _grouped({rank: _by_links(member) for rank, member in comm.members.items() if member.trees}):
+        for one, channels in by_links:
+            ranks, numbers = said.setdefault(channels, ([], []))
             ranks.append(rank)
-            numbers.append(links.setdefault(tuple(one), len(links)))
+            numbers.append(links.setdefault(one, len(links)))
     alike: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
-    for channel, (ranks, numbers) in sorted(said.items()):
-        alike.setdefault((tuple(ranks), tuple(numbers)), []).append(channel)
+    for channels, (ranks, numbers) in sorted(said.items()):
+        alike.setdefault((tuple(ranks), tuple(numbers)), []).extend(channels)
     by_number = list(links)
     return [
-        ([(rank, by_number[number]) for rank, number in zip(*tree, strict=True)], channels)
+        ([(rank, by_number[number]) for rank, number in zip(*tree, strict=True)], sorted(channels))
         for tree, channels in alike.items()
     ]
+
+
+def _by_links(member: Member) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """The channels in which a member has the same neighbours."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for tree in member.trees:
+        found.setdefault(tree[1:], []).append(tree[0])
+    return {links: tuple(channels) for links, channels in found.items()}
+
+
+def _grouped(said: dict[int, dict[tuple[int, ...], tuple[int, ...]]]) -> Iterator[tuple[int, list[_Links]]]:
+    """The links of each rank with their channels: several at once where these go together at all ranks."""
+    groups = {frozenset(by_links.values()) for by_links in said.values()}
+    together = [channel for group in groups for channels in group for channel in channels]
+    are_one = len(groups) == 1 and len(set(together)) == len(together)
+    for rank, by_links in said.items():
+        if are_one:
+            yield rank, list(by_links.items())
+        else:
+            yield rank, [(links, (channel,)) for links, channels in by_links.items() for channel in channels]
 
 
 def trees(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[list[list[int | None]]]:

@@ -57,7 +57,10 @@ def _timings(member: Member) -> list[Note]:
     return [
         note
         for note in member.log.notes.values()
-        if note.event is not None and note.origin.tid == done.origin.tid and _is_of(member, done, note)
+        if note.event is not None
+        and (note.event.production == _BOOTSTRAP or isinstance(note.event, events.InitTimings))
+        and note.origin.tid == done.origin.tid
+        and _is_of(member, done, note)
     ]
 
 

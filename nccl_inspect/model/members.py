@@ -55,6 +55,13 @@ class Member:
     communicator: Communicator | None = None
     eager: bool = False
     """Whether it connected rings and trees between START and COMPLETE: then it does not do so later."""
+    device_names: frozenset[str] = field(init=False)
+    """How brackets of connection lines may name the GPU of this rank: nvmlDev, PCI bus id or cudaDev."""
+
+    def __post_init__(self) -> None:
+        init = self.init
+        known = (init.nvml_dev, init.bus_id, init.cuda_dev if init.nvml_dev is None else None)
+        self.device_names = frozenset([str(name) for name in known if name is not None])
 
     @property
     def rank(self) -> int:
@@ -66,12 +73,6 @@ class Member:
         """The network that carries its traffic between hosts."""
         event = self.network_line.event if self.network_line else None
         return event.net if isinstance(event, events.NetworkInUse) else None
-
-    @property
-    def device_names(self) -> set[str]:
-        """How brackets of connection lines may name the GPU of this rank: nvmlDev, PCI bus id or cudaDev."""
-        known = (self.init.nvml_dev, self.init.bus_id, self.init.cuda_dev if self.init.nvml_dev is None else None)
-        return {str(name) for name in known if name is not None}
 
     def is_called(self, device: str | None) -> bool:
         """Whether a bracket can mean the GPU of this rank."""

@@ -56,19 +56,17 @@ def _first_members(process: ProcessMembers, global_rank: Callable[[Member], int 
 def _moments(process: ProcessMembers, member: Member) -> Iterator[tuple[str, tuple[Moment, int, Origin]]]:
     log = process.log
     ended = member.ended if member.ended and isinstance(member.ended.event, events.CommEnd) else None
-    places = {"first": (log.first, log.opening)}
-    steps = {
-        "started": member.started,
-        "completed": member.completed,
-        "connected": member.connected[-1] if member.connected else None,
-        "ended": ended,
-    }
-    places |= {name: (step.place, step.origin) for name, step in steps.items() if step}
-    places["last"] = (log.last, log.final)
-    for name, (place, origin) in places.items():
-        when = moment(origin.time)
-        if when:
-            yield name, (when, place, origin)
+    marks = (
+        ("first", (log.first, log.opening)),
+        ("started", member.started),
+        ("completed", member.completed),
+        ("connected", member.connected[-1] if member.connected else None),
+        ("ended", ended),
+        ("last", (log.last, log.final)),
+    )
+    for name, mark in marks:
+        if mark is not None and mark[1].time and (when := moment(mark[1].time)):
+            yield name, (when, mark[0], mark[1])
 
 
 def _stamp(when: Moment, place: int, origin: Origin, where: Callable[[int], tuple[str, int, int]]) -> Stamp:
