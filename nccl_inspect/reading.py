@@ -301,7 +301,7 @@ def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[
             continue
         if before is not None:
             yield before
-        before = event.with_field("where", _where(source, number, origin, text.level))
+        before = event.with_fields(where=_where(source, number, origin, text.level))
     if before is not None:
         yield before
 

@@ -59,12 +59,12 @@ class Frozen(Record):
         kind: Any = type(self)
         return _again, (kind, _values(kind)(self))
 
-    def with_field(self, name: str, value: object) -> Self:
-        """The same with another value of one field, in a fifth of the time that ``dataclasses.replace`` takes."""
+    def with_fields(self, **changed: object) -> Self:
+        """The same with other values of some fields, in a fifth of the time that ``dataclasses.replace`` takes."""
         kind: Any = type(self)
         made: Self = kind.__new__(kind)
         for (field, _, put), own in zip(slots(kind), _values(kind)(self), strict=True):
-            put(made, value if field == name else own)
+            put(made, changed.get(field, own))
         return made
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import chain
 
 import sample_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nccl_inspect.event import Process
 from nccl_inspect.grammar import bulk, engine
 from nccl_inspect.grammar.scanner import Counts, Scanner, Text
 from nccl_inspect.ingest.prefix import Origin
@@ -39,8 +41,8 @@ class Listing:
         self._countable = countable
         self.scanner = bulk.BulkScanner(engine.shipped(), self)
 
-    def take(self, found: Sequence[bulk.Found]) -> None:
-        for number, origin, text, channel in found:
+    def take(self, found: bulk.Found) -> None:
+        for number, origin, text, channel in chain.from_iterable(found.values()):
             self.seen.append(seen(number, origin, self.scanner.exact(text, channel)))
 
     def is_countable(self, text: Text) -> bool:
@@ -53,6 +55,14 @@ class Listing:
 def facts(counts: Counts) -> tuple[object, ...]:
     names = [name for name in Counts.__slots__ if name != "tail"]
     return tuple(getattr(counts, name) for name in names), list(counts.tail)
+
+
+def by_process(found: Iterable[Seen]) -> dict[Process, list[Seen]]:
+    """The order of the lines of several processes does not matter."""
+    ordered: dict[Process, list[Seen]] = {}
+    for one in found:
+        ordered.setdefault(one[1].process, []).append(one)
+    return ordered
 
 
 def by_line(blocks: Sequence[Sequence[bytes]]) -> tuple[list[Seen], tuple[object, ...]]:
@@ -126,7 +136,9 @@ BLOCKS = st.lists(
 @given(blocks=BLOCKS)
 def test_blocks_give_what_lines_give(blocks: list[list[bytes]]) -> None:
     listing, counts = by_block(blocks, countable=False)
-    assert (listing.seen, counts) == by_line(blocks)
+    seen_by_line, counts_by_line = by_line(blocks)
+    assert list(by_process(listing.seen).items()) == list(by_process(seen_by_line).items())
+    assert counts == counts_by_line
 
 
 @settings(max_examples=50, deadline=None)
@@ -154,7 +166,9 @@ def test_few_lines_among_many_of_other_programs_are_found(picked: list[tuple[int
             block.insert(at, line)
         blocks.append(block)
     listing, counts = by_block(blocks, countable=False)
-    assert (listing.seen, counts) == by_line(blocks)
+    seen_by_line, counts_by_line = by_line(blocks)
+    assert list(by_process(listing.seen).items()) == list(by_process(seen_by_line).items())
+    assert counts == counts_by_line
 
 
 def test_a_flood_is_folded_as_its_lines_are() -> None:

@@ -12,15 +12,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import NamedTuple, Protocol, TypeAlias
 
+from nccl_inspect.event import Process
 from nccl_inspect.event_types import ChannelConnect
-from nccl_inspect.grammar.engine import Grammar
+from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.scanner import TAIL, TAIL_WIDTH, Counts, Scanner, Sink, Text, numbered
 from nccl_inspect.ingest import envelopes, prefix, retold
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines
+from nccl_inspect.text import decode
 
-Found: TypeAlias = tuple[int, Origin, Text, int | None]
+Row: TypeAlias = tuple[int, Origin, Text, int | None]
 """A sound line: number, origin, text, and the channel where the text is that of a line for another channel."""
+Found: TypeAlias = dict[Process, list[Row]]
+"""Sound lines by the process that printed them: the order of those of several processes does not matter."""
 
 _CHANNEL = b"INFO Channel "
 _DIGITS_END = len(_CHANNEL) + 2
@@ -52,8 +56,8 @@ class Repeated(NamedTuple):
 class Reader(Protocol):
     """Who wants the lines."""
 
-    def take(self, found: Sequence[Found]) -> None:
-        """Take in lines in their order."""
+    def take(self, found: Found) -> None:
+        """Take in lines; those of a process are in their order."""
 
     def is_countable(self, text: Text) -> bool:
         """Whether of such lines only the number, the first and the last one matter."""
@@ -99,7 +103,7 @@ class BulkScanner(Scanner):
             self._dense(lines, counts)
 
     def _by_line(self, lines: Lines, counts: Counts) -> None:
-        found: list[Found] = []
+        found: Found = {}
         self.scan(lines.lines, counts, _keeping(found), lines.mended)
         self._reader.take(found)
 
@@ -107,38 +111,44 @@ class BulkScanner(Scanner):
         cleaned = envelopes.cleaned(lines.lines, lines.text)
         self._begin(cleaned)
         numbers = numbered(len(cleaned), counts, lines.mended)
-        found: list[Found] = []
+        found: Found = {}
         keep = _keeping(found)
-        slow = unknown = 0
+        printers: dict[bytes, tuple[Origin, list[Row]]] = {}
+        quick = unknown = 0
+        in_order = True
+        texts = self._texts.young
         for number, line in zip(numbers, cleaned, strict=True):
             head, _, rest = line.partition(_MARK)
-            origin = self._origins.young.get(head)
-            if origin is None and prefix.begins_with_level(rest):
-                origin = self._origin_of(head)
-            if origin is not None:
-                text = self._texts.young.get(rest)
+            printer = printers.get(head)
+            if printer is None and prefix.begins_with_level(rest) and (origin := self._origin_of(head)):
+                printer = printers[head] = origin, found.setdefault(origin.process, [])
+            if printer is not None:
+                origin, rows = printer
+                text = texts.get(rest)
                 if text is None and rest.startswith(_CHANNEL):
                     text = self._templates.get(rest[_DIGITS_END:])
                     channel = _CHANNELS.get(rest[_DIGITS_END - 2 : _DIGITS_END])
                     if text is not None and channel is not None:
-                        found.append((number, origin, text, channel))
+                        rows.append((number, origin, text, channel))
+                        quick += 1
                         continue
                     text = None
                 if text is None and prefix.begins_with_level(rest):
                     text = self._text(rest, origin)
+                    texts = self._texts.young
                 if text is not None and not text.damaged:
                     if text.parsed is None:
                         unknown += 1
-                    found.append((number, origin, text, None))
+                    rows.append((number, origin, text, None))
+                    quick += 1
                     continue
-            before = len(found)
+                in_order = in_order and rows != []
             self._line(number, line, counts, keep)
-            slow += len(found) - before
-        quick = len(found) - slow
+            texts = self._texts.young
         counts.nccl_lines += quick
         counts.typed_lines += quick - unknown
         counts.unrecognised_lines += unknown
-        self._reader.take(found)
+        self._reader.take(found if in_order else _by_first_line(found))
 
     def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
         text = super()._new_text(rest, origin)
@@ -152,9 +162,14 @@ class BulkScanner(Scanner):
         """The text of a line itself, where the one that was found is that of another channel."""
         if channel is None:
             return text
+        known = text.parsed
+        assert known is not None and isinstance(known.event, ChannelConnect)
+        if channel == known.event.channel:
+            return text
         at = len(_CHANNEL) - len(b"INFO ")
         message = b"%b%02d%b" % (text.message[:at], channel, text.message[at + 2 :])
-        return Text(text.level, message, self._grammar.parse(message))
+        event = known.event.with_fields(channel=channel, message=decode(message))
+        return Text(text.level, message, Parsed(known.production, message, known.kind, event))
 
     def _flood(self, block: Lines, counts: Counts) -> bool:
         """Count lines of which most are the same; False, and nothing happened, when they are not.
@@ -204,7 +219,7 @@ class BulkScanner(Scanner):
         picked = list(_among(text, shapes, worth) if worth else _with_nccl(text, shapes, distinct))
         first = counts.lines + 1
         counts.lines += len(shapes)
-        found: list[Found] = []
+        found: Found = {}
         keep = _keeping(found)
         self._begin([line for _, line in picked])
         for index, line, is_picked in _with_tail(text, len(shapes), picked):
@@ -227,11 +242,16 @@ class BulkScanner(Scanner):
         return worth
 
 
-def _keeping(found: list[Found]) -> Sink:
+def _keeping(found: Found) -> Sink:
     def keep(number: int, origin: Origin, text: Text) -> None:
-        found.append((number, origin, text, None))
+        found.setdefault(origin.process, []).append((number, origin, text, None))
 
     return keep
+
+
+def _by_first_line(found: Found) -> Found:
+    """The same in the order of the first sound lines: before that of a process came one that is damaged."""
+    return dict(sorted(((process, rows) for process, rows in found.items() if rows), key=lambda one: one[1][0][0]))
 
 
 def _is_template(rest: bytes, text: Text) -> bool:

@@ -7,6 +7,7 @@ repeats is counted instead of kept, so memory grows with the number of ranks and
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from nccl_inspect import event_types as events
@@ -14,7 +15,7 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import Process
 from nccl_inspect.event_types import ChannelConnect
 from nccl_inspect.grammar import engine
-from nccl_inspect.grammar.bulk import BulkScanner, Found, Repeated
+from nccl_inspect.grammar.bulk import BulkScanner, Found, Repeated, Row
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.scanner import Text
@@ -142,32 +143,22 @@ class Fold:
         if lines:
             self._scanner.read(lines, source.counts)
 
-    def take(self, found: Sequence[Found]) -> None:
-        """Take in lines of the source begun last, in their order."""
+    def take(self, found: Found) -> None:
+        """Take in lines of the source begun last; those of a process are in their order."""
         base = position(len(self.sources) - 1, 0)
-        by_origin: dict[int, list[Found]] = {}
-        by_log: dict[int, tuple[ProcessLog, list[Found]]] = {}
-        for one in found:
-            mine = by_origin.get(id(one[1]))
-            if mine is None:
-                log = self._log(base | one[0], one[1])
-                _, mine = by_log.setdefault(id(log), (log, []))
-                by_origin[id(one[1])] = mine
-            mine.append(one)
         unknown: list[tuple[int, Origin, Text]] = []
-        for log, mine in by_log.values():
-            self._take_of(log, mine, base, unknown)
-        for place, origin, text in sorted(unknown, key=_place):
+        for rows in found.values():
+            number, origin, _, _ = rows[0]
+            self._take_of(self._log(base | number, origin), rows, base, unknown)
+        for place, origin, text in sorted(unknown, key=itemgetter(0)):
             self._unknown(place, origin, text)
 
-    def _take_of(
-        self, log: ProcessLog, found: Sequence[Found], base: int, unknown: list[tuple[int, Origin, Text]]
-    ) -> None:
+    def _take_of(self, log: ProcessLog, rows: list[Row], base: int, unknown: list[tuple[int, Origin, Text]]) -> None:
         """Take in lines of one process; those that no production knows are left for all together."""
         edge = _NO_EDGE
         before: Origin | None = None
         last: Text | None = None
-        for number, origin, text, channel in found:
+        for number, origin, text, channel in rows:
             if text is last and channel is not None and origin is before:  # the next channel of the same edge
                 edge.channels |= 1 << channel
                 edge.lines += 1
@@ -189,7 +180,7 @@ class Fold:
                     log.note(base | number, origin, text)
             elif how != _NOTHING:
                 self._take(log, base | number, origin, text)
-        number, origin, _, _ = found[-1]
+        number, origin, _, _ = rows[-1]
         log.last, log.final = base | number, origin
 
     def _log(self, place: int, origin: Origin) -> ProcessLog:
@@ -335,10 +326,6 @@ Piece: TypeAlias = Source | Lines | NoInputError | Fold
 
 def _unfinished(log: ProcessLog) -> int:
     return sum(edge.lines for burst in log._open.values() for edge in burst.edges.values())
-
-
-def _place(line: tuple[int, Origin, Text]) -> int:
-    return line[0]
 
 
 def _used(text: Text) -> _Use:

@@ -35,6 +35,11 @@ def stages(comm: Communicator) -> list[Stage]:
     return [stage for stage in found if stage.ranks]
 
 
+def is_timing(event: events.Event | None) -> bool:
+    """Whether a statement only says how long something took."""
+    return event is not None and (event.production == _BOOTSTRAP or isinstance(event, events.InitTimings))
+
+
 def _last(steps: list[Step]) -> Step | None:
     return max(steps, key=lambda step: step.place, default=None)
 
@@ -58,7 +63,7 @@ def _timings(member: Member) -> list[Note]:
         note
         for note in member.log.notes.values()
         if note.event is not None
-        and (note.event.production == _BOOTSTRAP or isinstance(note.event, events.InitTimings))
+        and is_timing(note.event)
         and note.origin.tid == done.origin.tid
         and _is_of(member, done, note)
     ]
