@@ -1,55 +1,30 @@
 """Decides to which communicator the connection lines belong that name none (2.22 and later connect lazily).
 
-Each burst of lines gets the communicators of its process in which all its lines fit: own rank, GPUs in brackets, hosts,
-number of channels. Where several fit, what is certain elsewhere excludes some: a connection prints once in a
-communicator, ring and tree edges are known, a NET edge has a twin at its other end. What is left is decided by the
-order in which other processes used the communicators, and marked as a guess.
+Where lines fit several communicators of their process (:mod:`nccl_inspect.model.candidates`), what is certain elsewhere
+excludes some: a connection prints once in a communicator, ring and tree edges are known, a NET edge has a twin at its
+other end. What is left is decided by the order in which other processes used the communicators, and marked as a guess.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from nccl_inspect.event import Process
 from nccl_inspect.event_types import ChannelConnect
+from nccl_inspect.model.candidates import RINGS_AND_TREES, Unit, fits, units_of
 from nccl_inspect.model.communicators import Communicator
-from nccl_inspect.model.fold import Burst, Edge, ProcessLog
+from nccl_inspect.model.fold import Burst, ProcessLog
 from nccl_inspect.model.layout import is_whole
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.records import Record
 
-_RINGS_AND_TREES = 0
-"""The connection set of collectives; 1 is that of send/recv."""
-_SIMPLE = ("rings", "all trees")
+_Slot: TypeAlias = tuple[int, int | None, int, int | None, bool]
+"""A connection that a communicator of a process has once: its set, its ends and which of them printed it."""
+_Test: TypeAlias = Callable[[Member], bool]
 _MAX_QUESTIONS = 1_000_000
 """How often a burst of one process is held against a communicator: about a second's work."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Unit:
-    """Bursts that belong together, with the members they may belong to."""
-
-    log: ProcessLog
-    bursts: list[Burst]
-    candidates: list[Member]
-    conn: int | None
-    """The connection set, as printed or as what follows tells."""
-    simple: bool = False
-    """Connections of rings and trees only: not of binomial trees, NVLS or CollNet, which join other ranks, too."""
-    doubtful: bool = False
-    """Lines of several communicators may stand in one burst."""
-
-    @property
-    def place(self) -> int:
-        """Where the first of them stands."""
-        return self.bursts[0].place
-
-    def edges(self) -> Iterator[tuple[Burst, Edge]]:
-        """All edges with their bursts."""
-        for burst in self.bursts:
-            for edge in burst.edges.values():
-                yield burst, edge
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -71,33 +46,12 @@ def attribute(processes: Iterable[ProcessMembers]) -> Attribution:
         _release(process)
     work = _Work(processes)
     for process in processes:
-        for unit in _units(process):
+        for unit in units_of(process):
             work.add(unit)
     work.run()
     for process in processes:
         work.connect(process)
     return work.result
-
-
-def fits(member: Member, edge: Edge, rank: int) -> bool:
-    """Whether a connection line of ``rank`` can be one of this member."""
-    event = edge.event
-    receives = event.direction == "receive"
-    own_device, other_device = (event.dst_dev, event.src_dev) if receives else (event.src_dev, event.dst_dev)
-    other = event.src if receives else event.dst
-    comm = member.communicator
-    if comm is None or member.rank != rank or not member.is_called(own_device):
-        return False
-    if member.counts and edge.channels.bit_length() > max(member.counts.coll, member.counts.p2p):
-        return False
-    if other is None:
-        return True
-    if other >= comm.nranks:
-        return False
-    mate = comm.mate(other)
-    if mate is None:
-        return True
-    return mate.is_called(other_device) and (mate.log.process[0] == member.log.process[0] or not event.is_local)
 
 
 def _release(process: ProcessMembers) -> None:
@@ -111,103 +65,13 @@ def _release(process: ProcessMembers) -> None:
     process.loose.sort(key=lambda burst: burst.place)
 
 
-class _Candidates:
-    """Which members of a process a burst may belong to; most of its communicators have the same edges.
-
-    Args:
-        process: with its members.
-    """
-
-    def __init__(self, process: ProcessMembers) -> None:
-        self._members = process.members
-        self._fitting: dict[tuple[tuple[object, ...], ...], list[Member]] = {}
-
-    def of(self, burst: Burst, conn: int | None) -> list[Member]:
-        """The members in which all lines of a burst fit, in their order."""
-        rank = burst.key.rank
-        key = tuple([(rank, *_claims(edge)) for edge in burst.edges.values()])
-        fitting = self._fitting.get(key)
-        if fitting is None:
-            edges = burst.edges.values()
-            fitting = [member for member in self._members if all(fits(member, edge, rank) for edge in edges)]
-            self._fitting[key] = fitting
-        if conn == _RINGS_AND_TREES:
-            return [member for member in fitting if member.lives_at(burst.place) and not member.eager]
-        return [member for member in fitting if member.lives_at(burst.place)]
-
-
-def _claims(edge: Edge) -> tuple[object, ...]:
-    """All of a connection that :func:`fits` looks at."""
-    event = edge.event
-    ends = event.src, event.dst, event.src_dev, event.dst_dev
-    return *ends, event.direction, event.is_local, edge.channels.bit_length()
-
-
-def _units(process: ProcessMembers) -> Iterator[Unit]:
-    """The bursts of a helper thread belong together when one communicator can have them all.
-
-    Since 2.28 the calling thread itself connects, one communicator after the other: there only what stands between two
-    ``Connected …`` lines belongs together, and connections of send/recv, which have none, may be of several.
-    """
-    candidates = _Candidates(process)
-    by_caller = any(burst.key.tid in process.callers for burst in process.loose)
-    together: dict[tuple[int, ...], list[Burst]] = {}
-    for burst in process.loose:
-        if by_caller and burst.key.conn != _RINGS_AND_TREES:
-            yield from _apart(process, burst, candidates)
-        else:
-            part = process.parts[id(burst)]
-            together.setdefault(part if by_caller else part[:1], []).append(burst)
-    for bursts in together.values():
-        groups = [candidates.of(burst, _conn(process, burst)) for burst in bursts]
-        shared = [member for member in groups[0] if all(member in group for group in groups[1:])]
-        if shared:
-            conns = {_conn(process, burst) for burst in bursts}
-            simple = all(process.closed.get(id(burst)) in _SIMPLE for burst in bursts)
-            yield Unit(process.log, bursts, shared, conns.pop() if len(conns) == 1 else None, simple)
-            continue
-        for burst, group in zip(bursts, groups, strict=True):
-            if group or len(burst.edges) == 1:
-                simple = process.closed.get(id(burst)) in _SIMPLE
-                yield Unit(process.log, [burst], group, _conn(process, burst), simple)
-            else:
-                yield from _apart(process, burst, candidates)
-
-
-def _conn(process: ProcessMembers, burst: Burst) -> int | None:
-    if burst.key.conn is None and id(burst) in process.closed:
-        return _RINGS_AND_TREES
-    return burst.key.conn
-
-
-def _apart(process: ProcessMembers, burst: Burst, candidates: _Candidates) -> Iterator[Unit]:
-    """The edges of a burst each on its own, those that several communicators can have together as a doubtful rest."""
-    rest: dict[tuple[object, ...], Edge] = {}
-    for key, edge in burst.edges.items():
-        part = Burst(burst.key, edge.place, edge.origin, {key: edge})
-        group = candidates.of(part, burst.key.conn)
-        if len(group) > 1:
-            rest[key] = edge
-        else:
-            yield Unit(process.log, [part], group, burst.key.conn)
-    if not rest:
-        return
-    first = min(rest.values(), key=lambda edge: edge.place)
-    whole = Burst(burst.key, first.place, first.origin, rest)
-    if group := candidates.of(whole, burst.key.conn):
-        yield Unit(process.log, [whole], group, burst.key.conn, doubtful=True)
-        return
-    for key, edge in rest.items():
-        part = Burst(burst.key, edge.place, edge.origin, {key: edge})
-        yield Unit(process.log, [part], candidates.of(part, burst.key.conn), burst.key.conn, doubtful=True)
-
-
 class _Work:
     def __init__(self, processes: list[ProcessMembers]) -> None:
         self.result = Attribution()
         self._left = _MAX_QUESTIONS
         self._open: dict[Process, list[Unit]] = {}
-        self._used: dict[tuple[object, ...], int] = {}
+        self._used: dict[_Slot, dict[int, int]] = {}
+        """The channels of a connection that are there already, by the ids of members."""
         self._first_use: dict[tuple[object, ...], dict[int, int]] = {}
         self._uses: dict[Process, int] = {}
         self._threads: dict[tuple[Process, int], list[tuple[int, Member]]] = {}
@@ -222,7 +86,7 @@ class _Work:
                 _other_end(edge.event)[1] for burst in bursts for edge in burst.edges.values() if edge.event.is_local
             }
             for member in process.members:  # what stands between START and COMPLETE
-                self._use(member, member.bursts, _RINGS_AND_TREES)
+                self._use(member, member.bursts, RINGS_AND_TREES)
 
     def add(self, unit: Unit) -> None:
         if unit.candidates:
@@ -250,7 +114,8 @@ class _Work:
 
     def _settle(self, units: list[Unit]) -> None:
         """Decide what can be decided; each decision may exclude candidates of other bursts of the process."""
-        rules = (self._free, self._like_elsewhere, self._with_twin, self._on_ring_or_tree)
+        others = (self._like_elsewhere, self._with_twin, self._on_ring_or_tree)
+        rules = (self._free, *map(_of_each, others))
         while units and self._left > 0:
             for rule in rules:
                 undecided = [unit for unit in units if not self._decide(unit, rule)]
@@ -265,10 +130,9 @@ class _Work:
         """Remember connections; those of an unknown set exclude nothing."""
         if conn is None:
             return
-        for burst in bursts:
-            for edge in burst.edges.values():
-                slot = _slot(member, edge.event, conn)
-                self._used[slot] = self._used.get(slot, 0) | edge.channels
+        for slot, channels in _slots(member.log, bursts, conn):
+            used = self._used.setdefault(slot, {})
+            used[id(member)] = used.get(id(member), 0) | channels
 
     def connect(self, process: ProcessMembers) -> None:
         """Give ``Connected …`` lines to the communicator whose connections the thread made just before."""
@@ -279,9 +143,9 @@ class _Work:
                 _, member = max(before, key=lambda entry: entry[0])
                 member.connected.append(step)
 
-    def _decide(self, unit: Unit, rule: Callable[[Unit, Member], bool]) -> bool:
+    def _decide(self, unit: Unit, rule: Callable[[Unit], _Test]) -> bool:
         self._left -= len(unit.candidates)
-        left = [member for member in unit.candidates if rule(unit, member)]
+        left = list(filter(rule(unit), unit.candidates))
         if not left and rule == self._free and id(unit.bursts[0]) not in self.result.guessed:
             self.result.homeless.extend((unit.log, burst) for burst in unit.bursts)
             return True
@@ -294,12 +158,11 @@ class _Work:
         self._assign(unit, unit.candidates[0])
         return True
 
-    def _free(self, unit: Unit, member: Member) -> bool:
+    def _free(self, unit: Unit) -> _Test:
         """A connection prints once in a communicator; without its set it may be another one."""
-        conn = unit.conn
-        if conn is None:
-            return True
-        return not any(self._used.get(_slot(member, edge.event, conn), 0) & edge.channels for _, edge in unit.edges())
+        slots = _slots(unit.log, unit.bursts, unit.conn) if unit.conn is not None else ()
+        has = {member for slot, own in slots for member, others in self._used.get(slot, {}).items() if own & others}
+        return lambda member: id(member) not in has
 
     def _like_elsewhere(self, unit: Unit, member: Member) -> bool:
         """Two GPUs that talk directly in one communicator do not use the network in another one."""
@@ -355,8 +218,16 @@ class _Work:
         self._first_use.setdefault(kind, {}).setdefault(process, order)
 
 
-def _slot(member: Member, event: ChannelConnect, conn: int) -> tuple[object, ...]:
-    return id(member), conn, event.src, event.dst, event.direction == "receive"
+def _of_each(rule: Callable[[Unit, Member], bool]) -> Callable[[Unit], _Test]:
+    return lambda unit: lambda member: rule(unit, member)
+
+
+def _slots(log: ProcessLog, bursts: Iterable[Burst], conn: int | None) -> Iterator[tuple[_Slot, int]]:
+    """What connections take of a communicator, and in which channels."""
+    for burst in bursts:
+        for edge in burst.edges.values():
+            event = edge.event
+            yield (id(log), conn, event.src, event.dst, event.direction == "receive"), edge.channels
 
 
 def _other_end(event: ChannelConnect) -> tuple[int | None, str | None]:

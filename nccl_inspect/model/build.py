@@ -115,6 +115,7 @@ class _Builder:
     def job(self) -> Job:
         said = self._notices()
         self._groups = groups.names(self._communicators, self._processes, said)
+        self._lifetimes = lifetime.Lifetimes()
         self._likely = parallelism.likely(self._communicators, self._world)
         environment = settings(self._processes, self._ranks, self.evidence)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
@@ -262,7 +263,7 @@ class _Builder:
             color=comm.color,
             group=self._groups.get(comm.name),
             parallelism=None if comm.name in self._groups else self._likely.get(comm.name),
-            lifetime=lifetime.stages(comm),
+            lifetime=self._lifetimes.stages(comm),
             algorithms=layout.algorithms(comm),
             collnet=layout.collnet(comm),
             inconsistent=layout.inconsistent(comm, trees),

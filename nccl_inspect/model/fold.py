@@ -21,6 +21,7 @@ from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.scanner import Text
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines, Source
+from nccl_inspect.model import packing
 from nccl_inspect.model.plausible import is_plausible
 from nccl_inspect.model.printed import (
     LONG,
@@ -55,6 +56,7 @@ SEQUENCE = (
 
 _CHECKED = frozenset((events.CommInit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
 _NOTHING, _REFUSED, _UNKNOWN, _CONNECTS, _STEP, _NOTE, _BOOTSTRAP, _CALL = range(8)
+_NOT_PACKED = ("_scanner", "processes", "unrecognised")
 _COUNTABLE = (_NOTHING, _UNKNOWN, _NOTE)
 
 
@@ -86,7 +88,8 @@ class Fold:
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs of a fold that it merges; it cannot go on reading with it."""
-        state = {name: value for name, value in vars(self).items() if name != "_scanner"}
+        state = {name: value for name, value in vars(self).items() if name not in _NOT_PACKED}
+        state["packed"] = packing.packed(self.processes.values(), self.unrecognised.values())
         return {**state, "seen": [(seen.dialect, seen.name) for seen in self.productions], "wrapped": self.wrapped}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -94,6 +97,7 @@ class Fold:
         grammar = engine.shipped()
         self._scanner = BulkScanner(grammar, self)
         self._scanner.wrapped = wrapped
+        self.processes, self.unrecognised = packing.unpacked(state.pop("packed"))
         vars(self).update(state)
         self.productions = {one for one in grammar.productions if (one.dialect, one.name) in seen}
 
@@ -325,7 +329,7 @@ Piece: TypeAlias = Source | Lines | NoInputError | Fold
 
 
 def _unfinished(log: ProcessLog) -> int:
-    return sum(edge.lines for burst in log._open.values() for edge in burst.edges.values())
+    return sum(edge.lines for burst in log.open.values() for edge in burst.edges.values())
 
 
 def _used(text: Text) -> _Use:

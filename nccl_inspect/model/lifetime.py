@@ -2,37 +2,88 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 from nccl_inspect import event_types as events
 from nccl_inspect.model.communicators import Communicator
-from nccl_inspect.model.fold import Note, Step
+from nccl_inspect.model.fold import Note, ProcessLog, Step
 from nccl_inspect.model.inventory import Stage
 from nccl_inspect.model.members import Member
 from nccl_inspect.times import in_order, moment
 
 _BOOTSTRAP = "bootstrap-timings"
+_PLACE = attrgetter("place")
 
 
-def stages(comm: Communicator) -> list[Stage]:
-    """The stages that some rank reached, in their order."""
-    members = list(comm.members.values())
-    took = [_timings(member) for member in members]
-    found = [
-        _stage("started", [member.started for member in members]),
-        _stage("bootstrapped", [], [seconds for note in took for seconds in _bootstrap(note)]),
-        _stage(
-            "complete", [member.completed for member in members], [seconds for note in took for seconds in _total(note)]
-        ),
-        _stage("connected", [_last(member.connected) for member in members]),
-    ]
-    ended: dict[str, list[Step]] = {}
-    for member in members:
-        if member.ended and isinstance(member.ended.event, events.CommEnd):
-            name = "destroyed" if member.ended.event.how == "Destroy" else "aborted"
-            ended.setdefault(name, []).append(member.ended)
-    found += [_stage(name, steps) for name, steps in ended.items()]
-    return [stage for stage in found if stage.ranks]
+class Lifetimes:
+    """The stages of communicators; what their processes say of times is looked for once."""
+
+    def __init__(self) -> None:
+        self._timings: dict[int, _Timings] = {}
+        """By the id of the log."""
+
+    def stages(self, comm: Communicator) -> list[Stage]:
+        """The stages that some rank reached, in their order."""
+        members = list(comm.members.values())
+        took = [note for member in members for note in self._timings_of(member.log).of(member)]
+        found = [
+            _stage("started", [member.started for member in members]),
+            _stage("bootstrapped", [], _bootstrap(took)),
+            _stage("complete", [member.completed for member in members], _total(took)),
+            _stage("connected", [_last(member.connected) for member in members]),
+        ]
+        ended: dict[str, list[Step]] = {}
+        for member in members:
+            if member.ended and isinstance(member.ended.event, events.CommEnd):
+                name = "destroyed" if member.ended.event.how == "Destroy" else "aborted"
+                ended.setdefault(name, []).append(member.ended)
+        found += [_stage(name, steps) for name, steps in ended.items()]
+        return [stage for stage in found if stage.ranks]
+
+    def _timings_of(self, log: ProcessLog) -> _Timings:
+        known = self._timings.get(id(log))
+        if known is None:
+            known = self._timings[id(log)] = _Timings(log)
+        return known
+
+
+class _Timings:
+    """What a process says of the time that its initialisations took.
+
+    Args:
+        log: of the process.
+    """
+
+    def __init__(self, log: ProcessLog) -> None:
+        said = [note for note in log.notes.values() if is_timing(note.event)]
+        self._notes = sorted(said, key=_PLACE)
+        self._places = list(map(_PLACE, self._notes))
+        steps = (step for step in log.steps if isinstance(step, Step))
+        self._completed = sorted(step.place for step in steps if _completes(step.event))
+
+    def of(self, member: Member) -> Iterator[Note]:
+        """After COMPLETE and before that of another communicator, or of its bootstrap before COMPLETE."""
+        done = member.completed
+        if done is None or not self._notes:
+            return
+        begin = bisect_right(self._places, member.started.place if member.started else done.place)
+        after = bisect_right(self._completed, done.place)
+        end = bisect_right(self._places, self._completed[after]) if after < len(self._completed) else None
+        for note in self._notes[begin:end]:
+            event = note.event
+            if note.origin.tid != done.origin.tid:
+                continue
+            if not isinstance(event, events.InitTimings):
+                if note.place < done.place:
+                    yield note
+            elif note.place > done.place and (event.rank, event.nranks) == (member.rank, member.init.nranks):
+                yield note
+
+
+def _completes(event: events.Event) -> bool:
+    return isinstance(event, events.CommInit) and event.phase == "COMPLETE"
 
 
 def is_timing(event: events.Event | None) -> bool:
@@ -52,36 +103,6 @@ def _stage(name: str, steps: Iterable[Step | None], seconds: Iterable[float] = (
     if len(times) == len(reached) and times and in_order(*(time for time, _ in times)):
         stage.first, stage.last = min(times)[1], max(times)[1]
     return stage
-
-
-def _timings(member: Member) -> list[Note]:
-    """What NCCL says of the time that this initialisation took: after COMPLETE, or of its bootstrap before it."""
-    done = member.completed
-    if done is None:
-        return []
-    return [
-        note
-        for note in member.log.notes.values()
-        if note.event is not None
-        and is_timing(note.event)
-        and note.origin.tid == done.origin.tid
-        and _is_of(member, done, note)
-    ]
-
-
-def _is_of(member: Member, done: Step, note: Note) -> bool:
-    event = note.event
-    if isinstance(event, events.InitTimings):
-        same = (event.rank, event.nranks) == (member.rank, member.init.nranks)
-        return same and note.place > done.place and not _completed_between(member, done.place, note.place)
-    of_bootstrap = event is not None and event.production == _BOOTSTRAP
-    return of_bootstrap and member.started is not None and member.started.place < note.place < done.place
-
-
-def _completed_between(member: Member, begin: int, end: int) -> bool:
-    """Whether the process finished another communicator between two places."""
-    steps = (step for step in member.log.steps if isinstance(step, Step) and begin < step.place < end)
-    return any(isinstance(step.event, events.CommInit) and step.event.phase == "COMPLETE" for step in steps)
 
 
 def _total(notes: list[Note]) -> Iterator[float]:

@@ -123,24 +123,24 @@ class ProcessLog(Record):
     long_notes: int = 0
     bootstraps: list[int] = field(default_factory=list)
     """Places where it said which interface it bootstraps over: a process says so once."""
-    _open: dict[int, Burst] = field(default_factory=dict)
+    open: dict[int, Burst] = field(default_factory=dict)
     """The burst that each thread is still printing."""
-    _begun: dict[int, Burst | None] = field(default_factory=dict)
+    begun: dict[int, Burst | None] = field(default_factory=dict)
     """The first thing that each thread printed here, if it was a burst: it may go on one from before."""
 
     def step(self, place: int, origin: Origin, event: Event) -> None:
         """Add an event whose order matters."""
         self.steps.append(Step(place, origin, event))
-        self._open.pop(origin.tid, None)
-        self._begun.setdefault(origin.tid, None)
+        self.open.pop(origin.tid, None)
+        self.begun.setdefault(origin.tid, None)
 
     def burst(self, place: int, origin: Origin, conn: int | None, rank: int) -> Burst:
         """The burst that a connection line at this place belongs to."""
-        burst = self._open.get(origin.tid)
+        burst = self.open.get(origin.tid)
         if burst is None or burst.key.conn != conn or burst.key.rank != rank or self._began_anew(burst.place, place):
             burst = Burst(BurstKey(origin.tid, conn, rank), place, origin)
-            self._open[origin.tid] = burst
-            self._begun.setdefault(origin.tid, burst)
+            self.open[origin.tid] = burst
+            self.begun.setdefault(origin.tid, burst)
             self.steps.append(burst)
         return burst
 
@@ -151,9 +151,13 @@ class ProcessLog(Record):
 
     def note(self, place: int, origin: Origin, text: Text, last: int = 0, count: int = 1) -> None:
         """Count a statement, made once or, the last time at ``last``, several times."""
-        production = text.parsed.production.name if text.parsed else None
-        key = self._key((text.level, text.message, origin.location), text.level, production, len(text.message))
-        if known := self.notes.get(key):
+        key: object = text.level, text.message, origin.location
+        known = self.notes.get(key)
+        if known is None:
+            production = text.parsed.production.name if text.parsed else None
+            key = self._key(key, text.level, production, len(text.message))
+            known = self.notes.get(key)
+        if known is not None:
             known.count += count
             known.last = max(known.last, last, place)
         else:
@@ -183,13 +187,13 @@ class ProcessLog(Record):
             elif id(step) not in joined:
                 step.move(move)
                 self.steps.append(step)
-        for tid, begun in later._begun.items():
-            self._begun.setdefault(tid, begun)
-            still_open = later._open.get(tid)
+        for tid, begun in later.begun.items():
+            self.begun.setdefault(tid, begun)
+            still_open = later.open.get(tid)
             if still_open is None:
-                self._open.pop(tid, None)
+                self.open.pop(tid, None)
             elif id(still_open) not in joined:
-                self._open[tid] = still_open
+                self.open[tid] = still_open
         for key, note in later.notes.items():
             note.place, note.last = move(note.place), move(note.last)
             key = self._key(key, note.level, note.event.production if note.event else None, len(note.message))
@@ -202,8 +206,8 @@ class ProcessLog(Record):
     def _join(self, later: ProcessLog, move: Callable[[int], int]) -> set[int]:
         """Let bursts that go on across the border go on; gives the ids of the later halves."""
         joined = set()
-        for tid, burst in later._begun.items():
-            known = self._open.get(tid)
+        for tid, burst in later.begun.items():
+            known = self.open.get(tid)
             if burst is None or known is None or known.key != burst.key:
                 continue
             if not self._began_anew(known.place, move(burst.place)):

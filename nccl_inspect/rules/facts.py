@@ -34,6 +34,10 @@ class Facts:
         self._named: dict[str, list[tuple[int, Notice]]] = {}
         for index, notice in enumerate(job.notices):
             self._named.setdefault(notice.production, []).append((index, notice))
+        self._of_communicator: dict[str, list[Path]] = {}
+        for path in job.paths:
+            for name in path.communicators:
+                self._of_communicator.setdefault(name, []).append(path)
         job.platform = self.platform.name if self.platform else None
         fabric = ranks_in(self.notices("nvls-available"))
         for path in self.paths(transport="P2P"):
@@ -74,7 +78,7 @@ class Facts:
 
     def paths_of(self, comm: CommunicatorInfo) -> list[Path]:
         """The paths that a communicator has connections on."""
-        return [path for path in self.job.paths if comm.id in path.communicators]
+        return self._of_communicator.get(comm.id, [])
 
     def leaving(self) -> list[Path]:
         """Network paths that leave the host or, in a fragment, may do so."""
