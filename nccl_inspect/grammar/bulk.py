@@ -120,7 +120,7 @@ class BulkScanner(Scanner):
         for number, line in zip(numbers, cleaned, strict=True):
             head, _, rest = line.partition(_MARK)
             printer = printers.get(head)
-            if printer is None and prefix.begins_with_level(rest) and (origin := self._origin_of(head)):
+            if printer is None and rest[:5] in prefix.BEGINNINGS and (origin := self._origin_of(head)):
                 printer = printers[head] = origin, found.setdefault(origin.process, [])
             if printer is not None:
                 origin, rows = printer
@@ -133,7 +133,7 @@ class BulkScanner(Scanner):
                         quick += 1
                         continue
                     text = None
-                if text is None and prefix.begins_with_level(rest):
+                if text is None and rest[:5] in prefix.BEGINNINGS:
                     text = self._text(rest, origin)
                     texts = self._texts.young
                 if text is not None and not text.damaged:

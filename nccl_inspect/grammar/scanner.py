@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from nccl_inspect.grammar.engine import Grammar, Parsed
-from nccl_inspect.grammar.memory import Memory
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes, prefix, retold
+from nccl_inspect.ingest.memory import Memory
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.rejoin import Mended
 from nccl_inspect.ingest.stated import NOTHING, Inner, Stated
 from nccl_inspect.ingest.streams import BLOCK
+from nccl_inspect.ingest.timed import Timed
 from nccl_inspect.records import Record
 
 _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
@@ -95,6 +96,7 @@ class Scanner:
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
         self._origins: Memory[Origin | None] = Memory(self._max_origins, _MAX_REMEMBERED)
+        self._timed = Timed(self._max_origins, _MAX_REMEMBERED)
         self._texts: Memory[Text] = Memory(self.limit, _MAX_REMEMBERED)
         self._foreign: list[Production] = []
         self._lines: Sequence[bytes] = ()
@@ -332,9 +334,11 @@ class Scanner:
         return self._origins.young[head] if head in self._origins.young else self._origin(head)
 
     def _origin(self, head: bytes) -> Origin | None:
-        if (known := self._origins.recall(head)) is not None:
+        if (known := self._timed.known(head) or self._origins.recall(head)) is not None:
             return known
         origin = prefix.parse(head)
+        if origin is not None:
+            self._timed.learn(head, origin)
         if origin is not None and origin.wrapped and not self.wrapped:
             self.wrapped, self._needles = True, None
         if origin is not None and origin.lead:

@@ -79,18 +79,14 @@ def split(line: bytes) -> tuple[bytes, bytes] | None:
     if at < 0:
         return None
     rest = line[at + 6 :]
-    if begins_with_level(rest):
+    if rest[:5] in BEGINNINGS:
         return line[:at], rest
     found = _SPLIT.match(line)
     return (found[1], line[found.start(2) :]) if found else None
 
 
-def begins_with_level(rest: bytes) -> bool:
-    """Whether what stands behind the first ``NCCL`` of a line is a level and a message."""
-    return rest[:5] in _FIRST
-
-
-_FIRST = frozenset(level[:5].ljust(5) if len(level) < 5 else level for level in LEVELS)
+BEGINNINGS = frozenset(level[:5].ljust(5) if len(level) < 5 else level for level in LEVELS)
+"""The first five bytes of level and message."""
 
 
 def is_masked(process: Process) -> bool:

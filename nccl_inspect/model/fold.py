@@ -160,10 +160,10 @@ class Fold:
     def _take_of(self, log: ProcessLog, rows: list[Row], base: int, unknown: list[tuple[int, Origin, Text]]) -> None:
         """Take in lines of one process; those that no production knows are left for all together."""
         edge = _NO_EDGE
-        before: Origin | None = None
+        thread = 0
         last: Text | None = None
         for number, origin, text, channel in rows:
-            if text is last and channel is not None and origin is before:  # the next channel of the same edge
+            if text is last and channel is not None and origin.tid == thread:  # the next channel of the same edge
                 edge.channels |= 1 << channel
                 edge.lines += 1
                 continue
@@ -172,7 +172,7 @@ class Fold:
             last = None
             if how == _CONNECTS:
                 edge = self._connect(log, base | number, origin, text, channel)
-                before, last = origin, text
+                thread, last = origin.tid, text
             elif how == _NOTE:
                 log.note(base | number, origin, text)
             elif how == _STEP:

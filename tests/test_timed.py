@@ -1,0 +1,74 @@
+"""A prefix is told by what stands around its time exactly as it is parsed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccl_inspect.discovery import modules
+from nccl_inspect.ingest import envelopes, prefix
+from nccl_inspect.ingest.timed import Timed
+
+LAUNCHERS = [
+    sample
+    for name in modules(envelopes.__file__)
+    for sample in import_module(f"{envelopes.__name__}.{name}").SAMPLES
+    if b"LINE" not in sample and b"\n" not in sample
+]
+OTHERS = [
+    b"",
+    b"[2026-11-20 23:13:07] ",
+    b"[2026-11-20 23:13:07.071868] ",
+    b"2026-11-20 23:13:07,071 | INFO | worker-3 | ",
+    b"1763680387.123456 ",
+    b"Nov 20 23:13:07 vm kernel: ",
+    b"23:13:07 ",
+    b"at 23:13:07 and 23:13:07: ",
+    b"[pod/llama-0/23:13:07] 2026-11-20T23:13:07.071868123Z ",
+]
+HOSTS = [b"vm:17:18 [0]", b"vm:17:18", b"h-10:20:30 [3]", b"10:20:30:40 [1]", b"vm:17:18 [0] socket.cc:4 (f)", b"vm:1"]
+
+
+def later(data: st.DataObject, head: bytes) -> bytes:
+    """The same with other digits, mostly those of a time."""
+    times = [*range(len(head))] if data.draw(st.integers(0, 9)) == 0 else _times(head)
+    changed = bytearray(head)
+    for at in times:
+        if chr(changed[at]).isdigit() and data.draw(st.booleans()):
+            changed[at] = data.draw(st.sampled_from(b"0123456789"))
+    return bytes(changed)
+
+
+def _times(head: bytes) -> list[int]:
+    found = [at for at in range(len(head)) if head[at : at + 1] in (b":", b".")]
+    return sorted({near for at in found for near in range(at - 2, at + 4) if 0 <= near < len(head)})
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_the_origin_is_that_of_parsing(data: st.DataObject) -> None:
+    timed = Timed(1000, 1 << 20)
+    launcher, host = data.draw(st.sampled_from(LAUNCHERS + OTHERS)), data.draw(st.sampled_from(HOSTS))
+    head = launcher + host
+    for _ in range(6):
+        known, parsed = timed.known(head), prefix.parse(head)
+        assert known is None or known == parsed
+        if parsed is not None:
+            timed.learn(head, parsed)
+        head = later(data, head)
+
+
+def test_what_collectors_put_before_lines_is_parsed_twice_at_most() -> None:
+    timed = Timed(1000, 1 << 20)
+    for second in range(10):
+        head = b"2026-11-20T23:13:%02d.071868123Z stdout F vm:17:18 [0]" % second
+        known, parsed = timed.known(head), prefix.parse(head)
+        assert parsed is not None
+        assert known == (parsed if second > 1 else None)
+        timed.learn(head, parsed)
+
+
+def test_launchers_put_times_before_lines() -> None:
+    assert sum(b":07" in launcher for launcher in LAUNCHERS) > 5
