@@ -6,7 +6,8 @@ import gzip
 import itertools
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 SAMPLES = Path(__file__).resolve().parent.parent / "sample_logs"
@@ -22,6 +23,37 @@ def many_hosts(sample: bytes, size: int) -> Iterator[bytes]:
     ranks = max(int(found) for found in re.findall(rb" n[rR]anks (\d+) ", sample))
     copies = -(-size // len(sample))
     return (_renumbered(sample, copy, ranks, copies) for copy in range(copies))
+
+
+def many_communicators(sample: bytes, size: int, hosts: int = 128) -> Iterator[bytes]:
+    """A job on some hosts whose ranks make one communicator after the other, as training frameworks do."""
+    world = list(many_hosts(sample, len(sample) * hosts))
+    yield from world
+    again = re.sub(rb"(?m)^(?!.* NCCL INFO (?:%b)).*\n" % b"|".join(_OF_A_COMMUNICATOR), b"", b"".join(world))
+    for number in range(1, -(-(size - len(again)) // len(again)) + 1):
+        other = re.sub(
+            rb"( comm(?:Id)? 0x)([0-9a-f]+)",
+            lambda found, moved=4096 * number: b"%b%x" % (found[1], int(found[2], 16) + moved),  # type: ignore[misc]
+            again,
+        )
+        yield other.replace(b" total 1.", b" total 1%d." % number)
+
+
+_OF_A_COMMUNICATOR = (
+    *(rb"ncclComm\w+ comm ", rb"comm 0x", rb"Channel ", rb"Trees ", rb"\d+ coll channels", rb"Connected "),
+    rb"Init timings ",
+)
+"""How the lines begin that each communicator has."""
+
+
+def collected(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same as a collector passes it on: with the time before each line."""
+    begin = datetime(2026, 11, 20, 23, 13, 7)
+    numbers = itertools.count()
+    for block in blocks:
+        lines = block.splitlines(keepends=True)
+        times = (begin + timedelta(microseconds=37 * number) for number in numbers)
+        yield b"".join(time.isoformat().encode() + b"Z " + line for line, time in zip(lines, times, strict=False))
 
 
 def training(size: int, share: int = 100) -> Iterator[bytes]:

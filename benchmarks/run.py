@@ -38,6 +38,10 @@ def main() -> None:
         folder = Path(name)
         wide = written(folder / "dense.log", logs.many_hosts(logs.WIDE.read_bytes(), BYTES))
         half = written(folder / "half.log", logs.many_hosts(logs.WIDE.read_bytes(), BYTES // 2))
+        kilo = written(folder / "kilo.log", logs.many_communicators(logs.WIDE.read_bytes(), BYTES))
+        stamped = written(
+            folder / "stamped.log", logs.collected(logs.many_communicators(logs.WIDE.read_bytes(), BYTES // 4))
+        )
         sparse = written(folder / "sparse.log", logs.training(BYTES))
         spam = written(folder / "spam.log", logs.spam(BYTES))
         (several := folder / "files").mkdir()
@@ -47,6 +51,9 @@ def main() -> None:
             ("20 kB", "imports", 2.0, *ratio([*TOOL, str(logs.SMALL)], IMPORTS, ROUNDS * 3)),
             ("every line NCCL's", "awk", 1.0, *ratio([*TOOL, wide], [*COUNT_VIA, wide])),
             ("the same, --jobs 1", "awk", None, *ratio([*TOOL, wide, "--jobs", "1"], [*COUNT_VIA, wide])),
+            ("1,024 ranks, many communicators", "awk", None, *ratio([*TOOL, kilo], [*COUNT_VIA, kilo])),
+            ("the same, --jobs 1", "awk", None, *ratio([*TOOL, kilo, "--jobs", "1"], [*COUNT_VIA, kilo])),
+            ("a quarter of it with a collector's times", "awk", None, *ratio([*TOOL, stamped], [*COUNT_VIA, stamped])),
             ("1 % of the lines NCCL's", "grep -c", 1.5, *ratio([*TOOL, sparse], [*COUNT_NCCL, sparse])),
             ("the same, --jobs 1", "grep -c", None, *ratio([*TOOL, sparse, "--jobs", "1"], [*COUNT_NCCL, sparse])),
             ("the same errors again and again", "awk", 1.0, *ratio([*TOOL, spam], [*COUNT_VIA, spam])),

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from nccl_inspect.text import decode
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
 
 ISO = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d)?"
 """A date and time by ISO 8601 or nearly so, as envelopes print them."""
@@ -168,8 +171,7 @@ def quoted_reader(line: bytes) -> list[Inner]:
 
 
 def _strings(record: Any, paths: Iterable[str]) -> list[str]:
-    found = (value for path in paths for value in at(record, path))
-    return [str(value) for value in found if isinstance(value, str | int | float)]
+    return [str(value) for path in paths for value in at(record, path) if isinstance(value, str | int | float)]
 
 
 def _text(value: Any) -> bytes | None:
@@ -189,6 +191,8 @@ def at(record: Any, path: str) -> list[Any]:
     found = record
     if isinstance(found, dict) and path in found:
         return [] if found[path] in (None, "") else [found[path]]
+    if "." not in path:
+        return []
     for name in path.split("."):
         if not isinstance(found, dict) or name not in found:
             return []
@@ -199,17 +203,22 @@ def at(record: Any, path: str) -> list[Any]:
 @lru_cache(maxsize=1)
 def _document(line: bytes) -> Any:
     """The JSON in a line; several envelopes look at the same one. None when it is none."""
-    import json  # only logs in JSON need it
-
     text = line.strip(b" \t\r,")
     if member := _MEMBER.fullmatch(line):
         text = b"{" + member[1] + b"}"
     for shortened in (text, text.lstrip(b"["), text.rstrip(b"]")):
         try:
-            return json.loads(decode(shortened), strict=False)
+            return _decoder().decode(decode(shortened))
         except (ValueError, RecursionError):
             continue
     return None
+
+
+@cache
+def _decoder() -> JSONDecoder:
+    import json  # only logs in JSON need it
+
+    return json.JSONDecoder(strict=False)
 
 
 _TIME = re.compile((ISO + rb"|\d{10,19}").decode("ascii"))
