@@ -1,0 +1,33 @@
+"""What one process read arrives in another one as it is."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import sample_data
+
+from nccl_inspect import reading
+from nccl_inspect.model.fold import Fold
+
+
+@pytest.mark.parametrize("name", sample_data.names())
+def test_a_fold_arrives_as_it_is(name: str) -> None:
+    fold = reading.fold(list(map(str, sample_data.files(name))))
+    arrived = pickle.loads(pickle.dumps(fold))
+    assert isinstance(arrived, Fold)
+    assert list(arrived.processes.items()) == list(fold.processes.items())
+    assert arrived.unrecognised == fold.unrecognised
+    assert arrived.sources == fold.sources
+    assert arrived.productions == fold.productions
+    for process, log in arrived.processes.items():
+        assert {id(burst) for burst in log.open.values()} <= set(map(id, log.steps)), process
+
+
+def test_numbers_of_any_line_arrive() -> None:
+    line = b"vm:4294967295:9999999999 [-1] NCCL INFO Channel 00/-1 : 0[0] -> 1[1] via P2P/CUMEM\n"
+    unknown = b"vm:4294967295:9999999999 [-1] NCCL INFO nobody knows this \xff\n" * 3
+    fold = reading.fold(line + unknown)
+    arrived = pickle.loads(pickle.dumps(fold))
+    assert arrived.processes == fold.processes
+    assert arrived.unrecognised == fold.unrecognised
