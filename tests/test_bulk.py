@@ -37,13 +37,15 @@ class Listing:
 
     def __init__(self, countable: bool) -> None:
         self.seen: list[Seen] = []
+        self.unknown: list[Seen] = []
         self.repeated: list[bulk.Repeated] = []
         self._countable = countable
         self.scanner = bulk.BulkScanner(engine.shipped(), self)
 
     def take(self, found: bulk.Found) -> None:
-        for number, origin, text, channel in chain.from_iterable(found.values()):
+        for number, origin, text, channel in chain.from_iterable(found.by_process.values()):
             self.seen.append(seen(number, origin, self.scanner.exact(text, channel)))
+        self.unknown += [seen(*one) for one in found.unknown]
 
     def is_countable(self, text: Text) -> bool:
         return self._countable
@@ -138,6 +140,7 @@ def test_blocks_give_what_lines_give(blocks: list[list[bytes]]) -> None:
     listing, counts = by_block(blocks, countable=False)
     seen_by_line, counts_by_line = by_line(blocks)
     assert list(by_process(listing.seen).items()) == list(by_process(seen_by_line).items())
+    assert listing.unknown == [one for one in seen_by_line if one[4] is None]
     assert counts == counts_by_line
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from nccl_inspect.event import Process
 from nccl_inspect.event_types import ChannelConnect
 from nccl_inspect.grammar.engine import Grammar, Parsed
-from nccl_inspect.grammar.scanner import TAIL, TAIL_WIDTH, Counts, Scanner, Sink, Text, numbered
+from nccl_inspect.grammar.scanner import TAIL, TAIL_WIDTH, Counts, Scanner, Text, numbered
 from nccl_inspect.ingest import envelopes, prefix, retold
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines
@@ -23,8 +23,31 @@ from nccl_inspect.text import decode
 
 Row: TypeAlias = tuple[int, Origin, Text, int | None]
 """A sound line: number, origin, text, and the channel where the text is that of a line for another channel."""
-Found: TypeAlias = dict[Process, list[Row]]
-"""Sound lines by the process that printed them: the order of those of several processes does not matter."""
+
+
+class Found:
+    """Sound lines by the process that printed them: the order of those of several processes does not matter."""
+
+    def __init__(self) -> None:
+        self.by_process: dict[Process, list[Row]] = {}
+        """In the order of the first lines."""
+        self.unknown: list[tuple[int, Origin, Text]] = []
+        """Those that no production knows, in the order in which they came."""
+        self._rows: dict[Process, list[Row]] = {}
+
+    def rows_of(self, process: Process) -> list[Row]:
+        """The lines of a process, of which there may be none yet; the first one is to be added by :meth:`keep`."""
+        return self._rows.setdefault(process, [])
+
+    def keep(self, number: int, origin: Origin, text: Text, channel: int | None = None) -> None:
+        """Add a line."""
+        rows = self.rows_of(origin.process)
+        if not rows:
+            self.by_process[origin.process] = rows
+        rows.append((number, origin, text, channel))
+        if text.parsed is None:
+            self.unknown.append((number, origin, text))
+
 
 _CHANNEL = b"INFO Channel "
 _DIGITS_END = len(_CHANNEL) + 2
@@ -103,25 +126,23 @@ class BulkScanner(Scanner):
             self._dense(lines, counts)
 
     def _by_line(self, lines: Lines, counts: Counts) -> None:
-        found: Found = {}
-        self.scan(lines.lines, counts, _keeping(found), lines.mended)
+        found = Found()
+        self.scan(lines.lines, counts, found.keep, lines.mended)
         self._reader.take(found)
 
     def _dense(self, lines: Lines, counts: Counts) -> None:
         cleaned = envelopes.cleaned(lines.lines, lines.text)
         self._begin(cleaned)
         numbers = numbered(len(cleaned), counts, lines.mended)
-        found: Found = {}
-        keep = _keeping(found)
+        found = Found()
         printers: dict[bytes, tuple[Origin, list[Row]]] = {}
         quick = unknown = 0
-        in_order = True
         texts = self._texts.young
         for number, line in zip(numbers, cleaned, strict=True):
             head, _, rest = line.partition(_MARK)
             printer = printers.get(head)
             if printer is None and rest[:5] in prefix.BEGINNINGS and (origin := self._origin_of(head)):
-                printer = printers[head] = origin, found.setdefault(origin.process, [])
+                printer = printers[head] = origin, found.rows_of(origin.process)
             if printer is not None:
                 origin, rows = printer
                 text = texts.get(rest)
@@ -129,7 +150,10 @@ class BulkScanner(Scanner):
                     text = self._templates.get(rest[_DIGITS_END:])
                     channel = _CHANNELS.get(rest[_DIGITS_END - 2 : _DIGITS_END])
                     if text is not None and channel is not None:
-                        rows.append((number, origin, text, channel))
+                        if rows:
+                            rows.append((number, origin, text, channel))
+                        else:
+                            found.keep(number, origin, text, channel)
                         quick += 1
                         continue
                     text = None
@@ -137,18 +161,19 @@ class BulkScanner(Scanner):
                     text = self._text(rest, origin)
                     texts = self._texts.young
                 if text is not None and not text.damaged:
-                    if text.parsed is None:
-                        unknown += 1
-                    rows.append((number, origin, text, None))
+                    if rows and text.parsed is not None:
+                        rows.append((number, origin, text, None))
+                    else:
+                        found.keep(number, origin, text)
+                        unknown += text.parsed is None
                     quick += 1
                     continue
-                in_order = in_order and rows != []
-            self._line(number, line, counts, keep)
+            self._line(number, line, counts, found.keep)
             texts = self._texts.young
         counts.nccl_lines += quick
         counts.typed_lines += quick - unknown
         counts.unrecognised_lines += unknown
-        self._reader.take(found if in_order else _by_first_line(found))
+        self._reader.take(found)
 
     def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
         text = super()._new_text(rest, origin)
@@ -219,12 +244,11 @@ class BulkScanner(Scanner):
         picked = list(_among(text, shapes, worth) if worth else _with_nccl(text, shapes, distinct))
         first = counts.lines + 1
         counts.lines += len(shapes)
-        found: Found = {}
-        keep = _keeping(found)
+        found = Found()
         self._begin([line for _, line in picked])
         for index, line, is_picked in _with_tail(text, len(shapes), picked):
             if is_picked:
-                self._line(first + index, line, counts, keep)
+                self._line(first + index, line, counts, found.keep)
             else:
                 counts.tail.append((first + index, line[:TAIL_WIDTH]))
         self._reader.take(found)
@@ -240,18 +264,6 @@ class BulkScanner(Scanner):
             shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH and _NAME not in shape
         )
         return worth
-
-
-def _keeping(found: Found) -> Sink:
-    def keep(number: int, origin: Origin, text: Text) -> None:
-        found.setdefault(origin.process, []).append((number, origin, text, None))
-
-    return keep
-
-
-def _by_first_line(found: Found) -> Found:
-    """The same in the order of the first sound lines: before that of a process came one that is damaged."""
-    return dict(sorted(((process, rows) for process, rows in found.items() if rows), key=lambda one: one[1][0][0]))
 
 
 def _is_template(rest: bytes, text: Text) -> bool:

@@ -30,6 +30,7 @@ def maker(production: Production) -> Maker:
     fields: dict[str, list[tuple[int, Callable[[bytes], object]]]] = {}
     for name, field, group in shape.fields:
         fields.setdefault(name, []).append((group - 1, field.read))
+    # Values whose names begin with "_" are read for the pattern only; no event has them.
     blank: Event = kind.build(production, dict.fromkeys(fields), "")
     puts = {name: put for name, _, put in slots(kind)}
     fixed = [(put, getattr(blank, name)) for name, put in puts.items() if name not in fields and name != "message"]

@@ -334,7 +334,7 @@ class Scanner:
         return self._origins.young[head] if head in self._origins.young else self._origin(head)
 
     def _origin(self, head: bytes) -> Origin | None:
-        if (known := self._timed.known(head) or self._origins.recall(head)) is not None:
+        if (known := self._origins.recall(head) or self._timed.known(head)) is not None:
             return known
         origin = prefix.parse(head)
         if origin is not None:

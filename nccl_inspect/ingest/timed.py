@@ -11,12 +11,16 @@ from typing import NamedTuple
 from nccl_inspect.ingest.memory import Memory
 from nccl_inspect.ingest.prefix import Origin
 
-_TIME = re.compile(rb"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:[.,]\d{1,9})?(?![\d:])|(?<!\d)\d{10}\.\d{1,9}(?!\d)")
-"""The time of the day, or the seconds since 1970: the date before it is the same in most lines."""
+_TIME = re.compile(
+    rb"(?:(?<=\d[T_])|(?<![\w.:-]))"
+    rb"(?:(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))"
+    rb"|\d{10}\.\d{1,9}(?![\w.:-]))"
+)
+"""The time of the day, or the seconds since 1970, set apart from all else; the date before it is mostly the same."""
 _FORM = bytes.maketrans(b"123456789", b"000000000")
 
 
-class _Around(NamedTuple):
+class _Frame(NamedTuple):
     """What prefixes that differ in their time have in common."""
 
     origin: Origin
@@ -47,13 +51,13 @@ class Timed:
     """
 
     def __init__(self, entries: int, size: int) -> None:
-        self._known: Memory[_Around] = Memory(entries, size)
+        self._known: Memory[_Frame] = Memory(entries, size)
 
     def known(self, head: bytes) -> Origin | None:
         """What :func:`nccl_inspect.ingest.prefix.parse` would give; None where that is not known yet."""
         if not (found := _TIME.search(head)):
             return None
-        known = self._around(_around(head, found))
+        known = self._recalled(_frame(head, found))
         return known.at(head, found[0].decode("ascii")) if known is not None and known.is_proven else None
 
     def learn(self, head: bytes, origin: Origin) -> None:
@@ -68,16 +72,16 @@ class Timed:
             if not among or time in after:
                 return
             stamp = before, after
-        around = _around(head, found)
-        known = self._around(around)
+        frame = _frame(head, found)
+        known = self._recalled(frame)
         is_proven = known is not None and known.time != time and known.at(head, time) == origin
-        self._known.keep(around, _Around(origin, time, stamp, is_proven))
+        self._known.keep(frame, _Frame(origin, time, stamp, is_proven))
 
-    def _around(self, around: bytes) -> _Around | None:
-        return self._known.young.get(around) or self._known.recall(around)
+    def _recalled(self, frame: bytes) -> _Frame | None:
+        return self._known.young.get(frame) or self._known.recall(frame)
 
 
-def _around(head: bytes, time: re.Match[bytes]) -> bytes:
+def _frame(head: bytes, time: re.Match[bytes]) -> bytes:
     """What stands around a time, and how that is written."""
     start, end = time.span()
     return head[:start] + time[0].translate(_FORM) + head[end:]

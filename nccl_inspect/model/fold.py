@@ -7,7 +7,6 @@ repeats is counted instead of kept, so memory grows with the number of ranks and
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from nccl_inspect import event_types as events
@@ -57,6 +56,7 @@ SEQUENCE = (
 _CHECKED = frozenset((events.CommInit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
 _NOTHING, _REFUSED, _UNKNOWN, _CONNECTS, _STEP, _NOTE, _BOOTSTRAP, _CALL = range(8)
 _NOT_PACKED = ("_scanner", "processes", "unrecognised")
+_SAID = (_NOTE, _BOOTSTRAP)
 _COUNTABLE = (_NOTHING, _UNKNOWN, _NOTE)
 
 
@@ -150,15 +150,14 @@ class Fold:
     def take(self, found: Found) -> None:
         """Take in lines of the source begun last; those of a process are in their order."""
         base = position(len(self.sources) - 1, 0)
-        unknown: list[tuple[int, Origin, Text]] = []
-        for rows in found.values():
+        for rows in found.by_process.values():
             number, origin, _, _ = rows[0]
-            self._take_of(self._log(base | number, origin), rows, base, unknown)
-        for place, origin, text in sorted(unknown, key=itemgetter(0)):
-            self._unknown(place, origin, text)
+            self._take_of(self._log(base | number, origin), rows, base)
+        for number, origin, text in found.unknown:
+            self._unknown(base | number, origin, text)
 
-    def _take_of(self, log: ProcessLog, rows: list[Row], base: int, unknown: list[tuple[int, Origin, Text]]) -> None:
-        """Take in lines of one process; those that no production knows are left for all together."""
+    def _take_of(self, log: ProcessLog, rows: list[Row], base: int) -> None:
+        """Take in lines of one process."""
         edge = _NO_EDGE
         thread = 0
         last: Text | None = None
@@ -168,22 +167,23 @@ class Fold:
                 edge.lines += 1
                 continue
             use: _Use = text.use or _used(text)
-            how = use.how
+            how, place = use.how, base | number
             last = None
             if how == _CONNECTS:
-                edge = self._connect(log, base | number, origin, text, channel)
+                edge = self._connect(log, place, origin, text, channel)
                 thread, last = origin.tid, text
-            elif how == _NOTE:
-                log.note(base | number, origin, text)
+            elif how in _SAID or (how == _UNKNOWN and text.level == "WARN"):
+                log.note(place, origin, text)
+                if how == _BOOTSTRAP:
+                    log.bootstraps.append(place)
             elif how == _STEP:
                 assert text.parsed is not None
-                log.step(base | number, origin, text.parsed.event)
-            elif how == _UNKNOWN:
-                unknown.append((base | number, origin, text))
-                if text.level == "WARN":
-                    log.note(base | number, origin, text)
-            elif how != _NOTHING:
-                self._take(log, base | number, origin, text)
+                log.step(place, origin, text.parsed.event)
+            elif how == _REFUSED:
+                self._refuse()
+            elif how == _CALL:
+                assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
+                counted(log.calls, place, text.parsed.event)
         number, origin, _, _ = rows[-1]
         log.last, log.final = base | number, origin
 
@@ -215,18 +215,6 @@ class Fold:
         edge.channels |= 1 << channel
         edge.lines += 1
         return edge
-
-    def _take(self, log: ProcessLog, place: int, origin: Origin, text: Text) -> None:
-        """Take in a line of a kind that is rare."""
-        how = text.use.how
-        if how == _REFUSED:
-            self._refuse()
-        elif how == _CALL:
-            assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
-            counted(log.calls, place, text.parsed.event)
-        elif how == _BOOTSTRAP:
-            log.note(place, origin, text)
-            log.bootstraps.append(place)
 
     def is_countable(self, text: Text) -> bool:
         """Whether of such lines only the number, the first and the last one matter."""
