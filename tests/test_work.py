@@ -1,4 +1,4 @@
-"""The work grows with the log, and not with anything squared: counted in calls, which no other program disturbs."""
+"""The work grows little faster than the log: counted in calls, which no other program disturbs."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class _LineEnds:
 
 
 def read(part: Part, progress: Callable[[int], None]) -> Iterator[sources.Source]:
-    """The sources of a part; one of some lines of a file is read with :func:`~nccl_inspect.ingest.sources.cut_blocks`.
+    """The sources of a part; one of some lines of a file is read as it is.
 
     Args:
         part: to read.
