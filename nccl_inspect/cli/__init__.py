@@ -24,6 +24,8 @@ COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """How the scripts of ``completion`` ask what could come next; the default would look like a variable of NCCL."""
 ENDS = object()
 """The object of the context of a process that does nothing after the command."""
+_KEPT = 8 << 20
+"""Bytes: more than a block of a log and its lines take."""
 _MIN_COLUMNS = 40
 _MAX_COLUMNS = 100
 _EXAMPLES = """
@@ -108,6 +110,8 @@ def main() -> NoReturn:
     """Entry point: errors become one line on stderr, a closed pipe ends in silence."""
     # Almost nothing here is cyclic garbage; looking for it often would take a tenth of a short run.
     gc.set_threshold(100_000)
+    # What glibc gets back once, it keeps from then on: else each block of a log would be asked of the system again.
+    bytes(_KEPT)
     _prepare_streams()
     # All is written: to take a job of ten thousand ranks apart before the end would take a tenth of the time.
     os._exit(run(ENDS))

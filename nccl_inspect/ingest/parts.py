@@ -5,6 +5,7 @@ A log that is plain text is cut at line ends. One that is torn is not: its lines
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +19,11 @@ from nccl_inspect.records import Record
 
 _SLACK = 4
 """What is larger than its share by less than the share divided by this stays whole."""
+_AHEAD = 1.35
+"""How much more the first process reads of a log that says much: the others must hand over what they found."""
+_MUCH = 10
+"""A log says much when at least one line in so many is a text of NCCL that the lines around it do not have."""
+_MARK = b" NCCL "
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -53,8 +59,9 @@ def planned(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> list[l
     found = files.find(inputs) if jobs > 1 and _are_paths(inputs) else []
     if not all(file.place for file in found):
         return []
-    jobs = min(jobs, (files.size(found) or 0) // max(1, smallest))
-    return _shared(found, jobs) if jobs > 1 else []
+    total = files.size(found) or 0
+    jobs = min(jobs, total // max(1, smallest))
+    return _shared(found, _shares(total, jobs, _AHEAD if _says_much(found) else 1)) if jobs > 1 else []
 
 
 def all_of(inputs: Input | Sequence[Input], jobs: Callable[[int], int]) -> list[list[Part]]:
@@ -72,7 +79,8 @@ def all_of(inputs: Input | Sequence[Input], jobs: Callable[[int], int]) -> list[
     if alone or not found:
         what = alone[0] if alone else "what is piped in or open"
         raise NcclInspectError(f"{what} cannot be read by other machines", "give files, folders, globs or URLs")
-    groups = _shared(found, max(1, jobs(sum(file.size or 0 for file in found))))
+    total = sum(file.size or 0 for file in found)
+    groups = _shared(found, _shares(total, max(1, jobs(total))))
     return [[replace(part, place=_absolute(part.place)) for part in group] for group in groups]
 
 
@@ -86,15 +94,30 @@ def _are_paths(inputs: Input | Sequence[Input]) -> bool:
     return all(isinstance(item, (str, Path)) and item != "-" for item in several)
 
 
-def _shared(found: list[File], jobs: int) -> list[list[Part]]:
-    share = -(-sum(file.size or 0 for file in found) // jobs)
+def _shares(total: int, jobs: int, ahead: float = 1) -> list[int]:
+    """How many bytes each process is to read, of which the first one takes ``ahead`` times as many as each other."""
+    share = math.ceil(total / (jobs - 1 + ahead))
+    return [math.ceil(share * ahead), *[share] * (jobs - 1)]
+
+
+def _says_much(found: Sequence[File]) -> bool:
+    """Whether what is found in a log will be large: by the middle of the largest file, where training goes on."""
+    largest = max(found, key=lambda file: file.size or 0)
+    try:
+        lines = _read(largest.place, (largest.size or 0) // 2, HEAD).split(b"\n")
+    except (StreamError, OSError):
+        return False
+    return len({line.partition(_MARK)[2] for line in lines}) * _MUCH > len(lines)
+
+
+def _shared(found: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:
     groups: list[list[Part]] = [[]]
-    room = share
+    room, jobs, slack = shares[0], len(shares), min(shares) // _SLACK
     for file in found:
         start, left = 0, file.size or 0
         line_ends = _LineEnds(file.place)
-        while left > room + share // _SLACK and len(groups) < jobs:
-            if room > share // _SLACK:
+        while left > room + slack and len(groups) < jobs:
+            if room > slack:
                 cut = line_ends.after(start + room)
                 if cut is None:
                     break
@@ -102,7 +125,7 @@ def _shared(found: list[File], jobs: int) -> list[list[Part]]:
                 left -= cut - start
                 start = cut
             groups.append([])
-            room = share
+            room = shares[len(groups) - 1]
         problem = (file.problem.what, file.problem.hint) if file.problem else None
         groups[-1].append(Part(file.name, file.place, file.found, start, None, left, problem))
         room -= left
@@ -122,7 +145,7 @@ class _LineEnds:
     @cached_property
     def _is_plain(self) -> bool:
         """Whether the file is text that can be cut at any line end."""
-        head = self._read(0)
+        head = _read(self._place, 0)
         if recognition.is_tar(head) or recognition.is_zip(head) or compression.is_packed(head):
             return False
         if entries.reader_of(head[:HEAD]):
@@ -134,18 +157,19 @@ class _LineEnds:
     def after(self, place: int) -> int | None:
         """The first beginning of a line after some bytes, if one comes soon and is not the end."""
         try:
-            data = self._read(place) if self._is_plain else b""
+            data = _read(self._place, place) if self._is_plain else b""
         except (StreamError, OSError):
             return None
         end = data.find(b"\n") + 1
         return place + end if 0 < end < len(data) else None
 
-    def _read(self, start: int) -> bytes:
-        if self._place is None:
-            return b""
-        with self._place.open("rb", 0) as file:
-            file.seek(start)
-            return file.read(BLOCK) or b""
+
+def _read(place: Place | None, start: int, size: int = BLOCK) -> bytes:
+    if place is None:
+        return b""
+    with place.open("rb", 0) as file:
+        file.seek(start)
+        return file.read(size) or b""
 
 
 def read(part: Part, progress: Callable[[int], None]) -> Iterator[sources.Source]:
