@@ -10,7 +10,7 @@ import pytest
 from nccl_inspect.grammar import engine, notation, scanner
 from nccl_inspect.grammar.notation import Choice, Literal
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.ingest import documents, envelopes, prefix, recognition, rejoin, sheets, stated
+from nccl_inspect.ingest import documents, envelopes, objects, prefix, recognition, rejoin, sheets, stated
 from nccl_inspect.model import endings, unknown
 
 SIZES = (2500, 10_000, 40_000)
@@ -100,7 +100,7 @@ READERS: dict[str, tuple[Match, bytes]] = {
     "torn": (rejoin._PREFIX.findall, LINE + b"\n" + LINE),
     "is torn": (rejoin.is_torn, LINE + HEAD + LINE + b"\n" + LINE),
     "is a log": (recognition._NCCL_LINE.search, LINE),
-    "member": (stated._MEMBER.fullmatch, b'  "message" : "x" ,'),
+    "member": (objects._MEMBER.fullmatch, b'  "message" : "x" ,'),
     "template": (lambda data: unknown.template(data.decode("latin-1")), b"a 0x12 12.5.3 :abcdef"),
     "endings": (endings.LAUNCHERS.search, b"slurmstepd: error: *** JOB 1 ON x CANCELLED AT DUE TO TIME LIMIT ***"),
 }

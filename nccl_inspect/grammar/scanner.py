@@ -226,11 +226,7 @@ class Scanner:
 
     def _opened(self, number: int, line: Inner, counts: Counts, sink: Sink) -> bool:
         """Take the lines out of a whole-line envelope; False when there is none."""
-        layer: Inner | None = line
         for _ in range(envelopes.MAX_DEPTH):
-            if layer is None:
-                return False
-            line = Inner(layer.text, layer.stated.within(line.stated))
             if inners := envelopes.contents(line.text):
                 if not self.wrapped:
                     self.wrapped, self._needles = True, None
@@ -238,6 +234,9 @@ class Scanner:
                     self._unwrapped(number, Inner(inner.text, inner.stated.within(line.stated)), counts, sink)
                 return True
             layer = envelopes.peel(line.text)
+            if layer is None:
+                return False
+            line = Inner(layer.text, layer.stated.within(line.stated))
         return False
 
     def _continued(self, number: int, line: bytes, counts: Counts, sink: Sink) -> bool:

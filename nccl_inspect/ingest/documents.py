@@ -16,8 +16,8 @@ from itertools import chain
 from typing import Any
 
 from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.objects import at
 from nccl_inspect.ingest.rejoin import Numbered
-from nccl_inspect.ingest.stated import at
 from nccl_inspect.ingest.streams import BLOCK
 from nccl_inspect.text import decode, encode
 
@@ -232,9 +232,9 @@ class Document:
 
     def _place_of_message(self, record: dict[str, Any]) -> str:
         """Where the message of a record stands; empty when it is none."""
-        if self._path and isinstance(next(iter(at(record, self._path)), None), str):
+        if self._path and isinstance(at(record, self._path), str):
             return self._path
-        self._path = _path(record) or next((path for path in self.paths if at(record, path)), "")
+        self._path = _path(record) or next((path for path in self.paths if at(record, path) is not None), "")
         if not self._path and (path := _marked(record)):
             self.paths.append(path)
             self._path = path
@@ -263,7 +263,7 @@ class Document:
         self.records += 1
         path = self._place_of_message(record)
         number = self._number + source.count("\n", 0, _place(source, path))
-        texts = [line for text in at(record, path) for line in _split(str(text))[:: self._step]]
+        texts = _split(str(at(record, path)))[:: self._step]
         if len(texts) > 1:
             return [Numbered(number, _dumped({**record, path: text})) for text in texts]
         line = encode(source.replace("\n", " ").replace("\r", " ")) if record is value else _dumped(record)
@@ -335,7 +335,7 @@ def message_paths() -> list[str]:
 
 def _path(record: dict[str, Any]) -> str:
     """Where the message of a record stands, as far as an envelope tells; empty when none does."""
-    return next((path for path in message_paths() for text in at(record, path) if isinstance(text, str)), "")
+    return next((path for path in message_paths() if isinstance(at(record, path), str)), "")
 
 
 def _marked(record: dict[str, Any], depth: int = 3) -> str:

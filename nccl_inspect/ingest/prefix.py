@@ -227,10 +227,21 @@ def layers(line: bytes, leads: Iterable[re.Pattern[bytes]]) -> Iterator[bytes]:
 
 def stated_by(origin: Origin, stated: Stated) -> Origin:
     """The origin of a line in a whole-line envelope, with what that states."""
-    known = Stated(origin.time, origin.label, origin.rank).within(stated)
+    known = Stated(origin.time, origin.label, origin.rank)
+    known = stated if known == NOTHING else known.within(stated)
     host = " ".join(_marks(known)) if is_masked(origin.process) else origin.process.host
-    process = Process(host, origin.process.pid, known.label or "")
-    return origin._replace(process=process, time=known.time, label=known.label, rank=known.rank, wrapped=True)
+    return Origin(
+        origin.head,
+        Process(host, origin.process.pid, known.label or ""),
+        origin.tid,
+        origin.device,
+        known.time,
+        origin.location,
+        known.label,
+        known.rank,
+        True,
+        origin.lead,
+    )
 
 
 def retold_by(stated: Stated) -> Origin:

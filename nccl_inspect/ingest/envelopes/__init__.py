@@ -15,14 +15,15 @@ Envelopes are not loaded before a line needs them: a plain log never does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
 
 from nccl_inspect.discovery import modules
-from nccl_inspect.ingest.stated import PART, Inner, Reader, Stated
+from nccl_inspect.ingest.objects import JsonReader, JsonReaders
+from nccl_inspect.ingest.stated import PART, Inner, Reader, Stated, worth
 from nccl_inspect.text import decode, encode
 
 _ANSI = re.compile(
@@ -43,8 +44,7 @@ class _Opening(NamedTuple):
     """How whole-line envelopes open."""
 
     pattern: re.Pattern[bytes]
-    readers: list[tuple[bytes, Reader]]
-    """Each with what is in all of its lines."""
+    readers: list[Reader]
     others: list[Reader]
     """Asked where no reader knows the line."""
 
@@ -138,15 +138,11 @@ def contents(line: bytes) -> list[Inner]:
     best: list[Inner] = []
     for opening, readers, others in _whole().get(line[:1], ()):
         if opening.match(line):
-            found = [inners for needle, read in readers if needle in line and (inners := read(line))]
-            best = max([best, *found] if best else found, key=_worth, default=best)
+            found = [inners for read in readers if (inners := read(line))]
+            best = max([best, *found], key=worth) if best or len(found) > 1 else found[0] if found else best
             for read in others if not best else ():
                 best = best or read(line)
     return best
-
-
-def _worth(found: list[Inner]) -> tuple[int, int]:
-    return len(found), sum(value is not None for inner in found[:1] for value in inner.stated[:3])
 
 
 def layers(line: bytes) -> Iterator[bytes]:
@@ -213,15 +209,19 @@ def _prefixes() -> dict[bytes, list[re.Pattern[bytes]]]:
 @cache
 def _whole() -> dict[bytes, list[_Opening]]:
     """By the first byte of a line, how it may open, and who reads it then."""
-    found: dict[bytes, dict[re.Pattern[bytes], _Opening]] = {}
-    for first, several in _by_first_byte("READ").items():
-        for module in several:
-            opening = found.setdefault(first, {}).setdefault(module.OPENING, _Opening(module.OPENING, [], []))
-            if hasattr(module, "FALLBACK"):
-                opening.others.append(module.READ)
-            else:
-                opening.readers.append((getattr(module.READ, "needle", b""), module.READ))
-    return {first: list(openings.values()) for first, openings in found.items()}
+    return {first: list(_openings(modules)) for first, modules in _by_first_byte("READ").items()}
+
+
+def _openings(modules: Iterable[ModuleType]) -> Iterator[_Opening]:
+    by_pattern: dict[re.Pattern[bytes], list[ModuleType]] = {}
+    for module in modules:
+        by_pattern.setdefault(module.OPENING, []).append(module)
+    for pattern, several in by_pattern.items():
+        known = [module.READ for module in several if not hasattr(module, "FALLBACK")]
+        objects = [read for read in known if isinstance(read, JsonReader)]
+        readers: list[Reader] = [JsonReaders(objects)] if objects else []
+        readers += [read for read in known if not isinstance(read, JsonReader)]
+        yield _Opening(pattern, readers, [module.READ for module in several if hasattr(module, "FALLBACK")])
 
 
 def _by_first_byte(member: str) -> dict[bytes, list[ModuleType]]:

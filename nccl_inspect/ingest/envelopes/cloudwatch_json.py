@@ -1,6 +1,7 @@
 """CloudWatch: exports with ``events[].message``, on one line or spread over lines."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
+from nccl_inspect.ingest.objects import JSON, JSON_FIRST, JsonReader
+from nccl_inspect.ingest.stated import Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON

@@ -1,6 +1,7 @@
 """CloudWatch: subscriptions and exports to S3 and Firehose with ``logEvents[].message``."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
+from nccl_inspect.ingest.objects import JSON, JSON_FIRST, JsonReader
+from nccl_inspect.ingest.stated import Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON

@@ -1,6 +1,7 @@
 """Docker's ``json-file`` driver: ``{"log":"…\\n","stream":"stdout","time":"…"}``; long lines come in parts of 16 kB."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, PART, JsonReader, Stated
+from nccl_inspect.ingest.objects import JSON, JSON_FIRST, JsonReader
+from nccl_inspect.ingest.stated import PART, Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON

@@ -1,6 +1,7 @@
 """Elasticsearch and OpenSearch: hits with ``_source.message``."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
+from nccl_inspect.ingest.objects import JSON, JSON_FIRST, JsonReader
+from nccl_inspect.ingest.stated import Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON

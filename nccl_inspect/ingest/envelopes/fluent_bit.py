@@ -1,6 +1,7 @@
 """Fluent Bit and Fluentd: objects with ``log`` or ``message`` and what Kubernetes says of the pod."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
+from nccl_inspect.ingest.objects import JSON, JSON_FIRST, JsonReader
+from nccl_inspect.ingest.stated import Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON

@@ -1,6 +1,7 @@
 """Grafana: rows of a table or CSV with ``Line``."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
+from nccl_inspect.ingest.objects import JSON, JSON_FIRST, JsonReader
+from nccl_inspect.ingest.stated import Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON

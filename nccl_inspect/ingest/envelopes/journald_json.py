@@ -1,6 +1,7 @@
 """``journalctl -o json``: objects with ``MESSAGE``, which is a list of bytes when it is not plain text."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
+from nccl_inspect.ingest.objects import JSON, JSON_FIRST, JsonReader
+from nccl_inspect.ingest.stated import Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON

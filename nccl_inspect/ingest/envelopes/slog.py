@@ -1,6 +1,7 @@
 """Programs that log JSON with ``msg``: Go's slog, zap and logrus, pino."""
 
-from nccl_inspect.ingest.stated import JSON, JSON_FIRST, JsonReader, Stated
+from nccl_inspect.ingest.objects import JSON, JSON_FIRST, JsonReader
+from nccl_inspect.ingest.stated import Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON
