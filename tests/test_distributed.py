@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -363,6 +364,37 @@ def test_what_kills_workers_is_not_read_and_all_of_the_rest_is(
     assert outcome(strict, str(folder)) == 0
     assert outcome(strict, str(folder), "--select", "peer-death", "--fail-on", "error") == 3
     assert outcome(strict, str(folder / "nccl.13.log")) == 3
+
+
+class Died:
+    """A task whose worker died, and a client whose tasks all do."""
+
+    status = "error"
+    key = "any"
+
+    def exception(self) -> BaseException:
+        from distributed.scheduler import KilledWorker
+
+        worker: Any = None
+        return KilledWorker("any", worker, 0)
+
+    def add_done_callback(self, told: object) -> None:
+        """Nobody is told."""
+
+    def submit(self, *_: object, **__: object) -> Died:
+        return self
+
+
+def test_all_that_died_together_are_read_alone() -> None:
+    """The news come one after the other, and the first of them is of a task that may be innocent."""
+    died: Any = Died()
+    reducing = reduction.Reduction(died, [[]] * 20, False, lambda _: None)
+    reducing._hear(12, died)
+    reducing._listen()
+    threading.Timer(0.1, reducing._hear, (13, died)).start()
+    waiting = reducing._submitted_again(range(10, 20), died)
+    assert [span for span, future in waiting if future is None] == [range(12, 13), range(13, 14)]
+    assert [span for span, future in waiting if future is not None] == [range(10, 12), range(14, 20)]
 
 
 def outcome(running: Any, *arguments: str) -> int:

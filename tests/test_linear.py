@@ -10,7 +10,7 @@ import pytest
 from nccl_inspect.grammar import engine, notation, scanner
 from nccl_inspect.grammar.notation import Choice, Literal
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.ingest import documents, envelopes, objects, prefix, recognition, rejoin, sheets, stated
+from nccl_inspect.ingest import documents, envelopes, objects, prefix, recognition, rejoin, sheets
 from nccl_inspect.model import endings, unknown
 
 SIZES = (2500, 10_000, 40_000)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeAlias, cast
 
 from nccl_inspect import workers
@@ -32,6 +33,8 @@ _PATIENCE = 5.0
 """Seconds without news after which to look whether the cluster is still there."""
 _TRANSFER = 300.0
 """Seconds for a result to come here, after which to look likewise."""
+_TOGETHER = 0.5
+"""Seconds within which the news of all tasks come that a worker took with it."""
 
 _About = ParamSpec("_About")
 
@@ -115,8 +118,10 @@ class Reduction:
 
     def _submitted_again(self, span: range, future: Future[list[Stretch]]) -> _Waiting:
         """What to wait for instead of a fold that failed: it goes without groups that nobody can read."""
+        error = future.exception()
+        if _is_killed(error):
+            self._hear_the_rest()
         if len(span) == 1:
-            error = future.exception()
             if span.start in self._given_up:
                 raise NcclInspectError(f"the workers cannot read {self._groups[span.start][0].name}: {_reason(error)}")
             self._blame(span.start, error)
@@ -199,10 +204,23 @@ class Reduction:
 
     def _listen(self) -> None:
         try:
-            key, group, error = self._news.get(timeout=_PATIENCE)
+            news = self._news.get(timeout=_PATIENCE)
         except Empty:
             self._watch.look()
-            return
+        else:
+            self._take(news)
+
+    def _hear_the_rest(self) -> None:
+        """Hear of all tasks that died with one: the guilty one must not be read beside those it would take along."""
+        until = monotonic() + _TOGETHER
+        while (left := until - monotonic()) > 0:
+            try:
+                self._take(self._news.get(timeout=left))
+            except Empty:
+                return
+
+    def _take(self, news: _News) -> None:
+        key, group, error = news
         if isinstance(error, NcclInspectError):
             raise error
         if group is None:
