@@ -89,8 +89,10 @@ def events_table(inputs: Input | Sequence[Input], kinds: str | Sequence[str] = (
     Returns:
         A row for each event, in the order of their lines, with the columns that ``nccl-inspect events`` writes.
     """
-    from nccl_inspect import exports, tables  # pyarrow takes its time to load: only where it is used
+    from nccl_inspect import exports, reading, tables  # pyarrow takes its time to load: only where it is used
 
     wanted = exports.kinds_named((kinds,) if isinstance(kinds, str) else kinds)
-    found = (event for event in events(inputs) if not wanted or type(event).__name__ in wanted)
-    return tables.table(found, wanted)
+    stream = reading.EventStream(inputs)
+    found = tables.table((one for one in stream.told() if not wanted or type(one[1]).__name__ in wanted), wanted)
+    stream.raise_problem()
+    return found

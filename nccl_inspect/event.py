@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect import masking
 from nccl_inspect.records import Frozen
@@ -135,6 +135,9 @@ class Event(Frozen):
         """The fields of the class made of the values that were read; names that begin with ``_`` are left out."""
         return {name: value for name, value in values.items() if name[0] != "_"}
 
+
+Told: TypeAlias = tuple[Where, Event]
+"""Where a line stood, and the event that it states: the same object wherever a line says the same."""
 
 _FLAGS: dict[str, object] = {"true": True, "false": False}
 

@@ -5,14 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, BinaryIO, NamedTuple
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.event_types import KINDS, Event
+from nccl_inspect.event import Told
+from nccl_inspect.event_types import KINDS, Event, Where
 
-_Writer = Callable[[Iterable[Event], frozenset[str], BinaryIO], None]
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_MANY = 10_000
+"""Places that are known."""
+_MAX_REMEMBERED = 8 << 20
+"""Characters of what was written and is still known."""
+
+_Writer = Callable[[Iterable[Told], frozenset[str], BinaryIO], None]
 
 
 class Format(NamedTuple):
@@ -56,7 +64,7 @@ def format_of(target: str) -> str:
     raise NcclInspectError(f"{target}: its suffix names no format", f"known are {known}; or say --format")
 
 
-def _parquet(events: Iterable[Event], kinds: frozenset[str], file: BinaryIO) -> None:
+def _parquet(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> None:
     from pyarrow import parquet
 
     from nccl_inspect import tables  # pyarrow takes its time to load: only where it is needed
@@ -66,7 +74,7 @@ def _parquet(events: Iterable[Event], kinds: frozenset[str], file: BinaryIO) -> 
             writer.write_batch(batch)
 
 
-def _arrow(events: Iterable[Event], kinds: frozenset[str], file: BinaryIO) -> None:
+def _arrow(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> None:
     """The file format; a pipe gets the stream format, which needs no way back."""
     from pyarrow import ipc
 
@@ -78,7 +86,7 @@ def _arrow(events: Iterable[Event], kinds: frozenset[str], file: BinaryIO) -> No
             writer.write_batch(batch)
 
 
-def _arrow_stream(events: Iterable[Event], kinds: frozenset[str], file: BinaryIO) -> None:
+def _arrow_stream(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> None:
     from pyarrow import ipc
 
     from nccl_inspect import tables
@@ -88,16 +96,29 @@ def _arrow_stream(events: Iterable[Event], kinds: frozenset[str], file: BinaryIO
             writer.write_batch(batch)
 
 
-def _csv(events: Iterable[Event], kinds: frozenset[str], file: BinaryIO) -> None:
+def _csv(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> None:
     """A header, then a row for each event; lists are JSON, what an event does not say is empty."""
     from nccl_inspect import tables
 
-    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-    writer = csv.DictWriter(text, tables.schema(kinds).names, lineterminator="\n")
-    writer.writeheader()
-    for event in events:
-        writer.writerow({name: _cell(name, value) for name, value in tables.row(event).items()})
-    text.detach()
+    names = tables.schema(kinds).names
+    places = {name: place for place, name in enumerate(names[1 + len(Where._fields) :])}
+    blank: list[object] = [""] * len(places)
+
+    def stated(event: Event) -> str:
+        cells = blank.copy()
+        for name, value in tables.said(event).items():
+            cells[places[name]] = _cell(name, value)
+        return _row(cells)
+
+    file.write(f"{_row(names)}\n".encode())
+    for line in _lines(events, lambda *begin: f"{_row(begin)},", lambda place: _row(place.values()), stated):
+        file.write(line)
+
+
+def _row(cells: Iterable[object]) -> str:
+    row = io.StringIO()
+    csv.writer(row, lineterminator="\n").writerow(cells)
+    return row.getvalue()[:-1]
 
 
 def _cell(name: str, value: Any) -> object:
@@ -108,13 +129,78 @@ def _cell(name: str, value: Any) -> object:
     return value
 
 
-def _jsonl(events: Iterable[Event], _kinds: frozenset[str], file: BinaryIO) -> None:
+def _jsonl(events: Iterable[Told], _kinds: frozenset[str], file: BinaryIO) -> None:
     """An object for each event, with what it states only."""
     from nccl_inspect import tables
 
-    for event in events:
-        values = {name: _named(name, value) for name, value in tables.row(event).items()}
-        file.write(_json(values).encode() + b"\n")
+    def begun(kind: str, source: str) -> str:
+        return _json({"kind": kind, "source": source})[:-1] + ',"line":'
+
+    def placed(place: dict[str, Any]) -> str:
+        return _json({name: value for name, value in place.items() if value is not None})[1:-1]
+
+    def stated(event: Event) -> str:
+        return _json({name: _named(name, value) for name, value in tables.said(event).items()})[1:]
+
+    for line in _lines(events, begun, placed, stated):
+        file.write(line)
+
+
+def _lines(
+    events: Iterable[Told],
+    begun: Callable[[str, str], str],
+    placed: Callable[[dict[str, Any]], str],
+    stated: Callable[[Event], str],
+) -> Iterator[bytes]:
+    """A line for each event: what lines have alike is written once, and all but the number of the line mostly is.
+
+    Args:
+        events: each with where it stood.
+        begun: writes the kind of an event and its source, up to the number of the line.
+        placed: writes who printed it, and when: what is known of its place behind that number.
+        stated: writes what an event states.
+    """
+    from nccl_inspect import tables
+
+    names = Where._fields[2:]
+
+    @lru_cache(_MANY)
+    def beginning(kind: str, source: str) -> str:
+        return begun(kind, tables.plain("source", source))
+
+    @lru_cache(_MANY)
+    def place(where: tuple[Any, ...]) -> str:
+        return placed({name: tables.plain(name, value) for name, value in zip(names, where, strict=True)})
+
+    rest = _Remembered(stated)
+    for where, event in events:
+        line = f"{beginning(type(event).__name__, where.source)}{where.line},{place(where[2:])},{rest.of(event)}\n"
+        yield line.encode()
+
+
+class _Remembered:
+    """What is written for an event, made once for all lines that say the same.
+
+    Args:
+        make: gives it.
+    """
+
+    def __init__(self, make: Callable[[Event], str]) -> None:
+        self._make = make
+        self._made: dict[int, tuple[Event, str]] = {}
+        """By the identity of an event, which is kept for that."""
+        self._size = 0
+
+    def of(self, event: Event) -> str:
+        """What is written for an event."""
+        known = self._made.get(id(event))
+        if known is None:
+            known = self._made[id(event)] = event, self._make(event)
+            self._size += len(known[1])
+            if self._size > _MAX_REMEMBERED:
+                self._made.clear()
+                self._size = 0
+        return known[1]
 
 
 def _named(name: str, value: Any) -> Any:
@@ -122,7 +208,7 @@ def _named(name: str, value: Any) -> Any:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 FORMATS: dict[str, Format] = {

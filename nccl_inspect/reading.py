@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect import platforms, topology
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.event import without_secrets
+from nccl_inspect.event import Told, without_secrets
 from nccl_inspect.event_types import Event, Where
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.scanner import Counts, Scanner, Text
@@ -232,8 +232,7 @@ def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
     """
     stream = EventStream(inputs)
     yield from stream
-    if stream.problems:
-        raise stream.problems[0]
+    stream.raise_problem()
 
 
 class EventStream:
@@ -253,10 +252,23 @@ class EventStream:
         self._progress = progress
 
     def __iter__(self) -> Iterator[Event]:
+        return (event.with_fields(where=where) for where, event in self.told())
+
+    def told(self) -> Iterator[Told]:
+        """The events as they were recognised, and where each stood: nothing is made anew for a line like another."""
         scanner = Scanner(engine.shipped())
         for source in sources.find(self._inputs, self._progress):
             counts = self.counts[source.name] = Counts()
             yield from _joined(source.name, _lines(source, scanner, counts, self.problems))
+
+    def raise_problem(self) -> None:
+        """Say so when something could not be read.
+
+        Raises:
+            NoInputError: an input, or the rest of it.
+        """
+        if self.problems:
+            raise self.problems[0]
 
     def require_nccl(self) -> None:
         """Make sure that there was something to read.
@@ -289,9 +301,9 @@ def _lines(
         yield from found
 
 
-def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[Event]:
+def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[Told]:
     """The events; lines that go on with a message of several lines become part of its event."""
-    before: Event | None = None
+    where, before = Where(), None
     for number, origin, text in found:
         if text.parsed is None:
             continue
@@ -300,25 +312,16 @@ def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[
             before = replace(before, message=f"{before.message}\n{event.message}")
             continue
         if before is not None:
-            yield before
-        before = event.with_fields(where=_where(source, number, origin, text.level))
+            yield where, before
+        where, before = _where(source, number, origin, text.level), event
     if before is not None:
-        yield before
+        yield where, before
 
 
 def _where(source: str, number: int, origin: Origin, level: str) -> Where:
     if not origin.head:
         return Where(source, number, level=level)
+    one = origin
     return Where(
-        source=source,
-        line=number,
-        time=origin.time,
-        host=origin.host,
-        pid=origin.pid,
-        tid=origin.tid,
-        device=origin.device,
-        level=level,
-        location=origin.location,
-        label=origin.label,
-        label_rank=origin.rank,
+        source, number, one.time, one.host, one.pid, one.tid, one.device, level, one.location, one.label, one.rank
     )

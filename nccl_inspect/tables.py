@@ -8,14 +8,16 @@ tables of any logs fit together.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from typing import Any, get_type_hints
 
 import pyarrow as pa
 
+from nccl_inspect.event import Told
 from nccl_inspect.event_types import KINDS, Event, Where
+from nccl_inspect.records import values
 
 _BATCH = 20_000
 _SCALARS = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
@@ -26,6 +28,9 @@ _NESTED = {
     "values": pa.map_(pa.string(), pa.string()),
 }
 """Fields that hold tuples."""
+_CONVERTED = ("values", "devices")
+"""Those of them that hold what is written as text."""
+_WHERE = "where"
 _FIRST = ("kind", *Where._fields, "dialect", "production", "message")
 """The columns that every table begins with."""
 _RENAMED = {"kind": "plugin_kind"}
@@ -43,7 +48,7 @@ def schema(kinds: frozenset[str] = frozenset()) -> pa.Schema:
         TypeError: two classes give one name different types.
     """
     whole = _whole()
-    wanted = {_RENAMED.get(name, name) for kind in kinds or KINDS for name in _fields(kind)}
+    wanted = {name for kind in kinds or KINDS for name in _columns(kind)}
     return pa.schema([column for column in whole if column.name in _FIRST or column.name in wanted])
 
 
@@ -55,7 +60,7 @@ def _whole() -> pa.Schema:
     for kind in classes:
         hints = get_type_hints(kind)
         for field in dataclasses.fields(kind):
-            if field.name == "where":
+            if field.name == _WHERE:
                 continue
             name, column = _RENAMED.get(field.name, field.name), _column(field.name, hints[field.name])
             if columns.setdefault(name, column) != column:
@@ -65,8 +70,9 @@ def _whole() -> pa.Schema:
 
 
 @cache
-def _fields(kind: str) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(KINDS[kind]) if field.name != "where")
+def _columns(kind: str) -> tuple[str, ...]:
+    """The columns of the fields of a class, in their order."""
+    return tuple(_RENAMED.get(field.name, field.name) for field in dataclasses.fields(KINDS[kind]))
 
 
 def _column(name: str, hint: Any) -> pa.DataType:
@@ -76,11 +82,11 @@ def _column(name: str, hint: Any) -> pa.DataType:
     return _SCALARS[options[0]]
 
 
-def batches(events: Iterable[Event], kinds: frozenset[str] = frozenset()) -> Iterator[pa.RecordBatch]:
+def batches(events: Iterable[Told], kinds: frozenset[str] = frozenset()) -> Iterator[pa.RecordBatch]:
     """The events as record batches of at most 20,000 rows, in their order.
 
     Args:
-        events: as :func:`nccl_inspect.events` gives them.
+        events: each with where it stood.
         kinds: their classes, where these are known: then other classes have no columns.
     """
     stream = iter(events)
@@ -88,40 +94,70 @@ def batches(events: Iterable[Event], kinds: frozenset[str] = frozenset()) -> Ite
         yield _batch(some, schema(kinds))
 
 
-def _batch(events: list[Event], columns: pa.Schema) -> pa.RecordBatch:
-    """One batch; most columns of most batches hold nothing and cost nothing."""
-    values: dict[str, list[Any]] = {}
-    for index, event in enumerate(events):
-        for name, value in row(event).items():
-            if name not in values:
-                values[name] = [None] * len(events)
-            values[name][index] = value
-    arrays = [
-        pa.array(values[column.name], column.type) if column.name in values else pa.nulls(len(events), column.type)
-        for column in columns
-    ]
+def _batch(events: list[Told], columns: pa.Schema) -> pa.RecordBatch:
+    """One batch: each event once, those of a class together, is put wherever a line states it."""
+    by_kind: dict[type[Event], dict[int, Event]] = {}
+    for _, event in events:
+        by_kind.setdefault(type(event), {})[id(event)] = event
+    numbers = {one: number for number, one in enumerate(one for group in by_kind.values() for one in group)}
+    places = pa.array([numbers[id(event)] for _, event in events])
+    groups = [_Group(list(group.values())) for group in by_kind.values()]
+    wheres = dict(zip(Where._fields, zip(*(where for where, _ in events), strict=True), strict=True))
+    arrays = []
+    for column in columns:
+        if column.name in wheres:
+            arrays.append(_array(column, wheres[column.name]))
+        elif any(column.name in group.values for group in groups):
+            arrays.append(pa.concat_arrays([group.array(column) for group in groups]).take(places))
+        else:  # most columns of most batches hold nothing and cost nothing
+            arrays.append(pa.nulls(len(events), column.type))
     return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
-def table(events: Iterable[Event], kinds: frozenset[str] = frozenset()) -> pa.Table:
+class _Group:
+    """What events of one class state, by column.
+
+    Args:
+        events: at least one.
+    """
+
+    def __init__(self, events: list[Event]) -> None:
+        self._size = len(events)
+        kind = type(events[0]).__name__
+        columns = zip(*map(values, events), strict=True)
+        self.values: dict[str, Sequence[Any]] = dict(zip(_columns(kind), columns, strict=True))
+        del self.values[_WHERE]
+        self.values["kind"] = [kind] * self._size
+
+    def array(self, column: pa.Field) -> pa.Array:
+        """A column, which the events of this class may not have."""
+        found = self.values.get(column.name)
+        return pa.nulls(self._size, column.type) if found is None else _array(column, found)
+
+
+def _array(column: pa.Field, found: Sequence[Any]) -> pa.Array:
+    """A column; the few values that Arrow does not take as they are are looked for where there are some."""
+    if column.name not in _CONVERTED:
+        try:
+            return pa.array(found, column.type)
+        except (UnicodeEncodeError, OverflowError, pa.ArrowInvalid):
+            pass
+    return pa.array([plain(column.name, value) for value in found], column.type)
+
+
+def table(events: Iterable[Told], kinds: frozenset[str] = frozenset()) -> pa.Table:
     """All events as one table; arguments as for :func:`batches`."""
     return pa.Table.from_batches(batches(events, kinds), schema=schema(kinds))
 
 
-def row(event: Event) -> dict[str, Any]:
+def said(event: Event) -> dict[str, Any]:
     """What an event states, by column; columns that it says nothing about are left out."""
-    values: dict[str, Any] = {"kind": type(event).__name__}
-    for name, value in zip(Where._fields, event.where, strict=True):
-        if value is not None:
-            values[name] = _plain(name, value)
-    for name in _fields(type(event).__name__):
-        value = getattr(event, name)
-        if value is not None:
-            values[_RENAMED.get(name, name)] = _plain(name, value)
-    return values
+    found = zip(_columns(type(event).__name__), values(event), strict=True)
+    return {name: plain(name, value) for name, value in found if value is not None and name != _WHERE}
 
 
-def _plain(name: str, value: Any) -> Any:
+def plain(name: str, value: Any) -> Any:
+    """The value of a column as tables and files hold it."""
     if isinstance(value, str):
         if value.isascii():
             return value
@@ -130,7 +166,7 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return None  # a damaged or hostile line: no field of NCCL's is that large
     if name == "values":
-        return [(key, None if item is None else _plain("", str(item))) for key, item in value]
+        return [(key, None if item is None else plain("", str(item))) for key, item in value]
     if name == "devices":
         return [[str(part) for part in device] for device in value]
     return value

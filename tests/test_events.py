@@ -68,13 +68,22 @@ def test_every_format_holds_the_same(sample: str, tmp_path: Path) -> None:
 
 
 def test_nothing_that_an_event_states_is_lost() -> None:
-    for event, row in zip(nccl_inspect.events(LOG), map(tables.row, nccl_inspect.events(LOG)), strict=True):
+    rows = nccl_inspect.events_table(LOG).to_pylist()
+    for event, row in zip(nccl_inspect.events(LOG), rows, strict=True):
         assert row["kind"] == type(event).__name__
         assert (row["host"], row["line"], row["message"]) == (event.host, event.line, event.message)
-    plugin = next(row for row in map(tables.row, nccl_inspect.events(LOG)) if row["kind"] == "PluginStatus")
+        stated = {name: value for name, value in tables.said(event).items() if name != "values"}
+        assert {name: row[name] for name in stated} == _with_lists(stated)
+    plugin = next(row for row in rows if row["kind"] == "PluginStatus")
     assert (plugin["plugin_kind"], plugin["plugin"]) == ("NET", "Libfabric")
     schema = tables.schema()
     assert {name for kind in KINDS for name in tables.schema(frozenset({kind})).names} == set(schema.names)
+
+
+def _with_lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_lists(one) for name, one in value.items()}
+    return list(map(_with_lists, value)) if isinstance(value, list | tuple) else value
 
 
 def test_csv_and_jsonl_hold_lists_as_json(log: Path) -> None:

@@ -13,7 +13,7 @@ import click
 from nccl_inspect import exports, outputs, reading
 from nccl_inspect.cli import filters, say, shared
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.event_types import Event
+from nccl_inspect.event import Event, Told, Where
 from nccl_inspect.progress import Bar
 from nccl_inspect.rules.facts import count
 
@@ -104,36 +104,36 @@ class _Asked:
         self._levels = levels
         self._processes: set[tuple[str | None, int | None]] = set()
 
-    def of(self, stream: reading.EventStream) -> Iterator[Event]:
+    def of(self, stream: reading.EventStream) -> Iterator[Told]:
         """The events that are asked for; an error at the end, so that no file is written.
 
         Raises:
             NoInputError: no line was NCCL's.
             NcclInspectError: a host or a process that is asked for is not there.
         """
-        for event in stream:
+        for where, event in stream.told():
             self.seen += 1
             if self._hosts or self._pids:
-                self._processes.add((event.host, event.pid))
-            if self._fits(event):
+                self._processes.add((where.host, where.pid))
+            if self._fits(where, event):
                 self.found += 1
-                yield event
+                yield where, event
         stream.require_nccl()
         filters.names_known("host", self._hosts, sorted({host for host, _ in self._processes if host}))
         filters.require_numbers("pid", self._pids, {pid for _, pid in self._processes if pid is not None})
 
-    def _fits(self, event: Event) -> bool:
+    def _fits(self, where: Where, event: Event) -> bool:
         return (
             (not self._kinds or type(event).__name__ in self._kinds)
-            and (not self._hosts or any(fnmatchcase(event.host or "", host) for host in self._hosts))
-            and (not self._pids or any(event.pid in some for some in self._pids))
-            and (not self._levels or event.level in self._levels)
+            and (not self._hosts or any(fnmatchcase(where.host or "", host) for host in self._hosts))
+            and (not self._pids or any(where.pid in some for some in self._pids))
+            and (not self._levels or where.level in self._levels)
         )
 
 
 def _write(
     form: exports.Format,
-    events: Iterator[Event],
+    events: Iterator[Told],
     kinds: frozenset[str],
     target: AbstractContextManager[BinaryIO],
 ) -> None:
