@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from types import NoneType
 from typing import Any
 
 from nccl_inspect.grammar import engine
@@ -10,6 +11,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, FirstFai
 from nccl_inspect.text import printable
 
 SCHEMA = "nccl-inspect/1"
+_NO_TEXT = frozenset((int, float, bool, NoneType))
 
 
 def to_dict(job: Job) -> dict[str, Any]:
@@ -21,9 +23,9 @@ def to_dict(job: Job) -> dict[str, Any]:
 def clean(value: Any) -> Any:
     """The same with all text printable: a log may hold any bytes, a host name, too."""
     if isinstance(value, str):
-        return printable(value)
+        return value if value.isascii() and value.isprintable() else printable(value)
     if isinstance(value, list | tuple):
-        return [clean(item) for item in value]
+        return list(value) if _NO_TEXT.issuperset(map(type, value)) else [clean(item) for item in value]
     if isinstance(value, dict):
         return {clean(key): clean(item) for key, item in value.items()}
     return value
