@@ -290,6 +290,13 @@ def test_a_page_of_html_is_a_log() -> None:
     assert summary(page % text.replace(b">", b"&gt;"))[:4] == plain("v2.28.9-libfabric-2node")[:4]
 
 
+@pytest.mark.parametrize("end", [b"\\n", b"\\r\\n"])
+def test_line_ends_in_letters_are_no_part_of_messages(end: bytes) -> None:
+    log = b"".join(line + end + b"\n" for line in capture("v2.28.9-libfabric-2node"))
+    assert summary(log) == plain("v2.28.9-libfabric-2node")
+    assert summary(log.rstrip(b"\n")) == plain("v2.28.9-libfabric-2node")
+
+
 def test_a_host_that_lost_its_beginning_is_no_other_host() -> None:
     lines = [line for line in capture("peer-killed") if b" NCCL INFO " in line]
     cut = [lines[1].partition(b"-node-0-")[2], lines[1][3:]]

@@ -34,6 +34,8 @@ _PARTIAL = re.compile(b" std(?:out|err) P")
 _TAGGED = re.compile(rb'logtag"\s*:\s*"P"')
 _LOOK = 256
 """Bytes of a block that tell whether its lines hold JSON."""
+_END_WRITTEN = b"\\n"
+_WRITTEN_END = re.compile(rb"(?:\\r)?\\n\Z")
 PARTIALS = (b" stdout P", b" stderr P")
 """What lines hold that go on in the next one of the same stream."""
 MAX_DEPTH = 6
@@ -54,7 +56,7 @@ WEB_BLANK = b"\xc2\xa0"
 
 
 def cleaned(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
-    """The lines without colours and the blanks of web pages, and of what a progress bar overwrites NCCL's part.
+    """The lines without colours, blanks of web pages and line ends in letters, and NCCL's part of what was overwritten.
 
     Args:
         lines: of a log.
@@ -66,17 +68,24 @@ def cleaned(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
         lines = [_last_part(line) if b"\r" in line else line for line in lines]
     if _has_web_blank(block):
         lines = [line.replace(WEB_BLANK, b" ") for line in lines]
+    if _has_written_ends(block):
+        lines = [_WRITTEN_END.sub(b"", line) if line.endswith(_END_WRITTEN) else line for line in lines]
     return lines
 
 
 def needs_cleaning(block: bytes) -> bool:
     """Whether :func:`cleaned` would change something."""
-    return b"\x1b" in block or b"\r" in block or _has_web_blank(block)
+    return b"\x1b" in block or b"\r" in block or _has_web_blank(block) or _has_written_ends(block)
 
 
 def _has_web_blank(block: bytes) -> bool:
     """Whether there is one: a search for two bytes takes eighty times that for one, and most logs hold neither."""
     return WEB_BLANK[1:] in block and WEB_BLANK in block
+
+
+def _has_written_ends(block: bytes) -> bool:
+    """Whether a line ends with ``\\n`` in letters before its own end."""
+    return b"\\" in block and (_END_WRITTEN + b"\n" in block or block.endswith(_END_WRITTEN))
 
 
 def has_partials(block: bytes) -> bool:
