@@ -305,6 +305,27 @@ def test_paths_are_a_table_of_directed_pairs() -> None:
     assert "expected" not in lines[0], "nothing is known of the machine"
 
 
+@pytest.mark.parametrize(
+    ("columns", "left_out"),
+    [(40, "no room for: src host, dst host, channels, NIC, GDR"), (60, "no room for: src host, dst host")],
+)
+def test_a_narrow_terminal_gets_the_columns_that_fit(
+    columns: int, left_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = invoke("paths", TWO_HOSTS).stdout.splitlines()
+    assert lines[-1] == left_out
+    assert max(map(len, lines[:-1])) <= columns
+    assert {"src", "dst", "path", "verdict"} <= set(lines[0].split())
+
+
+def test_a_wide_terminal_gets_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    output = invoke("paths", TWO_HOSTS).stdout
+    assert "llama-3-8b-node-0-1" in output
+    assert "…" not in output
+
+
 def test_the_matrix_has_a_row_and_a_column_for_each_rank() -> None:
     output = invoke("paths", TWO_HOSTS, "--matrix").stdout
     rows, _, legend = output.partition("\n\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections import Counter
 
 import click
@@ -18,7 +19,7 @@ from nccl_inspect.report.tables import Grid, Kind, grid, matrix, pairs
 from nccl_inspect.rules.facts import count, ends, ranges
 from nccl_inspect.text import printable
 
-_WIDTH = 80
+_USUAL_SIZE = (80, 24)
 _EXAMPLES = """
 \b
 Examples:
@@ -98,7 +99,7 @@ def _none(job: Job) -> str:
 def _table(paths: list[Path]) -> str:
     if not paths:
         return "no path\n"
-    head, body, notes = pairs(paths, _WIDTH)
+    head, body, notes = pairs(paths, shutil.get_terminal_size(_USUAL_SIZE).columns)
     # With a head of its own, tabulate would widen each column by two.
     lines = ["-" * max(map(len, column)) for column in zip(head, *body, strict=True)]
     table = tabulate([head, lines, *body], tablefmt="plain", disable_numparse=True)

@@ -71,23 +71,30 @@ def rows(paths: Iterable[Path]) -> list[list[str]]:
 
 
 ROW_HEAD = ["src", "dst", "src host", "dst host", "scope", "path", "GDR", "NIC", "channels", "expected", "verdict"]
+_HOSTS = ("src host", "dst host")
 _FOLDED = ("GDR", "NIC", "expected")
 """Columns that are left out where no row has something in them."""
 
 
+_LEAST = ("src host", "dst host", "channels", "NIC", "GDR", "scope", "expected")
+"""Columns that a narrow terminal has no room for, in the order in which they go."""
+_NARROW = 80
 _MIN_PREFIX = 4
 _ELLIPSIS = "…"
 
 
 def pairs(paths: Sequence[Path], width: int) -> tuple[list[str], list[list[str]], list[str]]:
-    """Head and rows of the table of pairs, and what is the same in all rows, so that it fits a width if it can."""
+    """Head and rows of the table of pairs, so that it fits a width if it can, and notes on what is not in them.
+
+    Columns that say something go only where the width is less than that of any usual terminal.
+    """
     body = rows(paths)
     drop = {name for name in _FOLDED if all(row[ROW_HEAD.index(name)] == "-" for row in body)}
-    notes = []
-    hosts = [place for place, name in enumerate(ROW_HEAD) if name.endswith("host")]
+    same = []
+    hosts = [ROW_HEAD.index(name) for name in _HOSTS]
     start = _shared_start([row[place] for row in body for place in hosts])
-    if _width(body, drop) > width and len(start) > _MIN_PREFIX and len({row[hosts[0]] for row in body}) > 1:
-        notes.append(f"… in hosts: {start}")
+    shortened = len(start) > _MIN_PREFIX and len({row[hosts[0]] for row in body}) > 1 and _width(body, drop) > width
+    if shortened:
         body = [
             [_ELLIPSIS + cell[len(start) :] if at in hosts else cell for at, cell in enumerate(row)] for row in body
         ]
@@ -95,8 +102,17 @@ def pairs(paths: Sequence[Path], width: int) -> tuple[list[str], list[list[str]]
         for name in ("src host", "dst host", "scope"):
             values = {row[ROW_HEAD.index(name)] for row in body}
             if len(values) == 1:
-                notes.append(f"{name} of all: {values.pop()}")
+                same.append(f"{name} of all: {values.pop()}")
                 drop.add(name)
+    left_out = []
+    for name in _LEAST if width < _NARROW else ():
+        if name not in drop and _width(body, drop) > width:
+            drop.add(name)
+            left_out.append(name)
+    notes = [f"… in hosts: {start}"] if shortened and not drop.issuperset(_HOSTS) else []
+    notes += same
+    if left_out:
+        notes.append(f"no room for: {', '.join(left_out)}")
     keep = [place for place, name in enumerate(ROW_HEAD) if name not in drop]
     return [ROW_HEAD[place] for place in keep], [[row[place] for place in keep] for row in body], notes
 
