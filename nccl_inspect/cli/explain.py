@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import click
 
 from nccl_inspect.cli import shared
@@ -10,7 +12,7 @@ from nccl_inspect.grammar import engine, meaning
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.masking import masked
 from nccl_inspect.report import Style
-from nccl_inspect.report.words import block
+from nccl_inspect.report.words import PAGE_WIDTH, block, fitted
 from nccl_inspect.rules.engine import registered
 from nccl_inspect.rules.facts import count
 
@@ -34,7 +36,7 @@ def command(what: tuple[str, ...], out: shared.Output) -> None:
     text = masked(" ".join(what))
     for entry in registered():
         if entry.rule.name == text:
-            out.write(entry.rule.page)
+            out.write(fitted(entry.rule.page, shutil.get_terminal_size((PAGE_WIDTH, 24)).columns))
             return
     out.write(_line(text, out.style))
 

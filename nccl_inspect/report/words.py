@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable
 
@@ -10,6 +11,12 @@ from nccl_inspect.rules.remedies import COMMENT
 
 _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
 _VERDICT_COLOR = {"ok": "ok", "degraded": "warning", "failed": "error", "unknown": "info"}
+PAGE_WIDTH = 120
+"""Columns to which pages are written."""
+_CODE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
+_ITEM = re.compile(r" *(?:[-*]|\d+\.) +")
+_PARAGRAPH = re.compile(rf"^(?! *[|#\n]).+(?:\n(?!{_ITEM.pattern}| *[|#\n]).+)*", re.MULTILINE)
+"""Of a page without code: some lines of text, or an item of a list; not a heading and not a table."""
 _NARROW = 60
 """Columns below which labels get no column of their own."""
 _MIN_WIDTH = 40
@@ -55,6 +62,26 @@ def _wrapped(text: str, style: Style, first: str, rest: str) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def fitted(page: str, width: int) -> str:
+    """A Markdown page whose paragraphs fit a width; code, tables and headings stay as they are.
+
+    Args:
+        page: with paragraphs and list items of one line or several.
+        width: in columns.
+    """
+    if width >= PAGE_WIDTH:
+        return page
+    style = Style(width=width)
+    parts = _CODE.split(page)
+    parts[::2] = [_PARAGRAPH.sub(lambda found: _paragraph(found[0], style), prose) for prose in parts[::2]]
+    return "".join(parts)
+
+
+def _paragraph(text: str, style: Style) -> str:
+    item = _ITEM.match(text)
+    return "\n".join(_wrapped(re.sub(r"\n *", " ", text), style, "", " " * (item.end() if item else 0)))
 
 
 def step_block(label: str, step: str, style: Style) -> list[str]:
