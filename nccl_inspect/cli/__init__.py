@@ -24,8 +24,8 @@ COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """How the scripts of ``completion`` ask what could come next; the default would look like a variable of NCCL."""
 ENDS = object()
 """The object of the context of a process that does nothing after the command."""
-_KEPT = 8 << 20
-"""Bytes: more than a block of a log and its lines take."""
+_KEPT = 4 << 20
+"""Bytes: more than a block of a log and its lines take; with twice as many the memory is split into more pieces."""
 _MIN_COLUMNS = 40
 _MAX_COLUMNS = 100
 _EXAMPLES = """
