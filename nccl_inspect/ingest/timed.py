@@ -36,7 +36,7 @@ class _Frame(NamedTuple):
         """The origin of a prefix with another time."""
         one = self.origin
         stamp = None if self.stamp is None else self.stamp[0] + time + self.stamp[1]
-        lead = head[: len(one.lead)]
+        lead = one.lead and head[: len(one.lead)]
         return Origin(
             head, one.process, one.tid, one.device, stamp, one.location, one.label, one.rank, one.wrapped, lead
         )
@@ -57,7 +57,8 @@ class Timed:
         """What :func:`nccl_inspect.ingest.prefix.parse` would give; None where that is not known yet."""
         if not (found := _TIME.search(head)):
             return None
-        known = self._recalled(_frame(head, found))
+        frame = _frame(head, found)
+        known = self._known.young.get(frame) or self._known.recall(frame)
         return known.at(head, found[0].decode("ascii")) if known is not None and known.is_proven else None
 
     def learn(self, head: bytes, origin: Origin) -> None:
@@ -73,12 +74,9 @@ class Timed:
                 return
             stamp = before, after
         frame = _frame(head, found)
-        known = self._recalled(frame)
+        known = self._known.young.get(frame) or self._known.recall(frame)
         is_proven = known is not None and known.time != time and known.at(head, time) == origin
         self._known.keep(frame, _Frame(origin, time, stamp, is_proven))
-
-    def _recalled(self, frame: bytes) -> _Frame | None:
-        return self._known.young.get(frame) or self._known.recall(frame)
 
 
 def _frame(head: bytes, time: re.Match[bytes]) -> bytes:
