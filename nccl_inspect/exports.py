@@ -5,21 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import PurePath
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.event import Told
 from nccl_inspect.event_types import KINDS, Event, Where
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_MANY = 10_000
-"""Places that are known."""
 _MAX_REMEMBERED = 8 << 20
 """Characters of what was written and is still known."""
 
+_Thing = TypeVar("_Thing")
 _Writer = Callable[[Iterable[Told], frozenset[str], BinaryIO], None]
 
 
@@ -164,38 +162,38 @@ def _lines(
 
     names = Where._fields[2:]
 
-    @lru_cache(_MANY)
-    def beginning(kind: str, source: str) -> str:
+    def beginning(of: tuple[str, str]) -> str:
+        kind, source = of
         return begun(kind, tables.plain("source", source))
 
-    @lru_cache(_MANY)
     def place(where: tuple[Any, ...]) -> str:
         return placed({name: tables.plain(name, value) for name, value in zip(names, where, strict=True)})
 
-    rest = _Remembered(stated)
+    first, second, third = _Remembered(beginning), _Remembered(place), _Remembered(stated)
     for where, event in events:
-        line = f"{beginning(type(event).__name__, where.source)}{where.line},{place(where[2:])},{rest.of(event)}\n"
+        begin, at = (type(event).__name__, where.source), where[2:]
+        line = f"{first.of(begin, begin)}{where.line},{second.of(at, at)},{third.of(id(event), event)}\n"
         yield line.encode()
 
 
-class _Remembered:
-    """What is written for an event, made once for all lines that say the same.
+class _Remembered(Generic[_Thing]):
+    """What is written for a thing, made once.
 
     Args:
         make: gives it.
     """
 
-    def __init__(self, make: Callable[[Event], str]) -> None:
+    def __init__(self, make: Callable[[_Thing], str]) -> None:
         self._make = make
-        self._made: dict[int, tuple[Event, str]] = {}
-        """By the identity of an event, which is kept for that."""
+        self._made: dict[Hashable, tuple[_Thing, str]] = {}
+        """By the key of a thing; the thing is kept because its key may be its identity."""
         self._size = 0
 
-    def of(self, event: Event) -> str:
-        """What is written for an event."""
-        known = self._made.get(id(event))
+    def of(self, key: Hashable, thing: _Thing) -> str:
+        """What is written for a thing."""
+        known = self._made.get(key)
         if known is None:
-            known = self._made[id(event)] = event, self._make(event)
+            known = self._made[key] = thing, self._make(thing)
             self._size += len(known[1])
             if self._size > _MAX_REMEMBERED:
                 self._made.clear()

@@ -153,7 +153,8 @@ def table(events: Iterable[Told], kinds: frozenset[str] = frozenset()) -> pa.Tab
 def said(event: Event) -> dict[str, Any]:
     """What an event states, by column; columns that it says nothing about are left out."""
     found = zip(_columns(type(event).__name__), values(event), strict=True)
-    return {name: plain(name, value) for name, value in found if value is not None and name != _WHERE}
+    plainly = {name: plain(name, value) for name, value in found if name != _WHERE}
+    return {name: value for name, value in plainly.items() if value is not None}
 
 
 def plain(name: str, value: Any) -> Any:

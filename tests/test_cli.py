@@ -19,7 +19,9 @@ import pytest
 import sample_data
 from command_line import invoke
 
+import nccl_inspect
 from nccl_inspect.cli import cli
+from nccl_inspect.report.tables import pairs
 from nccl_inspect.rules.engine import registered
 
 HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
@@ -314,9 +316,26 @@ def test_a_narrow_terminal_gets_the_columns_that_fit(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = invoke("paths", TWO_HOSTS).stdout.splitlines()
-    assert lines[-1] == left_out
-    assert max(map(len, lines[:-1])) <= columns
+    assert " ".join("\n".join(lines).partition("\n\n")[2].split()) == left_out
+    assert max(map(len, lines)) <= columns
     assert {"src", "dst", "path", "verdict"} <= set(lines[0].split())
+
+
+def test_a_file_has_all_columns_whatever_the_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told: list[str] = []
+    for columns in ("40", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        for command in (("paths", TWO_HOSTS), ("explain", "gdr-disabled"), ("summarize", TWO_HOSTS)):
+            assert invoke(*command, "-o", str(tmp_path / "out.txt")).exception is None
+            told.append((tmp_path / "out.txt").read_text(encoding="utf-8"))
+    assert told[:3] == told[3:]
+    assert "src host" in told[0]
+
+
+def test_what_all_paths_have_in_common_is_told_whole() -> None:
+    paths = [path for path in nccl_inspect.read(TWO_HOSTS).paths if path.dst_host == "llama-3-8b-node-0-1"]
+    _, _, notes = pairs(paths, 60)
+    assert "dst host of all: llama-3-8b-node-0-1" in notes
 
 
 def test_a_wide_terminal_gets_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:

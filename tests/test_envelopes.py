@@ -290,7 +290,18 @@ def test_a_page_of_html_is_a_log() -> None:
     assert summary(page % text.replace(b">", b"&gt;"))[:4] == plain("v2.28.9-libfabric-2node")[:4]
 
 
-@pytest.mark.parametrize("end", [b"\\n", b"\\r\\n"])
+@given(
+    st.lists(st.lists(st.sampled_from([b"x", b"\\n", b"\\", b"n", b" ", b"\r", b"\x1b[0m", b"\xc2\xa0"])), min_size=1)
+)
+def test_whether_a_line_is_cleaned_does_not_depend_on_those_around_it(made: list[list[bytes]]) -> None:
+    lines = list(map(b"".join, made))
+    block = b"\n".join(lines)
+    found = envelopes.cleaned(lines, block)
+    assert list(found) == [one for line in lines for one in envelopes.cleaned([line], line)]
+    assert envelopes.needs_cleaning(block) or list(found) == lines
+
+
+@pytest.mark.parametrize("end", [b"\\n", b"\\r\\n", b"\\n ", b"\\n\x1b[0m", b"\\n\r"])
 def test_line_ends_in_letters_are_no_part_of_messages(end: bytes) -> None:
     log = b"".join(line + end + b"\n" for line in capture("v2.28.9-libfabric-2node"))
     assert summary(log) == plain("v2.28.9-libfabric-2node")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,41 @@ def _with_lists(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _with_lists(one) for name, one in value.items()}
     return list(map(_with_lists, value)) if isinstance(value, list | tuple) else value
+
+
+ODD = rb"""
+{"msg":"vm:1:2 [3] NCCL INFO cudaDriverVersion 13000","rank":99999999999999999999999,"hostname":"\ud83d"}
+{"msg":"vm:1:2 [3] NCCL INFO cudaDriverVersion 13000","rank":7,"hostname":"a,\"b\"\r\n,c"}
+"""
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
+def test_what_no_table_can_hold_is_left_out_or_shown(suffix: str, log: Path) -> None:
+    log.write_bytes(ODD.lstrip())
+    target = written(log, f"e.{suffix}")
+    if suffix == "csv":
+        with target.open(encoding="utf-8", newline="") as file:
+            rows: list[dict[str, Any]] = list(csv.DictReader(file))
+    elif suffix == "jsonl":
+        rows = list(map(json.loads, target.read_text(encoding="utf-8").splitlines()))
+    else:
+        rows = (parquet if suffix == "parquet" else feather).read_table(target).to_pylist()
+    assert [row.get("label_rank") or None for row in rows] == [None, "7" if suffix == "csv" else 7]
+    assert [row["label"] for row in rows] == ["?", 'a,"b"\r\n,c']
+
+
+def test_rows_of_places_that_never_come_again_are_forgotten() -> None:
+    class Nowhere(io.RawIOBase):
+        def write(self, data: Any, /) -> int:
+            return len(data)
+
+    event = next(nccl_inspect.events(LOG))
+    told = ((event.where._replace(label=f"{number}" * 10_000), event) for number in range(2000))
+    tracemalloc.start()
+    exports.FORMATS["jsonl"].write(told, frozenset(), Nowhere())  # type: ignore[arg-type]
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size < 64 << 20
 
 
 def test_csv_and_jsonl_hold_lists_as_json(log: Path) -> None:

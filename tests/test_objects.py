@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 from hypothesis import given
@@ -10,13 +11,13 @@ from hypothesis import strategies as st
 
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.objects import JsonReader, JsonReaders
-from nccl_inspect.ingest.stated import Inner, worth
+from nccl_inspect.ingest.stated import Inner, Stated, worth
 
 READERS = [
     module.READ for module in envelopes.shipped().values() if isinstance(getattr(module, "READ", None), JsonReader)
 ]
 TEXTS = st.sampled_from(["", "a line", "3", "-1", "P", "2026-11-20T23:13:07Z"])
-VALUES = st.one_of(TEXTS, st.sampled_from([None, 0, 7, -1, 1.5, True, [], [104, 105], [300], ["a", ""]]))
+VALUES = st.one_of(TEXTS, st.sampled_from([None, 0, 7, -1, 1.5, True, [], [104, 105], [300], [True], [1.5], ["a", ""]]))
 NAMES = """
     log stream time msg rank hostname message timestamp body line date labels pod kubernetes pod_name events logEvents
     attributes MESSAGE _raw result textPayload resource attrs logtag kubernetes.pod_name
@@ -72,4 +73,20 @@ def test_objects_of_one_kind_are_asked_for_once() -> None:
     for number in range(100):
         (inner,) = readers(b'{"log": "a line", "time": "%d", "pod": "llama-%d"}' % (number, number))
         assert inner.stated[:2] == (str(number), f"llama-{number}")
-    assert asked == 3 + 100
+    assert asked == 2 + 100
+
+
+def test_names_are_known_however_they_are_written() -> None:
+    line = rb'{"\u006cog":"a line","stream":"stdout","other":"a text that is longer"}'
+    assert envelopes.contents(line) == [Inner(b"a line", Stated(stream="stdout"))]
+
+
+def test_shapes_that_never_come_again_are_forgotten() -> None:
+    readers = JsonReaders(READERS)
+    tracemalloc.start()
+    for number in range(300):
+        large = {"logEvents": [{"message": "a line"}] * (3000 + number)} if number % 2 else {}
+        assert readers(json.dumps({"message": "a line", **large, f"n{number}": "x" * number}).encode())
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size < 4 << 20

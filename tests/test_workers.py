@@ -114,6 +114,23 @@ def test_parts_cover_each_byte_once(tmp_path: Path) -> None:
     assert read == log.read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("line", "ahead"),
+    [
+        (b"vm:11:12 [0] NCCL INFO Channel %02d/0 : %d[0] -> %d[1] via P2P/CUMEM\n", True),
+        (b"vm:11:12 [0] NCCL INFO Call to connect returned Connection refused, retrying\n", False),
+        (b"step=%d loss=%d tokens=%d\n", False),
+    ],
+)
+def test_the_first_process_reads_more_of_a_log_that_says_much(line: bytes, ahead: bool, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    values = line.count(b"%")
+    log.write_bytes(b"".join(line % tuple([number % 997] * values) for number in range(100_000)))
+    first, *rest = (sum(part.size for part in group) for group in parts.planned(str(log), 3, 1))
+    assert (first > 1.3 * max(rest)) is ahead
+    assert first + sum(rest) == log.stat().st_size
+
+
 def test_torn_packed_and_small_files_are_not_cut(tmp_path: Path) -> None:
     torn = sample_data.files("torn-p2p-8gpu")[0]
     assert [len(group) for group in parts.planned(str(torn), 4, 1)] == [1]

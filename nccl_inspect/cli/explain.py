@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import click
 
 from nccl_inspect.cli import shared
@@ -36,7 +34,7 @@ def command(what: tuple[str, ...], out: shared.Output) -> None:
     text = masked(" ".join(what))
     for entry in registered():
         if entry.rule.name == text:
-            out.write(fitted(entry.rule.page, shutil.get_terminal_size((PAGE_WIDTH, 24)).columns))
+            out.write(fitted(entry.rule.page, shared.columns(out.target, PAGE_WIDTH)))
             return
     out.write(_line(text, out.style))
 

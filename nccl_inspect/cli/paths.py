@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
 from collections import Counter
+from textwrap import wrap
 
 import click
 from tabulate import tabulate
@@ -19,7 +19,7 @@ from nccl_inspect.report.tables import Grid, Kind, grid, matrix, pairs
 from nccl_inspect.rules.facts import count, ends, ranges
 from nccl_inspect.text import printable
 
-_USUAL_SIZE = (80, 24)
+_USUAL_WIDTH = 80
 _EXAMPLES = """
 \b
 Examples:
@@ -82,8 +82,10 @@ def command(
     ]
     if not found:
         say(_none(job))
-    write = _MATRICES[form] if as_matrix else _FORMATS[form]
-    out.write(write(found))
+    if form == "table" and not as_matrix:
+        out.write(_table(found, shared.columns(out.target, _USUAL_WIDTH)))
+    else:
+        out.write((_MATRICES if as_matrix else _FORMATS)[form](found))
     return shared.status(job)
 
 
@@ -96,14 +98,15 @@ def _none(job: Job) -> str:
     return f"no path matches; the log has {count(len(job.paths), 'path')}: {there}"
 
 
-def _table(paths: list[Path]) -> str:
+def _table(paths: list[Path], width: int) -> str:
     if not paths:
         return "no path\n"
-    head, body, notes = pairs(paths, shutil.get_terminal_size(_USUAL_SIZE).columns)
+    head, body, notes = pairs(paths, width)
     # With a head of its own, tabulate would widen each column by two.
     lines = ["-" * max(map(len, column)) for column in zip(head, *body, strict=True)]
     table = tabulate([head, lines, *body], tablefmt="plain", disable_numparse=True)
-    return "\n".join([table, *([""] if notes else []), *notes]) + "\n"
+    wrapped = [line for note in notes for line in wrap(note, width, subsequent_indent="  ", break_long_words=False)]
+    return "\n".join([table, *([""] if notes else []), *wrapped]) + "\n"
 
 
 def _matrix(paths: list[Path]) -> str:
@@ -171,5 +174,5 @@ def _ways(cell: dict[Kind, int]) -> list[dict[str, object]]:
     ]
 
 
-_FORMATS = {"table": _table, "csv": _csv, "json": _json}
+_FORMATS = {"csv": _csv, "json": _json}
 _MATRICES = {"table": _matrix, "csv": _matrix_csv, "json": _matrix_json}

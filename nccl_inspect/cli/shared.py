@@ -319,10 +319,15 @@ def read(logs: tuple[str, ...], options: reading.Options) -> Job:
 
 
 def style(no_color: bool, target: str, verbose: bool = False) -> Style:
-    """The style of a report: colours on a terminal only, the width of the terminal, 100 columns elsewhere."""
+    """The style of a report: colours on a terminal only."""
     terminal = target == "-" and sys.stdout.isatty()
     color = terminal and not no_color and "NO_COLOR" not in os.environ
-    return Style(width=shutil.get_terminal_size((100, 24)).columns, color=color, verbose=verbose)
+    return Style(width=columns(target, 100), color=color, verbose=verbose)
+
+
+def columns(target: str, usual: int) -> int:
+    """The width of what is written: that of the terminal, the usual one in a file and where no terminal is known."""
+    return shutil.get_terminal_size((usual, 24)).columns if target in outputs.STDOUT else usual
 
 
 def end_in_silence() -> NoReturn:

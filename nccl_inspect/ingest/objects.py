@@ -17,8 +17,10 @@ JSON = re.compile(rb'[\s,]*(?:\[\s*)?(?:\{\s*"|"[@\w.]{1,40}"\s*:\s*")')
 """How a line with JSON opens: with an object, an array of such, or a member of an object that is spread over lines."""
 JSON_FIRST = b'{[" \t,'
 _MAX_DEPTH = 8
-"""Objects within each other whose shape is looked at."""
-_MAX_SHAPES = 1_000
+"""More than any path has names."""
+_MAX_SHAPES = 100
+_LONG = 16_384
+"""Bytes of an object whose shape is not remembered: there are few, and they may have thousands of members."""
 _MEMBER = re.compile(rb'[\s,]*("[@\w.]{1,40}"\s*:\s*".*")[\s,}\]]*', re.DOTALL)
 
 
@@ -53,6 +55,9 @@ class JsonReader:
         self._time, self._label, self._rank = time.split(), label.split(), rank.split()
         self._stream, self._parts = stream.split(), parts.split()
         self._needs = needs
+        first = (self._holder or self._member).strip(".")
+        self._names = {first, first.partition(".")[0]}
+        """One of them an object has in which this finds something."""
         self._size = size
 
     def __call__(self, line: bytes) -> list[Inner]:
@@ -67,6 +72,10 @@ class JsonReader:
         else:
             records = document if isinstance(document, list) else [document]
         return [inner for record in records for inner in self._record(record)]
+
+    def may_read(self, document: Any) -> bool:
+        """Whether there may be lines in what JSON stands for, told in little time."""
+        return not isinstance(document, dict) or not self._names.isdisjoint(document)
 
     def _record(self, record: Any) -> Iterator[Inner]:
         if self._needs and at(record, self._needs) is None:
@@ -106,10 +115,9 @@ class JsonReaders:
     def __call__(self, line: bytes) -> list[Inner]:
         """The lines in an object."""
         document = _document(line)
-        try:
-            shape = _shape(document)
-        except _UnlikeOthersError:
+        if len(line) > _LONG:
             return self._best_of(document).read(document)
+        shape = _shape(document)
         reader = self._best.get(shape)
         if reader is None:
             if len(self._best) >= _MAX_SHAPES:
@@ -118,31 +126,23 @@ class JsonReaders:
         return reader.read(document)
 
     def _best_of(self, document: Any) -> JsonReader:
-        return max(self._readers, key=lambda reader: worth(reader.read(document)))
-
-
-class _UnlikeOthersError(Exception):
-    """What an object holds tells more of it than its shape."""
+        asked = [reader for reader in self._readers if reader.may_read(document)]
+        return max(asked or self._readers[:1], key=lambda reader: worth(reader.read(document)))
 
 
 def _shape(value: Any, depth: int = _MAX_DEPTH) -> Hashable:
-    """What of an object decides how much a reader knows of it: the names in it, and whether there are values.
-
-    Raises:
-        _UnlikeOthersError: the values count as well.
-    """
+    """What of an object decides how much a reader knows of it: the names in it, and whether there are values."""
     kind = type(value)
     if kind is str:
         return value.isdecimal() if value else None
-    if kind is dict and depth:
-        return tuple(value), tuple([_shape(one, depth - 1) for one in value.values()])
-    if kind is list and depth and int not in map(type, value):  # which may be the bytes of a text
-        return list, tuple([_shape(one, depth - 1) for one in value])
     if value is None:
         return None
-    if kind in _NUMBERS:
-        return int, str(value).isdecimal()
-    raise _UnlikeOthersError
+    if kind is dict:
+        return (tuple(value), tuple([_shape(one, depth - 1) for one in value.values()])) if depth else dict
+    if kind is list:
+        records = [_shape(one, depth - 1) for one in value if isinstance(one, dict)] if depth else []
+        return list, text_of(value) is None, tuple(records)
+    return int, str(value).isdecimal()
 
 
 def any_reader(line: bytes) -> list[Inner]:
@@ -166,7 +166,8 @@ def _all_texts(record: dict[str, Any], depth: int = 3) -> Iterator[str]:
 
 
 def _strings(record: Any, paths: Iterable[str]) -> list[str]:
-    return [str(value) for path in paths if isinstance(value := at(record, path), str | int | float)]
+    found = [str(value) for path in paths if isinstance(value := at(record, path), str | int | float)]
+    return [text if text.isascii() else decode(text_of(text) or b"") for text in found]
 
 
 def at(record: Any, path: str) -> Any:
@@ -186,7 +187,6 @@ def at(record: Any, path: str) -> Any:
 
 
 _ABSENT = object()
-_NUMBERS = (int, float, bool)
 
 
 @lru_cache(maxsize=1)

@@ -107,7 +107,7 @@ def _says_much(found: Sequence[File]) -> bool:
         lines = _read(largest.place, (largest.size or 0) // 2, HEAD).split(b"\n")
     except (StreamError, OSError):
         return False
-    return len({line.partition(_MARK)[2] for line in lines}) * _MUCH > len(lines)
+    return len({line.partition(_MARK)[2] for line in lines if _MARK in line}) * _MUCH > len(lines)
 
 
 def _shared(found: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:

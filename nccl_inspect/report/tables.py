@@ -91,6 +91,7 @@ def pairs(paths: Sequence[Path], width: int) -> tuple[list[str], list[list[str]]
     body = rows(paths)
     drop = {name for name in _FOLDED if all(row[ROW_HEAD.index(name)] == "-" for row in body)}
     same = []
+    whole = body
     hosts = [ROW_HEAD.index(name) for name in _HOSTS]
     start = _shared_start([row[place] for row in body for place in hosts])
     shortened = len(start) > _MIN_PREFIX and len({row[hosts[0]] for row in body}) > 1 and _width(body, drop) > width
@@ -100,7 +101,7 @@ def pairs(paths: Sequence[Path], width: int) -> tuple[list[str], list[list[str]]
         ]
     if _width(body, drop) > width:
         for name in ("src host", "dst host", "scope"):
-            values = {row[ROW_HEAD.index(name)] for row in body}
+            values = {row[ROW_HEAD.index(name)] for row in whole}
             if len(values) == 1:
                 same.append(f"{name} of all: {values.pop()}")
                 drop.add(name)

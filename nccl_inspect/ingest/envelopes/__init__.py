@@ -34,8 +34,9 @@ _PARTIAL = re.compile(b" std(?:out|err) P")
 _TAGGED = re.compile(rb'logtag"\s*:\s*"P"')
 _LOOK = 256
 """Bytes of a block that tell whether its lines hold JSON."""
-_END_WRITTEN = b"\\n"
-_WRITTEN_END = re.compile(rb"(?:\\r)?\\n\Z")
+_WRITTEN_ENDS = b"\\n", b"\\n "
+"""How lines end whose line end was written in letters."""
+_WRITTEN_END = re.compile(rb"\\n ?(?:\n|\Z)")
 PARTIALS = (b" stdout P", b" stderr P")
 """What lines hold that go on in the next one of the same stream."""
 MAX_DEPTH = 6
@@ -62,15 +63,20 @@ def cleaned(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
         lines: of a log.
         block: the same lines in one piece: most blocks have neither.
     """
+    given = lines
     if b"\x1b" in block:
         lines = [_ANSI.sub(b"", line) if b"\x1b" in line else line for line in lines]
     if b"\r" in block:
         lines = [_last_part(line) if b"\r" in line else line for line in lines]
     if _has_web_blank(block):
         lines = [line.replace(WEB_BLANK, b" ") for line in lines]
-    if _has_written_ends(block):
-        lines = [_WRITTEN_END.sub(b"", line) if line.endswith(_END_WRITTEN) else line for line in lines]
+    if b"\\" in block and (lines is not given or _has_written_ends(block)):
+        lines = [_without_written_end(line) if line.endswith(_WRITTEN_ENDS) else line for line in lines]
     return lines
+
+
+def _without_written_end(line: bytes) -> bytes:
+    return line.rstrip(b" ").removesuffix(b"\\n").removesuffix(b"\\r")
 
 
 def needs_cleaning(block: bytes) -> bool:
@@ -85,7 +91,7 @@ def _has_web_blank(block: bytes) -> bool:
 
 def _has_written_ends(block: bytes) -> bool:
     """Whether a line ends with ``\\n`` in letters before its own end."""
-    return b"\\" in block and (_END_WRITTEN + b"\n" in block or block.endswith(_END_WRITTEN))
+    return b"\\" in block and _WRITTEN_END.search(block) is not None
 
 
 def has_partials(block: bytes) -> bool:
