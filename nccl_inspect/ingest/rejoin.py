@@ -217,8 +217,8 @@ def _glued(text: bytes) -> int:
 
 
 def _is_inside(text: bytes, word: bytes) -> bool:
-    """Whether a word stands anywhere but at the beginning of a line: told in a tenth of the time of a pattern."""
-    return word in text.removeprefix(word).replace(b"\n" + word, b"\n")
+    """Whether a word stands anywhere but at the beginning of a line: told in a twentieth of the time of a pattern."""
+    return text.count(word) > text.count(b"\n" + word) + text.startswith(word)
 
 
 def rejoined(blocks: Iterable[bytes], rejoiner: Rejoiner) -> Iterator[list[Numbered]]:
