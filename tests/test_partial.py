@@ -75,3 +75,10 @@ def test_two_processes_are_not_the_same_rank_of_one_communicator(order: int) -> 
     job = nccl_inspect.read((complete + "".join([local, distant][::order])).encode())
     assert all(path.scope != "intra" for path in job.paths if path.transport == "NET")
     assert [path.src_host for path in job.paths if path.transport == "NET"] == ["a"]
+
+
+@pytest.mark.parametrize("width", range(75, 115, 5))
+@pytest.mark.parametrize("name", [*TWO_HOSTS, "efa-provider-missing-socket-fallback", "torch-watchdog-timeout"])
+def test_a_log_whose_lines_are_cut_off_is_not_called_good(name: str, width: int) -> None:
+    (log,) = sample_data.contents(name)
+    assert nccl_inspect.read(b"\n".join(line[:width] for line in log.split(b"\n"))).verdict != "ok"

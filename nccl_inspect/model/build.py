@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 
 from nccl_inspect import event_types as events
 from nccl_inspect.event import Process
@@ -143,7 +144,7 @@ class _Builder:
             gpus=self._gpus(),
             calls=calls.gathered(self._processes, self._global_rank),
             unrecognised=self._unrecognised(),
-            unplaced_lines=self._lines.unplaced,
+            unplaced_lines=self._lines.unplaced + unknown.connections(self._unknown),
             processes=len(self._processes),
             failed=any(map(_is_failed_call, said)),
             ended_by=self._ended_by(),
@@ -322,9 +323,14 @@ class _Builder:
         return infos
 
     def _unrecognised(self) -> list[Unrecognised]:
+        found = unknown.grouped(self._unknown)
+        return [Unrecognised(shape, count, self._note_evidence(note)) for shape, count, note in found]
+
+    @cached_property
+    def _unknown(self) -> list[Note]:
+        """Unrecognised lines that are no pieces of torn ones."""
         torn = set(map(id, self._torn))
-        notes = [note for note in self._fold.unrecognised.values() if id(note) not in torn]
-        return [Unrecognised(shape, count, self._note_evidence(note)) for shape, count, note in unknown.grouped(notes)]
+        return [note for note in self._fold.unrecognised.values() if id(note) not in torn]
 
     def _ended_by(self) -> list[Evidence]:
         """The last line of each kind that ends the job; one that processes begin after ended something else."""

@@ -335,7 +335,7 @@ class Job(Record):
     calls: list[Calls] = field(default_factory=list)
     """What the job asked NCCL to do, where the log has subsystem COLL."""
     unplaced_lines: int = 0
-    """Connection lines whose communicator or global ranks the log does not tell."""
+    """Connection lines whose communicator or global ranks the log does not tell, or that are cut off."""
     platform: str | None = None
     processes: int = 0
     failed: bool = False

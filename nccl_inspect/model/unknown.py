@@ -10,6 +10,8 @@ from nccl_inspect.model.fold import Fold, Note, source_and_line
 from nccl_inspect.text import decode
 
 _VARIABLE = re.compile(r"0x[0-9a-f]+|(?<![A-Za-z_])\d+(?:\.\d+)*(?![A-Za-z_])|(?<=[:/ ])[0-9a-f]{6,}\b")
+_CONNECTION = re.compile(rb"(?:Channel|Ring) \d+(?:/\d+)? : \d+\[")
+"""How connection lines begin; the order of a ring is told otherwise."""
 _MAX_TEMPLATES = 1000
 
 
@@ -29,6 +31,15 @@ def torn(fold: Fold) -> list[Note]:
         for note in fold.unrecognised.values()
         if note.count == 1 and fold.sources[source_and_line(note.place)[0]].counts.damaged_lines
     ]
+
+
+def connections(notes: Iterable[Note]) -> int:
+    """How many lines tell of a connection, but not which: cut off, or of a release that the grammar does not know.
+
+    Args:
+        notes: unrecognised messages with their counts.
+    """
+    return sum(note.count for note in notes if _CONNECTION.match(note.message))
 
 
 def grouped(notes: Iterable[Note]) -> list[tuple[str, int, Note]]:

@@ -72,7 +72,9 @@ def _paths(job: Job, style: Style) -> Iterator[str]:
             yield from block("path", text, style, indent=0)
     if job.unplaced_lines:
         lines = count(job.unplaced_lines, "connection line")
-        text = f"{lines} could not be placed: the log does not tell their communicator or its ranks"
+        text = (
+            f"{lines} could not be placed: they are cut off, or the log does not tell their communicator or its ranks"
+        )
         yield from block("", text, style, indent=0, hang=0)
     yield ""
 
