@@ -332,6 +332,28 @@ def test_a_file_has_all_columns_whatever_the_terminal(monkeypatch: pytest.Monkey
     assert "src host" in told[0]
 
 
+@pytest.mark.parametrize(
+    ("command", "name", "begin"),
+    [
+        ("summarize", "r.json", "{"),
+        ("summarize", "r.md", "#"),
+        ("summarize", "r.html", "<!"),
+        ("summarize", "r.log", "DEGRADED"),
+        ("paths", "p.csv", "src,dst"),
+        ("paths", "p.parquet", "src  dst"),
+        ("topology", "t.svg", "<"),
+        ("diff", "d.json", "{"),
+    ],
+)
+def test_the_suffix_of_the_file_names_the_format(command: str, name: str, begin: str, tmp_path: Path) -> None:
+    logs = [TWO_HOSTS] * (1 + (command == "diff"))
+    target = tmp_path / name
+    invoke(command, *logs, "-o", str(target))
+    assert target.read_text(encoding="utf-8").startswith(begin)
+    invoke(command, *logs, "-o", str(target), "--format", "json")
+    assert json.loads(target.read_text(encoding="utf-8"))
+
+
 def test_what_all_paths_have_in_common_is_told_whole() -> None:
     paths = [path for path in nccl_inspect.read(TWO_HOSTS).paths if path.dst_host == "llama-3-8b-node-0-1"]
     _, _, notes = pairs(paths, 60)

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from nccl_inspect import outputs, platforms, reading
 from nccl_inspect.cli import ENDS, lead_nowhere, say
@@ -33,6 +34,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 FILE = click.Path(path_type=str)
 """The type of what names a file: shells complete it."""
 _MAX_PROBLEMS = 20
+_SUFFIXES = {"md": "markdown", "prom": "prometheus", "txt": "text", "gv": "dot"}
+"""Of files of which the format has another name."""
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells have it."""
 
@@ -78,8 +81,16 @@ def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> N
 
 
 def formats(names: Iterable[str]) -> Callable[[_Command], _Command]:
-    """The option that says how the output is written; the first name is the default."""
+    """The option that says how the output is written: without it as the suffix of FILE says, else by the first name."""
     known = tuple(names)
+
+    def named(ctx: click.Context, option: click.Parameter, value: str) -> str:
+        if ctx.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT:
+            return value
+        suffix = PurePath(ctx.params.get("output", "-")).suffix.lower().removeprefix(".")
+        name = _SUFFIXES.get(suffix, suffix)
+        return name if name in known else value
+
     return click.option(
         "--format",
         "form",
@@ -87,7 +98,8 @@ def formats(names: Iterable[str]) -> Callable[[_Command], _Command]:
         default=known[0],
         show_default=True,
         metavar="FORMAT",
-        help=f"Output format: {', '.join(known)}.",
+        callback=named,
+        help=f"Output format: {', '.join(known)}. Without it the suffix of FILE counts.",
     )
 
 
@@ -268,9 +280,9 @@ def looks(command: _Command) -> _Command:
 
 def output(command: _Command) -> _Command:
     """The options that say where a report goes and how it looks; they become the argument ``out``."""
-    target = click.option(
-        "-o", "--output", metavar="FILE", type=FILE, default="-", help="Write to FILE instead of standard output."
-    )
+    words = "Write to FILE instead of standard output."
+    # It is read first: its suffix may name the format.
+    target = click.option("-o", "--output", metavar="FILE", type=FILE, default="-", is_eager=True, help=words)
     return looks(target(_packed(command, "out", _output, output="-", no_color=False, verbose=False)))
 
 
