@@ -169,10 +169,10 @@ def _lines(
     def place(where: tuple[Any, ...]) -> str:
         return placed({name: tables.plain(name, value) for name, value in zip(names, where, strict=True)})
 
-    first, second, third = _Remembered(beginning), _Remembered(place), _Remembered(stated)
+    beginnings, places, rests = _Remembered(beginning), _Remembered(place), _Remembered(stated)
     for where, event in events:
         begin, at = (type(event).__name__, where.source), where[2:]
-        line = f"{first.of(begin, begin)}{where.line},{second.of(at, at)},{third.of(id(event), event)}\n"
+        line = f"{beginnings.of(begin, begin)}{where.line},{places.of(at, at)},{rests.of(id(event), event)}\n"
         yield line.encode()
 
 

@@ -338,6 +338,8 @@ def test_a_file_has_all_columns_whatever_the_terminal(monkeypatch: pytest.Monkey
         ("summarize", "r.json", "{"),
         ("summarize", "r.md", "#"),
         ("summarize", "r.html", "<!"),
+        ("summarize", "r.xml", "<testsuites"),
+        ("summarize", "r.prom", "# HELP"),
         ("summarize", "r.log", "DEGRADED"),
         ("paths", "p.csv", "src,dst"),
         ("paths", "p.parquet", "src  dst"),

@@ -67,7 +67,10 @@ def command(
     options: reading.Options,
     out: shared.Output,
 ) -> int:
-    """The path of each directed pair of global ranks that a connection line names."""
+    """The path of each directed pair of global ranks that a connection line names.
+
+    On a terminal of less than 80 columns the table has those that fit, and says which do not.
+    """
     ranks = filters.ranges_of("rank", wanted_ranks)
     job = shared.read(logs, options)
     filters.require_numbers("rank", ranks, {*job.ranks_seen, *ends(job.paths)})

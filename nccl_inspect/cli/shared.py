@@ -34,7 +34,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 FILE = click.Path(path_type=str)
 """The type of what names a file: shells complete it."""
 _MAX_PROBLEMS = 20
-_SUFFIXES = {"md": "markdown", "prom": "prometheus", "txt": "text", "gv": "dot"}
+_SUFFIXES = {"md": "markdown", "prom": "prometheus", "xml": "junit", "gv": "dot"}
 """Of files of which the format has another name."""
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells have it."""

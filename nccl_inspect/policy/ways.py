@@ -93,7 +93,7 @@ def _kept(scope: str, paths: list[Path], what: str, job: Job) -> Answer:
         return undecided(f"{seen}the paths of {one} {ranges(missing)} are not in the log", "give the logs of all ranks")
     if job.unplaced_lines:
         lines = count(job.unplaced_lines, "connection line")
-        return undecided(f"{lines} could not be placed", "give the log from the start of the job")
+        return undecided(f"{lines} could not be placed", "give the log from the start of the job, with whole lines")
     if paths:
         return kept(f"{count(len(paths), 'pair')} {what}")
     if _is_impossible(scope, job):
