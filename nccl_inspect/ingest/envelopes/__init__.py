@@ -153,8 +153,7 @@ def contents(line: bytes) -> list[Inner]:
     best: list[Inner] = []
     for opening, readers, others in _whole().get(line[:1], ()):
         if opening.match(line):
-            found = [inners for read in readers if (inners := read(line))]
-            best = max([best, *found], key=worth) if best or len(found) > 1 else found[0] if found else best
+            best = max([best, *(read(line) for read in readers)], key=worth)
             for read in others if not best else ():
                 best = best or read(line)
     return best
