@@ -366,6 +366,17 @@ def test_what_kills_workers_is_not_read_and_all_of_the_rest_is(
     assert outcome(strict, str(folder / "nccl.13.log")) == 3
 
 
+def test_what_is_given_up_is_asked_of_nobody() -> None:
+    """A worker might die of what another one was given; then all would fail for a file that is left out anyway."""
+    died: Any = Died()
+    group = [parts.Part("nccl.13.log", None, problem=("not found", ""))]
+    reducing = reduction.Reduction(died, [group], False, lambda _: None)
+    found = list(reducing.pieces(Fold(engine.shipped())))
+    assert [source.problem for fold in found for source in cast("Fold", fold).sources] == [
+        "nccl.13.log: the workers that read it, or what comes with it, died: they may need more memory"
+    ]
+
+
 class Died:
     """A task whose worker died, and a client whose tasks all do."""
 
@@ -378,8 +389,8 @@ class Died:
         worker: Any = None
         return KilledWorker("any", worker, 0)
 
-    def add_done_callback(self, told: object) -> None:
-        """Nobody is told."""
+    def add_done_callback(self, told: Callable[[Any], None]) -> None:
+        told(self)
 
     def submit(self, *_: object, **__: object) -> Died:
         return self

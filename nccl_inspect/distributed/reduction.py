@@ -92,11 +92,15 @@ class Reduction:
         waiting = self._submitted(range(len(self._groups)), _TOPS)
         while waiting:
             span, future = waiting.popleft()
-            future = future or self._put_together(span)
-            found = self._result(future)
-            if found is None:
-                waiting.extendleft(reversed(self._submitted_again(span, future)))
-                continue
+            if self._is_given_up(span):
+                found = self._unread(span.start)
+            else:
+                future = future or self._put_together(span)
+                result = self._result(future)
+                if result is None:
+                    waiting.extendleft(reversed(self._submitted_again(span, future)))
+                    continue
+                found = result
             for stretch in found:
                 fold = stretch.fold()
                 if state.can_merge(fold):
@@ -114,7 +118,7 @@ class Reduction:
         return self._wrapped and number > 0
 
     def _submitted(self, span: range, most: int) -> _Waiting:
-        return deque((part, self._put_together(part)) for part in _cut(span, most))
+        return deque((part, None if self._is_given_up(part) else self._put_together(part)) for part in _cut(span, most))
 
     def _submitted_again(self, span: range, future: Future[list[Stretch]]) -> _Waiting:
         """What to wait for instead of a fold that failed: it goes without groups that nobody can read."""
@@ -122,8 +126,6 @@ class Reduction:
         if _is_killed(error):
             self._hear_the_rest()
         if len(span) == 1:
-            if span.start in self._given_up:
-                raise NcclInspectError(f"the workers cannot read {self._groups[span.start][0].name}: {_reason(error)}")
             self._blame(span.start, error)
         suspects = sorted(self._suspects.intersection(span) - self._alone - self._failures.keys())
         unread = self._failures.keys() & set(span) - self._given_up
@@ -131,7 +133,8 @@ class Reduction:
         self._given_up |= unread
         if suspects:
             parts = _around(span, suspects)
-            return deque((part, None if part.start in suspects else self._put_together(part)) for part in parts)
+            later = [part.start in suspects or self._is_given_up(part) for part in parts]
+            return deque((p, None if waits else self._put_together(p)) for p, waits in zip(parts, later, strict=True))
         return self._submitted(span, 1 if unread else _FAN)
 
     def _blame(self, group: int, error: BaseException | None) -> None:
@@ -150,15 +153,23 @@ class Reduction:
     def _fold_of(self, span: range) -> Future[list[Stretch]]:
         number = span.start
         if len(span) > 1:
-            parts = [self._fold_of(part) for part in _cut(span, _FAN)]
+            parts = [
+                self._unread(part.start) if self._is_given_up(part) else self._fold_of(part)
+                for part in _cut(span, _FAN)
+            ]
             found = cast("list[list[Stretch]]", parts)  # Dask gives a task what its futures stand for
             return self._submit(number, tasks.joined, found, self._asker)
         group, wrapped = self._groups[number], self._begins_wrapped(number)
-        if number in self._given_up:
-            return self._submit(number, tasks.unread, group, number, wrapped, self._failures[number])
         future = self._submit(number, tasks.read, group, number, wrapped, self._asker)
         future.add_done_callback(partial(self._hear, number))
         return future
+
+    def _is_given_up(self, span: range) -> bool:
+        return len(span) == 1 and span.start in self._given_up
+
+    def _unread(self, number: int) -> list[Stretch]:
+        """The fold of a group that is given up, made here: a worker might die of what another one was given."""
+        return tasks.unread(self._groups[number], number, self._begins_wrapped(number), self._failures[number])
 
     def _submit(
         self, first: int, task: Callable[_About, list[Stretch]], *about: _About.args, **rest: _About.kwargs
