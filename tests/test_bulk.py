@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from functools import cache
 from itertools import chain
 
@@ -44,7 +45,7 @@ class Listing:
 
     def take(self, found: bulk.Found) -> None:
         for number, origin, text, channel in chain.from_iterable(found.by_process.values()):
-            self.seen.append(seen(number, origin, self.scanner.exact(text, channel)))
+            self.seen.append(seen(number, found.origin(number, origin), self.scanner.exact(text, channel)))
         self.unknown += [seen(*one) for one in found.unknown]
 
     def is_countable(self, text: Text) -> bool:
@@ -142,6 +143,62 @@ def test_blocks_give_what_lines_give(blocks: list[list[bytes]]) -> None:
     assert list(by_process(listing.seen).items()) == list(by_process(seen_by_line).items())
     assert listing.unknown == [one for one in seen_by_line if one[4] is None]
     assert counts == counts_by_line
+
+
+COLLECTED = (
+    "{time}Z ",
+    "{time}Z stdout F ",
+    "[{day} {clock}] ",
+    "[pod/llama-0] {time}+02:00 ",
+    "{day} {clock} | INFO | ",
+)
+
+
+def collected(lines: Sequence[bytes], form: str, start: datetime, step: timedelta) -> list[bytes]:
+    """The lines as a collector passes them on, each with its time."""
+    times = (start + number * step for number in range(len(lines)))
+    return [
+        form.format(time=time.isoformat(), day=time.date(), clock=time.time()).encode() + line
+        for time, line in zip(times, lines, strict=True)
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    block=st.lists(LINES | CHANNELS, min_size=1, max_size=80),
+    form=st.sampled_from(COLLECTED),
+    start=st.datetimes(datetime(2026, 11, 20, 23, 59, 59), datetime(2026, 11, 21)),
+    step=st.sampled_from([timedelta(0), timedelta(microseconds=37), timedelta(seconds=1), timedelta(hours=1)]),
+)
+def test_lines_with_times_give_what_they_give_one_by_one(
+    block: list[bytes], form: str, start: datetime, step: timedelta
+) -> None:
+    lines = collected(block * 3, form, start, step)
+    blocks = [lines[: len(block)], lines[len(block) :]]
+    listing, counts = by_block(blocks, countable=False)
+    seen_by_line, counts_by_line = by_line(blocks)
+    assert list(by_process(listing.seen).items()) == list(by_process(seen_by_line).items())
+    assert counts == counts_by_line
+
+
+def test_lines_with_times_are_those_of_their_process_whatever_the_time() -> None:
+    line = b"vm:7:7 [0] NCCL INFO Channel %02d/0 : 0[0] -> 1[1] via P2P/CUMEM"
+    block = [line % channel for channel in range(32)]
+    midnight = datetime(2026, 11, 21)
+    lines = collected(block, "{time}Z ", midnight - timedelta(seconds=16), timedelta(seconds=1))
+    listing, _ = by_block([lines, lines], countable=False)
+    assert [one[1].time for one in listing.seen] == [line.split()[0].decode() for line in lines * 2]
+
+
+def test_lines_with_times_that_were_run_together_keep_their_own_processes() -> None:
+    line = b"vm:7:7 [0] NCCL INFO Channel %02d/0 : 0[0] -> 1[1] via P2P/CUMEM"
+    other = line.replace(b"vm:7:7 [0]", b"vm:8:8 [1]")
+    block = [line % channel for channel in range(32)]
+    block += [line % 32 + other % 32, *block]
+    lines = collected(block, "{time}Z ", datetime(2026, 11, 20), timedelta(microseconds=37))
+    listing, _ = by_block([lines, lines], countable=False)
+    assert by_process(listing.seen) == by_process(by_line([lines, lines])[0])
+    assert [one[1].tid for one in listing.seen if one[0] == 33] == [7, 8]
 
 
 @settings(max_examples=50, deadline=None)

@@ -55,6 +55,7 @@ def test_the_origin_is_that_of_parsing(data: st.DataObject) -> None:
     for _ in range(6):
         known, parsed = timed.known(head), prefix.parse(head)
         assert known is None or known == parsed
+        assert timed.without(head) in (head, timed.key(head))
         if parsed is not None:
             timed.learn(head, parsed)
         head = later(data, head)

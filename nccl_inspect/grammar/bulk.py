@@ -19,10 +19,13 @@ from nccl_inspect.grammar.scanner import TAIL, TAIL_WIDTH, Counts, Scanner, Text
 from nccl_inspect.ingest import envelopes, prefix, retold
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines
+from nccl_inspect.ingest.timed import Frame
 from nccl_inspect.text import decode
 
 Row: TypeAlias = tuple[int, Origin, Text, int | None]
 """A sound line: number, origin, text, and the channel where the text is that of a line for another channel."""
+_Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
+"""Who printed lines, which, and what tells the origin of each where this is that of another time."""
 
 
 class Found:
@@ -33,7 +36,20 @@ class Found:
         """In the order of the first lines."""
         self.unknown: list[tuple[int, Origin, Text]] = []
         """Those that no production knows, in the order in which they came."""
+        self.timed: dict[int, tuple[Frame, bytes]] = {}
+        """By their numbers, lines whose origin is that of another time, and what tells their own."""
         self._rows: dict[Process, list[Row]] = {}
+        self._last = prefix.NOBODY
+
+    def origin(self, number: int, origin: Origin) -> Origin:
+        """The origin of a line itself."""
+        if number not in self.timed:
+            return origin
+        frame, line = self.timed[number]
+        head = line.partition(_MARK)[0]
+        if head != self._last.head:
+            self._last = frame.at(head)
+        return self._last
 
     def rows_of(self, process: Process) -> list[Row]:
         """The lines of a process, of which there may be none yet; the first one is to be added by :meth:`keep`."""
@@ -135,36 +151,34 @@ class BulkScanner(Scanner):
         self._begin(cleaned)
         numbers = numbered(len(cleaned), counts, lines.mended)
         found = Found()
-        printers: dict[bytes, tuple[Origin, list[Row]]] = {}
+        printers: dict[bytes, _Printer] = {}
         quick = unknown = 0
-        texts = self._texts.young
-        for number, line in zip(numbers, cleaned, strict=True):
-            head, _, rest = line.partition(_MARK)
+        texts, timed = self._texts.young, found.timed
+        is_timed = self._timed.tells(cleaned)
+        shown = map(self._timed.without, cleaned) if is_timed else cleaned
+        for number, line, timeless in zip(numbers, cleaned, shown, strict=True):
+            head, _, rest = timeless.partition(_MARK)
             printer = printers.get(head)
-            if printer is None and rest[:5] in prefix.BEGINNINGS and (origin := self._origin_of(head)):
-                printer = printers[head] = origin, found.rows_of(origin.process)
+            if printer is None and rest[:5] in prefix.BEGINNINGS:
+                printer = self._printer(head, line, found)
+                if printer is not None and (printer[2] is not None or not is_timed):
+                    printers[head] = printer
             if printer is not None:
-                origin, rows = printer
-                text = texts.get(rest)
+                origin, rows, frame = printer
+                text, channel = texts.get(rest), None
                 if text is None and rest.startswith(_CHANNEL):
-                    text = self._templates.get(rest[_DIGITS_END:])
                     channel = _CHANNELS.get(rest[_DIGITS_END - 2 : _DIGITS_END])
-                    if text is not None and channel is not None:
-                        if rows:
-                            rows.append((number, origin, text, channel))
-                        else:
-                            found.keep(number, origin, text, channel)
-                        quick += 1
-                        continue
-                    text = None
+                    text = None if channel is None else self._templates.get(rest[_DIGITS_END:])
                 if text is None and rest[:5] in prefix.BEGINNINGS:
-                    text = self._text(rest, origin)
+                    text, channel = self._text(rest, origin), None
                     texts = self._texts.young
                 if text is not None and not text.damaged:
+                    if frame is not None:
+                        timed[number] = frame, line
                     if rows and text.parsed is not None:
-                        rows.append((number, origin, text, None))
+                        rows.append((number, origin, text, channel))
                     else:
-                        found.keep(number, origin, text)
+                        found.keep(number, found.origin(number, origin), text, channel)
                         unknown += text.parsed is None
                     quick += 1
                     continue
@@ -174,6 +188,19 @@ class BulkScanner(Scanner):
         counts.typed_lines += quick - unknown
         counts.unrecognised_lines += unknown
         self._reader.take(found)
+
+    def _printer(self, head: bytes, line: bytes, found: Found) -> _Printer | None:
+        """Who printed a line with this head.
+
+        Args:
+            head: that of the line, maybe without its time.
+            line: as it is.
+            found: where the others of the same process are.
+        """
+        own = line[: len(head)]
+        frame = self._timed.proven(head) if own != head else None
+        origin = self._origin_of(own) if frame is None else frame.origin
+        return None if origin is None else (origin, found.rows_of(origin.process), frame)
 
     def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
         text = super()._new_text(rest, origin)

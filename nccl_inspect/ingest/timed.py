@@ -6,6 +6,7 @@ What stands around the time tells all the rest, as soon as two prefixes have sho
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccl_inspect.ingest.memory import Memory
@@ -17,29 +18,38 @@ _TIME = re.compile(
     rb"|\d{10}\.\d{1,9}(?![\w.:-]))"
 )
 """The time of the day, or the seconds since 1970, set apart from all else; the date before it is mostly the same."""
+_SECONDS = len(b"23:59:59")
+_FRACTION = re.compile(rb"(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))")
+"""The rest of a time of the day, after the seconds."""
+_MAX_BEGINNINGS = 10_000
+_SAMPLE = 128
+_MARK = b" NCCL "
 _FORM = bytes.maketrans(b"123456789", b"000000000")
 
 
-class _Frame(NamedTuple):
+class Frame(NamedTuple):
     """What prefixes that differ in their time have in common."""
 
     origin: Origin
     """Of one of them."""
     time: str
     """Its time."""
+    begin: int
+    """Bytes before the time."""
+    rest: int
+    """Bytes after the time."""
     stamp: tuple[str, str] | None
     """What the stamp has before and after the time; None where the origin states no time."""
     is_proven: bool
     """Whether one with another time had the same origin but for that."""
 
-    def at(self, head: bytes, time: str) -> Origin:
+    def at(self, head: bytes) -> Origin:
         """The origin of a prefix with another time."""
-        one = self.origin
-        stamp = None if self.stamp is None else self.stamp[0] + time + self.stamp[1]
-        lead = one.lead and head[: len(one.lead)]
-        return Origin(
-            head, one.process, one.tid, one.device, stamp, one.location, one.label, one.rank, one.wrapped, lead
-        )
+        _, process, tid, device, _, location, label, rank, wrapped, lead = self.origin
+        stamp = None
+        if self.stamp is not None:
+            stamp = self.stamp[0] + head[self.begin : len(head) - self.rest].decode("ascii") + self.stamp[1]
+        return Origin(head, process, tid, device, stamp, location, label, rank, wrapped, lead and head[: len(lead)])
 
 
 class Timed:
@@ -51,15 +61,48 @@ class Timed:
     """
 
     def __init__(self, entries: int, size: int) -> None:
-        self._known: Memory[_Frame] = Memory(entries, size)
+        self._known: Memory[Frame] = Memory(entries, size)
+        self._beginnings: dict[bytes, bytes] = {}
+        """What many prefixes begin with, up to the seconds, and with what their keys begin."""
+        self._end = 0
+        """How long the last one was."""
+
+    def tells(self, lines: Sequence[bytes]) -> bool:
+        """Whether most lines have a time, and few the same."""
+        heads = {line.partition(_MARK)[0] for line in lines[:_SAMPLE]}
+        few = min(len(lines), _SAMPLE) // 2
+        return len(heads) > few and sum(self.key(head) is not None for head in heads) > few
+
+    def without(self, line: bytes) -> bytes:
+        """A line with zeros for the time, if that is seen at once; then its head is a key (:meth:`key`)."""
+        begin = self._beginnings.get(line[: self._end])
+        if begin is None or not (fraction := _FRACTION.match(line, self._end)):
+            return line
+        return begin + fraction[0].translate(_FORM) + line[fraction.end() :]
+
+    def key(self, head: bytes) -> bytes | None:
+        """A prefix with zeros for the time; None where there is none."""
+        found = _TIME.search(head)
+        if found is None:
+            return None
+        key = _around(head, found)
+        if found[0][2:3] == b":":
+            self._end = found.start() + _SECONDS
+            if len(self._beginnings) >= _MAX_BEGINNINGS:
+                self._beginnings.clear()
+            self._beginnings[head[: self._end]] = key[: self._end]
+        return key
+
+    def proven(self, key: bytes) -> Frame | None:
+        """What prefixes with a key have in common, as soon as it tells their origin."""
+        frame = self._known.young.get(key) or self._known.recall(key)
+        return frame if frame is not None and frame.is_proven else None
 
     def known(self, head: bytes) -> Origin | None:
         """What :func:`nccl_inspect.ingest.prefix.parse` would give; None where that is not known yet."""
-        if not (found := _TIME.search(head)):
-            return None
-        frame = _frame(head, found)
-        known = self._known.young.get(frame) or self._known.recall(frame)
-        return known.at(head, found[0].decode("ascii")) if known is not None and known.is_proven else None
+        key = self.key(head)
+        frame = None if key is None else self.proven(key)
+        return None if frame is None else frame.at(head)
 
     def learn(self, head: bytes, origin: Origin) -> None:
         """Remember the origin of a prefix."""
@@ -73,13 +116,12 @@ class Timed:
             if not among or time in after:
                 return
             stamp = before, after
-        frame = _frame(head, found)
-        known = self._known.young.get(frame) or self._known.recall(frame)
-        is_proven = known is not None and known.time != time and known.at(head, time) == origin
-        self._known.keep(frame, _Frame(origin, time, stamp, is_proven))
+        key = _around(head, found)
+        known = self._known.young.get(key) or self._known.recall(key)
+        is_proven = known is not None and known.time != time and known.at(head) == origin
+        self._known.keep(key, Frame(origin, time, found.start(), len(head) - found.end(), stamp, is_proven))
 
 
-def _frame(head: bytes, time: re.Match[bytes]) -> bytes:
-    """What stands around a time, and how that is written."""
+def _around(head: bytes, time: re.Match[bytes]) -> bytes:
     start, end = time.span()
     return head[:start] + time[0].translate(_FORM) + head[end:]

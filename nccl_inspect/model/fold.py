@@ -152,11 +152,11 @@ class Fold:
         base = position(len(self.sources) - 1, 0)
         for rows in found.by_process.values():
             number, origin, _, _ = rows[0]
-            self._take_of(self._log(base | number, origin), rows, base)
+            self._take_of(self._log(base | number, origin), rows, found, base)
         for number, origin, text in found.unknown:
             self._unknown(base | number, origin, text)
 
-    def _take_of(self, log: ProcessLog, rows: list[Row], base: int) -> None:
+    def _take_of(self, log: ProcessLog, rows: list[Row], found: Found, base: int) -> None:
         """Take in lines of one process."""
         edge = _NO_EDGE
         thread = 0
@@ -167,25 +167,34 @@ class Fold:
                 edge.lines += 1
                 continue
             use: _Use = text.use or _used(text)
-            how, place = use.how, base | number
             last = None
-            if how == _CONNECTS:
-                edge = self._connect(log, place, origin, text, channel)
+            if use.how == _NOTHING:
+                continue
+            if found.timed:
+                origin = found.origin(number, origin)
+            if use.how == _CONNECTS:
+                edge = self._connect(log, base | number, origin, text, channel)
                 thread, last = origin.tid, text
-            elif how in _SAID or (how == _UNKNOWN and text.level == "WARN"):
-                log.note(place, origin, text)
-                if how == _BOOTSTRAP:
-                    log.bootstraps.append(place)
-            elif how == _STEP:
-                assert text.parsed is not None
-                log.step(place, origin, text.parsed.event)
-            elif how == _REFUSED:
-                self._refuse()
-            elif how == _CALL:
-                assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
-                counted(log.calls, place, text.parsed.event)
+            else:
+                self._keep(log, base | number, origin, text)
         number, origin, _, _ = rows[-1]
-        log.last, log.final = base | number, origin
+        log.last, log.final = base | number, found.origin(number, origin)
+
+    def _keep(self, log: ProcessLog, place: int, origin: Origin, text: Text) -> None:
+        """Take in a line that tells something, and is no connection."""
+        how = text.use.how
+        if how in _SAID or (how == _UNKNOWN and text.level == "WARN"):
+            log.note(place, origin, text)
+            if how == _BOOTSTRAP:
+                log.bootstraps.append(place)
+        elif how == _STEP:
+            assert text.parsed is not None
+            log.step(place, origin, text.parsed.event)
+        elif how == _REFUSED:
+            self._refuse()
+        elif how == _CALL:
+            assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
+            counted(log.calls, place, text.parsed.event)
 
     def _log(self, place: int, origin: Origin) -> ProcessLog:
         log = self.processes.get(origin.process)
