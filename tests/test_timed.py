@@ -73,3 +73,13 @@ def test_what_collectors_put_before_lines_is_parsed_twice_at_most() -> None:
 
 def test_launchers_put_times_before_lines() -> None:
     assert sum(b":07" in launcher for launcher in LAUNCHERS) > 5
+
+
+def test_times_are_seen_at_once_behind_labels_of_several_widths() -> None:
+    timed = Timed(1000, 1 << 20)
+    heads = [b"[pod/llama-%d] 2026-11-20T23:13:07.07186812%dZ vm:17:18 [0]" % (pod, pod % 10) for pod in (9, 10, 100)]
+    keys = [timed.key(head) for head in heads]
+    assert [timed.without(head + b" NCCL INFO 23:13:07.1") for head in heads] == [
+        (key or b"") + b" NCCL INFO 23:13:07.1" for key in keys
+    ]
+    assert timed.without(b"23:13:07.1 vm:17:18 [0]") == b"23:13:07.1 vm:17:18 [0]"

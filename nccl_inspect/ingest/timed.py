@@ -22,6 +22,7 @@ _SECONDS = len(b"23:59:59")
 _FRACTION = re.compile(rb"(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))")
 """The rest of a time of the day, after the seconds."""
 _MAX_BEGINNINGS = 10_000
+_MAX_ENDS = 4
 _SAMPLE = 128
 _MARK = b" NCCL "
 _FORM = bytes.maketrans(b"123456789", b"000000000")
@@ -64,8 +65,8 @@ class Timed:
         self._known: Memory[Frame] = Memory(entries, size)
         self._beginnings: dict[bytes, bytes] = {}
         """What many prefixes begin with, up to the seconds, and with what their keys begin."""
-        self._end = 0
-        """How long the last one was."""
+        self._ends: tuple[int, ...] = ()
+        """How long the last ones were."""
 
     def tells(self, lines: Sequence[bytes]) -> bool:
         """Whether most lines have a time, and few the same."""
@@ -75,10 +76,11 @@ class Timed:
 
     def without(self, line: bytes) -> bytes:
         """A line with zeros for the time, if that is seen at once; then its head is a key (:meth:`key`)."""
-        begin = self._beginnings.get(line[: self._end])
-        if begin is None or not (fraction := _FRACTION.match(line, self._end)):
-            return line
-        return begin + fraction[0].translate(_FORM) + line[fraction.end() :]
+        for end in self._ends:
+            begin = self._beginnings.get(line[:end])
+            if begin is not None and (fraction := _FRACTION.match(line, end)):
+                return begin + fraction[0].translate(_FORM) + line[fraction.end() :]
+        return line
 
     def key(self, head: bytes) -> bytes | None:
         """A prefix with zeros for the time; None where there is none."""
@@ -87,11 +89,16 @@ class Timed:
             return None
         key = _around(head, found)
         if found[0][2:3] == b":":
-            self._end = found.start() + _SECONDS
-            if len(self._beginnings) >= _MAX_BEGINNINGS:
-                self._beginnings.clear()
-            self._beginnings[head[: self._end]] = key[: self._end]
+            self._begins(head, key, found.start() + _SECONDS)
         return key
+
+    def _begins(self, head: bytes, key: bytes, end: int) -> None:
+        """Remember how a prefix and its key begin."""
+        if end not in self._ends:
+            self._ends = (end, *self._ends)[:_MAX_ENDS]
+        if len(self._beginnings) >= _MAX_BEGINNINGS:
+            self._beginnings.clear()
+        self._beginnings[head[:end]] = key[:end]
 
     def proven(self, key: bytes) -> Frame | None:
         """What prefixes with a key have in common, as soon as it tells their origin."""
