@@ -17,6 +17,7 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
+from nccl_inspect.report.words import EXAMPLE, proved
 from nccl_inspect.rules import engine
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,12 +33,10 @@ PROJECT = {
 """Files outside of ``docs``, and where they are in the site."""
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(\[[^\]]*\])\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
-EXAMPLE = re.compile(r"^```log (\w+)(.*)$", re.MULTILINE)
 MESSAGES = ("log-format/", "rules/")
 NOTE = re.compile(r"\A<!--.*?-->\s*")
 ROW = re.compile(r"^\|.*$", re.MULTILINE)
 CODE = re.compile(r"`[^`]*`")
-PROVES = {"raises": "raises a finding", "silent": "no finding", "undecided": "cannot be judged"}
 
 
 def places() -> dict[str, str]:
@@ -82,7 +81,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     parts, fences = FENCE.split(markdown), FENCE.findall(markdown)
     parts = [LINK.sub(lambda found: _link(found, here, page.file.src_uri), part) for part in parts]
     parts = [ROW.sub(lambda row: CODE.sub(_code_in_table, row[0]), part) for part in parts]
-    fences = [EXAMPLE.sub(_example, fence) for fence in fences]
+    fences = [EXAMPLE.sub(lambda found: f'```text title="{proved(found)}"', fence) for fence in fences]
     return "".join(text for pair in zip(parts, [*fences, ""], strict=True) for text in pair)
 
 
@@ -145,9 +144,3 @@ def _place(path: Path) -> str | None:
     if path.is_relative_to(DOCS):
         return path.relative_to(DOCS).as_posix()
     return places().get(path.relative_to(ROOT).as_posix())
-
-
-def _example(found: re.Match[str]) -> str:
-    words = " ".join(found[2].replace("=", " ").split())
-    title = PROVES[found[1]] + (f": {words}" if words else "")
-    return f'```text title="{title}"'

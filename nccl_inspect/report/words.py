@@ -17,6 +17,9 @@ _CODE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 _ITEM = re.compile(r" *(?:[-*]|\d+\.) +")
 _PARAGRAPH = re.compile(rf"^(?! *[|#\n]).+(?:\n(?!{_ITEM.pattern}| *[|#\n]).+)*", re.MULTILINE)
 """Of a page without code: some lines of text, or an item of a list; not a heading and not a table."""
+EXAMPLE = re.compile(r"^```log (raises|silent|undecided)(.*)$", re.MULTILINE)
+"""The beginning of a log on the page of a rule, which says for the tests what must come out."""
+_PROVES = {"raises": "raises a finding", "silent": "no finding", "undecided": "cannot be judged"}
 _NARROW = 60
 """Columns below which labels get no column of their own."""
 _MIN_WIDTH = 40
@@ -64,13 +67,20 @@ def _wrapped(text: str, style: Style, first: str, rest: str) -> list[str]:
     )
 
 
+def proved(found: re.Match[str]) -> str:
+    """What comes out of a log on the page of a rule, for people."""
+    words = " ".join(found[2].replace("=", " ").split())
+    return _PROVES[found[1]] + (f": {words}" if words else "")
+
+
 def fitted(page: str, width: int) -> str:
-    """A Markdown page whose paragraphs fit a width; code, tables and headings stay as they are.
+    """A Markdown page for a terminal: paragraphs fit its width; code, tables and headings stay as they are.
 
     Args:
         page: with paragraphs and list items of one line or several.
         width: in columns.
     """
+    page = EXAMPLE.sub(lambda found: f"```text {proved(found)}", page)
     if width >= PAGE_WIDTH:
         return page
     style = Style(width=width)
