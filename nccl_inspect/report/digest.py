@@ -29,12 +29,12 @@ def reason(job: Job) -> str:
     leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
     if job.verdict == "failed" and not any(finding.fatal for finding in leads) and job.unexplained:
         return f"{_MEANING['failed']}; the log says: {_said(job.unexplained)}"
+    unjudged = sum(path.verdict == "unknown" for path in job.paths)
     if leads:
-        doubt = f"{_MEANING['unknown']}; perhaps: " if job.verdict == "unknown" else ""
-        return doubt + leads[0].summary
+        known = _MEANING["unknown" if unjudged or not job.paths else "ok"]
+        return (f"{known}; perhaps: " if job.verdict == "unknown" else "") + leads[0].summary
     if job.verdict == "unknown" and job.unexplained:
         return f"an error that no rule explains: {_said(job.unexplained)}"
-    unjudged = sum(path.verdict == "unknown" for path in job.paths)
     if job.verdict == "unknown" and unjudged:
         return f"{unjudged} of {count(len(job.paths), 'path')} could not be judged"
     return _MEANING[job.verdict]
