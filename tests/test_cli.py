@@ -362,6 +362,24 @@ def test_what_all_paths_have_in_common_is_told_whole() -> None:
     assert "dst host of all: llama-3-8b-node-0-1" in notes
 
 
+def test_ranks_of_communicators_are_told_apart(tmp_path: Path) -> None:
+    """The end of a log, in which the communicator of all ranks is not begun."""
+    log = tmp_path / "end.log"
+    lines = sample_data.contents("socket-2node-tp4-dp2")[0].split(b"\n")
+    log.write_bytes(b"\n".join(lines[-700:]))
+    head, _, *rows = invoke("paths", str(log)).stdout.split("\n\n")[0].splitlines()
+    assert head.split()[-1] == "communicator"
+    assert len(rows) == len(set(rows)) == len(nccl_inspect.read(str(log)).paths)
+    for matrix in ((), ("--matrix",)):
+        assert invoke("paths", str(log), *matrix).stdout.endswith("does not show the one of all ranks\n")
+
+
+def test_the_legend_names_the_marks_that_occur() -> None:
+    good = invoke("paths", HEALTHY, "--matrix").stdout
+    assert good.endswith("P = P2P/CUMEM\n. = no connection line\n")
+    assert invoke("paths", TWO_HOSTS, "--matrix").stdout.endswith("\n! = fallback\n")
+
+
 def test_a_wide_terminal_gets_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     output = invoke("paths", TWO_HOSTS).stdout

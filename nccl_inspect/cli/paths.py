@@ -15,7 +15,7 @@ from nccl_inspect import reading
 from nccl_inspect.cli import filters, say, shared
 from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Job, Path
-from nccl_inspect.report.tables import Grid, Kind, grid, matrix, pairs
+from nccl_inspect.report.tables import OWN_RANKS, Grid, Kind, grid, matrix, pairs
 from nccl_inspect.rules.facts import count, ends, ranges
 from nccl_inspect.text import printable
 
@@ -69,6 +69,7 @@ def command(
 ) -> int:
     """The path of each directed pair of global ranks that a connection line names.
 
+    Where the log does not show the communicator of all ranks, each communicator has pairs of its own ranks.
     On a terminal of less than 80 columns the table has those that fit, and says which do not.
     """
     ranks = filters.ranges_of("rank", wanted_ranks)
@@ -85,8 +86,10 @@ def command(
     ]
     if not found:
         say(_none(job))
-    if form == "table" and not as_matrix:
-        out.write(_table(found, shared.columns(out.target, _USUAL_WIDTH)))
+    if form == "table":
+        is_global = job.rank_space == "global"
+        width = shared.columns(out.target, _USUAL_WIDTH)
+        out.write(_matrix(found, is_global) if as_matrix else _table(found, width, is_global))
     else:
         out.write((_MATRICES if as_matrix else _FORMATS)[form](found))
     return shared.status(job)
@@ -101,10 +104,10 @@ def _none(job: Job) -> str:
     return f"no path matches; the log has {count(len(job.paths), 'path')}: {there}"
 
 
-def _table(paths: list[Path], width: int) -> str:
+def _table(paths: list[Path], width: int, is_global: bool) -> str:
     if not paths:
         return "no path\n"
-    head, body, notes = pairs(paths, width)
+    head, body, notes = pairs(paths, width, is_global)
     # With a head of its own, tabulate would widen each column by two.
     lines = ["-" * max(map(len, column)) for column in zip(head, *body, strict=True)]
     table = tabulate([head, lines, *body], tablefmt="plain", disable_numparse=True)
@@ -112,12 +115,12 @@ def _table(paths: list[Path], width: int) -> str:
     return "\n".join([table, *([""] if notes else []), *wrapped]) + "\n"
 
 
-def _matrix(paths: list[Path]) -> str:
+def _matrix(paths: list[Path], is_global: bool) -> str:
     if not paths:
         return "no path\n"
     head, body, legend = matrix(paths)
     table = tabulate(body, head, tablefmt="plain", disable_numparse=True, stralign="right")
-    return table + "\n\n" + "\n".join(legend) + "\n"
+    return "\n".join([table, "", *legend, *([] if is_global else [OWN_RANKS])]) + "\n"
 
 
 def _csv(paths: list[Path]) -> str:
@@ -178,4 +181,4 @@ def _ways(cell: dict[Kind, int]) -> list[dict[str, object]]:
 
 
 _FORMATS = {"csv": _csv, "json": _json}
-_MATRICES = {"table": _matrix, "csv": _matrix_csv, "json": _matrix_json}
+_MATRICES = {"csv": _matrix_csv, "json": _matrix_json}

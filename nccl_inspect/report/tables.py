@@ -65,12 +65,17 @@ def rows(paths: Iterable[Path]) -> list[list[str]]:
                 ranges(path.channels),
                 path.expected or "-",
                 path.verdict,
+                printable(", ".join(path.communicators)),
             ]
         )
     return found
 
 
-ROW_HEAD = ["src", "dst", "src host", "dst host", "scope", "path", "GDR", "NIC", "channels", "expected", "verdict"]
+_COMMUNICATOR = "communicator"
+ROW_HEAD = [
+    *("src", "dst", "src host", "dst host", "scope", "path", "GDR", "NIC", "channels", "expected", "verdict"),
+    _COMMUNICATOR,
+]
 _HOSTS = ("src host", "dst host")
 _FOLDED = ("GDR", "NIC", "expected")
 """Columns that are left out where no row has something in them."""
@@ -83,13 +88,16 @@ _MIN_PREFIX = 4
 _ELLIPSIS = "…"
 
 
-def pairs(paths: Sequence[Path], width: int) -> tuple[list[str], list[list[str]], list[str]]:
+def pairs(paths: Sequence[Path], width: int, is_global: bool = True) -> tuple[list[str], list[list[str]], list[str]]:
     """Head and rows of the table of pairs, so that it fits a width if it can, and notes on what is not in them.
 
-    Columns that say something go only where the width is less than that of any usual terminal.
+    Columns that say something go only where the width is less than that of any usual terminal. The communicators are
+    told where ranks are not global, so that the same pair stands there for each.
     """
     body = rows(paths)
     drop = {name for name in _FOLDED if all(row[ROW_HEAD.index(name)] == "-" for row in body)}
+    if is_global:
+        drop.add(_COMMUNICATOR)
     same = []
     whole = body
     hosts = [ROW_HEAD.index(name) for name in _HOSTS]
@@ -112,10 +120,16 @@ def pairs(paths: Sequence[Path], width: int) -> tuple[list[str], list[list[str]]
             left_out.append(name)
     notes = [f"… in hosts: {start}"] if shortened and not drop.issuperset(_HOSTS) else []
     notes += same
+    if not is_global:
+        notes.append(OWN_RANKS)
     if left_out:
         notes.append(f"no room for: {', '.join(left_out)}")
     keep = [place for place, name in enumerate(ROW_HEAD) if name not in drop]
     return [ROW_HEAD[place] for place in keep], [[row[place] for place in keep] for row in body], notes
+
+
+OWN_RANKS = "ranks are those of each communicator: the log does not show the one of all ranks"
+"""What tables of paths say where ranks are no global ones."""
 
 
 def _shared_start(words: Sequence[str]) -> str:
@@ -185,12 +199,16 @@ def matrix(paths: Sequence[Path]) -> tuple[list[str], list[list[str]], list[str]
         return "".join(words) or ("." if src != dst else "")
 
     body = [[src, *(text(src, dst) for dst in found.names)] for src in found.names]
+    marks = {_MARKS[path.verdict]: path.verdict for path in paths if path.verdict in _MARKS}
+    said = ", ".join(f"{mark} = {_MARKED[marks[mark]]}" for mark in sorted(marks))
     if found.by == "host":
-        return head, body, [*legend, "number of pairs; ! = fallback, ? = not judged"]
-    return head, body, [*legend, ". = no connection line", "! = fallback, ? = not judged"]
+        return head, body, [*legend, "; ".join(filter(None, ["number of pairs", said]))]
+    unconnected = any(src != dst and (src, dst) not in found.cells for src in found.names for dst in found.names)
+    return head, body, list(filter(None, [*legend, ". = no connection line" if unconnected else "", said]))
 
 
 _MARKS = {"fallback": "!", "unknown": "?"}
+_MARKED = {"fallback": "fallback", "unknown": "not judged"}
 
 
 def _letters(paths: Iterable[Path]) -> dict[str, str]:
