@@ -60,3 +60,16 @@ def test_a_rank_that_failed_is_no_hang() -> None:
     job = nccl_inspect.read((LOG + crashed + "\n").encode())
     assert job.ended_by
     assert [finding.rule for finding in job.findings] == ["peer-death"]
+
+
+SHUTTING_DOWN = "vm:100:100 [0] init.cc:1957 NCCL WARN Cuda failure 4 'driver shutting down'\n"
+REACHED_THE_CALLER = "vm:100:100 [0] NCCL INFO init.cc:2180 -> 1\n"
+
+
+def test_what_fails_because_the_process_is_ending_is_no_failed_job() -> None:
+    alone = LOG.replace("nranks 2", "nranks 1")
+    assert nccl_inspect.read((alone + REACHED_THE_CALLER).encode()).failed
+    assert nccl_inspect.read((alone + REACHED_THE_CALLER + SHUTTING_DOWN).encode()).failed
+    assert not nccl_inspect.read((alone + SHUTTING_DOWN + REACHED_THE_CALLER).encode()).failed
+    other = REACHED_THE_CALLER.replace("vm:100:100", "vm:101:101")
+    assert nccl_inspect.read((alone + SHUTTING_DOWN + other).encode()).failed

@@ -39,15 +39,6 @@ from nccl_inspect.model.nics import NicNames
 from nccl_inspect.model.source_counts import SourceCounts
 from nccl_inspect.text import decode
 
-_INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
-"""Files whose frames in a cascade mean that the error reached the caller of NCCL."""
-_IN_PROGRESS = 7
-_INTERNAL = 3
-_RAISED = (
-    *("nccl-error", "nccl-unhandled-cuda-error", "nccl-system-error", "nccl-internal-error", "nccl-invalid-argument"),
-    *("nccl-invalid-usage", "nccl-remote-error", "unique-id-failed", "watchdog-terminated"),
-)
-"""Exceptions of PyTorch about a call of NCCL that failed."""
 _BUILT_IN = ("IB", "Socket")
 
 
@@ -146,7 +137,7 @@ class _Builder:
             unrecognised=self._unrecognised(),
             unplaced_lines=self._lines.unplaced + unknown.connections(self._unknown),
             processes=len(self._processes),
-            failed=any(map(_is_failed_call, said)),
+            failed=endings.has_failed(said),
             ended_by=self._ended_by(),
             partial=self._fold.partial,
             earlier_runs=[self._run(run) for run in self._earlier],
@@ -355,15 +346,6 @@ class _Builder:
 
 def _shown(source: SourceCounts, lines: Iterable[tuple[int, bytes]]) -> list[Evidence]:
     return [Evidence(source.name, source.line(number), decode(text), number) for number, text in lines]
-
-
-def _is_failed_call(notice: Notice) -> bool:
-    event = notice.event
-    if not isinstance(event, events.ErrorCascade) or event.code in (0, _IN_PROGRESS):
-        return notice.production in _RAISED and "timeout" not in notice.message
-    if event.thread is not None and "Async" not in event.thread:
-        return event.code != _INTERNAL  # which its threads report of a communicator that was aborted, too
-    return event.file.rpartition("src/")[2] in _INTERFACE  # not transport/net_ib/init.cc
 
 
 def _count(number: int, noun: str, plural: str = "s") -> str:

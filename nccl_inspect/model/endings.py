@@ -7,9 +7,12 @@ Only what launchers, shells, schedulers and PyTorch's watchdog really print coun
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from nccl_inspect.event_types import CollectiveTimeout, Event, Notice
+from nccl_inspect.event import Process
+from nccl_inspect.event_types import CollectiveTimeout, CudaFailure, ErrorCascade, Event, Notice
 from nccl_inspect.ingest import envelopes
+from nccl_inspect.model import job
 
 _WATCHDOG = ("process-taken-down", "watchdog-terminated", "process-terminating", "heartbeat-timeout", "watchdog-stuck")
 """PyTorch ends the process."""
@@ -69,6 +72,15 @@ def is_end(event: Event | None) -> bool:
     return event is not None and (event.production in _ENDS or isinstance(event, CollectiveTimeout))
 
 
+def is_shutting_down(event: Event | None) -> bool:
+    """Whether a CUDA call failed because its process was ending already: an effect of the end, whatever its reason."""
+    return isinstance(event, CudaFailure) and (event.code == _SHUTTING_DOWN or event.error == "driver shutting down")
+
+
+_SHUTTING_DOWN = 4
+"""cudaErrorCudartUnloading, CUDA_ERROR_DEINITIALIZED."""
+
+
 TIME_LIMIT, PREEMPTED, REQUEUED, NODE_FAILURE = "time limit", "preempt", "requeue", "node failure"
 _REASONS = (TIME_LIMIT, PREEMPTED, REQUEUED, NODE_FAILURE)
 """What Slurm names as its reason to end a job (src/slurmd/slurmstepd/req.c)."""
@@ -90,3 +102,36 @@ def is_forced(event: Event | None) -> bool:
         name, values = told
         return str(event.value(name)).startswith(values)
     return event.production in _FORCED
+
+
+_INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
+"""Files whose frames in a cascade mean that the error reached the caller of NCCL."""
+_IN_PROGRESS = 7
+_INTERNAL = 3
+_RAISED = (
+    *("nccl-error", "nccl-unhandled-cuda-error", "nccl-system-error", "nccl-internal-error", "nccl-invalid-argument"),
+    *("nccl-invalid-usage", "nccl-remote-error", "unique-id-failed", "watchdog-terminated"),
+)
+"""Exceptions of PyTorch about a call of NCCL that failed."""
+
+
+def has_failed(said: Sequence[job.Notice]) -> bool:
+    """Whether a call of NCCL failed; what fails because its process is ending already does not count."""
+    ending: dict[Process, int] = {}
+    for notice in said:
+        if is_shutting_down(notice.event):
+            ending.update({process: notice.place for process in notice.processes if process not in ending})
+    return any(
+        _is_failed_call(notice)
+        and not all(ending.get(process, notice.place) < notice.place for process in notice.processes)
+        for notice in said
+    )
+
+
+def _is_failed_call(notice: job.Notice) -> bool:
+    event = notice.event
+    if not isinstance(event, ErrorCascade) or event.code in (0, _IN_PROGRESS):
+        return notice.production in _RAISED and "timeout" not in notice.message
+    if event.thread is not None and "Async" not in event.thread:
+        return event.code != _INTERNAL  # which its threads report of a communicator that was aborted, too
+    return event.file.rpartition("src/")[2] in _INTERFACE  # not transport/net_ib/init.cc

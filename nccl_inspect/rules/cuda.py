@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from nccl_inspect.event_types import CudaFailure, ErrorCascade
+from nccl_inspect.model import endings
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.facts import Facts, value
 
@@ -72,8 +73,6 @@ WHICH_KERNEL = "CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; 
 FULL = "out of memory"
 OUT_OF_MEMORY = CUDA_CODES[FULL]
 _CUDA_ERROR = 1
-_SHUTTING_DOWN = CUDA_CODES["driver shutting down"]
-"""A process that ends before NCCL has let go of its GPU gets this: an effect of the end, whatever its reason."""
 
 
 class Failure(NamedTuple):
@@ -117,7 +116,7 @@ def failures(facts: Facts) -> list[Failure]:
     """Failed CUDA calls with the file that made each: for a header, which many use, that of the first frame above."""
     found = []
     for notice in failed(facts):
-        if code_of(notice) == _SHUTTING_DOWN:
+        if endings.is_shutting_down(notice.event):
             continue
         assert isinstance(notice.event, CudaFailure)
         file = notice.event.file or _caller(facts, notice)

@@ -1,0 +1,52 @@
+"""A process ended while NCCL still used its GPU: its last errors are an effect of the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_inspect.model import endings
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules import cuda
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, global_ranks, hosts_in, ranges, ranks_in, ranks_word
+
+RULE = Rule(
+    name="driver-shutting-down",
+    category="failures",
+    severity="warning",
+    title="A process ended while NCCL still used its GPU",
+    echo_of=("peer-death", "ended-from-outside", "watchdog-timeout"),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge CUDA calls that failed because the process was ending already."""
+    notices = [notice for notice in cuda.failed(facts) if endings.is_shutting_down(notice.event)]
+    if not notices:
+        return
+    ending = ranks_in(notices)
+    ended = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.ended)}
+    left = set(facts.job.ranks_seen) - ending - ended
+    everybody = bool(ending) and not left
+    who = ranks_word(ending) if ending else "a process whose rank is not in the log"
+    yield RULE.finding(
+        f"{who} ended while NCCL still used the GPU ('driver shutting down')",
+        cause="the program came to its end without ending its communicators first: CUDA was gone when NCCL wanted to "
+        "let go of the GPU. "
+        + (
+            "All ranks ended that way or in order, as at the usual end of a job"
+            if everybody
+            else f"Why it ended is not in the log{f', nor what became of ranks {ranges(left)}' if left else ''}"
+        ),
+        impact="none on the paths; the errors themselves harm nobody, because the process was ending already",
+        fix=[
+            "torch.distributed.destroy_process_group()   # at the end of the program, in each rank",
+            "Programs that call NCCL themselves: ncclCommDestroy for each communicator before main returns.",
+            *([] if everybody else ["Look at what these ranks printed last: the reason for the end comes before it."]),
+        ],
+        severity="info" if everybody else None,
+        confidence="certain" if everybody else "possible",
+        ranks=ending,
+        hosts=hosts_in(notices),
+        evidence=first_said(notices),
+    )
