@@ -377,6 +377,13 @@ def test_text_that_only_mentions_nccl_is_no_line(line: bytes) -> None:
     assert (source.nccl_lines, source.damaged_lines) == (1, 0)
 
 
+@pytest.mark.parametrize("end", [b"", b" |"])
+def test_a_table_of_nccl_keeps_its_end_behind_a_prefix(end: bytes) -> None:
+    line = b"vm:11:12 [0] NCCL INFO  Max NThreads |            512 |            640 |            512 |"
+    told = [nccl_inspect.read(lead + line + end).unrecognised for lead in (b"", b"[pod/llama-0] ", b"| ")]
+    assert told == ([[], [], []] if not end else [told[0], [], []])
+
+
 def test_a_torn_double_blank_stays_damaged_in_an_envelope() -> None:
     torn = LINE.replace(b"[0] NCCL", b"[0]  NCCL")
     for line in (torn, b"0: " + torn, b"[0]  NCCL INFO x 1", filled(b'{"log":"LINE"}', torn)):

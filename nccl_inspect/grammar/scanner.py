@@ -349,9 +349,10 @@ class Scanner:
         return self._texts.recall(rest) or self._new_text(rest, origin)
 
     def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
-        level, _, message = rest.partition(b" ")
-        if origin is not None and origin.wrapped:
-            message = envelopes.without_trailer(message)
+        level, _, whole = rest.partition(b" ")
+        message = envelopes.without_trailer(whole) if origin is not None and origin.wrapped else whole
+        if len(message) < len(whole) and not self._grammar.parse(message) and self._grammar.parse(whole):
+            message = whole  # a table of NCCL's own, which ends like that of a collector
         glued = (b"NCCL " in message or message.endswith(b"]")) and _GLUED.search(message) is not None
         parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
         if parsed is None and not glued and b"&" in message:
