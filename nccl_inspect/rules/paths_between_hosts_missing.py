@@ -1,0 +1,52 @@
+"""A communicator of several hosts of which only the connections within hosts are in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, global_ranks, listed
+
+RULE = Rule(
+    name="paths-between-hosts-missing",
+    category="log quality",
+    severity="warning",
+    title="No path between the hosts of a connected communicator is in the log",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge communicators with ranks of several hosts in the log: a ring of them leads from host to host."""
+    found = [comm for comm in facts.job.communicators if len(comm.hosts) > 1 and _is_cut_short(facts, comm)]
+    if not found:
+        return
+    names = [comm.id for comm in found]
+    hosts = sorted({host for comm in found for host in comm.hosts})
+    nets = sorted({net for comm in found for net in comm.networks})
+    unseen = [comm for comm in found if len(comm.started) < comm.nranks]
+    yield RULE.finding(
+        f"no path between the {count(len(hosts), 'host')} of communicator {listed(names)} is in the log, only paths "
+        "within hosts",
+        cause="the log ends before these connections were made, their lines are lost, or the ranks at the ends of the "
+        "hosts are not in it" + (f" ({_seen(unseen[0])})" if unseen else ""),
+        impact="what the hosts use to talk to each other is not judged"
+        + (f"; they were going to use {listed(nets)}" if nets else ""),
+        fix=[
+            "Let the job make its first step, and take the log of every rank to that point.",
+            "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log   # a file for each rank: nothing is torn or left out",
+        ],
+        confidence="possible",
+        ranks=[rank for comm in found for rank in global_ranks(comm, comm.started)],
+        hosts=hosts,
+        evidence=[line for comm in found for line in (comm.network_lines or comm.evidence)[:1]],
+    )
+
+
+def _is_cut_short(facts: Facts, comm: CommunicatorInfo) -> bool:
+    paths = facts.paths_of(comm)
+    return bool(paths) and all(path.scope == "intra" for path in paths)
+
+
+def _seen(comm: CommunicatorInfo) -> str:
+    return f"{len(comm.started)} of {comm.nranks} ranks of communicator {comm.id} are"
