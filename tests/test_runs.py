@@ -123,6 +123,15 @@ def test_files_of_different_hosts_without_times_are_not_ordered_by_their_names(t
     assert len(job.communicators) == 2
 
 
+def test_logs_of_two_hosts_put_one_behind_the_other_are_no_earlier_and_later_run() -> None:
+    other = started_again(ONE_HOST).replace(b"vm:", b"other:")
+    job = nccl_inspect.read(ONE_HOST + other)
+    assert not job.earlier_runs
+    assert {path.src_host for path in job.paths} == {"vm", "other"}
+    ended = b"slurmstepd: error: *** JOB 4711 ON vm CANCELLED AT 2026-11-20T23:13:07 DUE TO PREEMPTION ***\n"
+    assert len(nccl_inspect.read(ONE_HOST + ended + other).earlier_runs) == 1
+
+
 @pytest.mark.parametrize(
     ("earlier", "later"),
     [

@@ -88,7 +88,7 @@ class _Builder:
         logs = _printers(everything)
         split = [processes.lives(log) for log in logs]
         self._processes, self._communicators = _walked(life for lives in split for life in lives)
-        self._earlier = runs.superseded(self._communicators)
+        self._earlier = runs.superseded(self._communicators, everything)
         over = {process for run in self._earlier for process in run.processes}
         remaining = _remaining(logs, split, over)
         if over or len(remaining) < len(self._processes):

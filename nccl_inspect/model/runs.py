@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from nccl_inspect.event import Process
+from nccl_inspect.model import endings
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.fold import ProcessLog, source_and_line
 from nccl_inspect.times import in_order, moment
@@ -43,22 +44,30 @@ class Run:
     def _sources(self) -> set[int]:
         return {source_and_line(place)[0] for log in self.logs for place in (log.first, log.last)}
 
-    def is_before(self, other: Run) -> bool:
+    def is_before(self, other: Run, ends: Sequence[int]) -> bool:
         """Whether this run is known to have ended before the other one began.
 
-        The order of sources says something only where the same hosts or the same source are in both.
+        The order of lines says something only where the same hosts are in both, or in the same source the end of a job
+        stands between them: else the logs of two hosts may have been put one behind the other.
+
+        Args:
+            other: a run.
+            ends: places of lines that say that a job ended.
         """
         if self.ended and other.began and in_order(self.ended, other.began):
             return self.ended < other.began
-        related = bool(self._sources & other._sources or self._hosts & other._hosts)
-        return related and self.end < other.begin
+        if self.end >= other.begin:
+            return False
+        between = any(self.end < end < other.begin for end in ends)
+        return bool(self._hosts & other._hosts or (between and self._sources & other._sources))
 
 
-def superseded(communicators: Sequence[Communicator]) -> list[Run]:
+def superseded(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]) -> list[Run]:
     """The runs that were over before the newest one began, the oldest first.
 
     Args:
         communicators: of the whole log, with their members.
+        logs: of all who said something.
     """
     runs = _runs(communicators)
     if len(runs) < 2:
@@ -68,7 +77,8 @@ def superseded(communicators: Sequence[Communicator]) -> list[Run]:
         runs.sort(key=lambda run: run.began or times[0])  # type: ignore[arg-type,return-value]
     else:
         runs.sort(key=lambda run: run.begin)
-    return [run for run in runs[:-1] if run.is_before(runs[-1])]
+    ends = [note.last for log in logs for note in log.notes.values() if endings.is_end(note.event)]
+    return [run for run in runs[:-1] if run.is_before(runs[-1], ends)]
 
 
 def _runs(communicators: Sequence[Communicator]) -> list[Run]:
