@@ -52,7 +52,8 @@ def test_what_ended_the_earlier_run_is_not_held_against_the_newest() -> None:
 
 def test_a_log_that_was_appended_to_itself_is_judged_once() -> None:
     job = nccl_inspect.read(ONE_HOST + ONE_HOST)
-    assert len(job.earlier_runs) == 1
+    assert not job.earlier_runs
+    assert len(job.repeated) == 8
     assert ways(job) == ways(nccl_inspect.read(ONE_HOST))
     assert len(job.communicators) == 1
 
@@ -65,9 +66,50 @@ def test_the_newest_run_keeps_the_connections_of_threads_that_have_the_same_id(
     """A container numbers its processes and threads anew, mostly with the same numbers."""
     log = (SAMPLES / name / "job.log").read_bytes()
     once, job = nccl_inspect.read(log), nccl_inspect.read(log + again(log))
-    assert len(job.earlier_runs) == 1
+    assert len(job.earlier_runs) == (again is started_again)
+    assert bool(job.repeated) == (again is bytes)
     assert ways(job) == ways(once)
     assert job.verdict == once.verdict
+
+
+def pods(log: bytes) -> list[bytes]:
+    """The lines of each host."""
+    hosts = sorted(set(re.findall(rb"(?m)^([\w.-]+):\d+:\d+ ", log)))
+    return [b"".join(re.findall(rb"(?m)^%b:\d+:.*\n" % re.escape(host), log)) for host in hosts]
+
+
+def first_lines(log: bytes) -> bytes:
+    return b"".join(log.splitlines(keepends=True)[:220])
+
+
+def last_lines(log: bytes) -> bytes:
+    return b"".join(log.splitlines(keepends=True)[-100:])
+
+
+@pytest.mark.parametrize("copied", [bytes, first_lines, last_lines])
+@pytest.mark.parametrize("name", ["socket-2node-tp4-dp2", "peer-killed", "efa-provider-missing-socket-fallback"])
+def test_a_pod_that_was_collected_twice_changes_nothing(
+    name: str, copied: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    one, other = pods((SAMPLES / name / "job.log").read_bytes())
+    files = [tmp_path / "a.log", tmp_path / "b.log", tmp_path / "c.log"]
+    for file, text in zip(files, (one, other, copied(one)), strict=True):
+        file.write_bytes(text)
+    once, job = nccl_inspect.read(list(map(str, files[:2]))), nccl_inspect.read(list(map(str, files)))
+    assert ways(job) == ways(once)
+    assert [(comm.id, comm.ranks, comm.state) for comm in job.communicators] == [
+        (comm.id, comm.ranks, comm.state) for comm in once.communicators
+    ]
+    assert not job.earlier_runs
+    assert job.verdict == once.verdict
+    assert job.repeated or copied is last_lines, "nothing may prove that an end without beginnings is a copy"
+
+
+def test_what_was_followed_again_counts_with_its_end() -> None:
+    for log in (ONE_HOST, TWO_HOSTS):
+        once, job = nccl_inspect.read(log), nccl_inspect.read(first_lines(log) + log)
+        assert ways(job) == ways(once)
+        assert [(comm.id, comm.state) for comm in job.communicators] == [(c.id, c.state) for c in once.communicators]
 
 
 @pytest.mark.parametrize("log", [ONE_HOST, TIMED, TWO_HOSTS])

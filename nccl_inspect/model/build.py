@@ -24,6 +24,7 @@ from nccl_inspect.model import (
     parallelism,
     paths,
     processes,
+    repeats,
     runs,
     timeline,
     unknown,
@@ -31,7 +32,7 @@ from nccl_inspect.model import (
 )
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import MAX_EVIDENCE, settings
-from nccl_inspect.model.fold import Fold, Note, ProcessLog, position, source_and_line
+from nccl_inspect.model.fold import Burst, Fold, Note, ProcessLog, Step, position, source_and_line
 from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Notice, Paths, Unrecognised
 from nccl_inspect.model.members import Member, ProcessMembers
@@ -84,7 +85,9 @@ def _others(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) ->
 class _Builder:
     def __init__(self, fold: Fold) -> None:
         self._fold = fold
-        everything = processes.apart(fold.processes.values())
+        once = [repeats.without(log) for log in processes.apart(fold.processes.values())]
+        everything = [log for log, _ in once]
+        self._repeated = [step for _, left_out in once for step in left_out]
         logs = _printers(everything)
         split = [processes.lives(log) for log in logs]
         self._processes, self._communicators = _walked(life for lives in split for life in lives)
@@ -144,6 +147,7 @@ class _Builder:
             last_lines=[self._last_line(process.log) for process in self._processes],
             timeline=timeline.of(self._processes, self._global_rank, self._fold.where),
             damaged=[line for source in self._fold.sources for line in _shown(source, source.counts.broken)],
+            repeated=sorted(map(self._step_evidence, self._repeated), key=lambda line: (line.source, line.order)),
             repaired=[line for source in self._fold.sources for line in _shown(source, source.counts.mended)],
         )
 
@@ -219,6 +223,12 @@ class _Builder:
     def _notices(self) -> list[Notice]:
         return notices.joined(self._noted, self._ranks, self._releases, self.evidence)
 
+    def _step_evidence(self, step: Step | Burst) -> Evidence:
+        if isinstance(step, Step):
+            return self.evidence(step.place, step.origin, "INFO", step.event.message)
+        edge = min(step.edges.values(), key=lambda edge: edge.place)
+        return self.evidence(edge.place, edge.origin, edge.level, edge.event.message)
+
     def _note_evidence(self, note: Note) -> Evidence:
         return self.evidence(note.place, note.origin, note.level, decode(note.message))
 
@@ -283,12 +293,11 @@ class _Builder:
         )
 
     def _member_evidence(self, member: Member) -> Evidence:
-        step = member.first
-        return self.evidence(step.place, step.origin, "INFO", step.event.message)
+        return self._step_evidence(member.first)
 
     def _network_evidence(self, members: list[Member]) -> Evidence:
-        step = min((member.network_line for member in members if member.network_line), key=lambda step: step.place)
-        return self.evidence(step.place, step.origin, "INFO", step.event.message)
+        lines = (member.network_line for member in members if member.network_line)
+        return self._step_evidence(min(lines, key=lambda step: step.place))
 
     def _run(self, run: runs.Run) -> str:
         begin_name, first, _ = self._fold.where(run.begin)

@@ -352,6 +352,8 @@ class Job(Record):
     """By rank; empty where lines have no time stamps that can be compared."""
     damaged: list[Evidence] = field(default_factory=list)
     """The first lines of each source that could be neither parsed nor repaired."""
+    repeated: list[Evidence] = field(default_factory=list)
+    """Where lines of a process begin that were collected before and are left out: one for each process and copy."""
     repaired: list[Evidence] = field(default_factory=list)
     """The first lines of each source that were put together from two places or taken apart."""
 

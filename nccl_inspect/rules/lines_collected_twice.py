@@ -1,0 +1,30 @@
+"""Lines of processes that are in the log more than once."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, does
+
+RULE = Rule(
+    name="lines-collected-twice",
+    category="log quality",
+    severity="info",
+    title="Lines of the same process are in the log more than once",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge what the model left out because it had it before."""
+    copies = facts.job.repeated
+    if not copies:
+        return
+    yield RULE.finding(
+        f"lines of {count(len(copies), 'process', 'es')} {does(len(copies), 'stand')} in the log more than once",
+        cause="the log of a pod or process is in two files, was followed again from its beginning, or was appended to "
+        "itself: lines with the id of a communicator come once only",
+        impact="none on the paths: connections of a copy are left out. What is merely counted is counted again "
+        "(collective calls, how often a warning came)",
+        fix=["Give each file once, and one log for each pod."],
+        evidence=copies,
+    )
