@@ -41,8 +41,15 @@ class Run:
         return {log.process.host for log in self.logs}
 
     @cached_property
-    def _sources(self) -> set[int]:
-        return {source_and_line(place)[0] for log in self.logs for place in (log.first, log.last)}
+    def _extents(self) -> dict[int, tuple[int, int]]:
+        """The first and the last place in each source."""
+        extents: dict[int, tuple[int, int]] = {}
+        for log in self.logs:
+            for place in (log.first, *(step.place for step in log.steps), log.last):
+                source = source_and_line(place)[0]
+                first, last = extents.get(source, (place, place))
+                extents[source] = min(first, place), max(last, place)
+        return extents
 
     def is_before(self, other: Run, ends: Sequence[int]) -> bool:
         """Whether this run is known to have ended before the other one began.
@@ -56,10 +63,17 @@ class Run:
         """
         if self.ended and other.began and in_order(self.ended, other.began):
             return self.ended < other.began
-        if self.end >= other.begin:
+        if not self._is_written_before(other):
             return False
         between = any(self.end < end < other.begin for end in ends)
-        return bool(self._hosts & other._hosts or (between and self._sources & other._sources))
+        return bool(self._hosts & other._hosts or (between and self._extents.keys() & other._extents.keys()))
+
+    def _is_written_before(self, other: Run) -> bool:
+        """Whether it stands first wherever both stand: a file of each pod has all attempts of it."""
+        shared = self._extents.keys() & other._extents.keys()
+        if not shared:
+            return self.end < other.begin
+        return all(self._extents[source][1] < other._extents[source][0] for source in shared)
 
 
 def superseded(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]) -> list[Run]:
