@@ -233,3 +233,20 @@ def test_other_text_glued_to_the_host_does_not_make_another_host() -> None:
     job, whole = nccl_inspect.read(log), nccl_inspect.read(ONE_HOST)
     assert [host.name for host in job.hosts] == ["vm"]
     assert [(p.src, p.dst, p.channels) for p in job.paths] == [(p.src, p.dst, p.channels) for p in whole.paths]
+
+
+@pytest.mark.parametrize("in_one_file", [True, False], ids=["in one file", "beside it"])
+def test_attempts_in_the_files_of_several_pods_are_told_apart(in_one_file: bool, tmp_path: Path) -> None:
+    """Container restarts, a job that Slurm requeued: each pod's file has the lines of the failed attempt first."""
+    failed = (SAMPLES / "peer-killed" / "job.log").read_bytes()
+    again = started_again(failed)
+    for pod, (earlier, later) in enumerate(zip(pods(failed), pods(again), strict=True)):
+        if in_one_file:
+            (tmp_path / f"llama-{pod}.log").write_bytes(earlier + later)
+        else:
+            (tmp_path / f"llama-{pod}.previous.log").write_bytes(earlier)
+            (tmp_path / f"llama-{pod}.log").write_bytes(later)
+    job, once = nccl_inspect.read(str(tmp_path)), nccl_inspect.read(again)
+    assert len(job.earlier_runs) == 1
+    assert ways(job) == ways(once)
+    assert job.world_size == once.world_size

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
 
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest import recognition
+from nccl_inspect.ingest import recognition, rotation
 from nccl_inspect.ingest.streams import HEAD, Pieces, StreamError, failing, pieces
 from nccl_inspect.records import Record
 
@@ -54,7 +54,8 @@ Input: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | Bin
 def find(inputs: Input | Sequence[Input]) -> list[File]:
     """The files that the inputs stand for, each once; those of folders and globs in the natural order of their names.
 
-    What cannot be read is among them: opening it says why.
+    What was rotated away (``job.log.1``) stands before the file that goes on (``job.log``). What cannot be read is
+    among them: opening it says why.
 
     Raises:
         NoInputError: nothing is given, or something that cannot be a log.
@@ -63,7 +64,8 @@ def find(inputs: Input | Sequence[Input]) -> list[File]:
     if not several:
         raise NoInputError("no input: the list is empty", f"give {_KINDS}")
     seen: set[object] = set()
-    return [file for item in several for file in _files(item) if _is_new(file, seen)]
+    files = [file for item in several for file in _files(item) if _is_new(file, seen)]
+    return [files[place] for place in rotation.order([file.name for file in files])]
 
 
 def lasting(files: Iterable[File]) -> list[File]:

@@ -41,14 +41,14 @@ class Run:
         return {log.process.host for log in self.logs}
 
     @cached_property
-    def _extents(self) -> dict[int, tuple[int, int]]:
-        """The first and the last place in each source."""
-        extents: dict[int, tuple[int, int]] = {}
+    def _extents(self) -> dict[str | int, tuple[int, int]]:
+        """The first and the last place of each host, and in each source."""
+        extents: dict[str | int, tuple[int, int]] = {}
         for log in self.logs:
             for place in (log.first, *(step.place for step in log.steps), log.last):
-                source = source_and_line(place)[0]
-                first, last = extents.get(source, (place, place))
-                extents[source] = min(first, place), max(last, place)
+                for key in (log.process.host, source_and_line(place)[0]):
+                    first, last = extents.get(key, (place, place))
+                    extents[key] = min(first, place), max(last, place)
         return extents
 
     def is_before(self, other: Run, ends: Sequence[int]) -> bool:
@@ -63,17 +63,11 @@ class Run:
         """
         if self.ended and other.began and in_order(self.ended, other.began):
             return self.ended < other.began
-        if not self._is_written_before(other):
-            return False
-        between = any(self.end < end < other.begin for end in ends)
-        return bool(self._hosts & other._hosts or (between and self._extents.keys() & other._extents.keys()))
-
-    def _is_written_before(self, other: Run) -> bool:
-        """Whether it stands first wherever both stand: a file of each pod has all attempts of it."""
         shared = self._extents.keys() & other._extents.keys()
-        if not shared:
-            return self.end < other.begin
-        return all(self._extents[source][1] < other._extents[source][0] for source in shared)
+        if any(self._extents[key][1] >= other._extents[key][0] for key in shared):
+            return False  # a file of each pod has all attempts of it, one after the other
+        between = any(self.end < end < other.begin for end in ends)
+        return bool(self._hosts & other._hosts or (between and shared))
 
 
 def superseded(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]) -> list[Run]:

@@ -1,0 +1,43 @@
+"""The order of files that one log was spread over: what was put aside is older than the file that goes on.
+
+logrotate (``job.log.1``, ``job.log-20261120.gz``), kubelet (``0.log.20261120-231307.gz``), and what people call the
+output of ``kubectl logs --previous`` (``llama-0.previous.log``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_PACKED = r"(?:\.(?:gz|zst|xz|bz2))?"
+_NUMBERED = re.compile(rf"(?P<base>.+)\.(?P<number>\d{{1,3}}){_PACKED}")
+_DATED = re.compile(rf"(?P<base>.+)[.-](?P<date>\d{{4}}-?\d\d-?\d\d(?:[-_T]?\d\d[:-]?\d\d(?:[:-]?\d\d)?)?){_PACKED}")
+_PREVIOUS = re.compile(rf"(?P<stem>.+)[._-](?:previous|prev|old)(?P<suffix>\.[A-Za-z]+)?{_PACKED}")
+
+
+def order(names: Sequence[str]) -> list[int]:
+    """The places of files in the order to read them: what was put aside stands before the file that goes on.
+
+    Args:
+        names: of the files, in the order in which they were given; of those that belong together only that changes.
+    """
+    places = {name: place for place, name in enumerate(names)}
+
+    def key(place: int) -> tuple[int, bool, int, str]:
+        base, number, date = _put_aside(names[place])
+        if base in places:
+            return places[base], False, -number, date
+        return place, True, 0, ""
+
+    return sorted(range(len(names)), key=key)
+
+
+def _put_aside(name: str) -> tuple[str, int, str]:
+    """From which file it was put aside, how many came after it, and when; as far as its name tells."""
+    if found := _NUMBERED.fullmatch(name):
+        return found["base"], int(found["number"]), ""
+    if found := _DATED.fullmatch(name):
+        return found["base"], 0, re.sub(r"\D", "", found["date"])
+    if found := _PREVIOUS.fullmatch(name):
+        return found["stem"] + (found["suffix"] or ""), 0, ""
+    return "", 0, ""
