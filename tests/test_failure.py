@@ -97,3 +97,40 @@ def test_lines_without_a_host_are_read_and_nobody_is_called_the_first() -> None:
     assert (job.verdict, job.findings[0].rule) == ("failed", "peer-death")
     assert [notice.location for notice in job.notices] == ["misc/socket.cc:71", "transport/net_ib.cc:2141 (ncclIbTest)"]
     assert job.first_failure is None
+
+
+def lost(rank: int, peer: str) -> str:
+    text = f"socketProgress: Connection closed by remote peer {peer}<44322>"
+    return f"vm:{10 + rank}:{50 + rank} [{rank}] misc/socket.cc:58 NCCL WARN {text}\n"
+
+
+ADDRESSES = "".join(
+    f"vm:{10 + rank}:{10 + rank} [{rank}] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>\n" for rank in range(4)
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "summary"),
+    [
+        (INIT + lost(0, "10.0.0.1") + lost(2, "10.0.0.1") + lost(3, "10.0.0.1"), "rank 1 (vm, pid 11) went away"),
+        (
+            INIT.replace("nranks 4", "nranks 8") + lost(0, "10.0.0.2") + lost(2, "10.0.0.2") + lost(3, "10.0.0.2"),
+            "ranks 0,2-3 lost connections to a peer on 10.0.0.2; the first failing rank is not in this log",
+        ),
+    ],
+)
+def test_a_silent_rank_is_blamed_only_where_all_ranks_are_in_the_log(log: str, summary: str) -> None:
+    (finding,) = nccl_inspect.read((ADDRESSES + log).encode()).findings
+    assert finding.rule == "peer-death"
+    assert finding.summary.startswith(summary)
+
+
+def test_a_silent_rank_of_another_host_than_the_lost_one_is_not_blamed() -> None:
+    """Rank 1 says nothing, but it is the address of the other host to which connections were lost."""
+    other = INIT.splitlines(keepends=True)[1].replace("vm:", "other:")
+    log = INIT.splitlines(keepends=True)
+    address = ADDRESSES.splitlines(keepends=True)[1].replace("vm:", "other:").replace("10.0.0.1", "10.0.0.2")
+    here = "".join([*log[:1], other, *log[2:]]) + ADDRESSES.splitlines(keepends=True)[0] + address
+    for peer, blamed in (("10.0.0.2", True), ("10.0.0.1", False)):
+        (finding,) = nccl_inspect.read((here + lost(0, peer) + lost(2, peer) + lost(3, peer)).encode()).findings
+        assert finding.summary.startswith("rank 1 (other") == blamed

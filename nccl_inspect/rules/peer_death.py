@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import CollectiveTimeout
+from nccl_inspect.event_types import BootstrapInterface, CollectiveTimeout
 from nccl_inspect.model import endings
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Finding, Notice, NotJudged
@@ -18,6 +18,7 @@ from nccl_inspect.rules.facts import (
     global_ranks,
     hosts_in,
     is_retold,
+    listed,
     ranks_in,
     ranks_word,
     value,
@@ -48,6 +49,7 @@ _KILLED = (
 )
 """The kernel, or who runs the job, killed a process for want of memory."""
 _SLURM_KILLED = "Out Of Memory"
+_NAME_PEERS = ("socket-closed-by-peer", "socket-recv-failed")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -189,7 +191,31 @@ def _gone(facts: Facts, echoes: list[Notice]) -> list[LastLine]:
         and not any((last.process.host, rank) in ended for rank in last.ranks)
         and last.order <= first.get((last.source, last.process.host), last.order)
     ]
-    return silent if ended or len(silent) == 1 else []
+    if not ended and (len(silent) != 1 or _some_are_missing(facts)):
+        return []
+    hosts = _hosts_lost(facts, echoes)
+    return [last for last in silent if not hosts or last.process.host in hosts]
+
+
+def _some_are_missing(facts: Facts) -> bool:
+    """Whether ranks have no line in this log: that of one that says nothing is then no proof against it."""
+    return any(len(comm.started) < comm.nranks for comm in facts.job.communicators)
+
+
+def _hosts_lost(facts: Facts, echoes: list[Notice]) -> set[str]:
+    """The hosts to which connections were lost, where all of these are known by their address or name."""
+    known = {host.name: {host.name} for host in facts.job.hosts}
+    for notice in facts.said(BootstrapInterface):
+        assert isinstance(notice.event, BootstrapInterface)
+        known.setdefault(str(notice.event.address).partition("<")[0], set()).update(notice.hosts)
+    lost = _peers(echoes)
+    return {host for peer in lost for host in known[peer]} if all(peer in known for peer in lost) else set()
+
+
+def _peers(echoes: list[Notice]) -> list[str]:
+    """The addresses or names to which connections were lost."""
+    peers = (value(notice, "peer") for notice in echoes if notice.production in _NAME_PEERS)
+    return sorted({str(peer).partition("<")[0] for peer in peers if peer})
 
 
 def _is_reset(notice: Notice) -> bool:
@@ -201,7 +227,7 @@ def _is_reset(notice: Notice) -> bool:
 def _finding(gone: list[LastLine], echoes: list[Notice], *, sure: bool) -> Finding:
     ranks = {rank for last in gone for rank in last.ranks}
     return RULE.finding(
-        _summary(gone, ranks),
+        _summary(gone, ranks, echoes),
         cause="its lines stop without an error or an end: killed (out of memory, preemption, spot loss), crashed, or "
         "its machine was lost"
         if gone
@@ -223,9 +249,13 @@ def _finding(gone: list[LastLine], echoes: list[Notice], *, sure: bool) -> Findi
     )
 
 
-def _summary(gone: list[LastLine], ranks: set[int]) -> str:
+def _summary(gone: list[LastLine], ranks: set[int], echoes: list[Notice]) -> str:
     if not gone:
-        return "ranks lost their connections to a peer; the first failing rank is not in this log"
+        victims = ranks_in(echoes)
+        who = f"{ranks_word(victims)}" if victims else "ranks"
+        peers = _peers(echoes)
+        whom = f"a peer on {listed(peers)}" if peers else "a peer"
+        return f"{who} lost connections to {whom}; the first failing rank is not in this log"
     if len(gone) > 1:
         return f"{ranks_word(ranks)} fell silent before the others lost a connection: one of them went away, or all"
     (host, pid, _), line = gone[0].process, gone[0].line
