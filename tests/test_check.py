@@ -122,7 +122,12 @@ CASES = [
     (SOCKET, INTER + "gdr = true", "broken", "have no GPUDirect RDMA"),
     (SOCKET, INTRA + "gdr = true", "kept", "need none"),
     (SOCKET, INTER + "gdr = false\nmin_channels = 1", "kept", "have them"),
-    (FRAGMENT, INTER + "gdr = true", "broken", "1 pair (0->8) have GPUDirect RDMA on some channels only"),
+    (
+        FRAGMENT,
+        INTER + "gdr = true",
+        "broken",
+        "1 pair (0->8) have GPUDirect RDMA in part only (at one end, or on some channels)",
+    ),
     (SHM, ENV + 'forbidden = ["NCCL_P2P_DISABLE=1"]', "broken", "NCCL_P2P_DISABLE=1"),
     (SHM, ENV + 'forbidden = ["NCCL_P2P_*"]', "broken", "NCCL_P2P_DISABLE=1"),
     (SHM, ENV + 'forbidden = ["NCCL_P2P_DISABLE=0"]', "kept", "not in the log"),

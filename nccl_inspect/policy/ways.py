@@ -44,7 +44,7 @@ def gdr(scope: str, job: Job) -> Iterator[Answer]:
     if without:
         yield _broken("have no GPUDirect RDMA", without, job)
     if partly:
-        yield _broken("have GPUDirect RDMA on some channels only", partly, job)
+        yield _broken("have GPUDirect RDMA in part only (at one end, or on some channels)", partly, job)
     if not without and not partly:
         yield _kept(scope, _of(scope, job), "need it and have it" if paths else "need none", job)
 
