@@ -34,7 +34,7 @@ NVLINK = {
 PCIE = Rate(8, 45, "PCIe Gen3 to Gen5 x16")
 P2P = Rate(PCIE.low, NVLINK[5].high, "from PCIe Gen3 to NVLink 5")
 SHM = Rate(13, 18, "measured on a PCIe Gen5 host; less on older ones and between sockets")
-SOCKET = Rate(1.3, 3.5, "measured over a 10 Gb/s virtual NIC; AWS limits a flow to 5 Gb/s")
+SOCKET = Rate(1.3, 3.5, "measured over a virtual NIC inside one machine; AWS limits a flow to 5 Gb/s")
 _NIC_RATES = {100: (11.0, 12.0), 200: (22.0, 24.0), 400: (45.0, 49.0)}
 """GB/s that a NIC with GPUDirect gives, by its line rate in Gb/s; Azure asks for 180 of 200 and 380 of 400."""
 _NIC_SHARE = (0.88, 0.96)
