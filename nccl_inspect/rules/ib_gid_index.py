@@ -15,6 +15,8 @@ RULE = Rule(
     specific=("rail-only-fabric",),
 )
 _INVALID = "Invalid argument"
+_EMPTY = "No data available"
+"""What the kernel says of a row of the GID table that holds nothing."""
 _UNREACHABLE = ("Connection timed out", "No route to host", "Network is unreachable")
 _TO_THE_PEER = (None, "RTR")
 """The step that names the peer; before 2.24 the step is not printed."""
@@ -27,28 +29,32 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = [
         notice
         for notice in (*facts.notices("ib-modify-qp-failed"), *calls)
-        if value(notice, "error") in (_INVALID, *_UNREACHABLE)
+        if value(notice, "error") in (_INVALID, _EMPTY, *_UNREACHABLE)
         and value(notice, "to_state") in _TO_THE_PEER
         and value(notice, "local_gid") != "N/A"
     ]
-    if not failed or _kinds_of_link(facts) == {"IB"}:
+    links = _kinds_of_link(facts)
+    if not failed or links == {"IB"}:
         return
     chosen = [setting for setting in facts.chosen("NCCL_IB_GID_INDEX") if setting.value != "-1"]
     sign = _sign(failed, chosen)
     yield RULE.finding(
         f"RoCE connections cannot be made: {value(failed[0], 'error')}{_addresses(failed[0])}",
         cause=sign
-        or "not proved: the GID may be of the wrong kind or subnet, the rails of the fabric may not be connected with "
-        "each other, or the peer's port is down",
+        or "not proved: the GID may be of the wrong kind or subnet, the hosts may lack a route, the rails of the "
+        "fabric may not be connected with each other, ARP may get no answer, or the peer's port is down; rping tells",
         impact="the ranks cannot connect, and the job does not start",
         fix=[
             *unset(chosen),
             "show_gids   # which row is RoCE v2 with the IPv4 address? NCCL 2.21 and later choose it themselves",
             "NCCL_IB_GID_INDEX=<row>   # before 2.21; NCCL_IB_ADDR_RANGE=10.0.0.0/16 where there are several subnets",
-            "ip addr   # the NIC's network interface must be in the network namespace of the pod",
+            "ip addr   # the NIC's network interface must be up, with an address, in the network namespace of the pod",
+            "ip route get <address of the peer's NIC> from <address of the NIC>   # a route? then: ip neigh, does it "
+            "answer ARP?",
             "rping -s -a <address>   # on one host; on the other: rping -c -a <address> -C 10, ib_write_bw -x <index>",
         ],
-        confidence="likely" if sign else "possible",
+        # Without addresses and a list of devices the card may be one of InfiniBand.
+        confidence="likely" if sign or links or value(failed[0], "local_gid") else "possible",
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),
         evidence=[*first_said(failed), *lines_of(chosen, 1)],
@@ -63,8 +69,15 @@ def _kinds_of_link(facts: Facts) -> set[str]:
 
 def _sign(failed: list[Notice], chosen: list[Setting]) -> str:
     """What points to the GID and not to the fabric."""
+    if chosen and any(value(notice, "error") == _EMPTY for notice in failed):
+        return f"{words_of(chosen)} names a row of the GID table that is empty here"
     if chosen:
         return f"{words_of(chosen)} names a row of the GID table that is not the same, or not there, on every NIC"
+    if any(value(notice, "error") == _EMPTY for notice in failed):
+        return (
+            "the row of the GID table is empty: a wrong GID index (before 2.21 row 0 is the default), or the NIC's "
+            "interface has no IP address, is down, or is in another network namespace"
+        )
     gids = [(str(value(n, "local_gid")), str(value(n, "remote_gid"))) for n in failed if value(n, "local_gid")]
     if any(gid == "::" or gid.startswith("fe80:") for pair in gids for gid in pair):
         return (
