@@ -16,6 +16,7 @@ RULE = Rule(
     echo_of=(
         "ib-error4-acs",
         "ib-memlock",
+        "gpu-memory-not-registered",
         "gpu-hardware-error",
         "gpu-out-of-memory",
         "cuda-failure-in-connect",

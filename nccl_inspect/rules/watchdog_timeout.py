@@ -30,6 +30,7 @@ RULE = Rule(
         "peer-death",
         "gpu-hardware-error",
         "ib-memlock",
+        "gpu-memory-not-registered",
         "no-transport",
         "open-files-limit",
         "shm-attach-failed",

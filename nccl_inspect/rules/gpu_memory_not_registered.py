@@ -1,0 +1,93 @@
+"""A NIC cannot register GPU memory, so GPUDirect RDMA fails where NCCL wants to use it."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in, value
+
+RULE = Rule(
+    name="gpu-memory-not-registered",
+    category="gpudirect",
+    severity="error",
+    title="GPU memory cannot be registered with the NIC",
+)
+_DMABUF = "reg_dmabuf_mr"
+_IOVA2 = "reg_mr_iova2"
+_CALLS = ("reg_mr", _IOVA2, _DMABUF)
+_LIMITS = (None, "Cannot allocate memory")
+"""What ib-memlock takes; before 2.14 NCCL does not print why a call failed."""
+_BAD_ADDRESS = "Bad address"
+_INVALID = "Invalid argument"
+_RUNS = ("connected", "destroyed")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge calls that register memory and fail for another reason than the limit on locked memory."""
+    failed = [
+        notice
+        for notice in facts.notices("ib-call-failed")
+        if value(notice, "name") in _CALLS and value(notice, "error") not in _LIMITS
+    ]
+    if not failed:
+        return
+    dead = not _went_on(facts)
+    said = listed(f"ibv_{value(notice, 'name')} failed with {value(notice, 'error')}" for notice in failed)
+    yield RULE.finding(
+        f"the NIC cannot register GPU memory: {said}",
+        cause=_cause(failed),
+        impact="the rank cannot connect, and the job stops"
+        if dead
+        else "NCCL went on: a buffer that the application registered is copied through NCCL's own, or another way was "
+        "found",
+        fix=[
+            "lsmod | grep nvidia_peermem; modprobe nvidia-peermem; dmesg -T | grep -i peermem   # on the host",
+            "cat /proc/driver/nvidia/version   # 'Open Kernel Module': DMA-BUF does without nvidia-peermem",
+            *(
+                ["NCCL_DMABUF_ENABLE=0   # a test: does registering through nvidia-peermem work?"]
+                if _says(failed, "name", _DMABUF)
+                else []
+            ),
+            *(
+                ["NCCL_IB_PCI_RELAXED_ORDERING=0   # a test: does the NIC refuse these flags?"]
+                if _says(failed, "name", _IOVA2) and _says(failed, "error", _INVALID)
+                else []
+            ),
+            "NCCL_NET_GDR_LEVEL=LOC   # a test, without GPUDirect RDMA: if the job runs, the cause is registering GPU "
+            "memory",
+        ],
+        severity="error" if dead else "warning",
+        confidence="likely",
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said(failed),
+        fatal=dead,
+    )
+
+
+def _went_on(facts: Facts) -> bool:
+    """Whether the log shows communicators that work: a buffer of the application that fails NCCL does without."""
+    states = [comm.state for comm in facts.job.communicators]
+    works = bool(states) and all(state in _RUNS for state in states)
+    return works and not facts.job.failed and not facts.notices("proxy-operation-error", "proxy-operation-failed")
+
+
+def _says(failed: list[Notice], name: str, wanted: str) -> bool:
+    return any(value(notice, name) == wanted for notice in failed)
+
+
+def _cause(failed: list[Notice]) -> str:
+    if _says(failed, "name", _DMABUF):
+        return (
+            "DMA-BUF between GPU and NIC does not work: it needs the open kernel modules of the NVIDIA driver, and a "
+            "kernel (5.12 and later) and NIC driver that know it"
+        )
+    if _says(failed, "error", _BAD_ADDRESS):
+        return (
+            "the NIC driver does not know the address: nvidia-peermem is not loaded or was built for another NVIDIA or "
+            "NIC driver (restart it after an update of either), or the container was started before"
+        )
+    return (
+        "not proved: nvidia-peermem is missing or does not fit the NVIDIA and the NIC driver, or the NIC refuses the "
+        "flags; the two tests below tell"
+    )
