@@ -551,3 +551,20 @@ def test_where_the_plugin_for_efa_is_not_in_the_image_the_cure_begins_there() ->
     found = next(finding for finding in job.findings if finding.rule == "socket-instead-of-efa")
     assert "did not find its file" in found.cause
     assert "into the image" in found.fix[0]
+
+
+@pytest.mark.parametrize(
+    ("release", "worded"),
+    [("2.11.4", "7, and the limit is 4 (PXB)"), ("2.21.5", "7 (SYS), and the limit is 4 (PXB)"), ("2.28.9", "7 (PXN)")],
+)
+def test_a_nic_that_is_too_far_away_needs_no_kernel_module(release: str, worded: str) -> None:
+    """NCCL measures the distance after it has found that the drivers support GPUDirect; the numbers change."""
+    job = read(
+        f"NCCL version {release}+cuda12.4\n"
+        + line(0, "GPU Direct RDMA Disabled for GPU 18000 / HCA 0 (distance 7 > 4)", "a")
+        + line(0, "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0", "a")
+        + line(1, "Channel 00/0 : 0[0] -> 1[0] [receive] via NET/IB/0", "b")
+    )
+    finding = found(job, "gdr-disabled")
+    assert worded in finding.cause
+    assert not any("peermem" in step for step in finding.fix)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import GdrDecision
 from nccl_inspect.impact import nic
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path, Setting
+from nccl_inspect.rules import distances
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, does, ends, first_lines, hosts_of, listed, ranks_word
 from nccl_inspect.rules.gdr_one_sided import one_sided
@@ -20,6 +21,7 @@ RULE = Rule(
     echo_of=("socket-instead-of-efa",),
 )
 _CAPTURE = "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH for the reason, --platform NAME for whether it is possible at all"
+_NEAR = "A whole node for each pod, or topologyManagerPolicy single-numa-node of the kubelet, keeps GPU and NIC near."
 
 
 def staged(facts: Facts) -> list[Path]:
@@ -57,7 +59,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_cause(facts, pairs, reasons, able),
         impact="two extra copies through host memory and PCIe for every byte; with GPUDirect "
         f"{direct.source} gives {direct}",
-        fix=_fixes(facts, pairs),
+        fix=_fixes(facts, pairs, reasons),
         severity="error" if able and any(path.gdr is False for path in pairs) else "warning" if sure else "info",
         confidence="certain" if able and reasons else "likely" if sure else "possible",
         ranks=ends(pairs),
@@ -112,9 +114,18 @@ def _limits(facts: Facts) -> list[Setting]:
     return [s for s in facts.settings("NCCL_NET_GDR_LEVEL") if s.value.upper() in ("LOC", "0", "PIX", "1")]
 
 
-def _fixes(facts: Facts, pairs: list[Path]) -> list[str]:
+def _fixes(facts: Facts, pairs: list[Path], reasons: list[Notice]) -> list[str]:
     if over_tcp_provider(facts):
         return [EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD]
+    if distances.too_far(reasons):
+        return [
+            *(f"unset {setting.name}" for setting in _limits(facts)),
+            "nvidia-smi topo -m   # is there a NIC behind the switch of the GPU (PIX, PXB)? Give the job that one",
+            _NEAR,
+            "NCCL_NET_GDR_LEVEL=SYS   # allows every distance; measure it: through the CPU it may be slower than "
+            "without",
+            "NCCL_TOPO_FILE=<file>   # a virtual machine that hides its PCIe switches: the provider's own file",
+        ]
     network = facts.platform.network if facts.platform else None
     on_efa = network == "efa" or (network is None and any("Libfabric" in path.detail for path in pairs))
     return [
@@ -123,7 +134,7 @@ def _fixes(facts: Facts, pairs: list[Path]) -> list[str]:
         if on_efa
         else "modprobe nvidia-peermem   # on every node; an open driver with DMA-BUF does without",
         "NCCL_NET_GDR_LEVEL=SYS   # a test: is the NIC too far from the GPU for NCCL's taste?",
-        "A whole node for each pod, or topologyManagerPolicy single-numa-node of the kubelet, keeps GPU and NIC near.",
+        _NEAR,
     ]
 
 
@@ -135,6 +146,8 @@ def _cause(facts: Facts, pairs: list[Path], reasons: list[Notice], able: bool | 
         )
     if limits := _limits(facts):
         return f"{limits[0].name}={limits[0].value} allows GPUDirect RDMA only between a NIC and a GPU that close"
+    if far := distances.too_far(reasons):
+        return f"{distances.words(far, facts)}. The drivers of both can do it, or NCCL would not have measured"
     if reasons:
         return f"NCCL or its plugin says: {reasons[0].message}"
     if able:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import GdrDecision
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
+from nccl_inspect.rules import distances
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, listed, ranks_word, unset
 
@@ -59,6 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     senders = not whole and all(side == "send" for side, _ in lacking)
     reading = [setting for setting in facts.settings("NCCL_NET_GDR_READ") if setting.value == "0"]
     reasons = _refused(facts, hosts)
+    far = distances.too_far(reasons)
     normal = senders and not reading and not reasons and not (facts.platform and facts.platform.gdr)
     who = f"on host {listed(sorted(whole))}" if whole else f"of {ranks_word(ranks)}"
     where = "" if whole else " at the sending end" if senders else ""
@@ -69,12 +71,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "NCCL lets GPUs before Ampere without NVLink receive with GPUDirect RDMA and not send "
         "(NCCL_NET_GDR_READ); the log does not name the GPUs"
         if normal
+        else distances.words(far, facts)
+        if far
         else f"NCCL says: {reasons[0].message}"
         if reasons
         else f"not in the log: on {listed(sorted(hosts)) or 'the side that lacks it'} nvidia-peermem or DMA-BUF is "
         "missing, or the NIC is too far from the GPU",
         impact="two extra copies through host memory and PCIe at that end for every byte; the slower end sets the pace",
-        fix=_fixes(hosts, normal, reading=unset(reading) if senders else []),
+        fix=_fixes(hosts, normal, reading=unset(reading) if senders else [], far=far is not None),
         severity="info" if normal else "warning",
         confidence="certain" if (senders and reading) or (reasons and not senders) else "likely",
         ranks=ranks or ends(paths),
@@ -89,14 +93,20 @@ def _refused(facts: Facts, hosts: set[str]) -> list[Notice]:
     return [notice for notice in said if hosts & set(notice.hosts) and "NET/Socket" not in notice.message]
 
 
-def _fixes(hosts: set[str], normal: bool, reading: list[str]) -> list[str]:
+def _fixes(hosts: set[str], normal: bool, reading: list[str], far: bool) -> list[str]:
     if normal:
         return ["NCCL_NET_GDR_READ=1   # may be tried and measured; on such GPUs there is nothing to fix"]
     if reading:
         return reading
     where = f"on {listed(sorted(hosts))}" if hosts else "on the side that lacks it"
     return [
-        f"modprobe nvidia-peermem; lsmod | grep peermem   # {where}; an open driver with DMA-BUF does without",
+        *(
+            []
+            if far  # NCCL measures the distance only where the drivers support it
+            else [
+                f"modprobe nvidia-peermem; lsmod | grep peermem   # {where}; an open driver with DMA-BUF does without"
+            ]
+        ),
         "nvidia-smi topo -m   # do NIC and GPU share a switch? Compare with a host that has it",
         "A whole node for each pod, or topologyManagerPolicy single-numa-node of the kubelet, keeps GPU and NIC near.",
         "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # prints the reason for each NIC and GPU",
