@@ -73,7 +73,12 @@ def _is_efa(notice: Notice) -> bool:
 
 
 def ib_hints(facts: Facts) -> list[Evidence]:
-    """Lines that show InfiniBand or RoCE hardware: devices, also unusable ones, an IPoIB interface, a chosen HCA."""
+    """Lines that speak of InfiniBand or RoCE: of hardware, or a setting that names cards."""
+    return [*ib_cards(facts), *(line for setting in facts.settings("NCCL_IB_HCA") for line in setting.evidence[:1])]
+
+
+def ib_cards(facts: Facts) -> list[Evidence]:
+    """Lines that show InfiniBand or RoCE hardware: devices, also unusable ones, an IPoIB interface."""
     cards = [
         *facts.said(
             events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices)
@@ -89,8 +94,7 @@ def ib_hints(facts: Facts) -> list[Evidence]:
             and any(str(device[1]).startswith("ib") for device in e.devices)
         ),
     )
-    chosen = [line for setting in facts.settings("NCCL_IB_HCA") for line in setting.evidence[:1]]
-    return [*(notice.evidence[0] for notice in (*cards[:2], *ipoib[:2])), *chosen]
+    return [notice.evidence[0] for notice in (*cards[:2], *ipoib[:2])]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
