@@ -40,6 +40,12 @@ def gave_up(facts: Facts, *errors: str) -> list[Notice]:
     return [notice for notice in facts.notices(*_GAVE_UP) if any(error in notice.message for error in errors)]
 
 
+def of_one_link(facts: Facts) -> list[Notice]:
+    """Connections to link-local IPv6 addresses that the system refuses: it cannot tell by which interface to go."""
+    failed = gave_up(facts, "Invalid argument")
+    return [notice for notice in failed if str(value(notice, "peer")).lstrip("[").startswith("fe80:")]
+
+
 def retried(facts: Facts, *errors: str) -> list[Notice]:
     """Connections that failed with one of these errors and were tried again."""
     said = facts.notices("connect-retry", "call-retry")
