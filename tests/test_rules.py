@@ -576,3 +576,15 @@ def test_a_setting_that_names_cards_does_not_show_any() -> None:
     assert finding.cause.startswith("NCCL_IB_HCA=mlx5_bond names cards")
     assert finding.fix[0].startswith("ibv_devices")
     assert finding.fix[1].startswith("unset NCCL_IB_HCA")
+
+
+@pytest.mark.parametrize(
+    ("level", "platform", "suspected"),
+    [("NVL", None, True), ("PIX", None, True), ("SYS", None, False), ("NVL", "p5.48xlarge", False)],
+)
+def test_a_level_that_leaves_pairs_out_is_a_suspect(level: str, platform: str | None, suspected: bool) -> None:
+    """Below PXB, NCCL's own choice; pairs on NVLink it does not leave out."""
+    text = line(0, f"NCCL_P2P_LEVEL set by environment to {level}") + SHM
+    finding = found(nccl_inspect.read(text.encode(), platform=platform), "shm-instead-of-p2p")
+    assert ("NCCL_P2P_LEVEL" in finding.cause) == suspected
+    assert finding.fix[0].startswith("unset NCCL_P2P_LEVEL") == suspected

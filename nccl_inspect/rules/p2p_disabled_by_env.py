@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, NotJudged, Setting
+from nccl_inspect.model.job import Finding, NotJudged, Path, Setting
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, using, words_of
 
@@ -13,11 +13,24 @@ RULE = Rule(
     title="P2P between the GPUs of a host is switched off by a setting",
 )
 _LEVELS_WITHOUT_P2P = {"LOC", "0"}
+_ALLOWED_BY = {
+    **dict.fromkeys(("NVL", "NVB", "C2C"), ("NV",)),
+    **dict.fromkeys(("PIX", "1"), ("NV", "PIX")),
+}
+"""Levels below NCCL's own choice, PXB, with the classes of pairs that they leave to P2P."""
 
 
 def switched_off(facts: Facts) -> list[Setting]:
     """The settings that switch P2P off altogether."""
     return [setting for setting in facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL") if _is_off(setting)]
+
+
+def narrowed(facts: Facts, pairs: list[Path]) -> list[Setting]:
+    """The levels that may keep these pairs from P2P which NCCL would use without them."""
+    on_nvlink = bool(facts.platform and facts.platform.nvlink)
+    kinds = [facts.pair_class(path) or ("NV" if on_nvlink else "") for path in pairs]
+    levels = [(setting, _ALLOWED_BY.get(setting.value.upper())) for setting in facts.settings("NCCL_P2P_LEVEL")]
+    return [setting for setting, allowed in levels if allowed and not all(kind.startswith(allowed) for kind in kinds)]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

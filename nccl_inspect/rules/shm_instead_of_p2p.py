@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import Message, P2pRefused
 from nccl_inspect.impact import NVLINK, P2P, PCIE, SHM, compared, p2p
-from nccl_inspect.model.job import Finding, NotJudged, Path
+from nccl_inspect.model.job import Finding, NotJudged, Path, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed, unset, using
-from nccl_inspect.rules.p2p_disabled_by_env import switched_off
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, lines_of, listed, unset, using, words_of
+from nccl_inspect.rules.p2p_disabled_by_env import narrowed, switched_off
 from nccl_inspect.rules.remedies import GPUS_IN_POD, PCIE_ISOLATION
 
 RULE = Rule(
@@ -46,19 +46,37 @@ def _fault(facts: Facts, pairs: list[Path], possible: bool) -> Finding:
     refused = facts.said(P2pRefused)
     overridden = bool(switched_off(facts))
     fabric = _has_nvlink_fabric(facts)
+    levels = [] if overridden or refused or fabric else narrowed(facts, pairs)
     confidence = "certain" if possible or overridden else "likely" if fabric else "possible"
-    cause = "see p2p-disabled-by-env" if overridden else _cause(facts, pairs, bool(refused), possible, fabric)
+    cause = (
+        "see p2p-disabled-by-env"
+        if overridden
+        else _left_out(levels, possible)
+        if levels
+        else _cause(facts, pairs, bool(refused), possible, fabric)
+    )
     return RULE.finding(
         f"{count(len(pairs), 'pair')} of ranks on one host {using(pairs)} instead of P2P",
         cause=cause,
         impact=f"every byte goes GPU -> host memory -> GPU: {SHM} bus bandwidth ({SHM.source}); "
         f"{_better(facts, pairs)}",
-        fix=_steps(facts, bool(refused)),
+        fix=[*unset(levels), *_steps(facts, bool(refused))],
         severity="error" if _on_nvlink(facts, pairs) else "warning",
         confidence=confidence,
         ranks=ends(pairs),
         hosts=hosts_of(pairs),
-        evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in refused[:2])],
+        evidence=[*first_lines(pairs)[:3], *(n.evidence[0] for n in refused[:2]), *lines_of(levels, 1)[:2]],
+    )
+
+
+def _left_out(levels: list[Setting], possible: bool) -> str:
+    """A level that allows less than NCCL's own choice."""
+    words = words_of(levels)
+    if possible:
+        return f"{words} leaves these pairs out, which could use P2P: without it NCCL allows P2P up to PXB"
+    return (
+        f"suspect, not proved: {words} allows less than NCCL does without it (PXB: over PCIe switches too). The log "
+        "does not say what joins the GPUs: between those that only the CPU joins it would be SHM anyway"
     )
 
 
