@@ -588,3 +588,16 @@ def test_a_level_that_leaves_pairs_out_is_a_suspect(level: str, platform: str | 
     finding = found(nccl_inspect.read(text.encode(), platform=platform), "shm-instead-of-p2p")
     assert ("NCCL_P2P_LEVEL" in finding.cause) == suspected
     assert finding.fix[0].startswith("unset NCCL_P2P_LEVEL") == suspected
+
+
+@pytest.mark.parametrize(
+    ("net", "platform", "daemon"),
+    [("FasTrak", "a3-megagpu-8g", "tcpxo-daemon"), ("GPUDirectTCPX_v7", "a3-highgpu-8g", "tcpx-daemon")],
+)
+def test_plugins_of_google_need_no_kernel_module(net: str, platform: str, daemon: str) -> None:
+    """Their guide sets PIX, which is no limit to be lifted there."""
+    level = line(0, "NCCL_NET_GDR_LEVEL set by environment to PIX", "node-a")
+    job = nccl_inspect.read((level + SOCKET.replace("NET/Socket", f"NET/{net}")).encode(), platform=platform)
+    steps = found(job, "gdr-disabled").fix
+    assert not any("peermem" in step or "unset" in step for step in steps)
+    assert any(f"-c {daemon}" in step for step in steps)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import GdrDecision
 from nccl_inspect.impact import nic
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path, Setting
-from nccl_inspect.rules import distances
+from nccl_inspect.rules import distances, google
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, does, ends, first_lines, hosts_of, listed, ranks_word
 from nccl_inspect.rules.gdr_one_sided import one_sided
@@ -109,17 +109,20 @@ def _lack(pairs: list[Path]) -> str:
     return "without GPUDirect RDMA" + (f" ({len(partial)} of them on some channels)" if partial else "")
 
 
-def _limits(facts: Facts) -> list[Setting]:
-    """Settings that keep NICs and GPUs from each other: a distance of LOC is none at all."""
-    return [s for s in facts.settings("NCCL_NET_GDR_LEVEL") if s.value.upper() in ("LOC", "0", "PIX", "1")]
+def _limits(facts: Facts, pairs: list[Path]) -> list[Setting]:
+    """Settings that keep NICs and GPUs from each other: a distance of LOC is none at all; Google's guide has PIX."""
+    near = ("LOC", "0") if google.daemon(pairs) else ("LOC", "0", "PIX", "1")
+    return [setting for setting in facts.settings("NCCL_NET_GDR_LEVEL") if setting.value.upper() in near]
 
 
 def _fixes(facts: Facts, pairs: list[Path], reasons: list[Notice]) -> list[str]:
     if over_tcp_provider(facts):
         return [EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD]
+    if daemon := google.daemon(pairs):
+        return [*(f"unset {setting.name}" for setting in _limits(facts, pairs)), *google.fixes(daemon)]
     if distances.too_far(reasons):
         return [
-            *(f"unset {setting.name}" for setting in _limits(facts)),
+            *(f"unset {setting.name}" for setting in _limits(facts, pairs)),
             "nvidia-smi topo -m   # is there a NIC behind the switch of the GPU (PIX, PXB)? Give the job that one",
             _NEAR,
             "NCCL_NET_GDR_LEVEL=SYS   # allows every distance; measure it: through the CPU it may be slower than "
@@ -129,7 +132,7 @@ def _fixes(facts: Facts, pairs: list[Path], reasons: list[Notice]) -> list[str]:
     network = facts.platform.network if facts.platform else None
     on_efa = network == "efa" or (network is None and any("Libfabric" in path.detail for path in pairs))
     return [
-        *(f"unset {setting.name}" for setting in _limits(facts)),
+        *(f"unset {setting.name}" for setting in _limits(facts, pairs)),
         "fi_info -p efa -c FI_HMEM   # must list the NICs; kernel module, libfabric and plugin of one EFA installer"
         if on_efa
         else "modprobe nvidia-peermem   # on every node; an open driver with DMA-BUF does without",
@@ -144,12 +147,17 @@ def _cause(facts: Facts, pairs: list[Path], reasons: list[Notice], able: bool | 
             "libfabric runs over its tcp provider, which has no GPUDirect RDMA: no EFA is used, whatever the "
             "word Libfabric suggests"
         )
-    if limits := _limits(facts):
+    if limits := _limits(facts, pairs):
         return f"{limits[0].name}={limits[0].value} allows GPUDirect RDMA only between a NIC and a GPU that close"
     if far := distances.too_far(reasons):
         return f"{distances.words(far, facts)}. The drivers of both can do it, or NCCL would not have measured"
     if reasons:
         return f"NCCL or its plugin says: {reasons[0].message}"
+    if google.daemon(pairs):
+        return (
+            "not in the log: these plugins offer GPU memory to NCCL (that of TCPXO by Google's guide; it is closed), "
+            "which decides by the distance between GPU and NIC; the pod may not have all GPUs and NICs of the node"
+        )
     if able:
         return (
             "not in the log: nvidia-peermem or DMA-BUF missing, a NIC too far from the GPU, or libfabric "

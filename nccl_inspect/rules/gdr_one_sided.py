@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import GdrDecision
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
-from nccl_inspect.rules import distances
+from nccl_inspect.rules import distances, google
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, listed, ranks_word, unset
 
@@ -78,7 +78,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else f"not in the log: on {listed(sorted(hosts)) or 'the side that lacks it'} nvidia-peermem or DMA-BUF is "
         "missing, or the NIC is too far from the GPU",
         impact="two extra copies through host memory and PCIe at that end for every byte; the slower end sets the pace",
-        fix=_fixes(hosts, normal, reading=unset(reading) if senders else [], far=far is not None),
+        fix=google.fixes(daemon)
+        if not normal and (daemon := google.daemon(paths))
+        else _fixes(hosts, normal, reading=unset(reading) if senders else [], far=far is not None),
         severity="info" if normal else "warning",
         confidence="certain" if (senders and reading) or (reasons and not senders) else "likely",
         ranks=ranks or ends(paths),
