@@ -37,7 +37,12 @@ def of_torch(text: str) -> str:
     """A release as PyTorch names it: until 1.12 it took the number of 2.9 and later (21003) for that of 21.0.3."""
     major, minor, patch = (*order(text), 0, 0, 0)[:3]
     code = major * 1000 + minor * 100 + patch
-    return text if major < _WRONG else f"{code // 10000}.{code // 100 % 100}.{code % 100}"
+    return text if major < _WRONG else of_code(code)
+
+
+def of_code(code: int) -> str:
+    """22705 is how NCCL writes 2.27.5, since 2.9."""
+    return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
 
 
 def order(version: str) -> tuple[int, ...]:

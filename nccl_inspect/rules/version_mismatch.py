@@ -7,7 +7,7 @@ from nccl_inspect.event_types import NcclVersion
 from nccl_inspect.model import versions
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said
+from nccl_inspect.rules.facts import Facts, first_said, ranks_word, value
 
 RULE = Rule(
     name="version-mismatch",
@@ -28,13 +28,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return  # several jobs in one log, each with its own release
     known = _printed(facts)
     guessed = _inferred(facts, set(known)) if strange and known else {}
-    releases = sorted({*known.values(), *guessed.values()}, key=versions.order)
+    stated = _stated(checked)
+    releases = sorted({*known.values(), *guessed.values(), *stated}, key=versions.order)
     if not checked and len(releases) < 2:
         return
     said = [notice for notice in facts.said(NcclVersion) if notice.hosts]
     yield RULE.finding(
         "ranks run different NCCL releases" + (f": {', '.join(releases)}" if len(releases) > 1 else ""),
-        cause="; ".join(_where(release, {**known, **guessed}) for release in releases)
+        cause="; ".join(_where(release, stated.get(release, set()), {**known, **guessed}) for release in releases)
         or "NCCL says so; the log does not show which rank has which",
         impact="processes of different releases do not understand each other: the bootstrap fails or never ends",
         fix=[
@@ -86,6 +87,19 @@ def _is_one_job(facts: Facts, said: list[Notice]) -> bool:
     return len(facts.job.communicators) == 1 and all(notice.ranks for notice in said)
 
 
-def _where(release: str, known: dict[Process, str]) -> str:
+def _stated(checked: list[Notice]) -> dict[str, set[int]]:
+    """The releases that NCCL's check names, with their ranks: each rank compares itself with the first that differs."""
+    found: dict[str, set[int]] = {}
+    for notice in checked:
+        for rank, code in (("rank", "version"), ("own_rank", "own_version")):
+            if isinstance(number := value(notice, code), int):
+                found.setdefault(versions.of_code(number), set()).add(value(notice, rank))
+    return found
+
+
+def _where(release: str, ranks: set[int], known: dict[Process, str]) -> str:
+    """Who has a release: the ranks that NCCL names, else the processes."""
+    if ranks:
+        return f"{ranks_word(ranks)} {'has' if len(ranks) == 1 else 'have'} {release}"
     having = [process for process, text in known.items() if text == release]
     return f"{release} on {', '.join(sorted({f'{process.host}:{process.pid}' for process in having})[:4])}"
