@@ -73,3 +73,26 @@ def test_what_fails_because_the_process_is_ending_is_no_failed_job() -> None:
     assert not nccl_inspect.read((alone + SHUTTING_DOWN + REACHED_THE_CALLER).encode()).failed
     other = REACHED_THE_CALLER.replace("vm:100:100", "vm:101:101")
     assert nccl_inspect.read((alone + SHUTTING_DOWN + other).encode()).failed
+
+
+@pytest.mark.parametrize(
+    ("line", "who"),
+    [
+        ("Bus error (core dumped)", "a process"),
+        ("run.sh: line 3:   101 Segmentation fault      (core dumped) python3 train.py", "a process (pid 101)"),
+        ("[vm:00101] Signal: Bus error (7)", "a process (pid 101)"),
+        ("Fatal Python error: Segmentation fault", "a process"),
+        (
+            "[rank3]: RuntimeError: DataLoader worker (pid 21) is killed by signal: Bus error. It is possible that "
+            "dataloader's workers are out of shared memory. Please try to raise your shared memory limit.",
+            "a DataLoader worker of rank 3 (pid 21)",
+        ),
+    ],
+)
+def test_a_process_that_crashes_ends_the_job_whoever_says_it(line: str, who: str) -> None:
+    job = nccl_inspect.read((LOG + line + "\n").encode())
+    assert job.ended_by
+    assert job.verdict == "failed"
+    assert not job.unexplained
+    assert job.findings[0].rule == "peer-death"
+    assert job.findings[0].summary.startswith(f"{who} was ended by SIG")

@@ -20,10 +20,12 @@ _OVER = (
     *("slurm-cancelled", "slurm-failed", "slurm-task-ended", "slurm-step-aborted", "slurm-force-terminated"),
     *("agent-signalled", "agent-signal-exception", "worker-signalled", "worker-failed", "worker-forced"),
     *("child-failed", "failure-exitcode", "failure-signal"),
-    *("mpi-signalled", "mpi-exit-code", "mpi-abort", "mpi-primary-job", "mpi-hydra"),
+    *("mpi-signalled", "mpi-exit-code", "mpi-abort", "mpi-primary-job", "mpi-hydra", "mpi-process-signal"),
+    *("shell-bus-error", "shell-bus-error-command", "shell-segmentation-fault", "shell-segmentation-fault-command"),
+    *("python-crashed", "data-loader-killed"),
     *("kubectl-exit-code", "kubernetes-oom"),
 )
-"""The launcher says that processes have ended, by themselves or by force."""
+"""The launcher, a shell or the process says that it has ended, by itself or by force."""
 _ENDS = frozenset((*_OVER, *_WATCHDOG))
 _FORCED = (
     *("slurm-cancelled", "slurm-step-aborted", "slurm-force-terminated"),
@@ -34,6 +36,7 @@ _TOLD_BY: dict[str, tuple[str, tuple[str, ...]]] = {
     "slurm-task-ended": ("how", ("Killed", "Terminated")),
     "kubectl-exit-code": ("exitcode", ("130", "143")),
     "mpi-signalled": ("signal_number", ("2", "15")),
+    "mpi-process-signal": ("how", ("Interrupt", "Terminated")),
 }
 """Here a value tells whether processes failed or were ended: SIGINT is 2 or 130, SIGTERM 15 or 143."""
 

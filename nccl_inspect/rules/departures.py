@@ -1,4 +1,4 @@
-"""Processes that ended by themselves while others were still there, as launchers tell it."""
+"""Processes that ended by themselves while others were still there, as launchers, shells or they tell it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,33 @@ from typing import NamedTuple
 
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.facts import Facts, value
+from nccl_inspect.rules.facts import Facts, ranks_word, value
 
 _BY_LAUNCHER = (signal.SIGTERM, signal.SIGINT)
 """Launchers end the other processes with these once one has failed."""
-_TOLD = ("worker-failed", "failure-exitcode", "mpi-signalled")
+_BY_LAUNCHERS = ("worker-failed", "failure-exitcode", "mpi-signalled")
+_LOADER = "data-loader-killed"
+_SHELL = {
+    "shell-bus-error-command": signal.SIGBUS,
+    "shell-segmentation-fault-command": signal.SIGSEGV,
+    "shell-bus-error": signal.SIGBUS,
+    "shell-segmentation-fault": signal.SIGSEGV,
+}
+TOLD = (*_BY_LAUNCHERS, _LOADER, "mpi-process-signal", "shell-bus-error-command", "shell-segmentation-fault-command")
+"""Who says it with the pid."""
+_NAMELESS = ("shell-bus-error", "shell-segmentation-fault", "python-crashed")
+"""Here a process crashed, and nothing tells which."""
+_SIGNALS = {
+    "Bus error": signal.SIGBUS,
+    "Segmentation fault": signal.SIGSEGV,
+    "Illegal instruction": signal.SIGILL,
+    "Floating point exception": signal.SIGFPE,
+    "Aborted": signal.SIGABRT,
+    "Killed": signal.SIGKILL,
+    "Terminated": signal.SIGTERM,
+}
+"""As strsignal() names them."""
+_CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
 _LAST_WORDS = ("watchdog-terminated", "async-error", "async-error-2-4", "cuda-error", "nccl-error")
 
 
@@ -22,10 +44,34 @@ class Departure(NamedTuple):
     ranks: list[int]
     """Empty where neither the launcher nor NCCL's lines tell them."""
     host: str | None
-    pid: int
+    pid: int | None
     code: int
     """Exit code; negative for a signal."""
     notice: Notice
+
+    @property
+    def who(self) -> str:
+        """In words which process."""
+        who = ranks_word(self.ranks) if self.ranks else "a process"
+        if self.is_loader:
+            who = "a DataLoader worker" + (f" of {who}" if self.ranks else "")
+        known = [*([self.host] if self.host else []), *([f"pid {self.pid}"] if self.pid is not None else [])]
+        return who + (f" ({', '.join(known)})" if known else "")
+
+    @property
+    def is_loader(self) -> bool:
+        """Whether it was no rank, but a process that loads data for one."""
+        return self.notice.production == _LOADER
+
+    @property
+    def is_crash(self) -> bool:
+        """Whether a signal ended it that a process brings upon itself."""
+        return -self.code in _CRASHES
+
+    @property
+    def is_by_launcher(self) -> bool:
+        """Whether its launcher tells it, which then ends the other processes."""
+        return self.notice.production in _BY_LAUNCHERS
 
     @property
     def how(self) -> str:
@@ -44,19 +90,34 @@ def departures(facts: Facts) -> list[Departure]:
     for last in facts.job.last_lines:
         last_lines.setdefault(last.process.pid, []).append(last)
     found: dict[int, Departure] = {}
-    for notice in facts.notices(*_TOLD):
+    for notice in facts.notices(*TOLD):
         pid, code = value(notice, "pid"), _code(notice)
-        if pid is None or code is None or code == 0 or -code in _BY_LAUNCHER or pid in found:
+        if pid is None or code is None or code == 0 or -code in _BY_LAUNCHER:
             continue
         known = last_lines.get(pid, [])
         here = known[0] if len(known) == 1 else None
         ranks = here.ranks if here else _stated_ranks(facts, notice)
-        found[pid] = Departure(ranks, here.process.host if here else None, pid, code, notice)
+        if pid not in found or (ranks and not found[pid].ranks):  # the process itself does not know its rank
+            found[pid] = Departure(ranks, here.process.host if here else None, pid, code, notice)
+    return [*found.values(), *_nameless(facts, {one.code for one in found.values()})]
+
+
+def _nameless(facts: Facts, told: set[int]) -> list[Departure]:
+    """Crashes that nobody tells with a pid; what crashed before processes began, or after their end, was no rank."""
+    if facts.job.communicators and all(len(comm.ended) == comm.nranks for comm in facts.job.communicators):
+        return []
+    ends = {end.text for end in facts.job.ended_by}
+    found: dict[int, Departure] = {}
+    for notice in facts.notices(*_NAMELESS):
+        code = _code(notice)
+        if code is not None and code not in told and notice.message in ends:
+            found.setdefault(code, Departure([], None, None, code, notice))
     return list(found.values())
 
 
 def _code(notice: Notice) -> int | None:
-    by_signal = value(notice, "signal_number")
+    by_name = _SHELL.get(notice.production) or _SIGNALS.get(str(value(notice, "how")))
+    by_signal = value(notice, "signal_number") or by_name
     code: int | None = value(notice, "exitcode") if by_signal is None else -by_signal
     return code
 

@@ -217,8 +217,11 @@ _RETOLD = (
     *("work-status", "work-status-2-6", "watchdog-terminated", "watchdog-terminated-unknown", "desync-not-finished"),
     *("async-error", "async-error-2-4", "rank-traceback", "worker-failed", "failure-exitcode", "failure-signal"),
     *("mpi-exit-code", "mpi-hydra", "slurm-failed", "slurm-task-ended", "kubectl-exit-code"),
+    *("shell-bus-error", "shell-bus-error-command", "shell-segmentation-fault", "shell-segmentation-fault-command"),
+    *("mpi-process-signal", "python-crashed"),
 )
-"""PyTorch passes on what NCCL returned, launchers say that a process failed: the cause stands elsewhere, if at all."""
+"""PyTorch passes on what NCCL returned, launchers and shells say that a process failed: the cause stands elsewhere, if
+at all."""
 FLUSHED = 5
 """The status of transfers that were given up because another one had failed before."""
 _FALLS_BACK = (

@@ -8,7 +8,7 @@ from nccl_inspect.model import endings
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.cuda import FULL
-from nccl_inspect.rules.departures import Departure, departures, last_words, traceback_of
+from nccl_inspect.rules.departures import TOLD, Departure, departures, last_words, traceback_of
 from nccl_inspect.rules.efa_completion_error import lost_peers
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import (
@@ -34,6 +34,12 @@ _AFTER_ERROR = (
     "Read the output of that rank above this line: a traceback, an assertion or a segmentation fault.",
     "torchrun --log-dir /logs --redirects 3 --tee 3 <script>   # a file for each rank; @record keeps the traceback",
     "CUDA_LAUNCH_BLOCKING=1   # after CUDA errors; compute-sanitizer tells more",
+)
+_AFTER_BUS_ERROR = (
+    "df -h /dev/shm; ls -l /dev/shm   # on its host, or in its container: is it full, and of what?",
+    "--shm-size=16g   # option of docker run; or --ipc=host",
+    "volumes: [{name: dshm, emptyDir: {medium: Memory, sizeLimit: 64Gi}}]   # pod spec, mounted on /dev/shm",
+    "dmesg -T | grep -iE 'oom|hardware error|mce'   # where /dev/shm has room: the memory limit, or broken memory?",
 )
 RULE = Rule(
     name="peer-death",
@@ -64,14 +70,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     comms = facts.job.communicators
     echoes = set(map(id, [*closed, *given_up]))
     killed = [*facts.notices(*_KILLED), *filter(_is_slurm_kill, facts.notices("slurm-task-ended"))]
-    echoes |= set(map(id, [*killed, *(facts.said(CollectiveTimeout) if killed else ())]))
+    departed = departures(facts)
+    echoes |= set(map(id, [*killed, *_waits(facts, killed, departed)]))
     errors = [notice for notice in facts.failures() if id(notice) not in echoes and not _is_known_end(notice)]
     if errors:
         return
     if killed:
-        yield _of_memory(killed, departures(facts), [*closed, *given_up])
+        yield _of_memory(killed, departed, [*closed, *given_up])
         return
-    if departed := departures(facts):
+    if departed:
         yield _departed(facts, departed, [*closed, *given_up])
         return
     if not (closed or local or given_up):
@@ -91,8 +98,15 @@ def _after_the_end(facts: Facts, closed: list[Notice]) -> list[Notice]:
     return [notice for notice in closed if any(precedes(end, notice) for end in ends)]
 
 
+def _waits(facts: Facts, killed: list[Notice], departed: list[Departure]) -> list[Notice]:
+    """The ranks that waited in vain for a process that was killed, or that had crashed before."""
+    crashes = [one.notice for one in departed if one.is_crash]
+    waits = facts.said(CollectiveTimeout)
+    return waits if killed else [wait for wait in waits if any(precedes(crash, wait) for crash in crashes)]
+
+
 def _is_known_end(notice: Notice) -> bool:
-    return is_retold(notice) or notice.production == "mpi-signalled" or _is_of_program(notice)
+    return is_retold(notice) or notice.production in TOLD or _is_of_program(notice)
 
 
 def _is_of_program(notice: Notice) -> bool:
@@ -130,16 +144,15 @@ def _departed(facts: Facts, departed: list[Departure], echoes: list[Notice]) -> 
     """Processes of which the launcher says that they ended by themselves."""
     words = last_words(facts, departed)
     first = departed[0]
-    who = f"{ranks_word(first.ranks)}" if first.ranks else "a process"
-    where = f" ({first.host}, pid {first.pid})" if first.host else f" (pid {first.pid})"
     trace = traceback_of(facts, first)
     others = f", and {len(departed) - 1} more" if len(departed) > 1 else ""
+    effect = "; the others were ended or lost their connections" if first.is_by_launcher else ""
     return RULE.finding(
-        f"{who}{where} {first.how}{others}; the others were ended or lost their connections",
-        cause=_why(first, next(iter(words.values()), None), trace),
+        f"{first.who} {first.how}{others}{effect}",
+        cause=_why(facts, first, next(iter(words.values()), None), trace),
         impact="the job is dead: a communicator does not survive the loss of a rank",
-        fix=_AFTER_SIGKILL if first.code == -signal.SIGKILL else _AFTER_ERROR,
-        confidence="certain",
+        fix=_FIXES.get(-first.code, _AFTER_ERROR),
+        confidence="likely" if first.pid is None else "certain",  # it may have been no rank
         ranks={rank for one in departed for rank in one.ranks},
         hosts={one.host for one in departed},
         evidence=first_said(
@@ -149,10 +162,15 @@ def _departed(facts: Facts, departed: list[Departure], echoes: list[Notice]) -> 
     )
 
 
-def _why(departure: Departure, said: Notice | None, trace: Notice | None) -> str:
+_FIXES: dict[int, tuple[str, ...]] = {signal.SIGKILL: _AFTER_SIGKILL, signal.SIGBUS: _AFTER_BUS_ERROR}
+
+
+def _why(facts: Facts, departure: Departure, said: Notice | None, trace: Notice | None) -> str:
+    if departure.code == -signal.SIGBUS:
+        return _bus_error(facts, departure)
     if said is not None:
         return f"its own output tells: {value(said, 'error')}"
-    if trace is not None:
+    if trace is not None and not departure.is_loader:
         line = trace.evidence[0]
         return f"an exception of the program: its traceback begins at {line.source.rpartition('/')[2]}:{line.line}"
     if departure.code == -signal.SIGKILL:
@@ -160,11 +178,27 @@ def _why(departure: Departure, said: Notice | None, trace: Notice | None) -> str
             "not in the log: killed from outside, most often by the out-of-memory killer of the kernel or the "
             "container, or by preemption"
         )
-    if departure.code in (-signal.SIGSEGV, -signal.SIGBUS):
-        return "not in the log: the process crashed; SIGBUS with shared memory is a full /dev/shm"
+    if departure.is_crash:
+        return "not in the log: the process crashed, in its own code or in a library"
     if departure.code == -signal.SIGABRT:
         return "not in the log: the process gave itself up, as PyTorch's watchdog or a failed assertion does"
     return "not in the log: an exception or an error of the program; the traceback stands in that rank's own output"
+
+
+def _bus_error(facts: Facts, departure: Departure) -> str:
+    """SIGBUS: a write to a file in memory that has no room."""
+    sharing = "data loader workers hand over what they load in it" if departure.is_loader else ""
+    if not sharing and facts.paths(transport="SHM"):
+        sharing = "ranks of this job share memory in it (SHM)"
+    if sharing:
+        return (
+            f"most likely /dev/shm is full or too small (containers get 64 MiB unless told otherwise): {sharing}, and "
+            "SIGBUS is how a write ends that finds no room; 'df -h /dev/shm' tells"
+        )
+    return (
+        "not in the log: the process crashed; possibly /dev/shm is full (SIGBUS is how a write ends that finds no "
+        "room), else a mapped file that was cut, or broken memory"
+    )
 
 
 def _gone(facts: Facts, echoes: list[Notice]) -> list[LastLine]:
