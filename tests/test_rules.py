@@ -607,3 +607,22 @@ def test_ranks_that_nccl_names_with_other_releases_are_told_with_them() -> None:
     finding = found(job, "version-mismatch")
     assert finding.summary.endswith("2.27.3, 2.27.5")
     assert finding.cause == "rank 4 has 2.27.3; rank 0 has 2.27.5"
+
+
+@pytest.mark.parametrize(
+    ("error", "rule", "step"),
+    [
+        ("peer access is not supported between these two devices", "cuda-failure-in-connect", "NCCL_P2P_DISABLE=1"),
+        ("API call is not supported in the installed CUDA driver", "cuda-failure-in-connect", "newer driver"),
+        ("forward compatibility was attempted on non supported HW", "cuda-init-error", "LD_LIBRARY_PATH"),
+        ("CUDA-capable device(s) is/are busy or unavailable", "cuda-init-error", "compute_mode"),
+    ],
+)
+def test_an_error_of_cuda_that_is_the_cause_leads_to_no_search_for_a_broken_gpu(
+    error: str, rule: str, step: str
+) -> None:
+    job = read(f"vm:100:140 [0] init.cc:1783 NCCL WARN Cuda failure '{error}'\n")
+    finding = found(job, rule)
+    assert "not in the log" not in finding.cause
+    assert any(step in one for one in finding.fix)
+    assert not any("xid" in one.lower() for one in finding.fix)

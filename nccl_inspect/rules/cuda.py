@@ -17,6 +17,9 @@ CUDA_CODES = {
     "driver shutting down": 4,
     "CUDA driver version is insufficient for CUDA runtime version": 35,
     "invalid device function": 98,
+    "API call is not supported in the installed CUDA driver": 36,
+    "CUDA-capable device(s) is/are busy or unavailable": 46,
+    "all CUDA-capable devices are busy or unavailable": 46,
     "no CUDA-capable device is detected": 100,
     "invalid device ordinal": 101,
     "no kernel image is available for execution on the device": 209,
@@ -38,6 +41,7 @@ CUDA_CODES = {
     "operation not supported": 801,
     "system not yet initialized": 802,
     "system has unsupported display driver / cuda driver combination": 803,
+    "forward compatibility was attempted on non supported HW": 804,
     "operation not permitted when stream is capturing": 900,
     "operation failed due to a previous error during capture": 901,
     "unknown error": 999,
@@ -54,8 +58,6 @@ KERNEL_ERRORS = {
 MEANINGS = {
     1: "an argument that this driver or GPU does not take",
     101: "a GPU that this process cannot see",
-    217: "two GPUs that cannot access each other",
-    222: "code that is newer than the driver: the driver must be of the same CUDA release or a later one",
     304: "an operating system call was refused: a sandbox, missing capabilities or another name space",
     400: "a handle that is not valid in this process",
     500: "a kernel that is not in this library: it was built for other GPUs, or two NCCL libraries are mixed",
@@ -64,11 +66,56 @@ MEANINGS = {
     900: "a call that may not stand in a CUDA graph, made while one was captured",
     901: "the capture of a CUDA graph had failed before",
 }
+
+
+class Answer(NamedTuple):
+    """An error whose text is the cause, whatever call gives it: no broken GPU need be looked for."""
+
+    cause: str
+    fix: tuple[str, ...]
+
+
+DO_THEY_FIT = "nvidia-smi; python -c 'import torch; print(torch.version.cuda)'   # do driver and CUDA fit?"
+_COMPAT = "ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH   # in the container: is cuda/compat found first?"
+ANSWERS = {
+    36: Answer(
+        "the driver is too old: it does not know a call that NCCL or the framework makes",
+        ("Install a newer driver, or take an image with an older CUDA.", DO_THEY_FIT),
+    ),
+    46: Answer(
+        "the GPU takes no other process: most often it is in exclusive compute mode and another process has it (two "
+        "ranks on one GPU, or what is left of an earlier job); else MIG without an instance, or a GPU in a bad state",
+        (
+            "nvidia-smi --query-gpu=index,compute_mode,mig.mode.current --format=csv   # Exclusive_Process?",
+            "nvidia-smi --query-compute-apps=pid,name,gpu_uuid --format=csv   # on the host: who has it?",
+            "sudo nvidia-smi -c DEFAULT   # where it is Exclusive_Process and several processes are to share it",
+        ),
+    ),
+    217: Answer(
+        "P2P cannot work between these two GPUs: the driver has no peer access for this pair (kind of GPU, PCIe "
+        "topology, virtual machine), though NCCL took that way",
+        (
+            "nvidia-smi topo -p2p r   # which pairs have peer access? OK, CNS (chipset), GNS (GPU), NS",
+            "NCCL_P2P_DISABLE=1   # as a test: it runs then, by shared memory",
+        ),
+    ),
+    222: Answer(
+        "the driver is too old for the code in the library: it must be of the same CUDA release or a later one",
+        ("Install a newer driver, or take an image with an older CUDA.", DO_THEY_FIT),
+    ),
+    804: Answer(
+        "a cuda-compat package is used on a GPU that does not support it: that is for data centre GPUs",
+        (
+            _COMPAT,
+            "Take the compat folder off LD_LIBRARY_PATH (or remove the package cuda-compat-*) in the image, and use a "
+            "driver that is new enough by itself, or an image with an older CUDA.",
+        ),
+    ),
+}
 _LAUNCH = ("enqueue", "ce_coll", "device/", "rma/", "scheduler/", "sym_kernels", "misc/strongstream")
 """Beginnings of source files that launch kernels and copies, or wait for streams, also when they end; all others build
 communicators and connections."""
 IS_BROKEN = "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # is a GPU broken?"
-DO_THEY_FIT = "nvidia-smi; python -c 'import torch; print(torch.version.cuda)'   # do driver and CUDA fit?"
 WHICH_KERNEL = "CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer tells more"
 FULL = "out of memory"
 OUT_OF_MEMORY = CUDA_CODES[FULL]
@@ -156,6 +203,13 @@ def cause(code: int | None) -> str:
             f"a kernel that ran before on this GPU ({KERNEL_ERRORS[code]}), most often one of the program and not "
             "NCCL's: CUDA reports it at the next call"
         )
+    if code in ANSWERS:
+        return ANSWERS[code].cause
     if code in MEANINGS:
         return f"CUDA's answer means: {MEANINGS[code]}. Which of driver, container or GPU is at fault is not in the log"
     return "not in the log: driver, container or GPU"
+
+
+def fix(code: int | None, otherwise: Iterable[str]) -> list[str]:
+    """What helps where the error is the cause; otherwise what tells more."""
+    return list(ANSWERS[code].fix if code in ANSWERS else otherwise)

@@ -16,10 +16,18 @@ RULE = Rule(
     specific=("cuda-failure-in-launch", "cuda-init-error", "nccl-too-old", "gpu-hardware-error"),
 )
 _CONNECT = ("transport", "proxy", "channel")
-_P2P_IMPORT, _SHM, _INIT = (1, 304, 400, 800), (1, 217, 801), (3, 35, 100, 101, 803, 999)
+_P2P_IMPORT, _SHM, _INIT = (1, 304, 400, 800), (1, 217, 801), (3, 35, 46, 100, 101, 803, 804, 999)
 _NVLS = (1, 101, 304, 400, 401, 800, 801, 999)
 """What rules about one place take, by its file."""
 _MAPPING, _FABRIC = 711, 802
+_WHERE = "NCCL_DEBUG=INFO   # on all ranks: the lines above the warning tell which connection was being made"
+_FIX_KERNEL = (cuda.IS_BROKEN, cuda.WHICH_KERNEL, _WHERE)
+_FIX = (
+    cuda.IS_BROKEN,
+    "nvidia-smi   # on the host and in the container: the same driver, all GPUs, a CUDA that fits?",
+    "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility   # of the container",
+    _WHERE,
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -34,18 +42,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"CUDA failed in {first.file}: {listed(map(cuda.words, failed))}",
         cause=cuda.cause(first.code),
         impact="the rank fails, and with it the job; the others wait for it or lose their connections",
-        fix=[
-            cuda.IS_BROKEN,
-            *(
-                [cuda.WHICH_KERNEL]
-                if first.code in cuda.KERNEL_ERRORS
-                else [
-                    "nvidia-smi   # on the host and in the container: the same driver, all GPUs, a CUDA that fits?",
-                    "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility   # of the container",
-                ]
-            ),
-            "NCCL_DEBUG=INFO   # on all ranks: the lines above the warning tell which connection was being made",
-        ],
+        fix=cuda.fix(first.code, _FIX_KERNEL if first.code in cuda.KERNEL_ERRORS else _FIX),
         confidence="likely",
         ranks=ranks_in(notices),
         hosts=hosts_in(notices),

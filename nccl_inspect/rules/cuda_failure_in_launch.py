@@ -29,11 +29,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"CUDA failed in {failed[0].file}: {listed(map(cuda.words, failed))}",
         cause=cuda.cause(code),
         impact="the rank fails, and with it the job; the others wait for it or lose their connections",
-        fix=[
-            cuda.WHICH_KERNEL if code in cuda.KERNEL_ERRORS else cuda.DO_THEY_FIT,
-            cuda.IS_BROKEN,
-            "Look at what this rank printed before: its own traceback is nearer to the cause than NCCL.",
-        ],
+        fix=cuda.fix(
+            code,
+            (
+                cuda.WHICH_KERNEL if code in cuda.KERNEL_ERRORS else cuda.DO_THEY_FIT,
+                cuda.IS_BROKEN,
+                "Look at what this rank printed before: its own traceback is nearer to the cause than NCCL.",
+            ),
+        ),
         confidence="likely",
         ranks=ranks_in(notices),
         hosts=hosts_in(notices),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, Notice, NotJudged
-from nccl_inspect.rules.cuda import CUDA_CODES, code_of, file_of
+from nccl_inspect.rules.cuda import ANSWERS, CUDA_CODES, code_of, file_of
 from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
@@ -18,17 +18,20 @@ RULE = Rule(
 _CAUSES = {
     3: "CUDA was used before a fork: a child process cannot use it",
     35: "the driver is older than the CUDA release that NCCL or the framework is built for",
+    46: ANSWERS[46].cause,
     100: "the process sees no GPU: none given to the container, an empty CUDA_VISIBLE_DEVICES, or a fault",
     101: "the program asks for a GPU that this process does not see: fewer GPUs than ranks on the host, a local rank "
     "that does not fit CUDA_VISIBLE_DEVICES, or a container with some of the GPUs only",
     803: "the driver's kernel module and its libraries are of different versions",
+    804: ANSWERS[804].cause,
     999: "the driver failed: a lost GPU (Xid), a broken kernel module (nvidia_uvm), or a reset is needed",
 }
-_UNKNOWN, _NO_DEVICE = 999, 100
+_BUSY, _UNKNOWN, _NO_DEVICE = 46, 999, 100
 _VISIBLE = "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # inside the container: which GPUs are there?"
 _FIX = {
     3: ('torch.multiprocessing.set_start_method("spawn")   # and no CUDA call before the workers start',),
     35: ("Install a newer driver, or take an image with an older CUDA; data centre GPUs: the cuda-compat package.",),
+    46: ANSWERS[46].fix,
     100: (
         "--gpus all   # option of docker run",
         "resources: {limits: {nvidia.com/gpu: <GPUs of the node>}}   # pod spec",
@@ -40,6 +43,7 @@ _FIX = {
         _VISIBLE,
     ),
     803: ("Reboot after an upgrade of the driver, or reload its modules; let the image have no other libcuda.so.",),
+    804: ANSWERS[804].fix,
     999: (
         "dmesg -T | grep -i xid; nvidia-smi   # what does the driver say?",
         "modprobe nvidia_uvm   # is the module loaded? Else reset the GPU (nvidia-smi -r) or reboot",
@@ -64,7 +68,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause="; ".join(_CAUSES[code] for code in found),
         impact="this rank cannot use its GPU, and the job does not start",
         fix=[step for code in found for step in _FIX[code]],
-        confidence="likely" if found == [_UNKNOWN] else "certain",
+        confidence="likely" if {_BUSY, _UNKNOWN}.issuperset(found) else "certain",
         ranks=ranks_in(told),
         hosts=hosts_in(told),
         evidence=first_said(told),
