@@ -626,3 +626,11 @@ def test_an_error_of_cuda_that_is_the_cause_leads_to_no_search_for_a_broken_gpu(
     assert "not in the log" not in finding.cause
     assert any(step in one for one in finding.fix)
     assert not any("xid" in one.lower() for one in finding.fix)
+
+
+def test_ranks_that_wait_in_different_calls_are_told_with_their_calls() -> None:
+    (log,) = [one.log for one in examples("watchdog-timeout") if b"_ALLGATHER_BASE" in one.log]
+    finding = found(nccl_inspect.read(log), "watchdog-timeout")
+    assert "rank 3 waited 600 s for _ALLGATHER_BASE (work 88" in finding.summary
+    assert "rank 5 for ALLREDUCE (work 89) in vain; suspect: rank 3" in finding.summary
+    assert [line.line for line in finding.evidence] == [1, 3]

@@ -85,7 +85,7 @@ class Rule(Record):
             fix=list(fix),
             ranks=sorted(set(ranks)),
             hosts=sorted({host for host in hosts if host}),
-            evidence=sorted(evidence, key=lambda line: (line.source, line.order))[:_MAX_EVIDENCE],
+            evidence=_in_order(evidence)[:_MAX_EVIDENCE],
             fatal=fatal,
         )
 
@@ -97,6 +97,12 @@ class Rule(Record):
     def page(self) -> str:
         """The Markdown page of the rule."""
         return (Path(__file__).parent / f"{self.name.replace('-', '_')}.md").read_text(encoding="utf-8")
+
+
+def _in_order(evidence: Iterable[Evidence]) -> list[Evidence]:
+    """Each line once: one may tell of a rank both that it waited and that it lags."""
+    lines = {(line.source, line.order): line for line in evidence}
+    return [lines[place] for place in sorted(lines)]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -62,15 +62,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     comm = _pair(facts, waiting) if found[0].operation in _PAIRWISE else communicator_of(facts, group, mine)
     members_of = set() if comm is None else global_ranks(comm, range(comm.nranks))
     blamed, why, lines = _late(late) if late else _suspects(facts, mine, waiting, members_of)
-    first = mine[0]
     of_group = f" of process group {group}" if group is not None else ""
     in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
-    place = f" (work {first.seq}{of_group}{in_comm})" if first.seq >= 0 else ""
-    members = {wait.member for wait in mine if wait.member is not None}
-    by = ranks_word(waiting) if waiting else f"{ranks_word(members)} of its process group" if members else "a rank"
     yield RULE.finding(
-        f"{by} waited {first.timeout_ms // 1000} s for {first.operation}{place} in vain"
-        + (f"; suspect: {ranks_word(blamed)}" if blamed else ""),
+        f"{_calls(mine, of_group + in_comm)} in vain" + (f"; suspect: {ranks_word(blamed)}" if blamed else ""),
         cause=f"the lines tell who waited, not why. {why}{suspects(facts)}"
         + (f". Process group {listed(map(str, others))} timed out, too: mostly a consequence" if others else ""),
         impact="PyTorch ends the process, and with it the job",
@@ -90,6 +85,28 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         evidence=[*first_said([wait.notice for wait in mine][:3]), *lines[:2]],
         fatal=True,
     )
+
+
+def _calls(mine: list[Wait], place: str) -> str:
+    """Who waited in which call, the lowest number first: who waits there may be whom the others wait for."""
+    calls: dict[tuple[int, str], list[Wait]] = {}
+    for wait in sorted(mine, key=lambda wait: wait.seq):
+        calls.setdefault((wait.seq, wait.operation), []).append(wait)
+    told: list[str] = []
+    last = None
+    for (seq, operation), waiting in calls.items():
+        timeout = waiting[0].timeout_ms // 1000
+        limit = "" if timeout == last else f" waited {timeout} s"
+        last = timeout
+        work = f" (work {seq}{'' if told else place})" if seq >= 0 else ""
+        told.append(f"{_who(waiting)}{limit} for {operation}{work}")
+    return listed(told, limit=3)
+
+
+def _who(waiting: list[Wait]) -> str:
+    ranks = {wait.rank for wait in waiting if wait.rank is not None}
+    members = {wait.member for wait in waiting if wait.member is not None}
+    return ranks_word(ranks) if ranks else f"{ranks_word(members)} of its process group" if members else "a rank"
 
 
 def _pair(facts: Facts, waiting: set[int]) -> CommunicatorInfo | None:
