@@ -634,3 +634,14 @@ def test_ranks_that_wait_in_different_calls_are_told_with_their_calls() -> None:
     assert "rank 3 waited 600 s for _ALLGATHER_BASE (work 88" in finding.summary
     assert "rank 5 for ALLREDUCE (work 89) in vain; suspect: rank 3" in finding.summary
     assert [line.line for line in finding.evidence] == [1, 3]
+
+
+@pytest.mark.parametrize("name", ["loopback-between-hosts", "mixed-networks"])
+def test_what_stops_a_job_is_fatal_only_where_no_initialisation_was_finished(name: str) -> None:
+    log = next(one.log for one in examples(name) if b"Init START" in one.log and b"WARN" not in one.log)
+    stuck = nccl_inspect.read(log)
+    assert (stuck.verdict, found(stuck, name).confidence) == ("failed", "likely")
+    starts = [line for line in log.splitlines(keepends=True) if b"Init START" in line]
+    done = nccl_inspect.read(log + b"".join(starts).replace(b"START", b"COMPLETE"))
+    assert not found(done, name).fatal
+    assert done.verdict == "degraded"

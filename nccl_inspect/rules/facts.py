@@ -84,6 +84,10 @@ class Facts:
         """Network paths that leave the host or, in a fragment, may do so."""
         return [path for path in self.paths(transport="NET") if path.scope != "intra"]
 
+    def unfinished(self, comms: Iterable[CommunicatorInfo]) -> bool:
+        """Whether no rank of these communicators finished the initialisation, as far as the log goes."""
+        return not any(comm.completed or comm.connected or self.paths_of(comm) for comm in comms)
+
     def rdma(self) -> list[Path]:
         """Those of :meth:`leaving` that use an RDMA network: all but TCP sockets."""
         return [path for path in self.leaving() if path.net not in _TCP]

@@ -27,6 +27,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     facts.mark(carried, RULE.name)
     works = bool(carried) and any(comm.connected and len(comm.hosts) > 1 for comm in facts.job.communicators)
+    dead = facts.job.failed or (bool(facts.job.ended_by) and not facts.job.paths)
+    stuck = not dead and not facts.job.paths and facts.unfinished(facts.job.communicators)  # or the log was cut there
     named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
     yield RULE.finding(
         "ranks of several hosts use the loopback interface (lo)"
@@ -40,11 +42,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ip -br addr   # inside the container: the interface that other hosts can reach",
         ],
         severity="warning" if works else "error",
-        confidence="certain" if data and named else "likely",
+        confidence="certain" if data and named and not stuck else "likely",
         ranks=ranks_in([*setup, *data]),
         hosts=hosts_in([*setup, *data]),
         evidence=[*first_said([*setup, *data])[:4], *lines_of(named, 1)],
-        fatal=facts.job.failed or (bool(facts.job.ended_by) and not facts.job.paths),
+        fatal=dead or stuck,
     )
 
 

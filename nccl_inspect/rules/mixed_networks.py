@@ -27,6 +27,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     idle = not crossed and all(comm.nnodes == 1 or len(comm.hosts) == 1 for comm in mixed)
     works = not facts.job.failed and any(names & set(path.communicators) for path in facts.leaving())
     dead = bool(crossed or refused or facts.job.failed) and not idle
+    stuck = bool(mixed) and not idle and not works and facts.unfinished(mixed)  # or the log was cut there
     odd = _odd_ranks(mixed)
     lines = [line for comm in mixed[:1] for line in comm.network_lines]
     yield RULE.finding(
@@ -51,7 +52,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=odd or ends(crossed),
         hosts={host for comm in mixed[:1] for host in comm.hosts} or hosts_of(crossed),
         evidence=[*lines, *first_lines(crossed)[:2], *refused[:2]],
-        fatal=dead,
+        fatal=dead or stuck,
     )
 
 
