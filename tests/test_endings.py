@@ -96,3 +96,17 @@ def test_a_process_that_crashes_ends_the_job_whoever_says_it(line: str, who: str
     assert not job.unexplained
     assert job.findings[0].rule == "peer-death"
     assert job.findings[0].summary.startswith(f"{who} was ended by SIG")
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("# Out of bounds values : 2 FAILED", "wrong-results"),
+        ("vm: Test NCCL failure common.cu:958 'internal error / '", "nccl-tests-failed"),
+        ("vm: Test NCCL failure common.cu:958 'unhandled system error / '", "unhandled-system-error"),
+    ],
+)
+def test_a_test_that_failed_is_a_failed_job(line: str, rule: str) -> None:
+    job = nccl_inspect.read((LOG + line + "\n").encode())
+    assert (job.verdict, job.findings[0].rule) == ("failed", rule)
+    assert not job.unexplained

@@ -113,9 +113,9 @@ _IN_PROGRESS = 7
 _INTERNAL = 3
 _RAISED = (
     *("nccl-error", "nccl-unhandled-cuda-error", "nccl-system-error", "nccl-internal-error", "nccl-invalid-argument"),
-    *("nccl-invalid-usage", "nccl-remote-error", "unique-id-failed", "watchdog-terminated"),
+    *("nccl-invalid-usage", "nccl-remote-error", "unique-id-failed", "watchdog-terminated", "test-nccl-failure"),
 )
-"""Exceptions of PyTorch about a call of NCCL that failed."""
+"""What PyTorch and nccl-tests print of a call of NCCL that failed."""
 
 
 def has_failed(said: Sequence[job.Notice]) -> bool:

@@ -222,10 +222,10 @@ _RETOLD = (
     *("async-error", "async-error-2-4", "rank-traceback", "worker-failed", "failure-exitcode", "failure-signal"),
     *("mpi-exit-code", "mpi-hydra", "slurm-failed", "slurm-task-ended", "kubectl-exit-code"),
     *("shell-bus-error", "shell-bus-error-command", "shell-segmentation-fault", "shell-segmentation-fault-command"),
-    *("mpi-process-signal", "python-crashed"),
+    *("mpi-process-signal", "python-crashed", "test-nccl-failure"),
 )
-"""PyTorch passes on what NCCL returned, launchers and shells say that a process failed: the cause stands elsewhere, if
-at all."""
+"""PyTorch and nccl-tests pass on what NCCL returned, launchers and shells say that a process failed: the cause stands
+elsewhere, if at all."""
 FLUSHED = 5
 """The status of transfers that were given up because another one had failed before."""
 _FALLS_BACK = (

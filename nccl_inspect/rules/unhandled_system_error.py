@@ -30,15 +30,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's code 2 where no warning explains it: without the warnings only the code is left."""
     frames = facts.said(ErrorCascade, _is_system_error)
     reached = [frame for frame in frames if _file(frame).rpartition("/")[2] in _INTERFACE]
-    torch = [
+    callers = facts.notices("nccl-error", "test-nccl-failure")
+    told = [
         *facts.notices("nccl-system-error"),
-        *(notice for notice in facts.notices("nccl-error") if "unhandled system error" in notice.message),
+        *(notice for notice in callers if "unhandled system error" in notice.message),
     ]
-    if not (reached or torch) or _explained(facts):
+    if not (reached or told) or _explained(facts):
         return
     first = frames[0] if frames else None
     place = next((text for key, text in _PLACES.items() if first and key in _file(first)), None)
-    said = [*frames[:1], *torch, *reached]
+    said = [*frames[:1], *told, *reached]
     yield RULE.finding(
         "NCCL reports a system error (code 2) and no warning says which call failed"
         + (f"; it came from {_file(first)}" if first else ""),

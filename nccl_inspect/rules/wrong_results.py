@@ -1,0 +1,45 @@
+"""nccl-tests compared the results and found wrong ones."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.cuda import IS_BROKEN
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, first_said, value
+
+RULE = Rule(
+    name="wrong-results",
+    category="failures",
+    severity="error",
+    title="nccl-tests found wrong results",
+    because=("gpu-hardware-error", "p2p-nvlink-fault", "version-mismatch"),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge what the test says at its end; which link or memory is at fault does not stand there."""
+    wrong = facts.notices("test-wrong")
+    if not wrong:
+        return
+    failed = sum(value(notice, "wrong_count") for notice in wrong)
+    over_p2p = bool(facts.paths(transport="P2P"))
+    yield RULE.finding(
+        f"nccl-tests found wrong results: {count(failed, 'check')} failed",
+        cause="not in the log: memory of a GPU or a host, a link (NVLink, PCIe, a NIC) or a bug in driver or NCCL"
+        + ("; with P2P over PCIe also IOMMU or ACS, which some platforms do not stand" if over_p2p else ""),
+        impact="data is corrupted without any error: a training on these machines computes nonsense",
+        fix=[
+            IS_BROKEN,
+            *(
+                ["NCCL_P2P_DISABLE=1   # and run again: right results then point to P2P between GPUs"]
+                if over_p2p
+                else []
+            ),
+            "CUDA_VISIBLE_DEVICES=0,1   # and again with -g 2, pair by pair: which GPU is always there?",
+            "dcgmi diag -r 3   # on each host: tests memory and links of the GPUs",
+        ],
+        ranks=facts.job.ranks_seen,
+        hosts=facts.hosts(),
+        evidence=first_said(wrong),
+        fatal=True,
+    )
