@@ -110,3 +110,12 @@ def test_a_test_that_failed_is_a_failed_job(line: str, rule: str) -> None:
     job = nccl_inspect.read((LOG + line + "\n").encode())
     assert (job.verdict, job.findings[0].rule) == ("failed", rule)
     assert not job.unexplained
+
+
+def test_what_is_left_in_errno_is_no_error() -> None:
+    accept = "vm:100:190 [0] proxy.cc:1517 NCCL WARN [Service thread] Accept failed {}\n"
+    left = nccl_inspect.read((LOG + accept.format("Resource temporarily unavailable")).encode())
+    assert not left.unexplained
+    assert not left.findings
+    full = nccl_inspect.read((LOG + accept.format("Too many open files")).encode())
+    assert [finding.rule for finding in full.findings] == ["open-files-limit"]

@@ -251,12 +251,23 @@ def _is_error(notice: Notice) -> bool:
         event is None  # a WARN that the grammar does not know
         or isinstance(event, events.CollectiveTimeout)
         or (isinstance(event, events.CudaFailure) and notice.level == "WARN")  # at INFO NCCL goes on without it
-        or (getattr(event, "tone", "info") == "error" and not _is_flushed(notice))
+        or (getattr(event, "tone", "info") == "error" and not _is_flushed(notice) and not _is_left_over(notice))
     )
 
 
 def _is_flushed(notice: Notice) -> bool:
     return notice.production.startswith("ib-") and value(notice, "status") == FLUSHED
+
+
+def _is_left_over(notice: Notice) -> bool:
+    """Whether a helper thread stopped accepting connections as its communicator ended (src/proxy.cc).
+
+    It prints whatever errno an earlier call has left; of an accept() that really failed src/misc/socket.cc warns.
+    """
+    return notice.production == "proxy-socket-failed" and value(notice, "error") in _NO_REASON
+
+
+_NO_REASON = ("Resource temporarily unavailable", "Success")
 
 
 def is_retold(notice: Notice) -> bool:
