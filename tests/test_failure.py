@@ -134,3 +134,25 @@ def test_a_silent_rank_of_another_host_than_the_lost_one_is_not_blamed() -> None
     for peer, blamed in (("10.0.0.2", True), ("10.0.0.1", False)):
         (finding,) = nccl_inspect.read((here + lost(0, peer) + lost(2, peer) + lost(3, peer)).encode()).findings
         assert finding.summary.startswith("rank 1 (other") == blamed
+ENDING = "vm:10:10 [0] init.cc:1997 NCCL WARN Cuda failure 4 'driver shutting down'\n"
+
+
+def test_a_process_that_was_ending_already_did_not_fail_first() -> None:
+    later = "[2026-11-20 23:13:02] vm:12:12 [2] enqueue.cc:1402 NCCL WARN Cuda failure 700 'an illegal memory access'\n"
+    job = nccl_inspect.read((INIT + f"[2026-11-20 23:13:01] {ENDING}" + later).encode())
+    assert job.first_failure is not None
+    assert job.first_failure.ranks == [2]
+
+
+def test_a_process_that_was_ending_already_hides_no_rank_that_died() -> None:
+    killed = "E1121 16:34:10.765000 9 torch/x/api.py:986] failed (exitcode: -9) local_rank: 2 (pid: 12) of binary: p\n"
+    job = nccl_inspect.read((INIT + ENDING + killed).encode())
+    assert job.findings[0].rule == "peer-death"
+    assert job.verdict == "failed"
+
+
+@pytest.mark.parametrize("log", [ENDING, INIT + ENDING, INIT + ENDING + "vm:10:10 [0] NCCL INFO init.cc:2133 -> 1\n"])
+def test_a_process_that_was_ending_already_is_no_failed_job(log: str) -> None:
+    job = nccl_inspect.read(log.encode())
+    assert job.first_failure is None
+    assert job.verdict != "failed"

@@ -8,7 +8,7 @@ from nccl_inspect.model import endings
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules import cuda
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, global_ranks, hosts_in, ranges, ranks_in, ranks_word
+from nccl_inspect.rules.facts import Facts, first_said, global_ranks, hosts_in, ranks_in, ranks_word
 
 RULE = Rule(
     name="driver-shutting-down",
@@ -36,7 +36,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         + (
             "All ranks ended that way or in order, as at the usual end of a job"
             if everybody
-            else f"Why it ended is not in the log{f', nor what became of ranks {ranges(left)}' if left else ''}"
+            else f"Why it ended is not in the log{f', nor what became of {ranks_word(left)}' if left else ''}"
         ),
         impact="none on the paths; the errors themselves harm nobody, because the process was ending already",
         fix=[

@@ -245,7 +245,7 @@ _PROBED = ("topology-attribute-missing",)
 
 def _is_error(notice: Notice) -> bool:
     event = notice.event
-    if notice.production in _PROBED and notice.level == "INFO":
+    if (notice.production in _PROBED and notice.level == "INFO") or endings.is_shutting_down(event):
         return False
     return (
         event is None  # a WARN that the grammar does not know
