@@ -134,6 +134,8 @@ def test_a_silent_rank_of_another_host_than_the_lost_one_is_not_blamed() -> None
     for peer, blamed in (("10.0.0.2", True), ("10.0.0.1", False)):
         (finding,) = nccl_inspect.read((here + lost(0, peer) + lost(2, peer) + lost(3, peer)).encode()).findings
         assert finding.summary.startswith("rank 1 (other") == blamed
+
+
 ENDING = "vm:10:10 [0] init.cc:1997 NCCL WARN Cuda failure 4 'driver shutting down'\n"
 
 

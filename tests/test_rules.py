@@ -601,6 +601,8 @@ def test_plugins_of_google_need_no_kernel_module(net: str, platform: str, daemon
     steps = found(job, "gdr-disabled").fix
     assert not any("peermem" in step or "unset" in step for step in steps)
     assert any(f"-c {daemon}" in step for step in steps)
+
+
 def test_ranks_that_nccl_names_with_other_releases_are_told_with_them() -> None:
     said = "init.cc:729 NCCL WARN Mismatched NCCL version detected : rank 0 version 22705 rank 4 version 22703"
     job = read(line(0, "NCCL version 2.27.5+cuda12.9") + f"vm:100:140 [0] {said}\n")
