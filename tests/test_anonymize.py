@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from nccl_inspect.anonymous.text import Scrubber
 from nccl_inspect.cli import cli
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.ingest import sources
+from nccl_inspect.ingest.streams import BLOCK
 from nccl_inspect.model.job import Job
 from nccl_inspect.text import decode
 
@@ -103,6 +104,81 @@ def test_the_examples_of_rules_say_the_same(example: Example) -> None:
     _, after = anonymized(log)
     before = [(f.rule, f.severity, f.ranks) for f in nccl_inspect.read(log).findings]
     assert [(f.rule, f.severity, f.ranks) for f in nccl_inspect.read(after[0]).findings] == before
+
+
+POD, NODE = "llama-3-8b-node-0-0", "ip-10-0-1-2"
+
+
+def _insights(line: str) -> list[dict[str, str]]:
+    return [{"field": "@timestamp", "value": "2026-11-20 23:13:07.071"}, {"field": "@message", "value": line}]
+
+
+DOCUMENTS: dict[str, Callable[[list[str]], object]] = {
+    "elastic": lambda lines: {
+        "hits": {"hits": [{"_source": {"message": line, "kubernetes": {"pod": {"name": POD}}}} for line in lines]}
+    },
+    "datadog": lambda lines: {
+        "data": [
+            {"attributes": {"message": line, "host": NODE, "tags": [f"pod_name:{POD}", "kube_cluster_name:acme-1"]}}
+            for line in lines
+        ]
+    },
+    "loki": lambda lines: {
+        "data": {
+            "result": [
+                {"stream": {"pod": POD, "node": NODE}, "values": [[str(at), line] for at, line in enumerate(lines)]}
+            ]
+        }
+    },
+    "insights": lambda lines: {"results": [_insights(line) for line in lines]},
+    "google": lambda lines: [
+        {
+            "labels": {"k8s-pod/job-name": "acme-job", "compute.googleapis.com/resource_name": "gke-acme-pool-1"},
+            "logName": "projects/acme-prod/logs/stdout",
+            "resource": {"labels": {"cluster_name": "acme-east", "pod_name": POD, "project_id": "acme-prod"}},
+            "textPayload": line,
+        }
+        for line in lines
+    ],
+    "one-string": "\n".join,
+}
+
+
+@pytest.mark.parametrize("sample", ["v2.28.9-libfabric-2node", "peer-killed"])
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_a_document_says_the_same_on_one_line_and_on_many(kind: str, indent: int | None, sample: str) -> None:
+    lines = decode(sample_data.contents(sample)[0]).splitlines()
+    before = json.dumps(DOCUMENTS[kind](lines), indent=indent).encode()
+    (after,) = check([before])
+    assert not re.findall(rb"llama|acme|ip-10-0-1-2", after)
+    assert json.loads(after)
+
+
+def test_a_document_is_longer_than_a_line_may_be() -> None:
+    lines = decode(sample_data.contents("v2.28.9-libfabric-2node")[0]).splitlines()
+    before = json.dumps(DOCUMENTS["elastic"](lines * (4 * BLOCK // sum(map(len, lines))))).encode()
+    assert len(before) > 2 * BLOCK
+    _, (after,) = anonymized(before)
+    assert len(json.loads(after)["hits"]["hits"]) == len(json.loads(before)["hits"]["hits"])
+    assert b"llama" not in after
+
+
+def test_a_name_that_was_replaced_is_left_nowhere() -> None:
+    log = (
+        b"gpu-a17:1:1 [0] NCCL INFO cudaDriverVersion 13000\n"
+        b"see https://github.com/NVIDIA/x/gpu-a17.md and /opt/gpu-a17@2/x, /sys/gpu-a17_2 and \xffgpu-a17\xff\n"
+        b"gpu-a170 and xgpu-a17 are others\n"
+    )
+    _, (after,) = anonymized(log)
+    assert not re.search(rb"(?<![a-z])gpu-a17(?!0)", after)
+    assert after.count(b"host-1") == 5
+    assert after.endswith(b"gpu-a170 and xgpu-a17 are others\n")
+
+
+def test_a_host_is_known_from_lines_that_cannot_be_read() -> None:
+    log = b"a-1:1:1 [0] NCCL INFO cudaDriverVersion 13000\n%%x=1 gpu-a17:1:1 [0] gpu-a17:1:1 [0] NCCL INFO x\n"
+    assert b"gpu-a17" not in anonymized(log)[1][0]
 
 
 PRIVATE = b"""\

@@ -2,7 +2,8 @@
 
 A log is read twice. The first reading learns names where their meaning is known: the host of a prefix, the label that a
 collector states, fields of messages, keys of JSON, home folders. The second one replaces them wherever they stand, and
-addresses, paths, URLs and tokens by their shape. Torn lines are put together first; lines come out whole.
+addresses, paths, URLs and tokens by their shape. Torn lines are put together first; lines come out whole. Exports stay
+exports: their lines are read as every command reads them, and the text around those is kept.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nccl_inspect.anonymous import vocabulary
+from nccl_inspect.anonymous import forms, vocabulary
+from nccl_inspect.anonymous.forms import Part
 from nccl_inspect.anonymous.names import Names
+from nccl_inspect.anonymous.remains import Remains
 from nccl_inspect.anonymous.text import Scrubber
 from nccl_inspect.event_types import EnvSetting, Event
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.engine import Parsed
 from nccl_inspect.grammar.scanner import Counts, Scanner, Text
-from nccl_inspect.ingest import prefix, sources
+from nccl_inspect.ingest import prefix
 from nccl_inspect.ingest.prefix import Origin
-from nccl_inspect.ingest.sources import Lines, Source
+from nccl_inspect.ingest.sources import Source
 from nccl_inspect.text import decode, encode
 
 _MAX_REMEMBERED = 100_000
@@ -31,10 +34,19 @@ _IDENTIFIERS = {"guid": "guid", "serial": "guid", "uuid_high": "guid", "uuid_low
 _HOST_SETTINGS = {"NCCL_HOSTID"}
 _KEYED = re.compile(
     rb'"(pod|pod_?name|podName|PodName|host|hostname|host_?name|_HOSTNAME|Computer|node|node_?name|nodename|namespace|'
-    rb"namespace_?name|instance|job|job_?name|app|user|user_?name|logStreamName|logGroup|container_?name|account_?name)"
-    rb'"\s*:\s*"([^"\\]{1,200})"'
+    rb"namespace_?name|instance|job|job_?name|app|user|user_?name|logStreamName|logGroup|container_?name|account_?name|"
+    rb"cluster|cluster_?name|project|project_?id|logName|resource_?name|owner|dataset|tenant|team|"
+    rb"(?:k8s-pod|compute\.googleapis\.com|kubernetes\.io|[\w.-]{1,60}\.kubernetes\.io)/[\w.-]{1,80})"
+    rb'\\?"\s*:\s*\\?"([^"\\]{1,200})'
 )
-"""Members of JSON that name something."""
+"""Members of JSON that name something; those of JSON within a string, too."""
+_TAGS = re.compile(
+    rb'"(pod|pod_name|host|hostname|host_name|node|node_name|kube_[a-z_]{1,40}|namespace|cluster|cluster_name|'
+    rb'cluster-name|instance|instance-id|project|project_id|job|job_name|app|user|team):([^"\\]{1,200})"'
+)
+"""Tags of Datadog that do."""
+_PRINTERS = re.compile(rb"(?<![\w.-])([A-Za-z0-9_][\w.-]{0,250}):\d{1,10}:\d{1,10} (?:\[-?\d{1,10}\] |NCCL )")
+"""The hosts of lines of which nothing else can be read."""
 _ASSIGNED = re.compile(
     rb"\b(HOSTNAME|MASTER_ADDR|SLURMD_NODENAME|POD_NAME|NODE_NAME|JOB_NAME|SLURM_JOB_NAME|POD_NAMESPACE|USER|LOGNAME|"
     rb'USERNAME|pod|host|node|namespace|app|job|instance)=[\'"]?([A-Za-z0-9][\w.-]{0,200})'
@@ -58,6 +70,8 @@ class Anonymizer:
         self._hosts: set[str] = set()
         self._labels: set[str] = set()
         self._users: set[str] = set()
+        self._doubtful: set[str] = set()
+        """What looks like hosts, before which a line may have been torn."""
         self._grammar = engine.shipped()
         self._scanner = Scanner(self._grammar)
         self._counts = Counts()
@@ -65,6 +79,7 @@ class Anonymizer:
         self.nccl_lines = 0
         """Those of NCCL, and of programs that tell something about it."""
         self._scrubber = Scrubber(names)
+        self._remains = Remains(names)
         self._heads: dict[bytes, bytes] = {}
         self._rests: dict[bytes, bytes] = {}
 
@@ -78,22 +93,25 @@ class Anonymizer:
         """
         self._counts = Counts()
         try:
-            for lines in sources.blocks(source):
-                self._learn(lines)
+            for part in forms.parts(source):
+                self._learn(part)
         finally:
             self.lines_read += self._counts.lines
             self.nccl_lines += self._counts.nccl_lines + self._counts.related_lines
 
-    def _learn(self, lines: Lines) -> None:
-        block = lines.text
-        for pattern in (_KEYED, _ASSIGNED):
-            for found in pattern.finditer(block):
+    def _learn(self, part: Part) -> None:
+        text = part.lines.text if part.end else b"".join(part.pieces)
+        for pattern in (_KEYED, _TAGS, _ASSIGNED):
+            for found in pattern.finditer(text):
                 kind = self._users if decode(found[1]) in _USER_KEYS else self._labels
                 kind.update(_words(decode(found[2])))
-        for found in _PODS.finditer(block):
+        for found in _PODS.finditer(text):
             self._labels.update(_words(decode(found[1])), _words(decode(found[2])))
-        self._users.update(decode(found[1]) for found in _HOMES.finditer(block))
-        self._scanner.scan(lines.lines, self._counts, self._learn_line, lines.mended)
+        self._users.update(decode(found[1]) for found in _HOMES.finditer(text))
+        damaged = self._counts.damaged_lines
+        self._scanner.scan(part.lines.lines, self._counts, self._learn_line, part.lines.mended)
+        if self._counts.damaged_lines > damaged:
+            self._doubtful.update(decode(found[1]) for found in _PRINTERS.finditer(text))
 
     def _learn_line(self, _number: int, origin: Origin, text: Text) -> None:
         if origin.head and not prefix.is_masked(origin.process):
@@ -115,6 +133,8 @@ class Anonymizer:
 
     def settle(self) -> None:
         """The first reading is over: give each name its replacement."""
+        known = tuple(self._hosts)
+        self._hosts |= {name for name in self._doubtful if not name.endswith(known)}
         hosts = {name for name in self._hosts if not name.isdigit() and not _is_address(name)}
         users = {name for name in self._users if name not in vocabulary.ACCOUNTS} - hosts
         labels = {name for name in self._labels if not vocabulary.is_plain(name) and not _is_address(name)}
@@ -122,6 +142,7 @@ class Anonymizer:
         self.names.settle("user", users)
         self.names.settle("name", labels - hosts - users)
         self._scrubber.refresh()
+        self._remains = Remains(self.names)
 
     # --- second reading -----------------------------------------------------------------------------------------
 
@@ -131,8 +152,8 @@ class Anonymizer:
         Raises:
             NoInputError: it cannot be read, or not to its end; what came before that was given.
         """
-        for lines in sources.blocks(source):
-            yield b"".join([self.line(line) + b"\n" for line in lines])
+        for part in forms.parts(source):
+            yield self._remains.replaced(b"".join([self.line(piece) + part.end for piece in part.pieces]))
 
     def line(self, line: bytes) -> bytes:
         """One line with everything replaced."""

@@ -106,7 +106,7 @@ class Scrubber:
         """Know what the table holds by now."""
         for category in ("name", "user", "host"):
             self._all.update(self.names.table[category])
-        self._distinct = {name: new for name, new in self._all.items() if _is_distinct(name)}
+        self._distinct = {name: new for name, new in self._all.items() if is_distinct(name)}
         self._tokens.clear()
         self._harmless.clear()
 
@@ -326,7 +326,7 @@ def _is_ipv6(text: str) -> bool:
     return True
 
 
-def _is_distinct(name: str) -> bool:
+def is_distinct(name: str) -> bool:
     """Whether a name is one wherever it stands, and no common word."""
     if name.isdigit() or vocabulary.is_plain(name):
         return any(char.isdigit() for char in name) and any(char.isalpha() for char in name) and "-" in name

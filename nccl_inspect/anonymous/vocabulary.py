@@ -50,6 +50,8 @@ PUBLIC_HOSTS = frozenset(
     (
         "amd.com",
         "aws.amazon.com",
+        "compute.googleapis.com",
+        "container.googleapis.com",
         "developer.nvidia.com",
         "docs.aws.amazon.com",
         "docs.kernel.org",

@@ -50,9 +50,9 @@ def pieces_of(source: Source, turned: bool = False) -> Iterator[Lines | NoInputE
         if source.is_cut:
             yield from blocks(source)
             return
-        head, data = peeked(raw_blocks(source), _tells)
+        head, data = peeked(raw_blocks(source), tells)
         reader = reader_of(head[:HEAD], turned)
-        lines = _read(reader, data) if reader else cut(data)
+        lines = read(reader, data) if reader else cut(data)
         yield from _from_the_end(lines, source.name, reader is not None) if turned else lines
     except NoInputError as error:
         yield error
@@ -60,19 +60,19 @@ def pieces_of(source: Source, turned: bool = False) -> Iterator[Lines | NoInputE
 
 def reader_of(head: bytes, turned: bool = False) -> Reader | None:
     """What reads a source that begins so; None where its lines are read as they stand."""
-    if not _may_be_export(head):
+    if not may_be_export(head):
         return folded.reader(head)
     from nccl_inspect.ingest import documents, sheets  # few logs are exports
 
     return sheets.reader(head, turned) or documents.reader(head, turned)
 
 
-def _tells(head: bytes) -> bool:
+def tells(head: bytes) -> bool:
     """Whether these first bytes show if the source is an export."""
-    return len(head) >= HEAD or (head != b"" and not _may_be_export(head))
+    return len(head) >= HEAD or (head != b"" and not may_be_export(head))
 
 
-def _may_be_export(head: bytes) -> bool:
+def may_be_export(head: bytes) -> bool:
     """Whether a source begins like a JSON document or a table; of most logs that costs a look at the first line."""
     text = head[:_LOOK].lstrip()
     then = text[1:].lstrip()[:1]
@@ -86,7 +86,7 @@ def _may_be_export(head: bytes) -> bool:
     return any(name.strip(b'"\r') in _COLUMNS for mark in (b",", b";", b"\t") for name in names.split(mark))
 
 
-def _read(reader: Reader, data: Pieces) -> Iterator[Lines]:
+def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
     """The lines that a reader gives, with their numbers in the order of reading."""
     total = 0
     problem = None

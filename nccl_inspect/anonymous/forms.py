@@ -1,0 +1,61 @@
+"""The text of a log beside the lines in it: in exports in JSON a line is a piece of the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nccl_inspect.ingest import entries, sources
+from nccl_inspect.ingest.entries import Reader
+from nccl_inspect.ingest.rejoin import Mended
+from nccl_inspect.ingest.sources import Lines, Source
+from nccl_inspect.ingest.streams import BLOCK, HEAD, Pieces, peeked
+
+_BETWEEN = re.compile(rb"(\r?\n|(?<=[}\]]),|(?<!\\)(?:\\\\)*(?:\\r)?\\n)")
+"""What no name and no message goes on over: line ends, in letters too, and the commas between objects and lists."""
+_MOST = 8 * BLOCK
+"""Bytes without such a place; more are cut anywhere."""
+
+
+class Part(NamedTuple):
+    """A part of a log."""
+
+    pieces: list[bytes]
+    """What stands there, cut so that each piece holds at most one line."""
+    end: bytes
+    """What comes after each piece."""
+    lines: Lines
+    """The lines in it, as every other command reads them."""
+
+
+def parts(source: Source) -> Iterator[Part]:
+    """A source part by part.
+
+    Raises:
+        NoInputError: it cannot be read, or not to its end; what came before that was given.
+    """
+    head, data = peeked(sources.raw_blocks(source), entries.tells)
+    reader = entries.reader_of(head[:HEAD])
+    if reader is None or not entries.may_be_export(head):
+        for lines in sources.cut(data) if reader is None else entries.read(reader, data):
+            yield Part(lines.lines, b"\n", lines)
+    else:
+        yield from _of_export(reader, data)
+
+
+def _of_export(reader: Reader, data: Pieces) -> Iterator[Part]:
+    rest, total = b"", 0
+    for piece in data:
+        *pieces, rest = _BETWEEN.split(rest + piece)
+        if len(rest) > _MOST:
+            pieces, rest = [*pieces, rest], b""
+        found = [one.line for one in reader.feed(piece)]
+        yield Part(pieces, b"", _lines(found, total, len(piece)))
+        total += len(found)
+    yield Part([rest], b"", _lines([one.line for one in reader.finish()], total, 0))
+
+
+def _lines(found: list[bytes], before: int, size: int) -> Lines:
+    numbers = range(before + 1, before + len(found) + 1)
+    return Lines(found, size, Mended(numbers, before + len(found)))

@@ -1,0 +1,68 @@
+"""A last look at what is handed out: a name that was known and is still there goes, whatever it stands in.
+
+The scrubber (:mod:`nccl_inspect.anonymous.text`) goes by the shape of what is around a name, and leaves what every
+system has. This goes by the names alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nccl_inspect.anonymous.names import Names
+from nccl_inspect.anonymous.text import is_distinct
+from nccl_inspect.text import decode, encode
+
+_WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@-]+[A-Za-z0-9]+)*")
+_PART = re.compile(r"[A-Za-z0-9]+")
+_FEW = 50
+_MAX_REMEMBERED = 200_000
+
+
+class Remains:
+    """Replaces what is left of names.
+
+    Args:
+        names: the table; names of one word without a digit may be words of a message, and stay.
+    """
+
+    def __init__(self, names: Names) -> None:
+        given = {new for entries in names.table.values() for new in entries.values()}
+        self._starts: dict[str, list[tuple[str, str]]] = {}
+        """By their first parts, the names with what stands for them."""
+        for category in ("name", "user", "host"):
+            for name, new in names.table[category].items():
+                if name not in given and _is_telling(name) and (first := _PART.search(name)):
+                    self._starts.setdefault(first[0], []).append((name, new))
+        every = [encode(name) for found in self._starts.values() for name, _ in found]
+        self._few = every if len(every) <= _FEW else None
+        """All of them where there are so few that a look for each takes less time than one at every word."""
+        self._harmless: set[bytes] = set()
+        """Words that hold no name."""
+
+    def replaced(self, text: bytes) -> bytes:
+        """The text without any of the names."""
+        if self._few is not None and not any(name in text for name in self._few):
+            return text
+        words = set(_WORD.findall(text)) - self._harmless
+        left = {name: new for word in words for name, new in self._held_by(decode(word))}
+        for name in sorted(left, key=len, reverse=True):
+            whole = rb"(?<![A-Za-z0-9])" + re.escape(encode(name)) + rb"(?![A-Za-z0-9])"
+            text = re.sub(whole, encode(left[name]), text)
+        if len(self._harmless) > _MAX_REMEMBERED:
+            self._harmless.clear()
+        if not left:
+            self._harmless |= words
+        return text
+
+    def _held_by(self, word: str) -> list[tuple[str, str]]:
+        return [
+            (name, new)
+            for part in _PART.finditer(word)
+            for name, new in self._starts.get(part[0], ())
+            if word.startswith(name, part.start()) and not word[part.start() + len(name) :][:1].isalnum()
+        ]
+
+
+def _is_telling(name: str) -> bool:
+    """Whether a name is no word that may stand in any message."""
+    return len(name) >= 4 and is_distinct(name) and ("-" in name or any(char.isdigit() for char in name))
