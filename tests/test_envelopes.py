@@ -395,6 +395,24 @@ def test_a_torn_double_blank_stays_damaged_in_an_envelope() -> None:
 
 
 MASKED = [b"[0]", b"::11:12 [0]", b"host-01:XXXXXX:XXXXXX [0]", b"<host>:<pid>:<tid> [0]", b"***:11:12 [0]", b"NCCL"]
+MASKED += [b"[REDACTED]:11:12 [0]", b"{host}:11:12 [0]", b"{{hostname}}:{pid}:{tid} [0]"]
+
+
+@pytest.mark.parametrize("host", [b"<node-A>", b"[node-A]", b"{node-A}"])
+def test_hosts_with_other_names_are_told_from_each_other(host: bytes) -> None:
+    origin = first_origin(LINE.replace(b"vm:", host + b":"))
+    assert origin is not None
+    assert (origin.host, origin.pid) == ("node-A", 11)
+
+
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [(b"`", b"`"), (b"- `", b"`  "), (b"EVENTS\t1795216387071\t", b"\t1795216387071")],
+)
+def test_what_stands_behind_a_bare_line_is_taken_off(before: bytes, behind: bytes) -> None:
+    job = nccl_inspect.read(before + b"NCCL version 2.21.5+cuda12.4" + behind + b"\n" + before + LINE + behind)
+    assert job.nccl_versions == ["2.21.5+cuda12.4"]
+    assert job.paths[0].detail == "P2P/CUMEM"
 
 
 def masked(head: bytes, line: bytes) -> bytes:

@@ -26,15 +26,25 @@ _HEAD = (
 _CORE = re.compile(_HEAD, re.DOTALL)
 _LED = re.compile(rb"(?P<lead>.{0,500}?(?:[\s>|\]]|:(?!\d)))" + _HEAD, re.DOTALL)
 """Anything that an unknown launcher may have put in front, as long as it is set apart from the host."""
-_NUMBER = rb"\d{1,10}|[Xx]{1,10}|[*#?]{1,10}|<\w{1,10}>|pid|tid|PID|TID|"
+_NUMBER = rb"\d{1,10}|[Xx]{1,10}|[*#?]{1,10}|<\w{1,10}>|\{\w{1,10}\}|pid|tid|PID|TID|"
+_PLACEHOLDER = rb"<\w[\w.-]{0,63}>|\{{1,2}\w[\w.-]{0,63}\}{1,2}|\[[A-Za-z][\w.-]{0,63}\]"
 _MASKED = re.compile(
-    _TIME + rb"(?:(?P<host>[A-Za-z0-9_][\w.-]*|[*#?]{1,64}|<\w{1,64}>|):{1,2}(?P<pid>" + _NUMBER + rb"):(?P<tid>"
+    _TIME
+    + rb"(?:(?P<host>[A-Za-z0-9_][\w.-]*|[*#?]{1,64}|"
+    + _PLACEHOLDER
+    + rb"|):{1,2}(?P<pid>"
+    + _NUMBER
+    + rb"):(?P<tid>"
     rb"" + _NUMBER + rb") )?\[(?P<device>-?\d{1,10})\](?P<location> [\w./+-]+:\d{1,7}(?: \([^()]*\))?)?"
 )
 """A prefix whose host or numbers were taken out before the log was passed on, or that has the device only."""
 _PLACE = re.compile(rb"/?[a-z_][\w/]{0,120}\.(?:cc|cpp|h):\d{1,7}(?: \([^()]{1,200}\))?")
 """What is left where everything before the place in NCCL's source was taken out: ``misc/socket.cc:71``."""
-_NO_HOST = re.compile(rb"[Xx*#?]*|<.*>|(?i:host|hostname)")
+_NO_HOST = re.compile(
+    rb"[Xx*#?]*|(?i:(?:my|your|the)?[_-]?(?:host|hostname|host[_-]name|node|nodename|node[_-]name|server|machine|name|pod)|"
+    rb"redacted|masked|removed|hidden|censored|private|anonymi[sz]ed|hostname[_-]redacted|redacted[_-](?:host|hostname|name))"
+)
+"""What stands for every host alike; ``<node-A>`` stands for one."""
 _PRINTER = re.compile(rb"(?<![\s\[(T]\d\d):\d{1,10}:\d{1,10} \[-?\d{1,10}\]")
 """What every prefix holds once, twice where a torn line was run together with another; no time of the day."""
 _TWICE = rb":\d{1,10}:\d{1,10} \[-?\d{1,10}\] "
@@ -151,6 +161,7 @@ def _masked(
     location: bytes | None = None,
 ) -> Origin:
     """The origin of a line without host, process id or both: what is left keeps processes apart."""
+    host = host and host.strip(b"<>{}[]")
     name = decode(host) if host and not _NO_HOST.fullmatch(host) else " ".join(_marks(stated))
     own = int(pid) if pid and pid.isdigit() else -1 if device is None else -2 - abs(int(device))
     return Origin(
@@ -220,9 +231,9 @@ def learn(lead: bytes, leads: dict[bytes, re.Pattern[bytes]]) -> None:
 def layers(line: bytes, leads: Iterable[re.Pattern[bytes]]) -> Iterator[bytes]:
     """A line without a prefix, without what stands before and after it: each way to see it in turn."""
     for layer in (*envelopes.layers(line), *(line[lead.end() :] for one in leads if (lead := one.match(line)))):
-        yield layer
         if (shorter := envelopes.without_trailer(layer)) != layer:
             yield shorter
+        yield layer
 
 
 def stated_by(origin: Origin, stated: Stated) -> Origin:

@@ -127,7 +127,7 @@ def _sources(job: Job) -> str:
     if repaired:
         text += f", {repaired:,} repaired"
     if damaged:
-        text += f", {damaged:,} damaged (torn or run together; -v lists them)"
+        text += f", {damaged:,} damaged (-v lists them)"
     return text
 
 

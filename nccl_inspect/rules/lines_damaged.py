@@ -1,5 +1,6 @@
-"""Torn and interleaved lines."""
+"""Torn and interleaved lines, and lines of which what stands in front is not known."""
 
+import re
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, NotJudged
@@ -13,6 +14,10 @@ RULE = Rule(
     title="Lines of the log are torn or run together",
 )
 _SHARE = 0.01
+_NEARLY_ALL = 0.9
+"""Of torn blocks most lines are whole."""
+_TWO = re.compile(r"NCCL (?:INFO|WARN|TRACE|CALL|ABORT) .*NCCL (?:INFO|WARN|TRACE|CALL|ABORT) ")
+"""What a line holds into which another one was written."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -22,6 +27,19 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     mended = sum(source.repaired_lines for source in sources)
     lines = sum(source.nccl_lines for source in sources)
     if lost + mended <= lines * _SHARE or not (lost or mended):
+        return
+    if _are_alike(facts, lost, mended, lines):
+        yield RULE.finding(
+            f"{lost:,} of {lines:,} lines cannot be read, all alike: what stands before NCCL is not known",
+            cause="something put around each line that nccl-inspect does not know, or host names that were taken out",
+            impact=f"{count(lost, 'line')} left out: what this report says comes from the few others",
+            fix=[
+                "kubectl logs <pod> > job.log   # the log as the job printed it, before a collector wraps it",
+                "nccl-inspect anonymize job.log > shareable.log   # replaces names and keeps lines that can be read",
+            ],
+            confidence="likely",
+            evidence=facts.job.damaged,
+        )
         return
     yield RULE.finding(
         f"of {lines:,} lines {lost + mended} {'is' if lost + mended == 1 else 'are'} torn or run together"
@@ -37,3 +55,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         evidence=facts.job.damaged or facts.job.repaired,
     )
+
+
+def _are_alike(facts: Facts, lost: int, mended: int, lines: int) -> bool:
+    """Whether nearly no line can be read though none was written into another: no pipe does that."""
+    examples = facts.job.damaged
+    return lost >= _NEARLY_ALL * lines and not mended and not any(_TWO.search(one.text) for one in examples)
