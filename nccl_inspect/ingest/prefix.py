@@ -107,6 +107,7 @@ def is_masked(process: Process) -> bool:
 def parse(head: bytes) -> Origin | None:
     """The origin that a head states, or None when it is damaged or the beginning of a whole-line envelope."""
     rest, stated = head, NOTHING
+    seen = [rest]
     for _ in range(envelopes.MAX_DEPTH):
         if found := _CORE.fullmatch(rest):
             return _origin(head, found, stated)
@@ -123,9 +124,10 @@ def parse(head: bytes) -> Origin | None:
         rest = layer.text[:-1]
         if not rest:
             return None
+        seen.append(rest)
     else:
         return None
-    if layer or envelopes.is_whole(rest) or len(_PRINTER.findall(rest)) > 1:
+    if layer or any(map(envelopes.is_whole, seen)) or len(_PRINTER.findall(rest)) > 1:
         return None
     found = _LED.fullmatch(rest)
     return _origin(head, found, stated) if found else None

@@ -79,6 +79,18 @@ def quoted_reader(line: bytes) -> list[Inner]:
     return [Inner(inner)] if inner and inner != line else []
 
 
+def quoted_text(value: bytes) -> bytes:
+    """The bytes that a value stands for, which may be in quotes as JSON writes them."""
+    if not value.startswith(b'"'):
+        return value
+    import json  # few logs have such
+
+    try:
+        return text_of(json.loads(decode(value), strict=False)) or b""
+    except ValueError:
+        return value[1:-1]
+
+
 def text_of(value: Any) -> bytes | None:
     """The bytes that a value of JSON stands for; None when it is no text."""
     if isinstance(value, list):  # journald writes bytes that are not UTF-8 as numbers
