@@ -176,6 +176,17 @@ def test_a_name_that_was_replaced_is_left_nowhere() -> None:
     assert after.endswith(b"gpu-a170 and xgpu-a17 are others\n")
 
 
+def test_names_do_not_hide_in_numbers() -> None:
+    lines = [
+        b"gpu-a17:1:1 [0] NCCL INFO cudaDriverVersion 13000",
+        b"\x1b[0mgpu-a17:1:1 [0] NCCL INFO NET/IB : No device found.",
+    ]
+    log = "".join(json.dumps({"_HOSTNAME": "n-1", "MESSAGE": [*line]}) + "\n" for line in lines).encode()
+    (after,) = check([log])
+    assert not re.search(rb"gpu-a17|103, ?112", after)
+    assert b"NCCL INFO cudaDriverVersion 13000" in after
+
+
 def test_a_host_is_known_from_lines_that_cannot_be_read() -> None:
     log = b"a-1:1:1 [0] NCCL INFO cudaDriverVersion 13000\n%%x=1 gpu-a17:1:1 [0] gpu-a17:1:1 [0] NCCL INFO x\n"
     assert b"gpu-a17" not in anonymized(log)[1][0]

@@ -391,6 +391,22 @@ def test_a_torn_double_blank_stays_damaged_in_an_envelope() -> None:
         assert (source.typed_lines, source.damaged_lines) == (1, 1), line
 
 
+@pytest.mark.parametrize("sample", CAPTURES)
+def test_journald_writes_what_has_an_escape_as_numbers(sample: str) -> None:
+    lines = [
+        json.dumps({"_HOSTNAME": "n1", "MESSAGE": [*b"\x1b[0m" + line] if at % 3 else line.decode("utf-8", "replace")})
+        for at, line in enumerate(capture(sample))
+    ]
+    assert summary("\n".join(lines).encode()) == plain(sample)
+
+
+@pytest.mark.parametrize("blanks", [b"", b"    "])
+def test_fields_of_the_journal_are_lines_of_their_own(blanks: bytes) -> None:
+    fields = b"%s_HOSTNAME=n1\n%sMESSAGE=%s\n%sPRIORITY=6\n\n" % (blanks, blanks, LINE, blanks)
+    (host,) = nccl_inspect.read(fields).hosts
+    assert host.name == "vm"
+
+
 # --- lines without host or process
 
 

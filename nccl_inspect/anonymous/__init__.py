@@ -48,7 +48,7 @@ _TAGS = re.compile(
 _PRINTERS = re.compile(rb"(?<![\w.-])([A-Za-z0-9_][\w.-]{0,250}):\d{1,10}:\d{1,10} (?:\[-?\d{1,10}\] |NCCL )")
 """The hosts of lines of which nothing else can be read."""
 _ASSIGNED = re.compile(
-    rb"\b(HOSTNAME|MASTER_ADDR|SLURMD_NODENAME|POD_NAME|NODE_NAME|JOB_NAME|SLURM_JOB_NAME|POD_NAMESPACE|USER|LOGNAME|"
+    rb"\b(_?HOSTNAME|MASTER_ADDR|SLURMD_NODENAME|POD_NAME|NODE_NAME|JOB_NAME|SLURM_JOB_NAME|POD_NAMESPACE|USER|LOGNAME|"
     rb'USERNAME|pod|host|node|namespace|app|job|instance)=[\'"]?([A-Za-z0-9][\w.-]{0,200})'
 )
 """Settings that programs print, and Loki's labels."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_inspect.ingest import entries, sources
+from nccl_inspect.ingest import entries, envelopes, sources
 from nccl_inspect.ingest.entries import Reader
 from nccl_inspect.ingest.rejoin import Mended
 from nccl_inspect.ingest.sources import Lines, Source
@@ -39,7 +39,7 @@ def parts(source: Source) -> Iterator[Part]:
     reader = entries.reader_of(head[:HEAD])
     if reader is None or not entries.may_be_export(head):
         for lines in sources.cut(data) if reader is None else entries.read(reader, data):
-            yield Part(lines.lines, b"\n", lines)
+            yield Part([*envelopes.spelled_out(lines.lines, lines.text)], b"\n", lines)
     else:
         yield from _of_export(reader, data)
 

@@ -37,6 +37,8 @@ _LOOK = 256
 _WRITTEN_ENDS = b"\\n", b"\\n "
 """How lines end whose line end was written in letters."""
 _WRITTEN_END = re.compile(rb"\\n ?(?:\n|\Z)")
+_NUMBERS = re.compile(rb'("MESSAGE"\s*:\s*)\[(\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*)*+)\]')
+"""journald's message in bytes: ``"MESSAGE" : [ 27, 91 ]``."""
 PARTIALS = (b" stdout P", b" stderr P")
 """What lines hold that go on in the next one of the same stream."""
 MAX_DEPTH = 6
@@ -64,6 +66,7 @@ def cleaned(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
         block: the same lines in one piece: most blocks have neither.
     """
     given = lines
+    lines = spelled_out(lines, block)
     if b"\x1b" in block:
         lines = [_ANSI.sub(b"", line) if b"\x1b" in line else line for line in lines]
     if b"\r" in block:
@@ -81,7 +84,30 @@ def _without_written_end(line: bytes) -> bytes:
 
 def needs_cleaning(block: bytes) -> bool:
     """Whether :func:`cleaned` would change something."""
-    return b"\x1b" in block or b"\r" in block or _has_web_blank(block) or _has_written_ends(block)
+    return (
+        b"\x1b" in block or b"\r" in block or _has_web_blank(block) or _has_written_ends(block) or _has_numbers(block)
+    )
+
+
+def spelled_out(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
+    """The lines with texts where journald wrote their bytes as numbers, as it does for what has an escape in it."""
+    if not _has_numbers(block):
+        return lines
+    return [_NUMBERS.sub(_as_text, line) if b"[" in line else line for line in lines]
+
+
+def _as_text(found: re.Match[bytes]) -> bytes:
+    import json  # few logs have such
+
+    numbers = [int(number) for number in found[2].split(b",")]
+    if not all(number < 256 for number in numbers):
+        return found[0]
+    return found[1] + encode(json.dumps(decode(bytes(numbers)), ensure_ascii=False))
+
+
+def _has_numbers(block: bytes) -> bool:
+    """Whether the text of a line stands there as a list of bytes."""
+    return b"{" in block[:_LOOK] and b'"MESSAGE"' in block and _NUMBERS.search(block) is not None
 
 
 def _has_web_blank(block: bytes) -> bool:

@@ -1,0 +1,12 @@
+"""``journalctl -o export`` and ``-o verbose``: each field of an entry on a line of its own."""
+
+import re
+
+from nccl_inspect.ingest.stated import Stated
+
+FIRST = b" M"
+PATTERN = re.compile(rb" {0,8}MESSAGE=")
+SAMPLES = {
+    b"MESSAGE=": Stated(),
+    b"    MESSAGE=": Stated(),
+}
