@@ -407,6 +407,34 @@ def test_fields_of_the_journal_are_lines_of_their_own(blanks: bytes) -> None:
     assert host.name == "vm"
 
 
+OUT_OF_MEMORY = b"[rank1]: torch.AcceleratorError: CUDA error: out of memory"
+
+
+@pytest.mark.parametrize(
+    ("lead", "end"),
+    [
+        (b"2026-11-20T23:13:07.071868789Z ", b""),
+        (b"2026-11-20T23:13:07.071868123Z stdout F ", b""),
+        (b"llama-node-0-0 trainer ", b""),
+        (b"2026-11-20T23:13:07.071000+00:00 train/main/4f1c ", b""),
+        (b"(RayWorkerWrapper pid=123, ip=10.0.0.1) ", b""),
+        (b"EVENTS\t1795216387071\t", b"\t1795216387071"),
+    ],
+)
+def test_the_rank_of_an_exception_is_read_behind_a_prefix(lead: bytes, end: bytes) -> None:
+    (data,) = sample_data.contents("peer-killed")
+    lines = [
+        *data.splitlines()[:20],
+        OUT_OF_MEMORY,
+        b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+    ]
+    job = nccl_inspect.read(b"\n".join(lead + line + end for line in lines))
+    (finding,) = [one for one in job.findings if one.rule == "gpu-out-of-memory"]
+    assert finding.ranks == [1]
+    assert job.first_failure is not None
+    assert job.first_failure.ranks == [1]
+
+
 # --- lines without host or process
 
 

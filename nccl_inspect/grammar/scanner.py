@@ -281,7 +281,7 @@ class Scanner:
             parsed = next(filter(None, map(self._grammar.parse_bare, layers)), None)
             if parsed is None and self._opened(number, Inner(line, stated), counts, sink):
                 return
-            parsed = parsed or next(filter(None, map(self._parse_foreign, (line, *layers))), None)
+            parsed = parsed or next(filter(None, map(self._parse_foreign, _by_worth(line, layers))), None)
         if parsed is None or parsed.production.foreign:
             counts.tail.append((number, line[:TAIL_WIDTH]))
         if parsed is None:
@@ -362,6 +362,11 @@ class Scanner:
         text = Text(level.decode("ascii"), message, parsed, glued)
         self._texts.keep(rest, text)
         return text
+
+
+def _by_worth(line: bytes, layers: Iterable[bytes]) -> list[bytes]:
+    """A line and what it is without prefixes: first what begins with a rank, then what a trailer was taken from."""
+    return sorted((line, *layers), key=lambda one: (not one.startswith(b"[rank"), line.endswith(one)))
 
 
 def numbered(size: int, counts: Counts, mended: Mended | None) -> Sequence[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Any
@@ -12,6 +13,8 @@ from nccl_inspect.model import endings
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Notice, Path, Setting
 from nccl_inspect.platforms import Platform
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
+
+_RANK_IN_FRONT = re.compile(r"(?:^|\s)\[rank(\d{1,7})\]")
 
 
 class Facts:
@@ -360,6 +363,12 @@ def nics_used(paths: Iterable[Path]) -> dict[str, dict[int, set[int]]]:
 def ranks_in(notices: Iterable[Notice]) -> set[int]:
     """The ranks that said something."""
     return {rank for notice in notices for rank in notice.ranks}
+
+
+def rank_in_front(notice: Notice) -> int | None:
+    """The rank that PyTorch puts in front of its lines, ``[rank3]:``, maybe behind what a collector puts there."""
+    found = _RANK_IN_FRONT.search(notice.message)
+    return int(found[1]) if found else None
 
 
 def hosts_in(notices: Iterable[Notice]) -> set[str]:

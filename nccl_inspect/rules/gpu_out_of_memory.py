@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules import cuda
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, value
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, rank_in_front, ranks_in, value
 
 RULE = Rule(
     name="gpu-out-of-memory",
@@ -47,7 +47,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "its buffers outside of the framework's pool, and more with every communicator and connection",
         impact="the rank fails, and with it the job; the others wait for it or lose their connections",
         fix=_HOST_STEPS if on_host else _GPU_STEPS,
-        ranks=ranks_in(said) | _told_ranks(torch),
+        ranks=ranks_in(said) | {rank for notice in torch if (rank := rank_in_front(notice)) is not None},
         hosts=hosts_in(said),
         evidence=[*first_said(said), *first_said(sizes)],
         confidence="likely" if on_host else "certain",
@@ -83,13 +83,3 @@ def _who(full: list[cuda.Failure]) -> str:
     if not full:
         return "PyTorch"
     return f"NCCL ({full[0].file})" if full[0].file else "NCCL"
-
-
-def _told_ranks(notices: list[Notice]) -> set[int]:
-    """Ranks that PyTorch puts in front of its lines: ``[rank3]:``."""
-    found = set()
-    for notice in notices:
-        head, _, _ = notice.message.partition("]:")
-        if head.startswith("[rank") and head[5:].isdigit():
-            found.add(int(head[5:]))
-    return found

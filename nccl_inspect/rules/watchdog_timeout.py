@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import Notice as Said
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, global_ranks, listed, ranks_word
+from nccl_inspect.rules.facts import Facts, first_said, global_ranks, listed, rank_in_front, ranks_word
 from nccl_inspect.rules.hangs import suspects
 from nccl_inspect.rules.waits import Wait, communicator_of, enqueued, latecomers, waits
 
@@ -168,14 +168,8 @@ def _is_cuda(notice: Notice) -> bool:
 def _rank_of(notice: Notice) -> list[int]:
     """The rank that a line of PyTorch names, if any."""
     values = dict(notice.event.values) if isinstance(notice.event, Said) else {}
-    rank = values.get("global_rank", _prefixed(notice.message))
+    rank = values.get("global_rank", rank_in_front(notice))
     return [rank] if isinstance(rank, int) else []
-
-
-def _prefixed(message: str) -> int | None:
-    """``[rank3]: …`` as PyTorch puts it in front of exceptions since 2.4."""
-    head = message.partition("]")[0]
-    return int(head[5:]) if head.startswith("[rank") and head[5:].isdigit() else None
 
 
 def _members(notice: Notice) -> list[int]:
