@@ -75,6 +75,13 @@ def test_the_status_is_0_when_the_job_was_read_whatever_was_found() -> None:
         assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("message", ["NET/IB : No device found.", "Cuda failure 'out of memory'"])
+def test_a_message_is_explained_with_and_without_its_level(message: str) -> None:
+    bare, info, warn = (run("explain", lead + message).stdout for lead in ("", "NCCL INFO ", "NCCL WARN "))
+    assert bare == info
+    assert bare.split(b"\nworry")[0] == warn.split(b"\nworry")[0] != b""
+
+
 @pytest.mark.parametrize(
     ("log", "limit", "status"),
     [

@@ -59,12 +59,12 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
         grammar: what to recognise it with.
     """
     line = encode(text.strip("\r\n"))
-    found = prefix.split(line)
+    found = _parted(line)
     origin, level, message = None, None, line
     if found:
         head, rest = found
         word, _, message = rest.partition(b" ")
-        origin, level = prefix.parse(head), word.decode("ascii")
+        origin, level = prefix.parse(head) if head else None, word.decode("ascii")
     parsed = grammar.parse(message) or _parsed_without_numbers(message, grammar)
     if parsed is None and not found:
         plain = prefix.unwrapped(line)
@@ -76,6 +76,12 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
     return Meaning(
         parsed.production, origin, level, decode(message), [one for one in fields if not _is_stand_in(one[1])]
     )
+
+
+def _parted(line: bytes) -> tuple[bytes, bytes] | None:
+    """A line as (head, level and message); the head is empty where the line begins with ``NCCL INFO``."""
+    rest = prefix.bare(line)
+    return prefix.split(line) if rest is None else (b"", rest)
 
 
 def _parsed_without_numbers(message: bytes, grammar: Grammar) -> Parsed | None:
@@ -91,7 +97,7 @@ def _is_stand_in(value: str) -> bool:
 def nearest(text: str, grammar: Grammar) -> tuple[Production, int] | None:
     """The production that fits an unknown message longest, with the number of bytes that fit."""
     line = encode(text.strip("\r\n"))
-    found = prefix.split(line)
+    found = _parted(line)
     message = found[1].partition(b" ")[2] if found else line
     best: tuple[Production, int] | None = None
     for production in (*grammar.beginnings(message), *grammar.candidates(message)):
