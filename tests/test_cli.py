@@ -349,7 +349,7 @@ def test_a_file_has_all_columns_whatever_the_terminal(monkeypatch: pytest.Monkey
         ("summarize", "r.prom", "# HELP"),
         ("summarize", "r.log", "DEGRADED"),
         ("paths", "p.csv", "src,dst"),
-        ("paths", "p.parquet", "src  dst"),
+        ("paths", "p.out", "src  dst"),
         ("topology", "t.svg", "<"),
         ("diff", "d.json", "{"),
     ],
@@ -361,6 +361,35 @@ def test_the_suffix_of_the_file_names_the_format(command: str, name: str, begin:
     assert target.read_text(encoding="utf-8").startswith(begin)
     invoke(command, *logs, "-o", str(target), "--format", "json")
     assert json.loads(target.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "has"),
+    [
+        ("summarize", "r.yaml", "json"),
+        ("summarize", "r.csv", "html"),
+        ("paths", "p.parquet", "table, csv, json"),
+        ("paths", "p.xlsx", "table, csv, json"),
+        ("topology", "t.png", "svg"),
+        ("rules", "r.md", "table, json"),
+    ],
+)
+def test_a_suffix_that_a_command_does_not_write_is_said(command: str, name: str, has: str, tmp_path: Path) -> None:
+    target = tmp_path / name
+    done = run(command, *([] if command == "rules" else [TWO_HOSTS]), "-o", str(target))
+    assert done.returncode == 2
+    told = done.stderr.decode()
+    assert f"{command} does not write {target.suffix[1:]}" in told
+    assert has in told
+    assert told.count("\n") == 1
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("what", [TWO_HOSTS, str(Path(TWO_HOSTS).parent)])
+def test_a_log_in_the_place_of_a_command_is_told_from_one(what: str) -> None:
+    done = run(what)
+    assert done.returncode == 2
+    assert done.stderr.decode().endswith(f"is a log, not a command; nccl-inspect summarize {what}\n")
 
 
 def test_what_all_paths_have_in_common_is_told_whole() -> None:

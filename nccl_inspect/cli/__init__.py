@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 import click
@@ -19,7 +20,7 @@ from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.text import printable
 
-_PARTS = ("shared", "filters")
+_PARTS = ("shared", "filters", "formats")
 COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """How the scripts of ``completion`` ask what could come next; the default would look like a variable of NCCL."""
 ENDS = object()
@@ -76,6 +77,8 @@ class _Commands(click.Group):
         if cmd_name not in self.list_commands(ctx):
             if ctx.resilient_parsing:  # the shell asks what could come next
                 return None
+            if Path(cmd_name).exists():
+                raise NcclInspectError(f"{cmd_name} is a log, not a command", f"nccl-inspect summarize {cmd_name}")
             hint = suggestion(cmd_name, self.list_commands(ctx)) or "see 'nccl-inspect --help' for the commands"
             raise NcclInspectError(f"no command '{cmd_name}'", hint)
         command: click.Command = import_module(f"{__name__}.{cmd_name}").command

@@ -8,6 +8,7 @@ import click
 
 from nccl_inspect import reading
 from nccl_inspect.cli import say, shared
+from nccl_inspect.cli.formats import formats
 from nccl_inspect.model.job import Job
 from nccl_inspect.policy import document, file, learn, words
 
@@ -29,7 +30,7 @@ healthy job, and nothing is written); 3 no input could be read, or the policy is
 @click.option("--learn", "learns", is_flag=True, help="Write a policy from this log, which is a good one.")
 @click.option("--force", is_flag=True, help="Learn also from a log that does not show a healthy job.")
 @click.option("--strict", is_flag=True, help="What the log does not tell breaks the policy, too.")
-@shared.formats(("text", "json"))
+@formats(("text", "json"))
 @shared.selecting
 @shared.judging
 @shared.output

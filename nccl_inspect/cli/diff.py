@@ -8,6 +8,7 @@ import click
 
 from nccl_inspect import reading
 from nccl_inspect.cli import shared
+from nccl_inspect.cli.formats import formats
 from nccl_inspect.differences import Difference, compare, document, findings, words
 
 _EXAMPLES = """
@@ -27,7 +28,7 @@ _FAIL_ON = "Exit with status 1 when B has a finding of this severity or a higher
 @click.command(epilog=_EXAMPLES, short_help="What changed between two runs, and which change explains which.")
 @click.argument("before", metavar="A", type=shared.FILE)
 @click.argument("after", metavar="B", type=shared.FILE)
-@shared.formats(("text", "json"))
+@formats(("text", "json"))
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 when there is any difference.")
 @shared.failing(_FAIL_ON)
 @shared.selecting

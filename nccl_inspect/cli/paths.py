@@ -13,6 +13,7 @@ from tabulate import tabulate
 
 from nccl_inspect import reading
 from nccl_inspect.cli import filters, say, shared
+from nccl_inspect.cli.formats import formats
 from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Job, Path
 from nccl_inspect.report.tables import OWN_RANKS, Grid, Kind, grid, matrix, pairs
@@ -53,7 +54,7 @@ _COLUMNS = (
     type=click.Choice(("P2P", "SHM", "NET", "COLLNET"), case_sensitive=False),
     help="Only this transport.",
 )
-@shared.formats(("table", "csv", "json"))
+@formats(("table", "csv", "json"))
 @shared.judging
 @shared.output
 def command(

@@ -8,6 +8,7 @@ import click
 from tabulate import tabulate
 
 from nccl_inspect.cli import shared
+from nccl_inspect.cli.formats import formats
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import block
 from nccl_inspect.rules.engine import Rule, registered
@@ -25,7 +26,7 @@ _MIN_TITLE = 20
 
 
 @click.command(epilog=_EXAMPLES, short_help="What is looked for.")
-@shared.formats(("table", "json"))
+@formats(("table", "json"))
 @shared.output
 def command(form: str, out: shared.Output) -> None:
     """The list of rules: name, category, usual severity and what is wrong when one finds something."""

@@ -8,11 +8,10 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
-from click.core import ParameterSource
 
 from nccl_inspect import outputs, platforms, reading
 from nccl_inspect.cli import ENDS, lead_nowhere, say
@@ -34,8 +33,6 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 FILE = click.Path(path_type=str)
 """The type of what names a file: shells complete it."""
 _MAX_PROBLEMS = 20
-_SUFFIXES = {"md": "markdown", "prom": "prometheus", "xml": "junit", "gv": "dot"}
-"""Of files of which the format has another name."""
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells have it."""
 
@@ -78,29 +75,6 @@ def _limit(ctx: click.Context, _option: click.Parameter, value: str | None) -> N
     before = {limits.VARIABLE: os.environ.get(limits.VARIABLE, "")}
     os.environ[limits.VARIABLE] = value
     ctx.call_on_close(lambda: os.environ.update(before))
-
-
-def formats(names: Iterable[str]) -> Callable[[_Command], _Command]:
-    """The option that says how the output is written: without it as the suffix of FILE says, else by the first name."""
-    known = tuple(names)
-
-    def named(ctx: click.Context, option: click.Parameter, value: str) -> str:
-        if ctx.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT:
-            return value
-        suffix = PurePath(ctx.params.get("output", "-")).suffix.lower().removeprefix(".")
-        name = _SUFFIXES.get(suffix, suffix)
-        return name if name in known else value
-
-    return click.option(
-        "--format",
-        "form",
-        type=click.Choice(known),
-        default=known[0],
-        show_default=True,
-        metavar="FORMAT",
-        callback=named,
-        help=f"Output format: {', '.join(known)}. Without it the suffix of FILE counts.",
-    )
 
 
 def _rule_names(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -6,6 +6,7 @@ import click
 
 from nccl_inspect import reading, report
 from nccl_inspect.cli import shared
+from nccl_inspect.cli.formats import formats
 
 _EXAMPLES = """
 \b
@@ -20,7 +21,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES, short_help="Verdict, network, paths and findings of one job.")
 @shared.inputs
-@shared.formats(report.names())
+@formats(report.names())
 @shared.choosing
 @shared.judging
 @shared.output

@@ -8,6 +8,7 @@ from nccl_inspect import drawing as drawings
 from nccl_inspect import reading
 from nccl_inspect import topology as machines
 from nccl_inspect.cli import filters, shared
+from nccl_inspect.cli.formats import formats
 from nccl_inspect.picture.view import channels_of, largest, views
 from nccl_inspect.topology import detected
 
@@ -26,7 +27,7 @@ Examples:
 @shared.inputs
 @filters.communicators("Default: all; in a picture the largest.")
 @click.option("--channel", "wanted", multiple=True, metavar="C", help="Only these channels: 0 or 0-3. May be repeated.")
-@shared.formats(drawings.names())
+@formats(drawings.names())
 @shared.judging
 @shared.output
 def command(

@@ -7,6 +7,7 @@ import click
 from nccl_inspect import reading
 from nccl_inspect import traffic as reports
 from nccl_inspect.cli import filters, shared
+from nccl_inspect.cli.formats import formats
 from nccl_inspect.traffic.flows import traffic_of
 
 _EXAMPLES = """
@@ -25,7 +26,7 @@ Examples:
 @click.option(
     "--by", type=click.Choice(reports.BY), default="operation", show_default=True, help="What the rows of csv are."
 )
-@shared.formats(reports.names())
+@formats(reports.names())
 @shared.judging
 @shared.output
 def command(

@@ -1,0 +1,51 @@
+"""The option that says how output is written, and what the suffix of a file says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_SUFFIXES = {"md": "markdown", "prom": "prometheus", "xml": "junit", "gv": "dot", "htm": "html"}
+"""Of files of which the format has another name."""
+_TELLING = frozenset(
+    (
+        *("csv", "tsv", "xls", "xlsx", "ods", "parquet"),
+        *("htm", "html", "md", "pdf", "svg", "png", "dot", "gv"),
+        *("json", "jsonl", "ndjson", "yaml", "yml", "xml", "sarif", "prom"),
+    )
+)
+"""Suffixes that say what a file holds: plain text under such a name is what nobody wanted."""
+
+
+def formats(names: Iterable[str]) -> Callable[[_Command], _Command]:
+    """The option that says how the output is written: without it as the suffix of FILE says, else by the first name."""
+    known = tuple(names)
+
+    def named(ctx: click.Context, option: click.Parameter, value: str) -> str:
+        if ctx.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT:
+            return value
+        output = ctx.params.get("output", "-")
+        suffix = PurePath(output).suffix.lower().removeprefix(".")
+        name = _SUFFIXES.get(suffix, suffix)
+        if suffix in _TELLING and name not in known and not ctx.resilient_parsing:
+            raise click.UsageError(
+                f"{output}: {ctx.info_name} does not write {suffix}, but {', '.join(known)}; "
+                "name the file so, or say which it is with --format"
+            )
+        return name if name in known else value
+
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(known),
+        default=known[0],
+        show_default=True,
+        metavar="FORMAT",
+        callback=named,
+        help=f"Output format: {', '.join(known)}. Without it the suffix of FILE counts.",
+    )
