@@ -176,6 +176,17 @@ def test_a_name_that_was_replaced_is_left_nowhere() -> None:
     assert after.endswith(b"gpu-a170 and xgpu-a17 are others\n")
 
 
+@pytest.mark.parametrize("entry", [b"_HOSTNAME=gpu-17\nMESSAGE=%s\n", b'{"_HOSTNAME":"gpu-17","MESSAGE":"%s"}\n'])
+def test_a_node_of_common_words_is_a_name(entry: bytes) -> None:
+    log = entry % b"llama-0:1:1 [0] NCCL INFO cudaDriverVersion 13000"
+    assert not re.search(rb"gpu-17|llama", anonymized(log)[1][0])
+
+
+def test_the_file_of_a_container_names_its_namespace() -> None:
+    log = b"llama-0:1:1 [0] NCCL INFO x\n/var/log/containers/llama-0_acme-prod_pytorch-0b11.log of llama-0\n"
+    assert not re.search(rb"acme|llama", anonymized(log)[1][0])
+
+
 def test_names_do_not_hide_in_numbers() -> None:
     lines = [
         b"gpu-a17:1:1 [0] NCCL INFO cudaDriverVersion 13000",

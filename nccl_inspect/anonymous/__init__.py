@@ -16,7 +16,7 @@ from nccl_inspect.anonymous import forms, vocabulary
 from nccl_inspect.anonymous.forms import Part
 from nccl_inspect.anonymous.names import Names
 from nccl_inspect.anonymous.remains import Remains
-from nccl_inspect.anonymous.text import Scrubber
+from nccl_inspect.anonymous.text import Scrubber, is_distinct
 from nccl_inspect.event_types import EnvSetting, Event
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.engine import Parsed
@@ -53,8 +53,17 @@ _ASSIGNED = re.compile(
 )
 """Settings that programs print, and Loki's labels."""
 _PODS = re.compile(rb"\[pod/([^/\]\s]{1,200})/([^\]\s]{1,200})\]")
+_FILES = re.compile(rb"log[/.](?:containers|pods)[/.]([a-z0-9.-]{1,253})_([a-z0-9.-]{1,253})_([a-z0-9.-]{1,253})")
+"""Pod, namespace and container in the name of a log of Kubernetes."""
 _HOMES = re.compile(rb"/(?:home|Users)/([A-Za-z_][\w.-]{0,60})")
 _WORD = re.compile(r"[A-Za-z0-9_][\w.@-]*")
+_HOST_KEYS = frozenset(
+    (
+        *("host", "hostname", "host_name", "node", "node_name", "nodename"),
+        *("Computer", "HOSTNAME", "NODE_NAME", "SLURMD_NODENAME", "_HOSTNAME"),
+    )
+)
+"""Where a name is one though it be made of common words: ``gpu-17``."""
 _USER_KEYS = frozenset(["user", "user_name", "username", "USER", "LOGNAME", "USERNAME"])
 
 
@@ -103,10 +112,14 @@ class Anonymizer:
         text = part.lines.text if part.end else b"".join(part.pieces)
         for pattern in (_KEYED, _TAGS, _ASSIGNED):
             for found in pattern.finditer(text):
-                kind = self._users if decode(found[1]) in _USER_KEYS else self._labels
-                kind.update(_words(decode(found[2])))
-        for found in _PODS.finditer(text):
-            self._labels.update(_words(decode(found[1])), _words(decode(found[2])))
+                key, words = decode(found[1]), _words(decode(found[2]))
+                kind = self._users if key in _USER_KEYS else self._labels
+                kind.update(words)
+                if key in _HOST_KEYS:
+                    self._hosts.update(filter(is_distinct, words))
+        for pattern in (_PODS, _FILES):
+            for found in pattern.finditer(text):
+                self._labels.update(word for part in found.groups() for word in _words(decode(part)))
         self._users.update(decode(found[1]) for found in _HOMES.finditer(text))
         damaged = self._counts.damaged_lines
         self._scanner.scan(part.lines.lines, self._counts, self._learn_line, part.lines.mended)
