@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.job import CommunicatorInfo, Finding, FirstFailure, Job, Notice, Setting
 from nccl_inspect.report.words import shortened
-from nccl_inspect.rules.facts import STATES, count, is_retold, ranges, ranks_word
+from nccl_inspect.rules.facts import STATES, count, ranges, ranks_word
+from nccl_inspect.rules.statements import is_retold
 from nccl_inspect.text import cut, printable
 
 _MAX_COMMUNICATORS = 8

@@ -6,7 +6,8 @@ from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.bootstrap_connect_refused import REFUSED, came_up, gave_up, of_one_link
 from nccl_inspect.rules.bootstrap_no_route import NO_ROUTE
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, value
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="bootstrap-failed",

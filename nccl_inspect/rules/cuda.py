@@ -8,7 +8,8 @@ from typing import NamedTuple
 from nccl_inspect.event_types import CudaFailure, ErrorCascade
 from nccl_inspect.model import endings
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.facts import Facts, value
+from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.statements import value
 
 CUDA_CODES = {
     "invalid argument": 1,

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.facts import Facts, ranks_word, value
+from nccl_inspect.rules.facts import Facts, ranks_word
+from nccl_inspect.rules.statements import value
 
 _BY_LAUNCHER = (signal.SIGTERM, signal.SIGINT)
 """Launchers end the other processes with these once one has failed."""

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from nccl_inspect.model import endings
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, is_retold, ranks_in, value
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.rules.hangs import silenced_at_once
+from nccl_inspect.rules.statements import is_retold, value
 
 RULE = Rule(
     name="ended-from-outside",

@@ -17,7 +17,8 @@ from nccl_inspect.model import endings
 from nccl_inspect.model.job import Evidence, Finding, Job, Notice, NotJudged
 from nccl_inspect.records import Record
 from nccl_inspect.rules import failure
-from nccl_inspect.rules.facts import Facts, is_retold, value
+from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.statements import is_retold, value
 from nccl_inspect.text import cut
 
 if TYPE_CHECKING:

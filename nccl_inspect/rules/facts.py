@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
-from typing import Any
 
 from nccl_inspect import event_types as events
 from nccl_inspect import platforms
 from nccl_inspect.model import endings
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Notice, Path, Setting
 from nccl_inspect.platforms import Platform
+from nccl_inspect.rules.statements import is_error, value
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
-
-_RANK_IN_FRONT = re.compile(r"(?:^|\s)\[rank(\d{1,7})\]")
 
 
 class Facts:
@@ -165,7 +162,7 @@ class Facts:
 
     def errors(self) -> list[Notice]:
         """What went wrong where it was said: no echoes, and no plugin that NCCL went on without."""
-        return [notice for notice in self.job.notices if _is_error(notice) and not self._is_survived(notice)]
+        return [notice for notice in self.job.notices if is_error(notice) and not self._is_survived(notice)]
 
     def failures(self) -> list[Notice]:
         """Errors without those that only say that somebody ended the job: what a hanging job does not have."""
@@ -219,18 +216,6 @@ _TCP = ("Socket", "FastSocket")
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _SWITCHED = 3
 """The generation of NVLink from which on all platforms here have a switch."""
-_RETOLD = (
-    *("nccl-error", "nccl-unhandled-cuda-error", "nccl-system-error", "nccl-internal-error", "nccl-invalid-usage"),
-    *("work-status", "work-status-2-6", "watchdog-terminated", "watchdog-terminated-unknown", "desync-not-finished"),
-    *("async-error", "async-error-2-4", "rank-traceback", "worker-failed", "failure-exitcode", "failure-signal"),
-    *("mpi-exit-code", "mpi-hydra", "slurm-failed", "slurm-task-ended", "kubectl-exit-code"),
-    *("shell-bus-error", "shell-bus-error-command", "shell-segmentation-fault", "shell-segmentation-fault-command"),
-    *("mpi-process-signal", "python-crashed", "test-nccl-failure"),
-)
-"""PyTorch and nccl-tests pass on what NCCL returned, launchers and shells say that a process failed: the cause stands
-elsewhere, if at all."""
-FLUSHED = 5
-"""The status of transfers that were given up because another one had failed before."""
 _FALLS_BACK = (
     "ofi-no-protocol",
     "ofi-no-optimal-provider",
@@ -242,53 +227,12 @@ _FALLS_BACK = (
 """A plugin, a card or some of its ports do not come up; NCCL goes on with what there is."""
 
 
-_PROBED = ("topology-attribute-missing",)
-"""At INFO level what NCCL asks for and may do without."""
-
-
-def _is_error(notice: Notice) -> bool:
-    event = notice.event
-    if (notice.production in _PROBED and notice.level == "INFO") or endings.is_shutting_down(event):
-        return False
-    return (
-        event is None  # a WARN that the grammar does not know
-        or isinstance(event, events.CollectiveTimeout)
-        or (isinstance(event, events.CudaFailure) and notice.level == "WARN")  # at INFO NCCL goes on without it
-        or (getattr(event, "tone", "info") == "error" and not _is_flushed(notice) and not _is_left_over(notice))
-    )
-
-
-def _is_flushed(notice: Notice) -> bool:
-    return notice.production.startswith("ib-") and value(notice, "status") == FLUSHED
-
-
-def _is_left_over(notice: Notice) -> bool:
-    """Whether a helper thread stopped accepting connections as its communicator ended (src/proxy.cc).
-
-    It prints whatever errno an earlier call has left; of an accept() that really failed src/misc/socket.cc warns.
-    """
-    return notice.production == "proxy-socket-failed" and value(notice, "error") in _NO_REASON
-
-
-_NO_REASON = ("Resource temporarily unavailable", "Success")
-
-
-def is_retold(notice: Notice) -> bool:
-    """Whether a statement only passes on that something failed."""
-    return notice.production in _RETOLD
-
-
 def platform_of(job: Job) -> Platform | None:
     """The machine type that a plugin names in the log."""
     for notice in job.notices:
         if isinstance(notice.event, events.OfiPlatform) and (found := platforms.find(notice.event.platform)):
             return found
     return None
-
-
-def value(notice: Notice, name: str) -> Any:
-    """A value of a statement, None where its wording has no such field."""
-    return dict(notice.event.values).get(name) if isinstance(notice.event, events.Notice) else None
 
 
 def ranges(ranks: Iterable[int]) -> str:
@@ -363,12 +307,6 @@ def nics_used(paths: Iterable[Path]) -> dict[str, dict[int, set[int]]]:
 def ranks_in(notices: Iterable[Notice]) -> set[int]:
     """The ranks that said something."""
     return {rank for notice in notices for rank in notice.ranks}
-
-
-def rank_in_front(notice: Notice) -> int | None:
-    """The rank that PyTorch puts in front of its lines, ``[rank3]:``, maybe behind what a collector puts there."""
-    found = _RANK_IN_FRONT.search(notice.message)
-    return int(found[1]) if found else None
 
 
 def hosts_in(notices: Iterable[Notice]) -> set[str]:

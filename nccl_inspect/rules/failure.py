@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from nccl_inspect.event import NO_HOST
 from nccl_inspect.model.job import FirstFailure, Notice
-from nccl_inspect.rules.facts import Facts, value
+from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.statements import value
 from nccl_inspect.times import in_order, moment
 
 

@@ -6,9 +6,10 @@ from nccl_inspect.event_types import CollectiveTimeout
 from nccl_inspect.model.job import CommunicatorInfo, Finding, Notice, NotJudged
 from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, first_lines, first_said, is_retold
+from nccl_inspect.rules.facts import Facts, count, first_lines, first_said
 from nccl_inspect.rules.hangs import gave_up, phases, silenced_at_once, suspects
 from nccl_inspect.rules.remedies import STACKS
+from nccl_inspect.rules.statements import is_retold
 from nccl_inspect.rules.waits import waits
 
 RULE = Rule(

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, ends, first_lines, first_said, global_ranks, hosts_of, ranks_word, value
+from nccl_inspect.rules.facts import Facts, ends, first_lines, first_said, global_ranks, hosts_of, ranks_word
+from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="mixed-networks",

@@ -11,19 +11,9 @@ from nccl_inspect.rules.cuda import FULL
 from nccl_inspect.rules.departures import TOLD, Departure, departures, last_words, traceback_of
 from nccl_inspect.rules.efa_completion_error import lost_peers
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import (
-    FLUSHED,
-    Facts,
-    first_said,
-    global_ranks,
-    hosts_in,
-    is_retold,
-    listed,
-    ranks_in,
-    ranks_word,
-    value,
-)
+from nccl_inspect.rules.facts import Facts, first_said, global_ranks, hosts_in, listed, ranks_in, ranks_word
 from nccl_inspect.rules.ib_timeout_err12 import after_another, precedes
+from nccl_inspect.rules.statements import FLUSHED, is_retold, value
 
 _AFTER_SIGKILL = (
     "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?",

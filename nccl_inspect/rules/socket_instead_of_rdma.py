@@ -6,8 +6,9 @@ from nccl_inspect import event_types as events
 from nccl_inspect.impact import over_tcp
 from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed, value
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
+from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="socket-instead-of-rdma",

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import ErrorCascade, Event
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, is_retold, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.statements import is_retold
 
 RULE = Rule(
     name="unhandled-system-error",

@@ -7,7 +7,8 @@ from nccl_inspect.event_types import NcclVersion
 from nccl_inspect.model import versions
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, ranks_word, value
+from nccl_inspect.rules.facts import Facts, first_said, ranks_word
+from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="version-mismatch",

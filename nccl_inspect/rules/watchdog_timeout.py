@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import Notice as Said
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, global_ranks, listed, rank_in_front, ranks_word
+from nccl_inspect.rules.facts import Facts, first_said, global_ranks, listed, ranks_word
 from nccl_inspect.rules.hangs import suspects
+from nccl_inspect.rules.statements import rank_in_front
 from nccl_inspect.rules.waits import Wait, communicator_of, enqueued, latecomers, waits
 
 RULE = Rule(

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.cuda import IS_BROKEN
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, first_said, value
+from nccl_inspect.rules.facts import Facts, count, first_said
+from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="wrong-results",
