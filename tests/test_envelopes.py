@@ -518,3 +518,18 @@ def test_no_bytes_break_the_envelopes(data: bytes, lead: bytes) -> None:
 )
 def test_no_mixture_breaks_reading(pieces: list[bytes]) -> None:
     nccl_inspect.read(b"".join(pieces) + b"\n" + LINE)
+
+
+def test_what_a_text_means_does_not_depend_on_who_asked_first() -> None:
+    """A line in backticks, the same one torn, and one that only ends with a backtick."""
+    line = b"vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM`"
+    wrapped, torn = b"- `" + line, b"9:13999 [0 NCCL INFO " + line.partition(b"INFO ")[2]
+    for lines in ([wrapped, torn, line], [torn, line, wrapped], [line, torn, wrapped]):
+        job = nccl_inspect.read(b"\n".join(lines))
+        assert [(path.src, path.dst, path.detail) for path in job.paths] == [(0, 1, "P2P/CUMEM")]
+        assert (job.sources[0].typed_lines, job.sources[0].damaged_lines) == (1, 2)
+
+
+def test_a_long_record_takes_no_long_time() -> None:
+    line = b'msg="x" ' + b"a=" * 400_000 + b'" NCCL INFO nothing'
+    assert nccl_inspect.read(b"\n".join([LINE, line])).paths

@@ -250,3 +250,23 @@ def test_attempts_in_the_files_of_several_pods_are_told_apart(in_one_file: bool,
     assert len(job.earlier_runs) == 1
     assert ways(job) == ways(once)
     assert job.world_size == once.world_size
+
+
+def test_an_end_that_was_collected_from_the_last_known_line_on_is_no_copy(tmp_path: Path) -> None:
+    """``kubectl logs --since``: a line that comes once only is in both, and what follows is in the second one only."""
+    lines = ONE_HOST.splitlines(keepends=True)
+    first = next(at for at, line in enumerate(lines) if b"Init COMPLETE" in line)
+    last = max(at for at, line in enumerate(lines) if b"Init COMPLETE" in line)
+    (tmp_path / "a.log").write_bytes(b"".join(lines[: last + 1]))
+    (tmp_path / "b.log").write_bytes(b"".join(lines[first:]))
+    once, job = nccl_inspect.read(ONE_HOST), nccl_inspect.read(str(tmp_path))
+    assert ways(job) == ways(once)
+    assert [comm.state for comm in job.communicators] == [comm.state for comm in once.communicators]
+
+
+def test_a_probe_of_one_rank_does_not_make_a_job_an_earlier_run() -> None:
+    probe = b"".join(line for line in ONE_HOST.splitlines(keepends=True) if b" [0] NCCL INFO ncclCommInitRank" in line)
+    probe = started_again(probe.replace(b"nranks 8", b"nranks 1").replace(b"vm:", b"vm:9"))
+    job = nccl_inspect.read(ONE_HOST + probe)
+    assert not job.earlier_runs
+    assert ways(job) == ways(nccl_inspect.read(ONE_HOST))

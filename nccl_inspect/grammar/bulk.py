@@ -161,6 +161,7 @@ class BulkScanner(Scanner):
             printer = printers.get(head)
             if printer is None and rest[:5] in prefix.BEGINNINGS:
                 printer = self._printer(head, line, found)
+                texts = self._texts.young
                 if printer is not None and (printer[2] is not None or not is_timed):
                     printers[head] = printer
             if printer is not None:

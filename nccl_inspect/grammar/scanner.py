@@ -228,8 +228,7 @@ class Scanner:
         """Take the lines out of a whole-line envelope; False when there is none."""
         for _ in range(envelopes.MAX_DEPTH):
             if inners := envelopes.contents(line.text):
-                if not self.wrapped:
-                    self.wrapped, self._needles = True, None
+                self._unwrap()
                 for inner in inners:
                     self._unwrapped(number, Inner(inner.text, inner.stated.within(line.stated)), counts, sink)
                 return True
@@ -329,6 +328,12 @@ class Scanner:
     def _parse_foreign(self, line: bytes) -> Parsed | None:
         return self._grammar.parse_foreign(line, self._foreign)
 
+    def _unwrap(self) -> None:
+        """Remember that lines stand in envelopes: what is known of texts does not reckon with what these put behind."""
+        if not self.wrapped:
+            self.wrapped, self._needles = True, None
+            self._texts.forget()
+
     def _origin_of(self, head: bytes) -> Origin | None:
         return self._origins.young[head] if head in self._origins.young else self._origin(head)
 
@@ -338,8 +343,8 @@ class Scanner:
         origin = prefix.parse(head)
         if origin is not None:
             self._timed.learn(head, origin)
-        if origin is not None and origin.wrapped and not self.wrapped:
-            self.wrapped, self._needles = True, None
+        if origin is not None and origin.wrapped:
+            self._unwrap()
         if origin is not None and origin.lead:
             prefix.learn(origin.lead, self._leads)
         self._origins.keep(head, origin)
@@ -350,9 +355,14 @@ class Scanner:
 
     def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
         level, _, whole = rest.partition(b" ")
-        message = envelopes.without_trailer(whole) if origin is not None and origin.wrapped else whole
-        if len(message) < len(whole) and not self._grammar.parse(message) and self._grammar.parse(whole):
-            message = whole  # a table of NCCL's own, which ends like that of a collector
+        message, key = whole, rest
+        if self.wrapped and len(shorter := envelopes.without_trailer(whole)) < len(whole):
+            is_trailer = origin is not None and origin.wrapped
+            key = rest + (b"\0" if is_trailer else b"\1")
+            if known := self._texts.young.get(key) or self._texts.recall(key):
+                return known
+            if is_trailer and (self._grammar.parse(shorter) or not self._grammar.parse(whole)):
+                message = shorter  # else a table of NCCL's own, which ends like that of a collector
         glued = (b"NCCL " in message or message.endswith(b"]")) and _GLUED.search(message) is not None
         parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
         if parsed is None and not glued and b"&" in message:
@@ -360,7 +370,7 @@ class Scanner:
         if parsed:
             self.productions.add(parsed.production)
         text = Text(level.decode("ascii"), message, parsed, glued)
-        self._texts.keep(rest, text)
+        self._texts.keep(key, text)
         return text
 
 

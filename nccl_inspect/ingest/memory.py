@@ -38,6 +38,10 @@ class Memory(Generic[Seen]):
             self.keep(seen, known)
         return known
 
+    def forget(self) -> None:
+        """Give up all that is remembered."""
+        self.young, self._old, self._taken = {}, {}, 0
+
     def keep(self, seen: bytes, meaning: Seen) -> None:
         """Remember something."""
         self._taken += len(seen)

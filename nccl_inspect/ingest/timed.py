@@ -23,6 +23,8 @@ _FRACTION = re.compile(rb"(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$
 """The rest of a time of the day, after the seconds."""
 _MAX_BEGINNINGS = 10_000
 _MAX_ENDS = 4
+_WIDTH = 500
+"""Bytes behind which no time is looked for."""
 _SAMPLE = 128
 _MARK = b" NCCL "
 _FORM = bytes.maketrans(b"123456789", b"000000000")
@@ -70,7 +72,7 @@ class Timed:
 
     def tells(self, lines: Sequence[bytes]) -> bool:
         """Whether most lines have a time, and few the same."""
-        heads = {line.partition(_MARK)[0] for line in lines[:_SAMPLE]}
+        heads = {line.partition(_MARK)[0] for line in lines[:_SAMPLE] if _MARK in line}
         few = min(len(lines), _SAMPLE) // 2
         return len(heads) > few and sum(self.key(head) is not None for head in heads) > few
 
@@ -88,7 +90,7 @@ class Timed:
         if found is None:
             return None
         key = _around(head, found)
-        if found[0][2:3] == b":":
+        if found[0][2:3] == b":" and found.start() < _WIDTH:
             self._begins(head, key, found.start() + _SECONDS)
         return key
 

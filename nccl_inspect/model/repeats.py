@@ -26,7 +26,29 @@ class _Copy:
         self.completed = False
         """Whether one of them completes a communicator."""
         self.steps = 0
+        self.said: set[tuple[int, str]] = set()
+        """Its lines but for connections, with their threads."""
+        self.edges: dict[tuple[object, ...], int] = {}
+        """The channels of its connections."""
         self.is_kept = True
+
+    def add(self, step: Step | Burst) -> None:
+        """Take in what one line said, or several about connections."""
+        self.steps += 1
+        if isinstance(step, Step):
+            self.said.add((step.origin.tid, step.event.message))
+            return
+        for key, edge in step.edges.items():
+            place = step.key.tid, step.key.conn, *key
+            self.edges[place] = self.edges.get(place, 0) | edge.channels
+
+    def holds(self, other: _Copy) -> bool:
+        """Whether all that another one says stands here, too, lines among it that come once only."""
+        return (
+            other.proofs <= self.proofs
+            and other.said <= self.said
+            and all(not channels & ~self.edges.get(place, 0) for place, channels in other.edges.items())
+        )
 
 
 def without(log: ProcessLog) -> tuple[ProcessLog, list[Step | Burst]]:
@@ -37,7 +59,7 @@ def without(log: ProcessLog) -> tuple[ProcessLog, list[Step | Burst]]:
     copies = _copies(log)
     kept: list[_Copy] = []
     for copy in sorted(copies, key=lambda copy: (-len(copy.proofs), -copy.steps)):  # the most complete one is kept
-        copy.is_kept = not copy.proofs or not any(copy.proofs <= other.proofs for other in kept)
+        copy.is_kept = not copy.proofs or not any(other.holds(copy) for other in kept)
         if copy.is_kept:
             kept.append(copy)
     begins = [copy.begin for copy in copies]
@@ -61,7 +83,7 @@ def _copies(log: ProcessLog) -> list[_Copy]:
             copies.append(_Copy(step.place))
         elif event and copies[-1].completed and event.message == copies[-1].first:
             copies.append(_Copy(_beginning(log.bootstraps, last, step.place)))
-        copies[-1].steps += 1
+        copies[-1].add(step)
         if event:
             copies[-1].first = copies[-1].first or event.message
             copies[-1].proofs.add(event.message)

@@ -61,13 +61,14 @@ class Run:
             other: a run.
             ends: places of lines that say that a job ended.
         """
-        if self.ended and other.began and in_order(self.ended, other.began):
+        shared_hosts = self._hosts & other._hosts
+        if shared_hosts and self.ended and other.began and in_order(self.ended, other.began):
             return self.ended < other.began
         shared = self._extents.keys() & other._extents.keys()
         if any(self._extents[key][1] >= other._extents[key][0] for key in shared):
             return False  # a file of each pod has all attempts of it, one after the other
         between = any(self.end < end < other.begin for end in ends)
-        return bool(self._hosts & other._hosts or (between and shared))
+        return bool(shared_hosts or (between and shared))
 
 
 def superseded(communicators: Sequence[Communicator], logs: Sequence[ProcessLog]) -> list[Run]:
@@ -94,13 +95,14 @@ def _runs(communicators: Sequence[Communicator]) -> list[Run]:
     group: dict[Process, int] = {}
     logs: dict[int, dict[Process, ProcessLog]] = {}
     for comm in communicators:
+        if comm.nranks == 1:
+            continue
         members = {member.log.process: member.log for member in comm.members.values()}
         joined = {group[process] for process in members if process in group}
         into = min(joined, default=len(logs))
-        logs.setdefault(into, {}).update(members)
         for other in joined - {into}:
-            logs[into].update(logs.pop(other))
+            members.update(logs[other])
             logs[other] = {}
-        for process in logs[into]:
-            group[process] = into
+        logs.setdefault(into, {}).update(members)
+        group.update(dict.fromkeys(members, into))
     return [Run(list(run.values())) for run in logs.values() if run]

@@ -23,8 +23,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"lines of {count(len(copies), 'process', 'es')} {does(len(copies), 'stand')} in the log more than once",
         cause="the log of a pod or process is in two files, was followed again from its beginning, or was appended to "
         "itself: lines with the id of a communicator come once only",
-        impact="none on the paths: connections of a copy are left out. What is merely counted is counted again "
-        "(collective calls, how often a warning came)",
+        impact="none on the paths: what is left out is said by another copy, too. What is merely counted is counted "
+        "again (collective calls, how often a warning came)",
         fix=["Give each file once, and one log for each pod."],
         evidence=copies,
     )

@@ -6,12 +6,12 @@ from nccl_inspect.ingest.stated import Inner, Stated, quoted_text
 from nccl_inspect.text import decode
 
 FIRST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_@"
-_VALUE = rb"\"(?:[^\"\\]|\\.)*\"|[^\s\"]*"
-_PAIR = re.compile(rb"([A-Za-z_@][\w.@-]{0,60})=(" + _VALUE + rb")(?:[ \t]+|$)")
+_VALUE = rb"\"(?:[^\"\\]|\\.)*+\"|[^\s\"]*+"
+_PAIR = re.compile(rb"(?<!\S)([A-Za-z_@][\w.@-]{0,60}+)=(" + _VALUE + rb")(?:[ \t]+|$)")
 _MESSAGES = "msg", "message", "log", "line"
 _TIMES = "ts", "time", "timestamp", "t"
 _LABELS = "pod", "pod_name", "host", "hostname", "instance", "container"
-OPENING = re.compile(rb"(?:[A-Za-z_@][\w.@-]{0,60}=(?:" + _VALUE + rb")[ \t]+){0,20}(?:msg|message|log|line)=\"")
+OPENING = re.compile(rb"(?:[A-Za-z_@][\w.@-]{0,60}+=(?:" + _VALUE + rb")[ \t]+){0,20}(?:msg|message|log|line)=\"")
 
 
 def read(line: bytes) -> list[Inner]:
