@@ -83,3 +83,11 @@ def test_times_are_seen_at_once_behind_labels_of_several_widths() -> None:
         (key or b"") + b" NCCL INFO 23:13:07.1" for key in keys
     ]
     assert timed.without(b"23:13:07.1 vm:17:18 [0]") == b"23:13:07.1 vm:17:18 [0]"
+
+
+def test_a_time_far_behind_is_not_remembered() -> None:
+    """Else what stands before it, line by line another one, would fill the memory."""
+    timed = Timed(1000, 1 << 20)
+    head = b"x" * 1000 + b" 23:13:07.071868 vm:17:18 [0]"
+    assert timed.key(head) != head
+    assert timed.without(head) == head

@@ -46,7 +46,7 @@ class Found:
         if number not in self.timed:
             return origin
         frame, line = self.timed[number]
-        head = line.partition(_MARK)[0]
+        head = line.partition(prefix.MARK)[0]
         if head != self._last.head:
             self._last = frame.at(head)
         return self._last
@@ -68,7 +68,6 @@ class Found:
 _CHANNEL = b"INFO Channel "
 _DIGITS_END = len(_CHANNEL) + 2
 _CHANNELS = {b"%02d" % channel: channel for channel in range(100)}
-_MARK = b" NCCL "
 _NAME = b"NCCL "
 _DIGITS = b"0123456789"
 _LOOK = 1 << 16
@@ -132,7 +131,7 @@ class BulkScanner(Scanner):
         text = lines.text
         if counts.pending:
             self._by_line(lines, counts)
-        elif lines.mended is None and text.count(_MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
+        elif lines.mended is None and text.count(prefix.MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
             self._sparse(lines, counts)
         elif lines.mended is None and self._flood(lines, counts):
             pass
@@ -157,7 +156,7 @@ class BulkScanner(Scanner):
         is_timed = self._timed.tells(cleaned)
         shown = map(self._timed.without, cleaned) if is_timed else cleaned
         for number, line, timeless in zip(numbers, cleaned, shown, strict=True):
-            head, _, rest = timeless.partition(_MARK)
+            head, _, rest = timeless.partition(prefix.MARK)
             printer = printers.get(head)
             if printer is None and rest[:5] in prefix.BEGINNINGS:
                 printer = self._printer(head, line, found)
@@ -238,7 +237,7 @@ class BulkScanner(Scanner):
             return False
         known: dict[bytes, tuple[Origin, Text]] = {}
         for line in numbers:
-            head, mark, rest = line.partition(_MARK)
+            head, mark, rest = line.partition(prefix.MARK)
             origin, text = self._origins.young.get(head), self._texts.young.get(rest)
             if not mark or origin is None or text is None or text.damaged or not self._reader.is_countable(text):
                 return False

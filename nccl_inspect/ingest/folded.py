@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from nccl_inspect.ingest.prefix import MARK
 from nccl_inspect.ingest.rejoin import Numbered
 from nccl_inspect.ingest.streams import BLOCK
 
@@ -18,7 +19,6 @@ _KIND = 16
 _VALUES = re.compile(rb"0x[0-9a-f]+|\d+")
 _OWN = re.compile(rb":\d{1,10}:\d{1,10} \[|^\[?\d{4}-\d\d-\d\d|^[\w.-]{1,100}:\d{1,10}:\d{1,10} ")
 """What a line holds that does not go on with the one before."""
-_MARK = b" NCCL "
 
 
 def reader(head: bytes) -> Folded | None:
@@ -35,7 +35,7 @@ def reader(head: bytes) -> Folded | None:
 
 def _are_broken(lines: Sequence[bytes], full: Sequence[int]) -> bool:
     broken = [lines[place] for place in full if _goes_on(lines[place + 1])]
-    kinds = {_VALUES.sub(b"", line.partition(_MARK)[2])[:_KIND] for line in broken if _MARK in line}
+    kinds = {_VALUES.sub(b"", line.partition(MARK)[2])[:_KIND] for line in broken if MARK in line}
     return len(broken) >= _SHARE * len(full) and len(kinds) >= _KINDS
 
 

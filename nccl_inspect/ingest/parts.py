@@ -14,6 +14,7 @@ from pathlib import Path
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest import compression, entries, files, recognition, sources
 from nccl_inspect.ingest.files import File, Input, Place
+from nccl_inspect.ingest.prefix import MARK
 from nccl_inspect.ingest.streams import BLOCK, HEAD, Pieces, StreamError, failing, pieces
 from nccl_inspect.records import Record
 
@@ -23,7 +24,6 @@ _AHEAD = 1.35
 """How much more the first process reads of a log that says much: the others must hand over what they found."""
 _MUCH = 10
 """A log says much when at least one line in so many is a text of NCCL that the lines around it do not have."""
-_MARK = b" NCCL "
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -107,7 +107,7 @@ def _says_much(found: Sequence[File]) -> bool:
         lines = _read(largest.place, (largest.size or 0) // 2, HEAD).split(b"\n")
     except (StreamError, OSError):
         return False
-    return len({line.partition(_MARK)[2] for line in lines if _MARK in line}) * _MUCH > len(lines)
+    return len({line.partition(MARK)[2] for line in lines if MARK in line}) * _MUCH > len(lines)
 
 
 def _shared(found: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:

@@ -13,6 +13,8 @@ from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.stated import NOTHING, Stated
 from nccl_inspect.text import decode, encode
 
+MARK = b" NCCL "
+"""What stands between a prefix and the level."""
 LEVELS = (b"INFO", b"WARN", b"TRACE", b"CALL", b"ABORT")
 _SPLIT = re.compile(rb"^(.*?) NCCL (INFO|WARN|TRACE|CALL|ABORT)(?: |$)", re.DOTALL)
 
@@ -85,7 +87,7 @@ NOBODY = Origin(b"", Process("", 0), 0, None)
 
 def split(line: bytes) -> tuple[bytes, bytes] | None:
     """A line as (head, level and message), or None when it holds no ``NCCL LEVEL``."""
-    at = line.find(b" NCCL ")
+    at = line.find(MARK)
     if at < 0:
         return None
     rest = line[at + 6 :]

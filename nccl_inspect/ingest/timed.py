@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccl_inspect.ingest.memory import Memory
-from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.ingest.prefix import MARK, Origin
 
 _TIME = re.compile(
     rb"(?:(?<=\d[T_])|(?<![\w.:-]))"
@@ -26,7 +26,6 @@ _MAX_ENDS = 4
 _WIDTH = 500
 """Bytes behind which no time is looked for."""
 _SAMPLE = 128
-_MARK = b" NCCL "
 _FORM = bytes.maketrans(b"123456789", b"000000000")
 
 
@@ -72,7 +71,7 @@ class Timed:
 
     def tells(self, lines: Sequence[bytes]) -> bool:
         """Whether most lines have a time, and few the same."""
-        heads = {line.partition(_MARK)[0] for line in lines[:_SAMPLE] if _MARK in line}
+        heads = {line.partition(MARK)[0] for line in lines[:_SAMPLE] if MARK in line}
         few = min(len(lines), _SAMPLE) // 2
         return len(heads) > few and sum(self.key(head) is not None for head in heads) > few
 

@@ -1,7 +1,8 @@
 """Lines of a process that were collected more than once: a pod's log in two files, or followed again from its start.
 
 Lines that begin and complete a communicator have its id and its address, which no other line has: where these come
-again, it is the same line. Lines that come twice one after the other are the business of :mod:`.members`.
+again, it is the same line. A copy is left out only when another one says all that it says. Lines that come twice one
+after the other are the business of :mod:`.members`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ class _Copy:
 
     def __init__(self, begin: int) -> None:
         self.begin = begin
+        self.opening: Step | Burst | None = None
+        """Its first step."""
         self.first = ""
         """The first of its proofs."""
         self.proofs: set[str] = set()
@@ -35,6 +38,7 @@ class _Copy:
     def add(self, step: Step | Burst) -> None:
         """Take in what one line said, or several about connections."""
         self.steps += 1
+        self.opening = self.opening or step
         if isinstance(step, Step):
             self.said.add((step.origin.tid, step.event.message))
             return
@@ -68,12 +72,12 @@ def without(log: ProcessLog) -> tuple[ProcessLog, list[Step | Burst]]:
         return copies[max(0, bisect_left(begins, place + 1) - 1)].is_kept
 
     steps = [step for step in log.steps if is_kept(step.place)]
-    left_out = [next(step for step in log.steps if step.place >= copy.begin) for copy in copies if not copy.is_kept]
+    left_out = [copy.opening for copy in copies if copy.opening and not copy.is_kept]
     return replace(log, steps=steps, bootstraps=list(filter(is_kept, log.bootstraps))), left_out
 
 
 def _copies(log: ProcessLog) -> list[_Copy]:
-    """The copies in their order; nothing tells apart what lies between two proofs, so that each begins early."""
+    """The copies in their order: in each source one, and where one begins again as the last one did."""
     copies: list[_Copy] = []
     source, last = -1, 0
     for step in log.steps:

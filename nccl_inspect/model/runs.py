@@ -1,7 +1,8 @@
 """Tells apart the runs in one log: a pod that was started again, or two logs in one file.
 
 Processes that share a communicator are of one run. A run is over when its last line comes before the first line of
-another one, by the time of the lines if they have one and else by their order; then only the newest is judged.
+another one on the same hosts, by the time of the lines if they have one and else by their order, or when the end of a
+job stands between them; then only the newest is judged.
 """
 
 from __future__ import annotations

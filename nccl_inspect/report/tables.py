@@ -193,22 +193,23 @@ def matrix(paths: Sequence[Path]) -> tuple[list[str], list[list[str]], list[str]
 
     def text(src: str, dst: str) -> str:
         cell = found.cells.get((src, dst), {})
-        words = [f"{letters[kind.label]}{_MARKS.get(kind.verdict, '')}" for kind in cell]
+        words = [f"{letters[kind.label]}{_MARKS.get(kind.verdict, _NO_MARK)[0]}" for kind in cell]
         if found.by == "host":
             return " ".join(f"{pairs}{word}" for word, pairs in zip(words, cell.values(), strict=True))
         return "".join(words) or ("." if src != dst else "")
 
     body = [[src, *(text(src, dst) for dst in found.names)] for src in found.names]
-    marks = {_MARKS[path.verdict]: path.verdict for path in paths if path.verdict in _MARKS}
-    said = ", ".join(f"{mark} = {_MARKED[marks[mark]]}" for mark in sorted(marks))
+    occur = {path.verdict for path in paths}
+    said = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in _MARKS.items() if verdict in occur)
     if found.by == "host":
         return head, body, [*legend, "; ".join(filter(None, ["number of pairs", said]))]
     unconnected = any(src != dst and (src, dst) not in found.cells for src in found.names for dst in found.names)
     return head, body, list(filter(None, [*legend, ". = no connection line" if unconnected else "", said]))
 
 
-_MARKS = {"fallback": "!", "unknown": "?"}
-_MARKED = {"fallback": "fallback", "unknown": "not judged"}
+_MARKS = {"fallback": ("!", "fallback"), "unknown": ("?", "not judged")}
+"""By verdict, what stands behind the letter of a path, and what that means."""
+_NO_MARK = ("", "")
 
 
 def _letters(paths: Iterable[Path]) -> dict[str, str]:
