@@ -30,8 +30,8 @@ def read(
     *,
     platform: str | None = None,
     topology: str | Sequence[str] = (),
-    select: Sequence[str] = (),
-    ignore: Sequence[str] = (),
+    select: str | Sequence[str] = (),
+    ignore: str | Sequence[str] = (),
     config: str | PathLike[str] | None = None,
     cluster: str | None = None,
 ) -> Job:
@@ -42,8 +42,8 @@ def read(
             of these (one job).
         platform: machine type such as ``p5.48xlarge``, where the log does not name it.
         topology: file or files with ``nvidia-smi topo -m`` output, or NCCL's topology or graph XML.
-        select: rules to run, by name, glob or category; all when empty.
-        ignore: rules to leave out.
+        select: rule or rules to run, by name, glob or category; all when empty.
+        ignore: rule or rules to leave out.
         config: a settings file (``nccl-inspect.toml``), or a folder: the file there or in the nearest folder above.
             Without it no file is looked for.
         cluster: address or scheduler file of a Dask cluster whose workers read the log; the result is the same.
@@ -58,15 +58,16 @@ def read(
     """
     from nccl_inspect import configuration, reading
 
-    files = (topology,) if isinstance(topology, str) else tuple(topology)
-    options = reading.Options(platform, files, tuple(select), tuple(ignore))
+    # A single name is a sequence, too: of characters.
+    files, wanted, unwanted = ((one,) if isinstance(one, str) else tuple(one) for one in (topology, select, ignore))
+    options = reading.Options(platform, files, wanted, unwanted)
     if config is not None:
         options = configuration.applied(options, Path(config))
     return reading.Judge(options)(reading.fold(inputs, cluster=cluster))
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
-    """The typed events of a log in the order of their lines, one for each recognised line.
+    """The typed events of a log in the order of their lines; lines that make one message are one event.
 
     Args:
         inputs: as for :func:`read`.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
+from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model.job import Evidence, Finding, Job, Path
 from nccl_inspect.policy import Answer, Expectation, Policy, file, ways
-from nccl_inspect.rules.engine import SEVERITIES
+from nccl_inspect.rules.engine import SEVERITIES, selected
 from nccl_inspect.rules.facts import count, ranges
 from nccl_inspect.text import printable
 
@@ -39,21 +39,23 @@ class TestedJob(Job):
         if self.verdict != "ok":
             raise AssertionError(_joined(f"the verdict is {self.verdict}, not ok", self._told(), self._open()))
 
-    def assert_no_findings(self, severity: str = "warning", *, ignore: Iterable[str] = ()) -> None:
+    def assert_no_findings(self, severity: str = "warning", *, ignore: str | Iterable[str] = ()) -> None:
         """No finding of this severity or a higher one, and no failed job.
 
         Args:
             severity: ``info``, ``warning`` or ``error``.
-            ignore: rules that do not count, by name or glob.
+            ignore: rule or rules that do not count, by name, glob or category.
+
+        Raises:
+            NcclInspectError: there is no such severity or rule.
         """
         __tracebackhide__ = True
-        limit = SEVERITIES.index(severity)
-        unwanted = tuple(ignore)
+        limit = SEVERITIES.index(_one_of("severity", severity, SEVERITIES))
+        counting = {entry.rule.name for entry in selected((), (ignore,) if isinstance(ignore, str) else ignore)}
         found = [
             finding
             for finding in self.findings
-            if SEVERITIES.index(finding.severity) >= limit
-            and not any(fnmatchcase(finding.rule, pattern) for pattern in unwanted)
+            if SEVERITIES.index(finding.severity) >= limit and finding.rule in counting
         ]
         if found:
             head = f"{count(len(found), 'finding')} of severity {severity} or above"
@@ -63,8 +65,13 @@ class TestedJob(Job):
             raise AssertionError(_joined("the job failed, and no rule knows why", [_lines(lines)]))
 
     def assert_finding(self, rule: str) -> Finding:
-        """There is a finding of this rule, which is returned: for tests that break something on purpose."""
+        """There is a finding of this rule, which is returned: for tests that break something on purpose.
+
+        Raises:
+            NcclInspectError: there is no such rule.
+        """
         __tracebackhide__ = True
+        selected((rule,))
         for finding in self.findings:
             if finding.rule == rule:
                 return finding
@@ -77,9 +84,16 @@ class TestedJob(Job):
         Args:
             allowed: transports (``P2P``, ``SHM``, ``NET``) or globs of details (``NET/*Libfabric``).
             scope: ``intra`` (within hosts) or ``inter`` (between them); both when left out.
+
+        Raises:
+            NcclInspectError: there is no such transport or scope.
         """
         __tracebackhide__ = True
-        scopes = _SCOPES if scope is None else (scope,)
+        _check_ways(allowed)
+        if scope is not None:
+            _one_of("scope", scope, _SCOPES)
+        known = [name for name in _SCOPES if not ways.is_impossible(name, self)] or _SCOPES
+        scopes = known if scope is None else (scope,)
         self._demand(
             f"transport {' or '.join(allowed)}", [partial(ways.transport, name, allowed) for name in scopes], scopes
         )
@@ -99,8 +113,12 @@ class TestedJob(Job):
             src: global rank of the sender.
             dst: global rank of the receiver.
             allowed: transports or globs of details.
+
+        Raises:
+            NcclInspectError: there is no such transport.
         """
         __tracebackhide__ = True
+        _check_ways(allowed)
         try:
             path = self.paths.between(src, dst)
         except KeyError as error:
@@ -160,6 +178,29 @@ class TestedJob(Job):
     def _open(self) -> list[str]:
         """What the log leaves open."""
         return [f"not judged: {entry.rule}: {entry.reason}; {entry.needs}" for entry in self.not_judged]
+
+
+def _one_of(noun: str, word: str, known: Sequence[str]) -> str:
+    """A word that must be known.
+
+    Raises:
+        NcclInspectError: it is not.
+    """
+    if word not in known:
+        raise NcclInspectError(f"no {noun} '{word}'", suggestion(str(word), known) or f"known are {', '.join(known)}")
+    return word
+
+
+def _check_ways(allowed: Sequence[str]) -> None:
+    """Make sure that a path can go one of these ways.
+
+    Raises:
+        NcclInspectError: there is none, or a transport that does not exist.
+    """
+    if not allowed:
+        raise NcclInspectError("no transport", 'name those that are allowed, such as "P2P"')
+    for unknown in filter(None, map(file.unknown_transport, allowed)):
+        raise NcclInspectError(*unknown)
 
 
 def _findings(found: Iterable[Finding]) -> list[str]:

@@ -166,7 +166,8 @@ class Notice(Message):
     kept: ClassVar[bool] = True
 
     tone: str = "info"
-    """``info``, ``error`` (something failed here) or ``echo`` (something failed elsewhere and is passed on)."""
+    """``info``, ``error`` (something failed here), ``echo`` (something failed elsewhere and is passed on) or ``loose``
+    (somebody's exception, which may have been caught)."""
 
     def value(self, name: str) -> Any:
         """The value of one field, None when the message left it out.

@@ -12,7 +12,8 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import Told, without_secrets
 from nccl_inspect.event_types import Event, Where
 from nccl_inspect.grammar import engine
-from nccl_inspect.grammar.scanner import Counts, Scanner, Text
+from nccl_inspect.grammar.counts import Counts, Text
+from nccl_inspect.grammar.scanner import Scanner
 from nccl_inspect.ingest import entries, files, sources
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Input, Progress, Source

@@ -14,7 +14,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from nccl_inspect.grammar import engine
-from nccl_inspect.grammar.scanner import Counts, Scanner
+from nccl_inspect.grammar.counts import Counts
+from nccl_inspect.grammar.scanner import Scanner
 from nccl_inspect.ingest import entries, parts
 from nccl_inspect.ingest.parts import Part
 from nccl_inspect.ingest.sources import Lines

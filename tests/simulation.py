@@ -25,8 +25,8 @@ class Release:
     nvml: bool = True
     """Brackets hold nvmlDev, not the bus id (2.18.3)."""
     splits: str | None = None
-    """How a split is told: ``counted`` (a count since 2.24), ``parent``, ``hash`` (2.21), ``bootstrap`` (2.20.3 names
-    the parent), ``nameless`` (2.18)."""
+    """How a split is told: ``commId`` (2.31, with a count), ``splitCount`` and ``childCount`` (2.24), ``parent``,
+    ``hash`` (2.21), ``bootstrap`` (2.20.3 names the parent), ``nameless`` (2.18)."""
     api: bool = True
     lazy: bool = True
     net_conn: bool = True
@@ -38,6 +38,7 @@ class Release:
     ends: bool = True
 
 
+_COUNTS = {"commId": "childCount"}
 _OLD = Release("2.18.5", splits="nameless", api=False, lazy=False, shape=False)
 _OLDEST = Release(
     "2.14.3", start=False, comm_id=False, nvml=False, api=False, lazy=False, shape=False, cumem=False, ends=True
@@ -57,6 +58,7 @@ RELEASES = (
     Release("2.27.3 eager", splits="splitCount", lazy=False),
     Release("2.28.9", splits="splitCount", caller_connects=True),
     Release("2.30.7", splits="childCount", caller_connects=True, ends=False),
+    Release("2.32.3", splits="commId", caller_connects=True, ends=False),
 )
 
 
@@ -256,10 +258,12 @@ class Job:
         nvml = f" nvmlDev {gpu}" if release.nvml else ""
         words = f"{api}comm {self._pointer(comm, rank)} rank {mine} nranks {len(comm.ranks)} cudaDev {gpu}{nvml}"
         words += f" busId {self._bus(rank)}"
+        if parent and release.splits == "commId":
+            words += f" commId {comm.hash:#x}"
         if parent and release.api:
             words += f" parent {self._pointer(parent, rank)}"
-            if release.splits in ("splitCount", "childCount"):
-                words += f" {release.splits} {comm.counted}"
+            if release.splits in ("splitCount", "childCount", "commId"):
+                words += f" {_COUNTS.get(release.splits, release.splits)} {comm.counted}"
             words += f" color {comm.color} key {mine}"
         if release.comm_id and (not parent or not release.api or release.splits == "hash"):
             words += f" commId {comm.hash:#x}"

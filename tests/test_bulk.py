@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from nccl_inspect.event import Process
 from nccl_inspect.grammar import bulk, engine
-from nccl_inspect.grammar.scanner import Counts, Scanner, Text
+from nccl_inspect.grammar.counts import Counts, Text
+from nccl_inspect.grammar.scanner import Scanner
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.model.fold import Fold

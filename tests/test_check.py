@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import large_job
 import pytest
 import sample_data
 from command_line import invoke
@@ -48,6 +49,7 @@ MADE = {
     DAMAGED: "vm:1:1 [0]  NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n",
     UNKNOWN: line(0, "a line that no release prints"),
     "one host": line(0, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"),
+    "one rank on each host": large_job.log(3, on_each=1).decode(),
     "version only": "NCCL version 2.27.3+cuda12.9\n",
 }
 
@@ -114,7 +116,10 @@ CASES = [
     (HEALTHY, INTRA + 'transport = "p2p"', "kept", "8 pairs use P2P/CUMEM"),
     (HEALTHY, INTRA + 'transport = ["SHM/*", "P2P/C*"]', "kept", "8 pairs use P2P/CUMEM"),
     (HEALTHY, INTRA + 'transport = "P2P/IPC"', "broken", "8 pairs (0->1, 1->2, 2->3 and 5 more) use P2P/CUMEM"),
-    (HEALTHY, INTER + 'transport = "NET/IB"\ngdr = true', "kept", "all ranks are on one host"),
+    (HEALTHY, INTER + 'transport = "NET/IB"', "undecided", "all ranks are on one host"),
+    (HEALTHY, INTER + "gdr = true", "undecided", "all ranks are on one host"),
+    (HEALTHY, INTER + "min_channels = 2", "undecided", "all ranks are on one host"),
+    ("one rank on each host", INTRA + "min_channels = 2", "undecided", "no two ranks share a host"),
     (P4D, INTRA + 'transport = "P2P"', "undecided", "the paths of ranks 1-3 are not in the log"),
     (FRAGMENT, "[paths.intra]\nmin_channels = 2", "broken", "1 pair (0->1) have fewer (the least is 1)"),
     ("one host", INTER + 'transport = "NET"', "undecided", "no connection of that kind is in the log"),
@@ -163,19 +168,35 @@ def test_what_is_undecided_breaks_only_when_strict(folder: Path) -> None:
     assert words == "KEPT: policy.toml: 1 kept\n"
 
 
+def test_a_job_on_one_host_proves_nothing_of_paths_between_hosts(folder: Path) -> None:
+    (folder / "policy.toml").write_text('[paths.inter]\ntransport = "NET"\n')
+    assert invoke("check", log(HEALTHY), "--policy", "policy.toml").return_value == 0
+    strict = invoke("check", log(HEALTHY), "--policy", "policy.toml", "--strict")
+    assert strict.return_value == 1
+    assert "undecided  paths.inter.transport: all ranks are on one host, wanted: NET; hold a job" in strict.stdout
+
+
 def test_each_thing_that_is_broken_is_one_line_with_place_and_remedy(folder: Path) -> None:
     (folder / "policy.toml").write_text('world_size = 8\n[paths.intra]\ntransport = "P2P"\n[paths.inter]\ngdr = true\n')
     result = invoke("check", log(SHM), "--policy", "policy.toml", "-v")
     assert result.return_value == 1
     head, *lines = result.stdout.splitlines()
-    assert head == "BROKEN: policy.toml: 2 broken, 1 kept"
+    assert head == "BROKEN: policy.toml: 2 broken, 1 undecided"
     assert [text.split()[:2] for text in lines] == [
         ["broken", "world_size:"],
         ["broken", "paths.intra.transport:"],
-        ["kept", "paths.inter.gdr:"],
+        ["undecided", "paths.inter.gdr:"],
     ]
     where = r"\(\S+job\.log:\d+ and 2 more lines\)"
     assert re.search(rf"use SHM/direct, wanted: P2P {where}; see p2p-disabled-by-env: unset NCCL_P2P_DISABLE", lines[1])
+
+
+def test_a_driver_is_not_mended_with_a_library_path(folder: Path) -> None:
+    for key, has in (("cuda", False), ("nccl", True)):
+        (folder / "policy.toml").write_text(f'[versions]\n{key} = "1.*"\n')
+        shown = invoke("check", log(HEALTHY), "--policy", "policy.toml").stdout
+        assert ("LD_LIBRARY_PATH" in shown) == has
+        assert ("nvidia-smi" in shown) != has
 
 
 def test_an_accepted_finding_does_not_break_the_policy(folder: Path) -> None:

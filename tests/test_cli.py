@@ -15,12 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import large_job
 import pytest
 import sample_data
 from command_line import invoke
 
 import nccl_inspect
 from nccl_inspect.cli import cli
+from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.report.tables import pairs
 from nccl_inspect.rules.engine import registered
 
@@ -431,6 +433,33 @@ def test_the_matrix_has_a_row_and_a_column_for_each_rank() -> None:
     assert "= NET/Socket" in legend
 
 
+def test_a_filtered_matrix_tells_what_the_filter_leaves_out_from_what_the_log_lacks() -> None:
+    mesh = str(sample_data.FOLDER / "socket-2node-tp4-dp2")
+    output = invoke("paths", mesh, "--matrix", "--rank", "3").stdout
+    assert [line.split() for line in output.splitlines()[1:3]] == [["0", *"--P----"], ["1", *"--P----"]]
+    assert "- = left out by the filter" in output
+    assert "no connection line" not in output
+    ring = b"".join(
+        b"vm:%d:1 [0] NCCL INFO Channel 00/0 : %d[0] -> %d[1] via P2P/CUMEM\n" % (r, r, (r + 1) % 4) for r in range(4)
+    )
+    rows = invoke("paths", "--matrix", "--rank", "1", data=ring).stdout.partition("\n\n")[0]
+    assert [line.split() for line in rows.splitlines()] == [["src\\dst", "1", "2"], ["0", "P", "."], ["1", "P"]]
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_matrix_wider_than_the_terminal_goes_on_below(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = large_job.log(12)
+    monkeypatch.setenv("COLUMNS", "1000")
+    whole = invoke("paths", "--matrix", data=log).stdout
+    monkeypatch.setenv("COLUMNS", str(columns))
+    parts = invoke("paths", "--matrix", data=log).stdout
+    assert max(map(len, parts.splitlines())) <= columns < max(map(len, whole.splitlines()))
+    assert sorted(re.findall(r"\d+[PN]\b", parts)) == sorted(re.findall(r"\d+[PN]\b", whole))
+    heads = [name for line in parts.splitlines() if "src\\dst" in line for name in line.split()[1:]]
+    assert heads == [str(number) for number in range(1, 13)]
+    assert "train-7f9c-node-11 = 12 " in parts
+
+
 def test_the_csv_and_the_json_hold_all_paths() -> None:
     wanted = sample_data.truth("timestamps")["paths"]
     table = list(csv.DictReader(io.StringIO(invoke("paths", TWO_HOSTS, "--format", "csv").stdout)))
@@ -682,6 +711,92 @@ def test_a_line_with_numbers_left_out_is_explained_without_them(message: str) ->
     fields = dict(line.split()[:2] for line in done.stdout.decode().partition("fields\n")[2].splitlines())
     assert (fields["rank"], fields["nranks"]) == ("1", "4")
     assert not {"comm", "bus_id", "comm_id", "handle"} & set(fields)
+
+
+CONNECTION = "vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
+WATCHDOG = (
+    "[rank3]:[E1218 20:27:21.426415540 ProcessGroupNCCL.cpp:629] [Rank 3] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=5173, OpType=_ALLGATHER_BASE, NumelIn=65667072, NumelOut=525336576, Timeout(ms)=600000) "
+    "ran for 600052 milliseconds before timing out."
+)
+NCCL_ERROR = (
+    "torch.distributed.DistBackendError: NCCL error in: /opt/pytorch/torch/csrc/distributed/c10d/NCCLUtils.hpp:77, "
+    "unhandled cuda error, NCCL version 2.19.3"
+)
+ABORT = "vm:1:1 [0] NCCL INFO comm 0x55d0 rank 0 nranks 8 cudaDev 0 busId 60 - {} COMPLETE"
+
+
+@pytest.mark.parametrize(
+    ("line", "worry"),
+    [
+        (WATCHDOG, "yes: it waited in vain"),
+        (ABORT.format("Abort"), "it depends: after an error"),
+        (ABORT.format("Destroy"), "not by itself"),
+        (NCCL_ERROR, "yes: something failed here"),
+        (CONNECTION, "not by itself"),
+    ],
+)
+def test_whether_to_worry(line: str, worry: str) -> None:
+    assert f"worry       {worry}" in invoke("explain", line).stdout
+
+
+def test_fields_of_pytorch_are_described_as_such_and_internal_ones_are_not_shown() -> None:
+    output = " ".join(invoke("explain", NCCL_ERROR).stdout.split())
+    assert "NCCLUtils.hpp source file of PyTorch at 77 line in that file" in output
+    assert "error unhandled cuda error what NCCL returned, in words version 2.19.3 release of NCCL" in output
+    for line in (WATCHDOG, NCCL_ERROR):
+        assert not re.search(r"^ +_", invoke("explain", line).stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"\x1b[32m{CONNECTION}\x1b[0m",
+        CONNECTION.replace("NCCL", "\x1b[1mNCCL\x1b[0m"),
+        f"2026-11-20T23:13:07.000000000Z stderr F {CONNECTION}",
+        json.dumps({"log": f"{CONNECTION}\n", "stream": "stderr", "time": "2026-11-20T23:13:07Z"}),
+    ],
+)
+def test_a_line_is_read_as_in_a_log_whatever_is_around_it(line: str) -> None:
+    assert invoke("explain", line).stdout == invoke("explain", CONNECTION).stdout
+    assert "\n    ^ Direct GPU memory" in invoke("annotate", data=f"{line}\n".encode()).stdout
+
+
+def test_what_stands_around_a_line_is_not_taken_for_a_part_of_it() -> None:
+    line = json.dumps({"log": f"{NCCL_ERROR}\n", "stream": "stderr", "time": "2026-11-20T23:13:07Z"})
+    assert invoke("explain", line).stdout == invoke("explain", NCCL_ERROR).stdout
+
+
+@pytest.mark.parametrize("args", [[], ["-"]])
+def test_a_line_to_explain_may_be_piped_in(args: list[str]) -> None:
+    piped = run("explain", *args, data=f"{CONNECTION}\n".encode())
+    assert piped.stdout == run("explain", CONNECTION).stdout
+    for data, says in ((b"", b"is empty; name a rule"), (b"a\nb\n", b"more than one line; nccl-inspect annotate")):
+        refused = run("explain", *args, data=data)
+        assert (refused.returncode, refused.stderr.count(b"\n")) == (2, 1)
+        assert says in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [
+        ("network", "'network' is a category of rules; name one of them: "),
+        ("Log Quality", "'Log Quality' is a category of rules; name one of them: "),
+        (
+            "NCCL_P2P_DISABLE=1",
+            "NCCL_P2P_DISABLE is a setting, neither a rule nor a line; rules that speak of it: p2p-",
+        ),
+        ("NCCL_NO_SUCH", "no rule speaks of it; NCCL's manual may"),
+    ],
+)
+def test_what_is_neither_a_rule_nor_a_line_is_told_as_what_it_is(what: str, says: str) -> None:
+    with pytest.raises(NcclInspectError) as caught:
+        invoke("explain", what)
+    assert says in str(caught.value)
+
+
+def test_capitals_do_not_matter_in_the_name_of_a_rule() -> None:
+    assert invoke("explain", "GDR-Disabled").stdout == invoke("explain", "gdr-disabled").stdout
 
 
 def test_a_program_that_calls_the_command_keeps_its_garbage_collection() -> None:

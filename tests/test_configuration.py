@@ -18,6 +18,7 @@ from nccl_inspect.errors import NcclInspectError
 
 SLOW = str(sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log")
 HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
+SOCKET = str(sample_data.FOLDER / "socket-2node-tp4-dp2" / "job.log")
 EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
 SUPPRESSION = '[[suppress]]\nrule = "{rule}"\nreason = "known, see the wiki"\n{more}\n'
 
@@ -196,6 +197,28 @@ def test_what_is_left_out_keeps_a_job_from_being_called_good_only_while_it_finds
     written(tmp_path, 'ignore = ["intra-node path"]')
     assert document(HEALTHY, cwd=tmp_path)["verdict"] == "ok"
     assert document(SLOW, cwd=tmp_path)["verdict"] == "unknown"
+
+
+def test_a_rule_that_is_left_out_leaves_only_paths_unjudged_that_it_finds_fault_with(tmp_path: Path) -> None:
+    found = document(SOCKET, "--ignore", "socket-*", cwd=tmp_path)
+    assert found["verdict"] == "unknown"
+    judged = {(path["transport"], path["verdict"]) for path in found["paths"]}
+    assert judged == {("P2P", "ok"), ("NET", "unknown")}
+    shown = run("summarize", SOCKET, "--ignore", "socket-*", cwd=tmp_path).stdout.decode()
+    assert shown.startswith("UNKNOWN: 32 of 56 paths not judged: a rule that is left out finds fault there\n")
+    dead = run("summarize", SLOW, "--ignore", "shm-*", "--ignore", "p2p-*", cwd=tmp_path).stdout.decode()
+    assert "could not be judged" not in dead.partition("\n")[0]
+
+
+def test_a_finding_that_the_user_calls_an_info_does_not_make_its_paths_good(tmp_path: Path) -> None:
+    written(tmp_path, '[severity]\n"socket-instead-of-rdma" = "info"')
+    found = document(SOCKET, cwd=tmp_path)
+    assert found["verdict"] == "ok", "as the user says"
+    judged = {(path["transport"], path["verdict"]) for path in found["paths"]}
+    assert judged == {("P2P", "ok"), ("NET", "fallback")}
+    done = run("summarize", SOCKET, "--fail-on", "warning", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"OK: 32 of 56 paths could be better, which your settings take for an info\n")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,9 @@ OFI = "v2.28.9-libfabric-2node"
 EFA_MISSING = "efa-provider-missing-socket-fallback"
 
 
+ALGORITHM = (("ALGO", "Ring"), ("PROTO", "Simple"))
+
+
 def log(name: str) -> str:
     return str(sample_data.FOLDER / name / "job.log")
 
@@ -169,6 +172,15 @@ def test_a_setting_explains_the_finding_that_stands_on_its_line_and_that_one_the
     assert [(change.before, change.after) for change in chain.effects] == [("P2P/CUMEM", "SHM/direct/direct")]
     (back,) = compared(after, before).explanations
     assert {change.kind for change in (*back.causes, *back.findings)} == {"gone"}
+
+
+def test_what_explains_together_stands_together(tmp_path: Path) -> None:
+    forced = "".join(line(0, f"NCCL_{name} set by environment to {value}.") for name, value in ALGORITHM)
+    before, after = tmp_path / "a.log", tmp_path / "b.log"
+    before.write_text(VERSION + forced + way(0, 1, P2P), encoding="utf-8")
+    after.write_text(VERSION + way(0, 1, P2P), encoding="utf-8")
+    told = "NCCL_ALGO=Ring is gone and NCCL_PROTO=Simple is gone -> algo-proto-forced (gone)"
+    assert told in " ".join(invoke(str(before), str(after)).stdout.split())
 
 
 def test_a_setting_does_not_explain_what_its_finding_is_not_about() -> None:

@@ -127,6 +127,12 @@ def test_errors_that_no_rule_explains_come_with_what_they_mean_and_the_worst_lea
     assert "The network has no device (2.4)." in page
 
 
+def test_what_an_exception_says_leads_and_not_how_its_traceback_begins() -> None:
+    code = b"[rank0]: RuntimeError: NCCL Error 1: unhandled cuda error (run with NCCL_DEBUG=INFO for details)\n"
+    job = nccl_inspect.read(b"[rank0]: Traceback (most recent call last):\n" + code)
+    assert reason(job).endswith(code.decode().strip())
+
+
 def test_a_log_without_prefixes_has_hosts_without_names() -> None:
     job = read(*(f"[{rank}] NCCL INFO {start('', rank, 2).partition('INFO ')[2]}" for rank in range(2)))
     assert fact(job, "job") == "2 ranks on hosts that the log does not name"

@@ -64,7 +64,8 @@ def first_origin(line: bytes) -> prefix.Origin | None:
 
 def scanned(line: bytes, sink: Callable[[int, prefix.Origin, object], None]) -> None:
     from nccl_inspect.grammar import engine
-    from nccl_inspect.grammar.scanner import Counts, Scanner
+    from nccl_inspect.grammar.counts import Counts
+    from nccl_inspect.grammar.scanner import Scanner
 
     Scanner(engine.shipped()).scan(line.split(b"\n"), Counts(), sink)
 

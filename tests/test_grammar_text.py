@@ -14,7 +14,7 @@ from sample_data import FOLDER
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.ingest import prefix
+from nccl_inspect.ingest import envelopes, prefix
 
 GRAMMAR = engine.shipped()
 LOGS = sorted(file for file in FOLDER.rglob("*.log*") if file.is_file())
@@ -33,8 +33,9 @@ WORDS = st.one_of(
 
 
 def _lines(file: Path) -> list[bytes]:
-    data = file.read_bytes()
-    return (gzip.decompress(data) if file.suffix == ".gz" else data).split(b"\n")
+    """The lines of a sample without the colours of a terminal."""
+    data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    return list(envelopes.cleaned(data.split(b"\n"), data))
 
 
 @pytest.mark.parametrize("file", LOGS, ids=lambda file: str(file.relative_to(FOLDER)))
@@ -43,6 +44,8 @@ def test_every_message_of_the_samples_is_written_back_byte_for_byte(file: Path) 
     for line in _lines(file):
         found = prefix.split(line)
         message = found[1].partition(b" ")[2] if found else line
+        if found and GRAMMAR.parse(message) is None:
+            message = envelopes.without_trailer(message)
         parsed = GRAMMAR.parse(message) if found else GRAMMAR.parse_bare(line)
         if parsed is not None:
             match = parsed.production.match(message)

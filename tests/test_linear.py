@@ -12,6 +12,7 @@ from nccl_inspect.grammar.notation import Choice, Literal
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import documents, envelopes, objects, prefix, recognition, rejoin, sheets
 from nccl_inspect.model import endings, unknown
+from nccl_inspect.rules import exceptions
 
 SIZES = (2500, 10_000, 40_000)
 FAST = 0.002
@@ -102,6 +103,9 @@ READERS: dict[str, tuple[Match, bytes]] = {
     "is a log": (recognition._NCCL_LINE.search, LINE),
     "member": (objects._MEMBER.fullmatch, b'  "message" : "x" ,'),
     "template": (lambda data: unknown.template(data.decode("latin-1")), b"a 0x12 12.5.3 :abcdef"),
+    "last words": (scanner._LAST_WORDS.search, b"node-1: [rank3]: a.b.c_Error: Exception Error"),
+    "peers": (lambda data: exceptions._OF_PEERS.match(data.decode("latin-1")), b"RuntimeError: [c10d/gloo/x Rank 1 f"),
+    "absent": (lambda data: exceptions._ABSENT.findall(data.decode("latin-1")), b"Ranks 1, 2, 3 failed to pass"),
     "endings": (endings.LAUNCHERS.search, b"slurmstepd: error: *** JOB 1 ON x CANCELLED AT DUE TO TIME LIMIT ***"),
 }
 UNITS = {b"a", b"0", b" ", b"[", b"(", b'"', b"{", b"\\", b",", b":", b"a:", b":1", b" NCCL ", b"a b", b"\x1b", b"-1 "}

@@ -154,3 +154,46 @@ def test_a_character_that_the_terminal_lacks_is_no_error(tmp_path: Path) -> None
     done = shell("PYTHONIOENCODING=ascii TOOL summarize caf*.log", tmp_path)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"caf\\xe9.log" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        *("summarize job.log", "annotate job.log", "anonymize job.log", "paths job.log", "topology job.log"),
+        *("traffic job.log", "events job.log --format jsonl", "check --learn job.log", "diff other.log job.log"),
+        *("diff job.log other.log", "summarize ./", "summarize '*.log'", "summarize < job.log", "paths linked.log"),
+        *("summarize other.log --topology job.log", "check other.log --policy job.log"),
+        *("anonymize other.log --map job.log", "summarize other.log --config job.log"),
+    ],
+)
+def test_no_command_writes_over_what_it_reads(args: str, tmp_path: Path) -> None:
+    data = Path(LOG).read_bytes()
+    for name in ("job.log", "other.log"):
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "linked.log").symlink_to("job.log")
+    result = shell(f"TOOL {args} -o {tmp_path}/job.log", tmp_path)
+    said = f"nccl-inspect: {tmp_path}/job.log: is one of the inputs, which would be lost; give -o another name\n"
+    assert (result.returncode, result.stdout, result.stderr.decode()) == (2, b"", said)
+    assert (tmp_path / "job.log").read_bytes() == data
+
+
+@pytest.mark.parametrize("logs", ["logs", "logs/job.log", "logs/job.log logs/more/job.log"])
+def test_a_folder_of_logs_is_not_written_over(logs: str, tmp_path: Path) -> None:
+    data = Path(LOG).read_bytes()
+    (tmp_path / "logs" / "more").mkdir(parents=True)
+    for name in ("job.log", "more/job.log"):
+        (tmp_path / "logs" / name).write_bytes(data)
+    result = shell(f"TOOL anonymize {logs} -o logs", tmp_path)
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert b"logs: holds one of the inputs, logs/job.log, which would be lost" in result.stderr
+    assert sorted(path.read_bytes() == data for path in tmp_path.rglob("*.log")) == [True, True]
+
+
+def test_what_is_written_may_lie_beside_the_inputs(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_bytes(Path(LOG).read_bytes())
+    (tmp_path / "old.txt").write_text("an older report")
+    for target in ("new.txt", "old.txt", "/dev/null"):
+        assert shell(f"TOOL summarize job.log -o {target}", tmp_path).returncode == 0
+    assert (tmp_path / "old.txt").read_bytes() == (tmp_path / "new.txt").read_bytes()
+    assert shell("TOOL anonymize . -o out", tmp_path).returncode == 0
+    assert (tmp_path / "out" / "job.log").exists()

@@ -179,6 +179,34 @@ def test_what_the_log_does_not_show_is_no_proof() -> None:
     assert "no communicator of all ranks" in failure(job.assert_policy, world_size=2, strict=True)
 
 
+def test_a_job_on_one_host_proves_nothing_of_paths_between_hosts() -> None:
+    job = job_of(GOOD)
+    job.assert_policy(paths={"inter": {"transport": "NET"}})
+    for expected in ({"transport": "NET"}, {"gdr": True}, {"min_channels": 2}):
+        assert "all ranks are on one host" in failure(job.assert_policy, paths={"inter": expected}, strict=True)
+    assert "all ranks are on one host" in failure(job.assert_transport, "NET", scope="inter")
+
+
+def test_what_does_not_exist_is_refused_and_not_passed_over() -> None:
+    job = job_of(GOOD)
+    for call, says in (
+        (lambda: job.assert_no_findings("fatal"), "no severity 'fatal'; known are info, warning, error"),
+        (lambda: job.assert_no_findings("eror"), "no severity 'eror'; did you mean error?"),
+        (lambda: job.assert_no_findings(ignore="log-flod"), "no rule 'log-flod'; did you mean log-flood"),
+        (lambda: job.assert_no_findings(ignore=["log-flood", "zzzz"]), "no rule 'zzzz'"),
+        (lambda: job.assert_finding("log-flod"), "no rule 'log-flod'"),
+        (lambda: job.assert_transport("RDMA"), "no transport 'RDMA'"),
+        (lambda: job.assert_transport(), "no transport; name those"),
+        (lambda: job.assert_transport("P2P", scope="within"), "no scope 'within'; known are intra, inter"),
+        (lambda: job.assert_path(0, 1, "PP2/*"), "no transport 'PP2/*'; did you mean P2P?"),
+    ):
+        with pytest.raises(NcclInspectError) as caught:
+            call()
+        assert says in str(caught.value)
+    job.assert_no_findings("info", ignore="log-flood")
+    job_of(SHM).assert_no_findings(ignore="intra-node path")
+
+
 def test_a_policy_is_that_of_check(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('[paths.intra]\ntransport = ["P2P"]\n')

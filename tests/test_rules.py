@@ -354,6 +354,26 @@ def test_path_verdicts() -> None:
     assert read(SHM, topology=G6E_TOPOLOGY).paths.between(0, 1).verdict == "ok"
 
 
+@pytest.mark.parametrize(
+    "machine",
+    [{"platform": "p5en.48xlarge"}, {"topology": str(HERE / "data" / "p4d.nvidia-smi-topo.txt")}],
+    ids=lambda machine: next(iter(machine)),
+)
+def test_a_setting_leads_before_the_nvlink_that_it_keeps_idle(machine: dict[str, str]) -> None:
+    job = read(P2P_OFF + SHM, **machine)
+    assert [(one.rule, one.root) for one in job.findings if one.root] == [("p2p-disabled-by-env", True)]
+    assert {"p2p-disabled-by-env", "nvlink-not-used"} <= {one.rule for one in job.findings}
+
+
+def test_a_setting_is_told_where_the_hardware_has_no_p2p_anyway() -> None:
+    (found,) = read(P2P_OFF + SHM, topology=G6E_TOPOLOGY).findings
+    assert (found.rule, found.severity) == ("shm-instead-of-p2p", "info")
+    assert "NCCL_P2P_DISABLE=1" in found.cause
+    assert any("NCCL_P2P_DISABLE" in line.text for line in found.evidence)
+    assert "NCCL does not read NCCL_P2P_LEVEL" in found.fix[0]
+    assert "NCCL_P2P_DISABLE" not in "".join(read(SHM, topology=G6E_TOPOLOGY).findings[0].fix)
+
+
 SEGMENT = "shared memory segment /dev/shm/nccl-hBUaf7 (size 33030528)"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import invoke
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +29,17 @@ def ways(job: Job) -> list[tuple[int, int, str]]:
 def started_again(log: bytes) -> bytes:
     """The same processes by host and pid in another run: its communicators have other ids and pointers."""
     return re.sub(rb"(comm|commId) 0x(.)", lambda found: found[1] + b" 0x" + (b"b" if found[2] == b"a" else b"a"), log)
+
+
+@pytest.mark.parametrize("command", ["paths", "topology", "traffic", "check --learn", "diff ONE", "summarize"])
+def test_earlier_runs_are_not_left_out_without_a_word(command: str, tmp_path: Path) -> None:
+    (tmp_path / "one.log").write_bytes(ONE_HOST)
+    (tmp_path / "two.log").write_bytes(ONE_HOST + started_again(ONE_HOST))
+    words = command.replace("ONE", str(tmp_path / "one.log")).split()
+    result = invoke(*words, str(tmp_path / "two.log"))
+    said = result.stdout if command == "summarize" else result.stderr
+    assert said.count("earlier run") == 1
+    assert "8 processes on 1 host" in said
 
 
 def test_a_container_that_was_started_again_has_two_runs_and_the_newest_is_judged() -> None:

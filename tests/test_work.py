@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+import pytest
 import sample_data
 
 from nccl_inspect import reading
@@ -53,3 +54,30 @@ def test_the_work_grows_with_the_number_of_communicators() -> None:
     work(2)  # what is loaded and compiled once
     few, many = work(40), work(160)
     assert many < 6 * few  # squared would be 16
+
+
+HOSTILE: dict[str, tuple[str, ...]] = {
+    "tracebacks": ("[rank{0}]: Traceback (most recent call last):", "[rank{0}]: ValueError: bad {0}"),
+    "losses": ("[rank{0}]: Traceback (most recent call last):", "[rank{0}]: RuntimeError: Broken pipe"),
+    "threads": ("Exception in thread T{0}:", "ValueError: bad {0}"),
+    "processes": ("-- Process {0} terminated with the following error:", "ValueError: bad {0}"),
+    "ends": ("slurmstepd: error: *** STEP {0}.0 ON a CANCELLED AT 2025-03-04T10:20:30 ***", "ValueError: bad {0}"),
+    "pids": ("=   PID {0} RUNNING AT a", "=   EXIT CODE: {0}"),
+    "tasks": ("srun: error: a: task {0}: Exited with exit code 1", "[rank{0}]: KeyboardInterrupt"),
+}
+"""What may stand in a log any number of times, and what rules relate to each other."""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_work_grows_with_the_number_of_failures(name: str) -> None:
+    (start,) = sample_data.contents("p2p-nvlink-8gpu")
+    judge = Judge(Options())
+
+    def work(number: int) -> int:
+        lines = (line.format(at) + "\n" for at in range(number) for line in HOSTILE[name])
+        fold = reading.fold(start + "".join(lines).encode())
+        return calls(lambda: judge(fold))
+
+    work(2)
+    few, many = work(100), work(400)
+    assert many < 6 * few

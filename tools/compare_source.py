@@ -5,7 +5,8 @@
     python tools/compare_source.py ~/nccl --rev v2.30.7-1 --list
 
 Each format string is filled with plausible values; a format counts as recognised when the grammar knows one of the
-messages. Formats without a word of their own (``%s``) are dynamic: what they print stands elsewhere.
+messages. Formats without a word of their own (``%s``) are dynamic: what they print stands elsewhere. In the place of
+the tree a shipped library will do.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from library_calls import library_calls
 from source_calls import DIALECTS, Call, calls, sources
 from source_fill import Recogniser
 from tabulate import tabulate
@@ -66,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def collect(tree: Path, rev: str | None, dialect: str) -> list[Call]:
     """The distinct formats of a tree, each with the first place where it stands."""
     found: dict[tuple[str, bool, str], Call] = {}
-    for call in calls(sources(tree, rev, DIALECTS[dialect]), DIALECTS[dialect]):
+    read = library_calls(tree) if tree.is_file() else calls(sources(tree, rev, DIALECTS[dialect]), DIALECTS[dialect])
+    for call in read:
         found.setdefault((call.level, call.is_default, call.format), call)
     return list(found.values())
 
@@ -142,7 +145,7 @@ def _as_json(results: Sequence[Result]) -> str:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("tree", type=Path, help="source tree, or with --rev a git repository")
+    parser.add_argument("tree", type=Path, help="source tree, with --rev a git repository, or a libnccl.so.2")
     parser.add_argument("--rev", help="tag or commit to read from the repository instead of its files")
     parser.add_argument("--dialect", choices=sorted(DIALECTS), default="nccl", help="whose source it is")
     parser.add_argument("--level", choices=("INFO", "WARN", "VERSION"), help="only this level")

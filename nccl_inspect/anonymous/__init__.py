@@ -19,15 +19,16 @@ from nccl_inspect.anonymous.remains import Remains
 from nccl_inspect.anonymous.text import Scrubber, is_distinct
 from nccl_inspect.event_types import EnvSetting, Event
 from nccl_inspect.grammar import engine
+from nccl_inspect.grammar.counts import Counts, Text
 from nccl_inspect.grammar.engine import Parsed
-from nccl_inspect.grammar.scanner import Counts, Scanner, Text
+from nccl_inspect.grammar.scanner import Scanner
 from nccl_inspect.ingest import prefix
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Source
 from nccl_inspect.text import decode, encode
 
 _MAX_REMEMBERED = 100_000
-_HOST_FIELDS = {"node", "nodes", "host", "hostname"}
+_HOST_FIELDS = {"node", "nodes", "host", "hostname", "address"}
 _HOST_DIALECTS = {"launchers", "torch", "nccl-tests", "frameworks"}
 """Where a node is a host; in NCCL's own messages it is a GPU, NIC or bridge of the topology."""
 _IDENTIFIERS = {"guid": "guid", "serial": "guid", "uuid_high": "guid", "uuid_low": "guid"}
@@ -138,7 +139,7 @@ class Anonymizer:
         event: Event = parsed.event
         if isinstance(event, EnvSetting):
             if event.name in _HOST_SETTINGS:
-                self._hosts.update(_words(event.value))
+                self._hosts.update(word for word in _words(event.value) if not vocabulary.is_plain(word))
             return
         for name, value in (parsed.production.read(parsed.message) or {}).items():
             if name in _HOST_FIELDS and isinstance(value, str):

@@ -20,7 +20,7 @@ from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.text import printable
 
-_PARTS = ("shared", "filters", "formats")
+_PARTS = ("shared", "filters", "formats", "targets")
 COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """How the scripts of ``completion`` ask what could come next; the default would look like a variable of NCCL."""
 ENDS = object()
@@ -56,6 +56,13 @@ class _Context(click.Context):
         from nccl_inspect import manual  # only for who asks
 
         return manual.page(self)
+
+    def invoke(self, callback: Any, /, *args: Any, **values: Any) -> Any:
+        if self.params.get("output"):
+            from nccl_inspect.cli import targets  # shared options need this module themselves
+
+            targets.require_no_input(self)
+        return super().invoke(callback, *args, **values)
 
 
 class _Commands(click.Group):

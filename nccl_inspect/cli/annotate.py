@@ -12,7 +12,7 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine, meaning
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.meaning import Meaning
-from nccl_inspect.ingest import prefix, sources
+from nccl_inspect.ingest import envelopes, prefix, sources
 from nccl_inspect.masking import masked
 from nccl_inspect.report.words import paint
 from nccl_inspect.text import decode, printable
@@ -52,10 +52,11 @@ def _annotated(logs: list[str], only_nccl: bool) -> Iterator[tuple[str, bool]]:
                 problems.append(piece)
                 continue
             lines[source.name] += len(piece.lines)
-            needles = [b" NCCL ", *(one.needle for one in grammar.foreign_in(b"\n".join(piece.lines)))]
-            for line in piece.lines:
-                found = _meaning(line, needles, grammar)
-                has_nccl = has_nccl or found is not None or prefix.split(line) is not None
+            block = b"\n".join(piece.lines)
+            needles = [b" NCCL ", *(one.needle for one in grammar.foreign_in(block))]
+            for line, plain in zip(piece.lines, envelopes.cleaned(piece.lines, block), strict=True):
+                found = _meaning(plain, needles, grammar)
+                has_nccl = has_nccl or found is not None or prefix.split(plain) is not None
                 yield from _with_note(line, found, only_nccl)
     if not has_nccl:
         raise reading.nothing_found(lines, list(map(str, problems)))

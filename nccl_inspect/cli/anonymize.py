@@ -57,9 +57,9 @@ Examples:
 def command(logs: tuple[str, ...], output: str, map_file: str | None, progress: bool | None) -> None:
     """Replace host, pod and user names, addresses, paths, GPU and NIC identifiers, URLs and tokens, always alike.
 
-    What remains tells nccl-inspect the same as before: paths, findings and verdict stay. The log is read twice, so what
-    is piped in is kept in a temporary file meanwhile. Look over the result before you pass it on: what your own program
-    prints may name things in words that nobody can know.
+    What remains tells nccl-inspect the same as before: paths, findings and verdict stay, but for lines-damaged: torn
+    lines are written whole. The log is read twice, so what is piped in is kept in a temporary file meanwhile. Look over
+    the result before you pass it on: what your own program prints may name things in words that nobody can know.
     """
     names = shared.given(logs)
     with ExitStack() as stack:

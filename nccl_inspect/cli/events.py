@@ -14,10 +14,11 @@ from nccl_inspect import exports, outputs, reading
 from nccl_inspect.cli import filters, say, shared
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import Event, Told, Where
+from nccl_inspect.levels import LEVELS
 from nccl_inspect.progress import Bar
 from nccl_inspect.rules.facts import count
 
-_LEVELS = ("INFO", "WARN", "TRACE", "CALL", "ABORT", "VERSION", "OTHER")
+_LEVELS = (*(level.decode("ascii") for level in LEVELS), "VERSION", "OTHER")
 _EXAMPLES = """
 \b
 Examples:
@@ -72,7 +73,7 @@ def command(
     levels: tuple[str, ...],
     progress: bool | None,
 ) -> None:
-    """One row for each recognised line: what it states, as columns.
+    """One row for each event, as columns: what a recognised line states, or several that make one message.
 
     There is one schema for all events and all logs, so that tables of different runs fit together; --kind leaves the
     columns of the named classes. Ranks are those of the communicator that printed the line. Memory stays flat.

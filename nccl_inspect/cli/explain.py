@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+
 import click
 
 from nccl_inspect.cli import shared
@@ -11,15 +14,20 @@ from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.masking import masked
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import PAGE_WIDTH, block, fitted
-from nccl_inspect.rules.engine import registered
-from nccl_inspect.rules.facts import count
+from nccl_inspect.rules.engine import CATEGORIES, registered
+from nccl_inspect.rules.facts import count, listed
+from nccl_inspect.text import decode
 
+_MAX_PIPED = 1 << 20
+"""Bytes: more than any line has."""
+_SETTING = re.compile(r"\$?((?:NCCL|RCCL|OFI|FI|TORCH|CUDA)_[A-Z0-9_]+)(?:=\S*)?")
 _EXAMPLES = """
 \b
 Examples:
   nccl-inspect explain socket-instead-of-efa
   nccl-inspect explain 'vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM'
   nccl-inspect explain 'Connected all rings, use ring PXN 0 GDR 1'
+  tail -n 1 job.log | nccl-inspect explain
 """
 
 
@@ -29,14 +37,31 @@ Examples:
 def command(what: tuple[str, ...], out: shared.Output) -> None:
     """Print the page of a rule, or what one line of a log means, field by field.
 
-    A line may be given with its prefix or as the bare message; quotes keep the shell from changing it.
+    A line may be given with its prefix or as the bare message; quotes keep the shell from changing it. It may be
+    piped in, too.
     """
-    text = masked(" ".join(what))
+    text = masked(_piped() if what in ((), ("-",)) else " ".join(what))
     for entry in registered():
-        if entry.rule.name == text:
+        if entry.rule.name == text.strip().lower():
             out.write(fitted(entry.rule.page, shared.columns(out.target, PAGE_WIDTH)))
             return
     out.write(_line(text, out.style))
+
+
+def _piped() -> str:
+    """The one line that standard input holds.
+
+    Raises:
+        NcclInspectError: it holds none, or several.
+    """
+    if sys.stdin is None or sys.stdin.isatty():
+        raise NcclInspectError("nothing to explain", "name a rule or give a line; see 'nccl-inspect rules'")
+    found = [line for line in decode(sys.stdin.buffer.read(_MAX_PIPED)).splitlines() if line.strip()]
+    if not found:
+        raise NcclInspectError("standard input is empty", "name a rule, or pipe in a line")
+    if len(found) > 1:
+        raise NcclInspectError("standard input holds more than one line", "nccl-inspect annotate notes every line")
+    return found[0]
 
 
 def _line(text: str, style: Style) -> str:
@@ -76,6 +101,11 @@ def _printer(origin: Origin) -> str:
 def _unknown(text: str) -> NcclInspectError:
     """What is wrong with it: one word is the name of a rule, everything else a line."""
     see = "see 'nccl-inspect rules' for the names of rules"
+    if text.strip().lower() in CATEGORIES:
+        names = [entry.rule.name for entry in registered() if entry.rule.category == text.strip().lower()]
+        return NcclInspectError(f"'{text.strip()}' is a category of rules", f"name one of them: {', '.join(names)}")
+    if setting := _SETTING.fullmatch(text.strip()):
+        return _of_setting(setting[1])
     near = meaning.nearest(text, engine.shipped())
     if len(text.split()) == 1:
         similar = suggestion(text, [entry.rule.name for entry in registered()])
@@ -85,3 +115,11 @@ def _unknown(text: str) -> NcclInspectError:
     production, fits = near
     nearest = f"nearest is {production.dialect}/{production.name}, which fits {count(fits, 'byte')}"
     return NcclInspectError(f"not a line that the grammar knows; {nearest}", see)
+
+
+def _of_setting(name: str) -> NcclInspectError:
+    """That a variable is none of the two, and which rules speak of it, those first that do most."""
+    times = {entry.rule.name: len(re.findall(rf"\b{name}\b", entry.rule.page)) for entry in registered()}
+    rules = sorted(filter(times.get, times), key=lambda rule: -times[rule])
+    speak = f"rules that speak of it: {listed(rules)}" if rules else "no rule speaks of it; NCCL's manual may"
+    return NcclInspectError(f"{name} is a setting, neither a rule nor a line", speak)

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections import Counter
+from collections.abc import Sequence
 from textwrap import wrap
 
 import click
@@ -16,11 +17,13 @@ from nccl_inspect.cli import filters, say, shared
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Job, Path
-from nccl_inspect.report.tables import OWN_RANKS, Grid, Kind, grid, matrix, pairs
+from nccl_inspect.report.tables import OWN_RANKS, Grid, Kind, grid, matrix, pairs, side_by_side
 from nccl_inspect.rules.facts import count, ends, ranges
 from nccl_inspect.text import printable
 
 _USUAL_WIDTH = 80
+_UNBOUNDED = 1 << 30
+"""Of a matrix that goes into a file or a pipe: it is not broken."""
 _EXAMPLES = """
 \b
 Examples:
@@ -89,8 +92,8 @@ def command(
         say(_none(job))
     if form == "table":
         is_global = job.rank_space == "global"
-        width = shared.columns(out.target, _USUAL_WIDTH)
-        out.write(_matrix(found, is_global) if as_matrix else _table(found, width, is_global))
+        width = shared.columns(out.target, _UNBOUNDED if as_matrix else _USUAL_WIDTH)
+        out.write(_matrix(found, job.paths, width, is_global) if as_matrix else _table(found, width, is_global))
     else:
         out.write((_MATRICES if as_matrix else _FORMATS)[form](found))
     return shared.status(job)
@@ -116,12 +119,15 @@ def _table(paths: list[Path], width: int, is_global: bool) -> str:
     return "\n".join([table, *([""] if notes else []), *wrapped]) + "\n"
 
 
-def _matrix(paths: list[Path], is_global: bool) -> str:
+def _matrix(paths: list[Path], among: Sequence[Path], width: int, is_global: bool) -> str:
     if not paths:
         return "no path\n"
-    head, body, legend = matrix(paths)
-    table = tabulate(body, head, tablefmt="plain", disable_numparse=True, stralign="right")
-    return "\n".join([table, "", *legend, *([] if is_global else [OWN_RANKS])]) + "\n"
+    whole = matrix(paths, among, width)
+    parts = [
+        tabulate(part.body, part.head, tablefmt="plain", disable_numparse=True, stralign="right")
+        for part in side_by_side(whole, width)
+    ]
+    return "\n\n".join([*parts, "\n".join([*whole.legend, *([] if is_global else [OWN_RANKS])])]) + "\n"
 
 
 def _csv(paths: list[Path]) -> str:

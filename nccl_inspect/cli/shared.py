@@ -25,6 +25,7 @@ from nccl_inspect.progress import Bar
 from nccl_inspect.records import Record
 from nccl_inspect.report import Style
 from nccl_inspect.rules.engine import SEVERITIES, registered
+from nccl_inspect.rules.facts import count
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -94,7 +95,7 @@ def _platform_names(_ctx: click.Context, _option: click.Parameter, incomplete: s
 
 def rule_or_line(command: _Command) -> _Command:
     """The argument RULE|LINE; shells know the rules."""
-    return click.argument("what", metavar="RULE|LINE", nargs=-1, required=True, shell_complete=_rule_names)(command)
+    return click.argument("what", metavar="[RULE|LINE]", nargs=-1, shell_complete=_rule_names)(command)
 
 
 def selecting(command: _Command) -> _Command:
@@ -279,10 +280,15 @@ def given(logs: tuple[str, ...]) -> list[str]:
     return ["-"]
 
 
-def read(logs: tuple[str, ...], options: reading.Options) -> Job:
+def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = False) -> Job:
     """Read and judge the inputs, with a progress bar on stderr where that helps; say there what could not be read.
 
     Ctrl-C ends the reading: the job is then partial, and :data:`INTERRUPTED` is the exit status.
+
+    Args:
+        logs: as they were given.
+        options: likewise.
+        tells_runs: the report tells itself of earlier runs in the log; else they are told on stderr.
     """
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
     names = given(logs)
@@ -301,6 +307,9 @@ def read(logs: tuple[str, ...], options: reading.Options) -> Job:
         say(problem)
     if len(problems) > _MAX_PROBLEMS:
         say(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
+    if job.earlier_runs and not tells_runs:
+        runs = count(len(job.earlier_runs), "earlier run")
+        say(f"{runs} in the log left out, the last of them: {job.earlier_runs[-1]}; give the log of one to see it")
     return job
 
 

@@ -34,6 +34,6 @@ def command(
     out: shared.Output,
 ) -> int:
     """Verdict, job, network, paths and findings of one job."""
-    job = shared.read(logs, options)
+    job = shared.read(logs, options, tells_runs=True)
     out.write(report.load(form).render(job, out.style))
     return shared.status(job, fail_on)

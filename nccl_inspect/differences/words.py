@@ -57,12 +57,29 @@ def _why(difference: Difference, style: Style) -> Iterator[str]:
     if difference.explanations:
         yield paint("what likely explains what", "bold", style)
     for chain in difference.explanations:
-        steps = [*map(_step, chain.causes), *(_finding(change) for change in chain.findings)]
-        steps += [_step(change) for change in chain.effects]
-        yield from block("", printable(" -> ".join(steps)), style, indent=2, hang=0)
+        steps = [list(map(_step, chain.causes)), *_waves(chain.findings), list(map(_step, chain.effects))]
+        text = " -> ".join(_together(step) for step in steps if step)
+        yield from block("", printable(text), style, indent=2, hang=0)
         for line in _proof(chain):
             for text in block("", printable(line), style, indent=4, hang=0):
                 yield paint(text, "dim", style)
+
+
+def _waves(findings: list[Change]) -> Iterator[list[str]]:
+    """The findings of a chain: what follows from the same stands together, what follows from that behind it."""
+    wave: list[Change] = []
+    for change in findings:
+        if any(cause.what in change.rules for cause in wave):
+            yield list(map(_finding, wave))
+            wave = []
+        wave.append(change)
+    yield list(map(_finding, wave))
+
+
+def _together(words: list[str]) -> str:
+    """Words that stand beside each other: ``a, b and c``."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _step(change: Change) -> str:

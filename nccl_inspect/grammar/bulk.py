@@ -14,8 +14,10 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.event import Process
 from nccl_inspect.event_types import ChannelConnect
+from nccl_inspect.grammar.broken import rejoined
+from nccl_inspect.grammar.counts import TAIL, TAIL_WIDTH, Counts, Text, numbered
 from nccl_inspect.grammar.engine import Grammar, Parsed
-from nccl_inspect.grammar.scanner import TAIL, TAIL_WIDTH, Counts, Scanner, Text, numbered
+from nccl_inspect.grammar.scanner import Scanner
 from nccl_inspect.ingest import envelopes, prefix, retold
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines
@@ -128,6 +130,8 @@ class BulkScanner(Scanner):
             lines: of a source.
             counts: of this source.
         """
+        if not counts.lines:
+            lines = rejoined(lines, self._grammar)
         text = lines.text
         if counts.pending:
             self._by_line(lines, counts)

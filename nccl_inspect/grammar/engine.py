@@ -67,6 +67,7 @@ class Grammar:
                 self._index_bare(production)
             if not production.follows:
                 self._index(production)
+        self._foreign.sort(key=lambda production: production.general)
 
     def _index(self, production: Production) -> None:
         for lead in _leads(production.line):

@@ -18,7 +18,8 @@ begin with ``#`` are comments; a line that begins with two blanks goes on with t
 (name, blank, notation) may be repeated and ``sample:`` too. What stands before the first production holds for all.
 ``follows: NAME`` is said of lines that have no prefix because they go on with the message NAME of several lines,
 ``bare: yes`` of lines that come with and without a prefix,
-``foreign: yes`` of whole lines that other programs print (PyTorch, libfabric, nccl-tests).
+``foreign: yes`` of whole lines that other programs print (PyTorch, libfabric, nccl-tests),
+``general: yes`` of shapes that are so wide that all others come before them.
 """
 
 import os
@@ -43,6 +44,7 @@ _KEYS = {
     "follows",
     "bare",
     "foreign",
+    "general",
 }
 
 
@@ -92,6 +94,7 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
         production.follows = follows
         production.bare = bool(follows) or "\nbare: yes" in block
         production.foreign = "foreign" in common
+        production.general = "general" in common
         productions.append(production)
     return productions
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from nccl_inspect.grammar.counts import Counts, Text
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.ingest import prefix
+from nccl_inspect.grammar.scanner import Scanner
+from nccl_inspect.ingest import envelopes, prefix
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.records import Record
 from nccl_inspect.text import decode, encode, printable
@@ -36,10 +38,16 @@ class Meaning(Record):
             tone = tone or "error"
         if not tone and self.level == "WARN":
             tone = "error"
+        if self.production.event == "CollectiveTimeout":
+            tone = "wait"
+        if self.production.event == "CommEnd" and ("how", "Abort") in ((name, value) for name, value, _ in self.fields):
+            tone = "abort"
         return _WORRY.get(tone, "not by itself")
 
 
 _WORRY = {
+    "wait": "yes: it waited in vain; this says who waited, not who is at fault",
+    "abort": "it depends: after an error or a time-out yes; a program may also end a sound communicator so",
     "error": "yes: something failed here",
     "echo": "yes, but look elsewhere: this passes on what failed on another rank or thread",
     "info": "it depends: see what it means",
@@ -54,11 +62,21 @@ _STAND_IN = b"e11ded"
 def of_line(text: str, grammar: Grammar) -> Meaning | None:
     """The meaning of a line, or of a message without its prefix; None when no production knows it.
 
+    Colours and what a collector puts around the line are taken off, as in a log.
+
     Args:
         text: the line; numbers may be left out, as in ``comm 0x...`` or ``busId XXXX``.
         grammar: what to recognise it with.
     """
     line = encode(text.strip("\r\n"))
+    if envelopes.needs_cleaning(line):
+        (line,) = envelopes.cleaned([line], line)
+    wrapped = envelopes.is_whole(line)  # what stands behind the message there must not be taken for a part of it
+    return (None if wrapped else _direct(line, grammar)) or _scanned(line, grammar) or _direct(line, grammar)
+
+
+def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
+    """The meaning of a line as it stands, or of a message without its prefix."""
     found = _parted(line)
     origin, level, message = None, None, line
     if found:
@@ -69,13 +87,34 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
     if parsed is None and not found:
         plain = prefix.unwrapped(line)
         parsed = grammar.parse_bare(plain) or grammar.parse_foreign(line) or grammar.parse_foreign(plain)
-    if parsed is None:
-        return None
-    values = parsed.production.read(parsed.message) or {}
-    fields = [(name, _shown(value), glossary().get(name, "")) for name, value in values.items() if value is not None]
-    return Meaning(
-        parsed.production, origin, level, decode(message), [one for one in fields if not _is_stand_in(one[1])]
-    )
+    return _meaning(parsed, origin, level, message) if parsed else None
+
+
+def _scanned(line: bytes, grammar: Grammar) -> Meaning | None:
+    """The meaning of a line that stands in an envelope, read as a log is."""
+    found: list[tuple[Origin, Text]] = []
+    Scanner(grammar).scan([line], Counts(), lambda _number, origin, text: found.append((origin, text)))
+    for origin, text in found:
+        if text.parsed:
+            return _meaning(text.parsed, None if origin is prefix.NOBODY else origin, text.level, text.message)
+    return None
+
+
+def _meaning(parsed: Parsed, origin: Origin | None, level: str | None, message: bytes) -> Meaning:
+    production = parsed.production
+    values = production.read(parsed.message) or {}
+    fields = [
+        (name, _shown(value), _sense(name, production))
+        for name, value in values.items()
+        if value is not None and not name.startswith("_")  # such a name says that it is no part of the event
+    ]
+    return Meaning(production, origin, level, decode(message), [one for one in fields if not _is_stand_in(one[1])])
+
+
+def _sense(name: str, production: Production) -> str:
+    """What a field means: some names mean something else in what other programs print."""
+    places = (f"{production.dialect}/{production.name}/", f"{production.dialect}/", "")
+    return next((sense for place in places if (sense := glossary().get(place + name))), "")
 
 
 def _parted(line: bytes) -> tuple[bytes, bytes] | None:

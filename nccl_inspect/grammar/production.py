@@ -64,6 +64,7 @@ class Production:
         "family",
         "follows",
         "foreign",
+        "general",
         "line",
         "name",
     )
@@ -77,6 +78,8 @@ class Production:
         """Whether the line may come without a prefix."""
         self.foreign = False
         """Whether it is a whole line that another program prints."""
+        self.general = False
+        """Whether it is asked only where no other one knows a line."""
         self.follows = ""
         """The message of several lines that this line, which has no prefix, goes on with."""
         self._load = load

@@ -5,11 +5,10 @@ message.
 """
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from nccl_inspect.grammar.counts import TAIL_WIDTH, Counts, Text, damaged, numbered, remember
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes, prefix, retold
@@ -19,63 +18,18 @@ from nccl_inspect.ingest.rejoin import Mended
 from nccl_inspect.ingest.stated import NOTHING, Inner, Stated
 from nccl_inspect.ingest.streams import BLOCK
 from nccl_inspect.ingest.timed import Timed
-from nccl_inspect.records import Record
 
-_GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
+_GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN|ATTN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
 """The prefix of another line inside a message: two lines were run together."""
-TAIL = 100
-TAIL_WIDTH = 4096
-_WIDTH = 400
-"""Bytes of a line that is shown."""
-MAX_EXAMPLES = 20
 _MAX_REMEMBERED = 8 << 20
 """Bytes of a generation of prefixes, and of one of messages: 50,000 of the usual length are less."""
+_LAST_WORDS = re.compile(
+    rb"(?:^(?:  )?|[\])>|:] ?|\t)(?:\[rank\d{1,7}\]: )?"
+    rb"(?:[A-Za-z_][\w.]{0,200}(?:(?:Error|Exception)(?:: |$)|Iteration$|Interrupt$)|Exception (?:in thread|ignored) )"
+)
+"""Where the last line of a Python traceback may begin: at the begin of a line, or behind an envelope."""
 _MAX_PENDING = 10_000
 """Streams of which the beginning of a line is kept; then the oldest one is given up."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Text(Record):
-    """The part of a line after ``NCCL``: its level, and what the grammar makes of it."""
-
-    level: str
-    message: bytes
-    parsed: Parsed | None
-    damaged: bool = False
-    use: Any = None
-    """Whatever its reader wants to remember with it: the same text comes many times."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Counts(Record):
-    """How sound a source was."""
-
-    lines: int = 0
-    nccl_lines: int = 0
-    typed_lines: int = 0
-    unrecognised_lines: int = 0
-    repaired_lines: int = 0
-    """Lines put together from two places."""
-    split_lines: int = 0
-    """Lines taken apart into several."""
-    damaged_lines: int = 0
-    related_lines: int = 0
-    """Lines of other programs (PyTorch, libfabric, nccl-tests) that the grammar knows."""
-    tail: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=TAIL))
-    """The last lines that are not NCCL's, with their numbers: how a job ended often stands there."""
-    broken: list[tuple[int, bytes]] = field(default_factory=list)
-    """The first damaged lines, with their numbers."""
-    mended: list[tuple[int, bytes]] = field(default_factory=list)
-    """The first lines that were put together or taken apart, with their numbers."""
-    pending: dict[tuple[str | None, str], tuple[int, bytes]] = field(default_factory=dict)
-    """By label and stream, the beginnings of lines that a collector passes on in parts, with their numbers."""
-    awaited: retold.Awaited = field(default_factory=dict)
-    """The printers of exceptions whose next line may be what NCCL said last."""
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether what the next lines mean depends on those before."""
-        return bool(self.pending or self.awaited)
 
 
 Sink: TypeAlias = Callable[[int, Origin, Text], None]
@@ -99,6 +53,8 @@ class Scanner:
         self._timed = Timed(self._max_origins, _MAX_REMEMBERED)
         self._texts: Memory[Text] = Memory(self.limit, _MAX_REMEMBERED)
         self._foreign: list[Production] = []
+        self._general: list[Production] = []
+        """Those of them that are general: asked where a line has the form of an exception and nothing else is in it."""
         self._lines: Sequence[bytes] = ()
         self._leads: dict[bytes, re.Pattern[bytes]] = {}
         """What unknown launchers put in front of NCCL's prefix, by its shape: they put it before other lines, too."""
@@ -153,7 +109,7 @@ class Scanner:
             return
         counts.nccl_lines += 1
         if origin is None or text.damaged:
-            _damaged(number, line, counts)
+            damaged(number, line, counts)
             return
         if text.parsed is None:
             counts.unrecognised_lines += 1
@@ -178,7 +134,7 @@ class Scanner:
                 self._bare(number, line, counts, sink, inner.stated)
             else:
                 counts.nccl_lines += 1
-                _damaged(number, line, counts)
+                damaged(number, line, counts)
 
     def _take(self, number: int, origin: Origin, rest: bytes, line: bytes, counts: Counts, sink: Sink) -> None:
         """A line whose origin is known."""
@@ -187,7 +143,7 @@ class Scanner:
             return
         counts.nccl_lines += 1
         if text.damaged:
-            _damaged(number, line, counts)
+            damaged(number, line, counts)
             return
         counts.typed_lines += text.parsed is not None
         counts.unrecognised_lines += text.parsed is None
@@ -210,7 +166,7 @@ class Scanner:
         counts.nccl_lines += len(found)
         counts.typed_lines += len(found)
         counts.split_lines += 1
-        _remember(number, line, counts.mended)
+        remember(number, line, counts.mended)
         for own, text in found:
             sink(number, own, text)
         return True
@@ -271,8 +227,14 @@ class Scanner:
             return
         needles = self._worth_a_look() if parsed is None else None
         retells = False
-        if needles and any(needle in line for needle in needles):
+        worth = bool(needles) and any(needle in line for needle in needles or ())
+        if parsed is None and not worth and self._general and (found := _LAST_WORDS.search(line)):
+            worth = found.start() > 0 and (self.wrapped or bool(self._leads) or b"[rank" in line)
+            parsed = None if found.start() else self._grammar.parse_foreign(line, self._general)
+        if worth:
             retells = retold.MARK in line and self._announced(number, line, stated, counts, sink)
+            if retold.is_quoted(line):
+                retells = self._retell(number, [retold.quoted(line, stated)], sink)
             if rest := prefix.bare(line):
                 self._take(number, prefix.stated_by(prefix.ALONE, stated), rest, line, counts, sink)
                 return
@@ -287,7 +249,7 @@ class Scanner:
             counts.related_lines += retells
             return
         if parsed.production.foreign:
-            counts.related_lines += 1
+            counts.related_lines += not parsed.production.general
             level = "OTHER"
         else:
             counts.nccl_lines += 1
@@ -318,10 +280,11 @@ class Scanner:
             others = b"\n".join([line for line in self._lines if b" NCCL INFO " not in line])
             self._foreign = self._grammar.foreign_in(others)
             alone = [b"NCCL "] if b"NCCL " in others else []
+            self._general = [production for production in self._foreign if production.general]
             self._needles = (
                 alone
                 + self._grammar.bare_in(others, self.wrapped)
-                + [production.needle for production in self._foreign]
+                + [production.needle for production in self._foreign if not production.general]
             )
         return self._needles
 
@@ -377,24 +340,3 @@ class Scanner:
 def _by_worth(line: bytes, layers: Iterable[bytes]) -> list[bytes]:
     """A line and what it is without prefixes: first what begins with a rank, then what a trailer was taken from."""
     return sorted((line, *layers), key=lambda one: (not one.startswith(b"[rank"), line.endswith(one)))
-
-
-def numbered(size: int, counts: Counts, mended: Mended | None) -> Sequence[int]:
-    """The numbers of the next lines of a source."""
-    if mended is None:
-        counts.lines += size
-        return range(counts.lines - size + 1, counts.lines + 1)
-    counts.lines, counts.repaired_lines = mended.lines, mended.repaired
-    for one in mended.examples:
-        _remember(one.number, one.line, counts.mended)
-    return mended.numbers
-
-
-def _damaged(number: int, line: bytes, counts: Counts) -> None:
-    counts.damaged_lines += 1
-    _remember(number, line, counts.broken)
-
-
-def _remember(number: int, line: bytes, examples: list[tuple[int, bytes]]) -> None:
-    if len(examples) < MAX_EXAMPLES:
-        examples.append((number, line[:_WIDTH]))

@@ -68,6 +68,11 @@ def find(inputs: Input | Sequence[Input]) -> list[File]:
     return [files[place] for place in rotation.order([file.name for file in files])]
 
 
+def is_url(name: str) -> bool:
+    """Whether an input is an address, such as ``s3://bucket/job.log``."""
+    return _URL.match(name) is not None
+
+
 def lasting(files: Iterable[File]) -> list[File]:
     """The same files, of which also streams can be opened again, as long as they are short."""
     return [file if file.again else replace(file, open=_Kept(file)) for file in files]
@@ -159,7 +164,7 @@ def _files(item: Any) -> Iterable[File]:
         return [_stream(_binary(item))]
     if item == "-":
         return [_stdin()]
-    if isinstance(item, str) and _URL.match(item):
+    if isinstance(item, str) and is_url(item):
         return _of_url(item)
     path = Path(item)
     if "\n" in str(item) or "\0" in str(item):

@@ -11,12 +11,12 @@ from typing import NamedTuple
 from nccl_inspect.event import NO_HOST, Process
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.stated import NOTHING, Stated
+from nccl_inspect.levels import ANY, LEVELS
 from nccl_inspect.text import decode, encode
 
 MARK = b" NCCL "
 """What stands between a prefix and the level."""
-LEVELS = (b"INFO", b"WARN", b"TRACE", b"CALL", b"ABORT")
-_SPLIT = re.compile(rb"^(.*?) NCCL (INFO|WARN|TRACE|CALL|ABORT)(?: |$)", re.DOTALL)
+_SPLIT = re.compile(rb"^(.*?) NCCL (" + ANY + rb")(?: |$)", re.DOTALL)
 
 _TIME = rb"(?:(?P<time>\[(?=\d{1,4}[/:-]|\d{9,11}[.\]])\d[\d/:., TZ+-]{5,40}\]|\d{9,11}(?:\.\d{1,9})?) )?"
 _USUAL_TIME = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]")
@@ -210,7 +210,7 @@ def bare(line: bytes) -> bytes | None:
     return line[5:] if found else None
 
 
-_ALONE = re.compile(rb"NCCL (?:INFO|WARN|TRACE|CALL|ABORT) ")
+_ALONE = re.compile(rb"NCCL (?:" + ANY + rb") ")
 ALONE = _masked(b"", NOTHING)
 """The origin of such a line."""
 

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from nccl_inspect.ingest import compression
 from nccl_inspect.ingest.streams import HEAD, StreamError
+from nccl_inspect.levels import ANY
 
 _PACKED = re.compile(r"\.(?:gz|bz2|xz|lzma|zst|zstd)$", re.IGNORECASE)
 _ARCHIVE = re.compile(r"\.(?:tar|tgz|tbz2?|txz|tzst|zip)$", re.IGNORECASE)
@@ -24,7 +25,7 @@ _OTHER = re.compile(
     re.IGNORECASE,
 )
 """Checkpoints, libraries and cores are big; documents, reports and programs quote logs without being logs."""
-_NCCL_LINE = re.compile(rb":\d+:\d+ (?:\[-?\d+\] )?[^\n]{0,300}?NCCL (?:INFO|WARN|TRACE|CALL|ABORT) |NCCL version \d")
+_NCCL_LINE = re.compile(rb":\d+:\d+ (?:\[-?\d+\] )?[^\n]{0,300}?NCCL (?:" + ANY + rb") |NCCL version \d")
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\a\b\t\n\v\f\r\x1b")
 _MAX_CONTROL = 0.05
 """Share of control characters that torn or truncated text may have; packed data has a tenth."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.ingest.streams import BLOCK
+from nccl_inspect.levels import ANY
 from nccl_inspect.records import Record
 
 LOOK_AHEAD = 4 << 20
@@ -32,7 +33,7 @@ _MAX_HEADS = 10_000
 """Lines that wait for their end; then the oldest one is given as it is."""
 _PREFIX = re.compile(
     rb"^(?:\[\d[\d/:., TZ+-]{5,40}\] |\d{9,11}(?:\.\d{1,9})? )?([^\s:\[\]]+):(\d+):\d+ (?:\[-?\d+\] )?"
-    rb"(?:[^\n]{1,200}:\d+ (?:\([^()\n]*\) )?)?NCCL (?:INFO|WARN|TRACE|CALL|ABORT)",
+    rb"(?:[^\n]{1,200}:\d+ (?:\([^()\n]*\) )?)?NCCL (?:" + ANY + rb")",
     re.MULTILINE,
 )
 Owner: TypeAlias = tuple[bytes, bytes]

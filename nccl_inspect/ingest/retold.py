@@ -15,6 +15,8 @@ from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.stated import NOTHING, Inner, Stated
 
 MARK = b"Last error:"
+_LOG_ENTRY = b"Last NCCL warning(error) log entry (may be unrelated) "
+"""XLA's mark: the text follows in quotes (xla/service/gpu/nccl_utils.cc)."""
 _FAR = 64
 """So many lines later at most: others print in between."""
 _DIGIT = re.compile(rb"\d")
@@ -42,6 +44,17 @@ def inline(line: bytes, stated: Stated = NOTHING) -> Inner:
     """What stands behind the mark; empty when it is to come on a line of its own."""
     lead, _, text = line.partition(MARK)
     return Inner(text.strip(), _stated(lead, stated))
+
+
+def is_quoted(line: bytes) -> bool:
+    """Whether a line holds NCCL's last warning as XLA quotes it."""
+    return _LOG_ENTRY in line
+
+
+def quoted(line: bytes, stated: Stated = NOTHING) -> Inner:
+    """What stands in the quotes behind XLA's mark; empty where they are."""
+    lead, _, text = line.partition(_LOG_ENTRY)
+    return Inner(text.partition(b"'")[2].rpartition(b"'")[0].strip(), _stated(lead, stated))
 
 
 def announce(line: bytes, number: int, stated: Stated, awaited: Awaited) -> None:

@@ -17,6 +17,7 @@ from nccl_inspect.model import (
     endings,
     graph,
     groups,
+    labels,
     layout,
     lifetime,
     members,
@@ -148,8 +149,21 @@ class _Builder:
             timeline=timeline.of(self._processes, self._global_rank, self._fold.where),
             damaged=[line for source in self._fold.sources for line in _shown(source, source.counts.broken)],
             repeated=sorted(map(self._step_evidence, self._repeated), key=lambda line: (line.source, line.order)),
+            raised=self._raised(),
+            raised_by=labels.of_exceptions(self._fold.sources, self._processes, self._ranks),
+            spared=[line for source in self._fold.sources for line in _shown(source, source.spared)],
             repaired=[line for source in self._fold.sources for line in _shown(source, source.counts.mended)],
         )
+
+    def _raised(self) -> list[Evidence]:
+        """Exceptions of nobody that this run may have raised."""
+        began = self._began()
+        return [
+            line
+            for index, source in enumerate(self._fold.sources)
+            for line in _shown(source, ((one.number, one.text) for one in source.raised))
+            if position(index, line.order) >= began
+        ]
 
     def _began(self) -> int:
         """Where the run that is judged begins, if others came before it."""

@@ -18,22 +18,33 @@ _WATCHDOG = ("process-taken-down", "watchdog-terminated", "process-terminating",
 """PyTorch ends the process."""
 _OVER = (
     *("slurm-cancelled", "slurm-failed", "slurm-task-ended", "slurm-step-aborted", "slurm-force-terminated"),
+    *("slurm-task-failure", "slurm-not-ending", "slurm-node-failure", "slurm-step-timeout", "slurm-terminating"),
+    *("slurm-first-exit", "slurm-not-launched", "slurm-memory-error"),
     *("agent-signalled", "agent-signal-exception", "worker-signalled", "worker-failed", "worker-forced"),
     *("child-failed", "failure-exitcode", "failure-signal"),
     *("mpi-signalled", "mpi-exit-code", "mpi-abort", "mpi-primary-job", "mpi-hydra", "mpi-process-signal"),
     *("shell-bus-error", "shell-bus-error-command", "shell-segmentation-fault", "shell-segmentation-fault-command"),
     *("python-crashed", "data-loader-killed"),
+    *("spawn-raised", "spawn-exit-code", "spawn-signalled", "spawn-ended"),
+    *("mpi-process-name", "mpi-hydra-process", "mpi-daemon-lost", "ray-task-error", "ray-train-failed"),
+    *("ray-train-raise", "ray-train-interrupted", "ray-worker-crashed", "ray-process-crashed", "ray-memory-workers"),
+    *("vllm-engine-failed", "vllm-engine-died"),
+    *("deepspeed-failed", "deepspeed-killing", "deepspeed-signalled"),
+    *("composer-crashed", "composer-exited", "composer-killing", "lightning-child"),
     *("kubectl-exit-code", "kubernetes-oom"),
+    *("mpi-improper", "mpi-abort-mpich", "mpi-hydra-string", "mpi-hydra-ctrl-c", "shell-killed-command"),
 )
 """The launcher, a shell or the process says that it has ended, by itself or by force."""
 _ENDS = frozenset((*_OVER, *_WATCHDOG))
 _FORCED = (
-    *("slurm-cancelled", "slurm-step-aborted", "slurm-force-terminated"),
-    *("agent-signalled", "agent-signal-exception", "worker-signalled", "worker-forced"),
+    *("slurm-cancelled", "slurm-step-aborted", "slurm-force-terminated", "slurm-terminating", "slurm-node-failure"),
+    *("agent-signalled", "agent-signal-exception", "worker-signalled", "worker-forced", "spawn-ended"),
+    *("rank-interrupted", "deepspeed-killing", "deepspeed-signalled", "ray-train-interrupted"),
+    *("exit-after-signal", "mpi-hydra-ctrl-c"),
 )
 """Processes did not fail, they were ended."""
 _TOLD_BY: dict[str, tuple[str, tuple[str, ...]]] = {
-    "slurm-task-ended": ("how", ("Killed", "Terminated")),
+    "slurm-task-ended": ("how", ("Killed", "Terminated", "Exited with exit code 130", "Exited with exit code 143")),
     "kubectl-exit-code": ("exitcode", ("130", "143")),
     "mpi-signalled": ("signal_number", ("2", "15")),
     "mpi-process-signal": ("how", ("Interrupt", "Terminated")),
@@ -91,7 +102,11 @@ _REASONS = (TIME_LIMIT, PREEMPTED, REQUEUED, NODE_FAILURE)
 
 def reason(event: Event | None) -> str | None:
     """Why Slurm ended the job, as far as it says so: no failed rank leads to such an end."""
-    if not isinstance(event, Notice) or event.production != "slurm-cancelled":
+    if not isinstance(event, Notice):
+        return None
+    if event.production == "slurm-node-failure":
+        return NODE_FAILURE
+    if event.production != "slurm-cancelled":
         return None
     given = str(event.value("reason") or "").lower()
     return next((known for known in _REASONS if known in given), None)
@@ -114,8 +129,9 @@ _INTERNAL = 3
 _RAISED = (
     *("nccl-error", "nccl-unhandled-cuda-error", "nccl-system-error", "nccl-internal-error", "nccl-invalid-argument"),
     *("nccl-invalid-usage", "nccl-remote-error", "unique-id-failed", "watchdog-terminated", "test-nccl-failure"),
+    *("nccl-error-code", "horovod-nccl-failed", "vllm-nccl-failed", "xla-nccl-failed"),
 )
-"""What PyTorch and nccl-tests print of a call of NCCL that failed."""
+"""What PyTorch, other frameworks and nccl-tests print of a call of NCCL that failed."""
 
 
 def has_failed(said: Sequence[job.Notice]) -> bool:

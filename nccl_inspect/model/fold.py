@@ -15,11 +15,13 @@ from nccl_inspect.event import Process
 from nccl_inspect.event_types import ChannelConnect
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.bulk import BulkScanner, Found, Repeated, Row
+from nccl_inspect.grammar.counts import TAIL_WIDTH, Text
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.grammar.scanner import Text
+from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines, Source
+from nccl_inspect.levels import STATEMENTS
 from nccl_inspect.model import packing
 from nccl_inspect.model.plausible import is_plausible
 from nccl_inspect.model.printed import (
@@ -36,7 +38,7 @@ from nccl_inspect.model.printed import (
     position,
     source_and_line,
 )
-from nccl_inspect.model.source_counts import MAX_PROCESSES, SourceCounts
+from nccl_inspect.model.source_counts import MAX_PROCESSES, Raised, SourceCounts
 from nccl_inspect.model.tally import counted
 
 SEQUENCE = (
@@ -54,7 +56,7 @@ SEQUENCE = (
 """Events whose order matters: they say which communicator a thread is busy with."""
 
 _CHECKED = frozenset((events.CommInit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
-_NOTHING, _REFUSED, _UNKNOWN, _CONNECTS, _STEP, _NOTE, _BOOTSTRAP, _CALL = range(8)
+_NOTHING, _REFUSED, _UNKNOWN, _CONNECTS, _STEP, _NOTE, _BOOTSTRAP, _CALL, _LOOSE = range(9)
 _NOT_PACKED = ("_scanner", "processes", "unrecognised")
 _SAID = (_NOTE, _BOOTSTRAP)
 _COUNTABLE = (_NOTHING, _UNKNOWN, _NOTE)
@@ -145,7 +147,10 @@ class Fold:
         if lines.mended and lines.mended.stands is not None:
             source.stands.extend(lines.mended.stands)
         if lines:
+            before = source.counts.lines
             self._scanner.read(lines, source.counts)
+            if self.wrapped:
+                source.look_for_spared(lines, before)
 
     def take(self, found: Found) -> None:
         """Take in lines of the source begun last; those of a process are in their order."""
@@ -183,13 +188,18 @@ class Fold:
     def _keep(self, log: ProcessLog, place: int, origin: Origin, text: Text) -> None:
         """Take in a line that tells something, and is no connection."""
         how = text.use.how
-        if how in _SAID or (how == _UNKNOWN and text.level == "WARN"):
+        if how in _SAID or (how == _UNKNOWN and text.level in STATEMENTS):
             log.note(place, origin, text)
             if how == _BOOTSTRAP:
                 log.bootstraps.append(place)
         elif how == _STEP:
             assert text.parsed is not None
             log.step(place, origin, text.parsed.event)
+        elif how == _LOOSE:
+            assert text.parsed is not None
+            said = text.parsed.message
+            rank = envelopes.rank_of(text.message, said)
+            self.sources[-1].raised.append(Raised(source_and_line(place)[1], said[:TAIL_WIDTH], rank))
         elif how == _REFUSED:
             self._refuse()
         elif how == _CALL:
@@ -240,7 +250,7 @@ class Fold:
             how = one.text.use.how
             if how == _UNKNOWN:
                 self._unknown(place, one.origin, one.text, one.number)
-            if how == _NOTE or one.text.level == "WARN":
+            if how == _NOTE or one.text.level in STATEMENTS:
                 log.note(place, one.origin, one.text, end, one.number)
 
     def _refuse(self) -> None:
@@ -353,7 +363,9 @@ def _how(text: Text) -> int:
         return _STEP
     if kind is events.BootstrapInterface:
         return _BOOTSTRAP
-    if kind.kept or text.level == "WARN":
+    if parsed.production.constants.get("tone") == "loose":
+        return _LOOSE
+    if kind.kept or text.level in STATEMENTS:
         return _NOTE
     return _CALL if kind is events.Collective else _NOTHING
 

@@ -323,6 +323,10 @@ class Job(Record):
     """Names of the rules that ran."""
     not_judged: list[NotJudged] = field(default_factory=list)
     suppressed: list[Suppressed] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    """Rules that were not asked for and find fault: what they say is not told, but nothing is called good meanwhile."""
+    withheld: int = 0
+    """Paths that are not judged because of these rules only."""
     config: str | None = None
     """The settings file by which it was judged."""
     unexplained: list[Notice] = field(default_factory=list)
@@ -354,6 +358,12 @@ class Job(Record):
     """The first lines of each source that could be neither parsed nor repaired."""
     repeated: list[Evidence] = field(default_factory=list)
     """Where lines of a process begin that were collected before and are left out: one for each process and copy."""
+    raised: list[Evidence] = field(default_factory=list)
+    """The last exceptions of each source of which nothing tells who raised them, and what tells of threads."""
+    raised_by: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The rank of those that a launcher labelled, by source and order of the line."""
+    spared: list[Evidence] = field(default_factory=list)
+    """The first lines of each source of which a collector says that others like them were left out."""
     repaired: list[Evidence] = field(default_factory=list)
     """The first lines of each source that were put together from two places or taken apart."""
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from nccl_inspect.event import Process
 from nccl_inspect.event_types import ChannelConnect, Event
-from nccl_inspect.grammar.scanner import Text
+from nccl_inspect.grammar.counts import Text
 from nccl_inspect.ingest.prefix import NOBODY, Origin
 from nccl_inspect.model.tally import CallKey, Tally, merged
 from nccl_inspect.records import Record

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from nccl_inspect import event_types as events
 from nccl_inspect.event import Process
+from nccl_inspect.levels import STATEMENTS
 from nccl_inspect.model.fold import Burst, Note, ProcessLog, Step, source_and_line
 from nccl_inspect.model.tally import CallKey, Tally, merged
 
@@ -111,7 +112,8 @@ class _Border(NamedTuple):
 
     def of(self, note: Note) -> int:
         """The border for a statement."""
-        return self.bootstrap if note.level == "WARN" or isinstance(note.event, events.ErrorCascade) else self.step
+        went_wrong = note.level in STATEMENTS or isinstance(note.event, events.ErrorCascade)
+        return self.bootstrap if went_wrong else self.step
 
 
 def lives(log: ProcessLog) -> list[ProcessLog]:

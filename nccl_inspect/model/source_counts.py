@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
-from nccl_inspect.grammar.scanner import MAX_EXAMPLES, Counts
+from nccl_inspect.grammar.counts import MAX_EXAMPLES, TAIL_WIDTH, Counts
 from nccl_inspect.ingest import retold
+from nccl_inspect.ingest.prefix import MARK
+from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.model.inventory import SourceInfo
 from nccl_inspect.records import Record
 
 MAX_PROCESSES = 1 << 17
 """Processes that are kept apart: more than the largest runs have."""
 _CROWDED = f"lines of more than {MAX_PROCESSES:,} processes: those of others were left out; give the logs of one job"
+MAX_RAISED = 200
+"""Exceptions of a source that are kept: programs may print any number of those that they catch."""
+_SPARED = b"x across cluster]"
+"""What Ray puts behind a line that it shows for several workers: ``[repeated 7x across cluster]``."""
+_Numbered: TypeAlias = tuple[int, bytes]
+
+
+class Raised(NamedTuple):
+    """An exception of which nothing but the envelope around it may tell who raised it."""
+
+    number: int
+    """Of the line."""
+    text: bytes
+    rank: int | None
+    """What the envelope states: a task of srun, a rank of MPI."""
+
+
 _SUMS = (
     "lines",
     "nccl_lines",
@@ -39,6 +60,27 @@ class SourceCounts(Record):
     """Whether it was read from its end."""
     crowded: bool = False
     """Whether it has lines of more processes than are kept: those were left out."""
+    spared: list[_Numbered] = field(default_factory=list)
+    """The first lines of which a collector says that others like them were left out, with their numbers."""
+
+    raised: deque[Raised] = field(default_factory=lambda: deque(maxlen=MAX_RAISED))
+    """The last exceptions of which nothing tells who raised them, with their numbers."""
+
+    def look_for_spared(self, lines: Lines, before: int) -> None:
+        """Keep what a collector says of lines that it left out.
+
+        Args:
+            lines: some lines of the source.
+            before: how many lines came before them.
+        """
+        text, at = lines.text, -1
+        while len(self.spared) < MAX_EXAMPLES and (at := text.find(_SPARED, at + 1)) >= 0:
+            begin, end = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
+            line = text[begin : end if end >= 0 else len(text)]
+            if MARK in line:
+                index = text.count(b"\n", 0, at)
+                number = lines.mended.numbers[index] if lines.mended else before + index + 1
+                self.spared.append((number, line[:TAIL_WIDTH]))
 
     def line(self, number: int) -> int:
         """The line of the source that has a number."""
@@ -54,8 +96,10 @@ class SourceCounts(Record):
         ours, theirs = self.counts, later.counts
         ours.awaited.update(retold.moved(theirs.awaited, ours.lines))
         ours.pending.update((key, (number + ours.lines, text)) for key, (number, text) in theirs.pending.items())
+        self.raised.extend(one._replace(number=one.number + ours.lines) for one in later.raised)
         ours.tail.extend((number + ours.lines, text) for number, text in theirs.tail)
-        for mine_too, theirs_too in ((ours.broken, theirs.broken), (ours.mended, theirs.mended)):
+        pairs = (ours.broken, theirs.broken), (ours.mended, theirs.mended), (self.spared, later.spared)
+        for mine_too, theirs_too in pairs:
             mine_too.extend((number + ours.lines, text) for number, text in theirs_too)
             del mine_too[MAX_EXAMPLES:]
         for name in _SUMS:

@@ -14,6 +14,11 @@ from nccl_inspect.rules.engine import SEVERITIES
 from nccl_inspect.rules.facts import count, listed, ranges
 
 _FROM_THE_START = "give the log from the start of the job, with NCCL_DEBUG=INFO"
+_OTHER_RELEASE = {
+    "nccl": "check what the image has and what LD_LIBRARY_PATH finds first",
+    "plugin": "check what the image has and what LD_LIBRARY_PATH finds first",
+    "cuda": "it is what the driver supports: check the node's driver with nvidia-smi, or take a node with another one",
+}
 _BUILT_IN = ("IB", "Socket")
 
 
@@ -83,7 +88,10 @@ def max_severity(wanted: str, job: Job) -> Iterator[Answer]:
         summary = f"{count(len(errors), 'error')} that no rule explains: {job.unexplained[0].message}"
         yield undecided(summary, "nccl-inspect summarize lists them", errors)
     if not above and job.verdict == "unknown" and not (job.not_judged or errors):
-        yield undecided("the log does not show enough to judge a path", _FROM_THE_START)
+        if job.left_out:
+            yield undecided("a rule that is left out finds fault", "let all rules run: no --select and no --ignore")
+        else:
+            yield undecided("the log does not show enough to judge a path", _FROM_THE_START)
     elif not above and not job.not_judged and not errors:
         yield kept(count(len(job.findings), "finding"))
 
@@ -124,8 +132,7 @@ def version(what: str, allowed: tuple[str, ...], least: str | None, job: Job) ->
         yield undecided(f"the version is not in the log{guess}", _FROM_THE_START)
     bad = [text for text in known if not _is_wanted(text, allowed, least)]
     if bad:
-        todo = "check what the image has and what LD_LIBRARY_PATH finds first"
-        yield broken(", ".join(bad), todo, _version_lines(bad, job))
+        yield broken(", ".join(bad), _OTHER_RELEASE[what], _version_lines(bad, job))
     elif known:
         yield kept(", ".join(known))
 

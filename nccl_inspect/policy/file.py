@@ -133,10 +133,17 @@ def _paths(scope: str, table: Table) -> Iterator[Expectation]:
 
 def _check_transport(table: Table, pattern: str) -> None:
     """A typing error would let no path pass."""
+    if unknown := unknown_transport(pattern):
+        raise table.error(*unknown)
+
+
+def unknown_transport(pattern: str) -> tuple[str, str] | None:
+    """What is wrong with a transport or a glob of details that can fit no path, and what to do; None for a good one."""
     kind = pattern.upper().partition("/")[0]
-    if not any(fnmatchcase(name, kind) for name in (*_TRANSPORTS, _OLD_DETAIL)):
-        hint = suggestion(kind, _TRANSPORTS) or f"known are {', '.join(_TRANSPORTS)}; a detail is such as P2P/CUMEM*"
-        raise table.error(f"no transport '{pattern}'", hint)
+    if any(fnmatchcase(name, kind) for name in (*_TRANSPORTS, _OLD_DETAIL)):
+        return None
+    hint = suggestion(kind, _TRANSPORTS) or f"known are {', '.join(_TRANSPORTS)}; a detail is such as P2P/CUMEM*"
+    return f"no transport '{pattern}'", hint
 
 
 def _environment(table: Table) -> Iterator[Expectation]:

@@ -96,12 +96,14 @@ def _kept(scope: str, paths: list[Path], what: str, job: Job) -> Answer:
         return undecided(f"{lines} could not be placed", "give the log from the start of the job, with whole lines")
     if paths:
         return kept(f"{count(len(paths), 'pair')} {what}")
-    if _is_impossible(scope, job):
-        return kept("no two ranks share a host" if scope == "intra" else "all ranks are on one host")
+    if is_impossible(scope, job):
+        # What was asked for was not seen: a job on too few hosts must not pass the gate of a larger one.
+        why = "no two ranks share a host" if scope == "intra" else "all ranks are on one host"
+        return undecided(why, f"hold a job that has such paths against it, or leave [paths.{scope}] out of the policy")
     return undecided("no connection of that kind is in the log", _LONGER)
 
 
-def _is_impossible(scope: str, job: Job) -> bool:
+def is_impossible(scope: str, job: Job) -> bool:
     """Whether the job is known to have no pair of that scope."""
     comm = world(job)
     nodes = comm.nnodes if comm and comm.nnodes else len(job.hosts)

@@ -23,6 +23,8 @@ _MEANING = {
     "failed": "the job is dead or stuck",
     "unknown": "the log does not show enough to judge a path",
 }
+_HEAD = "rank-traceback"
+"""How a traceback begins: what it leads to says more."""
 
 
 def reason(job: Job) -> str:
@@ -30,20 +32,48 @@ def reason(job: Job) -> str:
     leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
     if job.verdict == "failed" and not any(finding.fatal for finding in leads) and job.unexplained:
         return f"{_MEANING['failed']}; the log says: {_said(job.unexplained)}"
-    unjudged = sum(path.verdict == "unknown" for path in job.paths)
     if leads:
-        known = _MEANING["unknown" if unjudged or not job.paths else "ok"]
-        return (f"{known}; perhaps: " if job.verdict == "unknown" else "") + leads[0].summary
+        return (f"{_known(job)}; perhaps: " if job.verdict == "unknown" else "") + leads[0].summary
     if job.verdict == "unknown" and job.unexplained:
         return f"an error that no rule explains: {_said(job.unexplained)}"
-    if job.verdict == "unknown" and unjudged:
-        return f"{unjudged} of {count(len(job.paths), 'path')} could not be judged"
-    return _MEANING[job.verdict]
+    if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
+        unjudged, told = _unjudged(job), _left_out(job)
+        return "; ".join([*told, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
+    return _known(job) if job.verdict == "ok" else _MEANING[job.verdict]
+
+
+def _known(job: Job) -> str:
+    """What the log tells of the paths, together."""
+    if told := _left_out(job):
+        return told[0]
+    if _unjudged(job) or not job.paths:
+        return _MEANING["unknown"]
+    worse = sum(path.verdict == "fallback" for path in job.paths)
+    if worse:
+        return f"{_of_all(worse, job)} could be better, which your settings take for an info"
+    return _MEANING["ok"]
+
+
+def _unjudged(job: Job) -> int:
+    """How many paths could not be judged by this log."""
+    return sum(path.verdict == "unknown" for path in job.paths) - job.withheld
+
+
+def _left_out(job: Job) -> list[str]:
+    """That rules which are left out find fault, in a sentence; what they say is not told."""
+    if job.withheld:
+        return [f"{_of_all(job.withheld, job)} not judged: a rule that is left out finds fault there"]
+    return ["a rule that is left out finds fault"] if job.left_out else []
+
+
+def _of_all(number: int, job: Job) -> str:
+    return f"{number} of {count(len(job.paths), 'path')}"
 
 
 def _said(unexplained: list[Notice]) -> str:
     """The message to begin with: the first that the grammar calls an error, before what may be harmless."""
     errors = [one for one in unexplained if getattr(one.event, "tone", "") == "error"]
+    errors = [one for one in errors if one.production != _HEAD] or errors
     first = next((one for one in errors if not is_retold(one)), (errors or unexplained)[0])
     return cut(first.message, _MAX_MESSAGE)
 

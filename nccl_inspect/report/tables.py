@@ -172,7 +172,7 @@ def grid(paths: Sequence[Path]) -> Grid:
     by_rank = len(ranks) <= _FOLD_ABOVE
     cells: dict[tuple[str, str], dict[Kind, int]] = {}
     for path in paths:
-        ends = (str(path.src), str(path.dst)) if by_rank else (_host(path.src_host), _host(path.dst_host))
+        ends = (str(path.src), str(path.dst)) if by_rank else _host_pair(path)
         cell = cells.setdefault(ends, {})
         kind = Kind(path.detail, path.gdr, path.verdict)
         cell[kind] = cell.get(kind, 0) + 1
@@ -180,33 +180,100 @@ def grid(paths: Sequence[Path]) -> Grid:
     return Grid("rank", list(map(str, ranks)), cells) if by_rank else Grid("host", list(hosts), cells)
 
 
+def _host_pair(path: Path) -> tuple[str, str]:
+    return _host(path.src_host), _host(path.dst_host)
+
+
 def _host(name: str | None) -> str:
     return printable(name or "?")
 
 
-def matrix(paths: Sequence[Path]) -> tuple[list[str], list[list[str]], list[str]]:
-    """Head, rows and legend of the rank by rank matrix; above 64 ranks host by host, with the number of pairs."""
+class Matrix(NamedTuple):
+    """The matrix of paths as text, sender by receiver."""
+
+    head: list[str]
+    body: list[list[str]]
+    legend: list[str]
+
+
+def matrix(paths: Sequence[Path], among: Sequence[Path], width: int) -> Matrix:
+    """The rank by rank matrix; above 64 ranks host by host, with the number of pairs.
+
+    Args:
+        paths: that are shown.
+        among: all paths of the job; where more than are shown, rows and columns without any of these are left out.
+        width: columns; where names of hosts as heads need more, the heads are numbers.
+    """
     found = grid(paths)
     letters = _letters(paths)
-    legend = [f"{letter} = {label}" for label, letter in letters.items()]
-    head = ["src\\dst", *found.names]
+    is_part = len(paths) < len(among)
+    by_rank = found.by == "rank"
+    others = {(str(path.src), str(path.dst)) if by_rank else _host_pair(path) for path in among} if is_part else set()
+    senders = [name for name in found.names if not is_part or any(src == name for src, _ in found.cells)]
+    receivers = [name for name in found.names if not is_part or any(dst == name for _, dst in found.cells)]
 
     def text(src: str, dst: str) -> str:
         cell = found.cells.get((src, dst), {})
         words = [f"{letters[kind.label]}{_MARKS.get(kind.verdict, _NO_MARK)[0]}" for kind in cell]
-        if found.by == "host":
-            return " ".join(f"{pairs}{word}" for word, pairs in zip(words, cell.values(), strict=True))
-        return "".join(words) or ("." if src != dst else "")
+        if not by_rank:
+            words = [f"{pairs}{word}" for word, pairs in zip(words, cell.values(), strict=True)]
+        return (" " * (not by_rank)).join(words) or absent(src, dst)
 
-    body = [[src, *(text(src, dst) for dst in found.names)] for src in found.names]
+    def absent(src: str, dst: str) -> str:
+        return _LEFT_OUT if (src, dst) in others else "." if by_rank and src != dst else ""
+
+    body = [[src, *(text(src, dst) for dst in receivers)] for src in senders]
+    cells = {cell for row in body for cell in row[1:]}
     occur = {path.verdict for path in paths}
+    legend = [f"{letter} = {label}" for label, letter in letters.items()]
+    legend += [f"{_LEFT_OUT} = left out by the filter"] if _LEFT_OUT in cells else []
     said = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in _MARKS.items() if verdict in occur)
-    if found.by == "host":
-        return head, body, [*legend, "; ".join(filter(None, ["number of pairs", said]))]
-    unconnected = any(src != dst and (src, dst) not in found.cells for src in found.names for dst in found.names)
-    return head, body, list(filter(None, [*legend, ". = no connection line" if unconnected else "", said]))
+    if by_rank:
+        legend += filter(None, [". = no connection line" if "." in cells else "", said])
+        return Matrix([_CORNER, *receivers], body, legend)
+    legend.append("; ".join(filter(None, [f"number of pairs{' that the filter leaves' * is_part}", said])))
+    whole = Matrix([_CORNER, *receivers], body, legend)
+    return whole if sum(_column_widths(whole)) <= width else _numbered(whole, found.names)
 
 
+def _numbered(whole: Matrix, names: Sequence[str]) -> Matrix:
+    """The matrix with numbers for heads, which the rows explain; those of no row stand in the legend."""
+    numbers = {name: str(number) for number, name in enumerate(names, 1)}
+    body = [[f"{name} = {numbers[name]}", *cells] for name, *cells in whole.body]
+    senders = {row[0] for row in whole.body}
+    unexplained = [f"{numbers[name]} = {name}" for name in whole.head[1:] if name not in senders]
+    return Matrix([_CORNER, *(numbers[name] for name in whole.head[1:])], body, [*unexplained, *whole.legend])
+
+
+def _column_widths(whole: Matrix) -> list[int]:
+    """The widths of the columns with what stands between them, as tabulate has them under a head."""
+    columns = zip(whole.head, *whole.body, strict=True)
+    return [2 + max(len(head) + 2, *map(len, cells), 0) for head, *cells in columns]
+
+
+def side_by_side(whole: Matrix, width: int) -> list[Matrix]:
+    """The matrix in parts that fit a width, one below the other; each has all rows."""
+    first, *widths = _column_widths(whole)
+    parts: list[list[int]] = [[]]
+    used = first
+    for place, wide in enumerate(widths, 1):
+        if parts[-1] and used + wide > width + 2:  # nothing stands behind the last column
+            parts.append([])
+            used = first
+        parts[-1].append(place)
+        used += wide
+    return [
+        Matrix(
+            [whole.head[0], *(whole.head[place] for place in part)],
+            [[row[0], *(row[place] for place in part)] for row in whole.body],
+            whole.legend,
+        )
+        for part in parts
+    ]
+
+
+_CORNER = "src\\dst"
+_LEFT_OUT = "-"
 _MARKS = {"fallback": ("!", "fallback"), "unknown": ("?", "not judged")}
 """By verdict, what stands behind the letter of a path, and what that means."""
 _NO_MARK = ("", "")

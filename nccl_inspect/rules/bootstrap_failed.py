@@ -41,12 +41,14 @@ _SYSTEM = (
     "socket-address-family-init",
 )
 _CALLS = ("socket", "bind", "listen", "accept", "getsockname", "getsockopt", "setsockopt", "fcntl")
+_TRUNCATED, _COUNTS = "bootstrap-message-truncated", "bootstrap-rank-count-mismatch"
+_TWO_JOBS = "processes of two jobs, or of two starts of one job, share the address of rank 0"
 _CAUSES = {
-    **dict.fromkeys(
-        _MIXED,
-        "processes of two jobs, or of two starts of one job, share the address of rank 0; or a rank number is given "
-        "twice; or ranks run different NCCL releases",
-    ),
+    **dict.fromkeys(_MIXED, f"{_TWO_JOBS}; or a rank number is given twice; or ranks run different NCCL releases"),
+    _TRUNCATED: "most often ranks run different NCCL releases: what they tell each other at the start has another size "
+    f"in each; else {_TWO_JOBS}",
+    _COUNTS: "processes were started with different numbers of ranks (WORLD_SIZE, --nnodes or --nproc-per-node differ "
+    f"between nodes); or {_TWO_JOBS}; or they run different NCCL releases",
     **dict.fromkeys(
         _STRANGER,
         "somebody who is no rank of this communicator connected to its port: a port scanner, another job, or a rank "
@@ -55,16 +57,16 @@ _CAUSES = {
     **dict.fromkeys(_ADDRESS, "NCCL_COMM_ID cannot be used: not an address with a port, or not of a reachable subnet"),
     **dict.fromkeys(_DEVICE, "NCCL_OOB_NET_IFNAME fits no device"),
 }
+_ONE_JOB = (
+    "One job at one address: give each start a MASTER_PORT, rdzv id or file:// store of its own.",
+    "ps aux | grep <script>   # is a process of the last start left?",
+)
+_NUMBERS = "Give each rank its own RANK and the same WORLD_SIZE; start one torchrun on each node."
+_RELEASES = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: the same everywhere?"
 _FIXES = {
-    **dict.fromkeys(
-        _MIXED,
-        (
-            "One job at one address: give each start a MASTER_PORT, rdzv id or file:// store of its own.",
-            "ps aux | grep <script>   # is a process of the last start left?",
-            "Give each rank its own RANK and the same WORLD_SIZE; start one torchrun on each node.",
-            "python -c 'import torch; print(torch.cuda.nccl.version())'   # the same everywhere?",
-        ),
-    ),
+    **dict.fromkeys(_MIXED, (*_ONE_JOB, _NUMBERS, _RELEASES)),
+    _TRUNCATED: (_RELEASES, "ldconfig -p | grep libnccl.so   # on every node: is there a second copy?", *_ONE_JOB),
+    _COUNTS: (_NUMBERS, *_ONE_JOB, _RELEASES),
     **dict.fromkeys(
         _STRANGER,
         (

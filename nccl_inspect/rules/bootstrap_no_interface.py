@@ -36,8 +36,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "log does not show excludes it",
         impact="this rank stops, and all others wait for it in the initialisation, without a time limit",
         fix=[
-            CHOOSE_INTERFACE,
             "ip -br addr   # on that host, inside the container: which interfaces have an address?",
+            CHOOSE_INTERFACE,
         ],
         ranks=known,
         hosts=hosts_in(missing),

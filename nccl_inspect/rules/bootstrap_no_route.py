@@ -1,5 +1,6 @@
 """The network does not let ranks reach each other."""
 
+import re
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import BootstrapInterface
@@ -18,7 +19,11 @@ RULE = Rule(
     because=("env-mismatch-across-ranks",),
 )
 _TIMED_OUT = ("Connection timed out", "exceeded timeouts")
-NO_ROUTE = ("No route to host", "Network is unreachable", *_TIMED_OUT)
+NO_ROUTE = ("No route to host", "Network is unreachable", "Software caused connection abort", *_TIMED_OUT)
+_BRIDGE = re.compile(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
+"""What Docker takes for its bridges first (default-address-pools); 172.31 is left out: clouds number hosts with it."""
+_OWN_NETWORK = "--network=host   # option of docker run; or an overlay network. Pods: hostNetwork: true"
+_ONE_FAMILY = "NCCL_SOCKET_FAMILY=AF_INET   # IPv4 on all ranks; AF_INET6 where all hosts have IPv6"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -30,6 +35,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     ended = bool(failed or facts.job.ended_by)
     silent = all(any(error in notice.message for error in _TIMED_OUT) for notice in told)
     where = addresses(told) or "another rank"
+    bridge = _bridge(told)
+    families = _families(facts)
     yield RULE.finding(
         f"ranks cannot reach {where}: "
         + ("no answer" if silent else "no route, or a firewall refuses")
@@ -41,13 +48,17 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             else "no route to that address from this host or pod, or a firewall that rejects: another subnet, a "
             "NetworkPolicy, an interface that other hosts cannot reach"
         )
+        + (f". {bridge} may be of a Docker bridge, which no other host reaches" if bridge else "")
         + _different(facts)
+        + (f". {families}" if families else "")
         + ("" if ended else ". The lines up to 'exceeded' or to 'Init COMPLETE' tell how it ended"),
         impact="ranks that cannot reach each other build no communicator: the job does not start",
         fix=[
             f"ip route get <address>; nc -vz <address> <port>   # {where}, on the host that says so, in its container",
             "Let all hosts of the job reach each other on all TCP ports: NCCL uses ports that the kernel "
             "chooses. Or set net.ipv4.ip_local_port_range and open those.",
+            *([_ONE_FAMILY] if families else []),
+            *([_OWN_NETWORK] if bridge else []),
             CHOOSE_INTERFACE,
         ],
         confidence="likely" if ended else "possible",
@@ -73,3 +84,19 @@ def _different(facts: Facts) -> str:
     said = facts.said(BootstrapInterface)
     names = {getattr(notice.event, "interface", "") for notice in said}
     return f". The hosts use different interfaces: {listed(map(interface, said))}" if len(names) > 1 else ""
+
+
+def _bridge(told: list[Notice]) -> str:
+    """An address that Docker may have given to a container: one of a bridge, which is known on its host only."""
+    found = (_BRIDGE.search(addresses([notice])) for notice in told)
+    return next((match[0] for match in found if match), "")
+
+
+def _families(facts: Facts) -> str:
+    """In words that some ranks have IPv6 and others IPv4 addresses; empty where that is not so."""
+    kinds = {":" in address: interface(one) for one in facts.said(BootstrapInterface) if (address := _address(one))}
+    return f"These do not meet: {kinds[True]} is IPv6, {kinds[False]} is IPv4" if len(kinds) > 1 else ""
+
+
+def _address(notice: Notice) -> str:
+    return str(getattr(notice.event, "address", None) or "").partition("<")[0]

@@ -36,8 +36,13 @@ CUDA_CODES = {
     "the launch timed out and was terminated": 702,
     "device-side assert triggered": 710,
     "peer mapping resources exhausted": 711,
+    "hardware stack error": 714,
+    "an illegal instruction was encountered": 715,
     "misaligned address": 716,
+    "operation not supported on global/shared address space": 717,
+    "invalid program counter": 718,
     "unspecified launch failure": 719,
+    "Invalid access of peer GPU memory over nvlink or a hardware error": 721,
     "operation not permitted": 800,
     "operation not supported": 801,
     "system not yet initialized": 802,
@@ -52,7 +57,11 @@ KERNEL_ERRORS = {
     700: "illegal address",
     702: "time-out of a launch",
     710: "device-side assert",
+    714: "stack error",
+    715: "illegal instruction",
     716: "misaligned address",
+    717: "wrong address space",
+    718: "invalid program counter",
     719: "launch failure",
 }
 """Errors of a kernel: whatever calls CUDA next reports them."""
@@ -119,6 +128,7 @@ communicators and connections."""
 IS_BROKEN = "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # is a GPU broken?"
 WHICH_KERNEL = "CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer tells more"
 FULL = "out of memory"
+_NO_HANDLE = "CUBLAS_STATUS_ALLOC_FAILED"
 OUT_OF_MEMORY = CUDA_CODES[FULL]
 _CUDA_ERROR = 1
 
@@ -190,6 +200,17 @@ def pass_over_retold(facts: Facts, failed: Iterable[Failure]) -> None:
     """Say that exceptions of PyTorch with the same error need no explanation of their own."""
     errors = {failure.error for failure in failed}
     facts.pass_over(notice for notice in facts.notices("cuda-error") if value(notice, "error") in errors)
+
+
+def code_in(text: str) -> int | None:
+    """The number of the error that an exception of PyTorch names: ``RuntimeError: CUDA error: …``."""
+    return CUDA_CODES.get(text.partition("CUDA error: ")[2])
+
+
+def is_full(notice: Notice) -> bool:
+    """Whether an exception of PyTorch says that no memory was left; cuBLAS says so of what it needs for itself."""
+    error = str(value(notice, "error"))
+    return error == FULL or error.startswith(_NO_HANDLE)
 
 
 def words(failure: Failure) -> str:

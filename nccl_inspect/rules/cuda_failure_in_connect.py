@@ -28,6 +28,17 @@ _FIX = (
     "NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility   # of the container",
     _WHERE,
 )
+_NO_SUCH_GPU = 101
+_HIDDEN = (
+    "P2P with a GPU that this process cannot see: most often containers or pods of one host that were given some of "
+    "its GPUs each, or CUDA_VISIBLE_DEVICES with one GPU for each process"
+)
+_FIX_HIDDEN = (
+    "Give all GPUs of the host to one container, show all of them to each process, and choose one by the local rank.",
+    "NCCL_CUMEM_ENABLE=0   # a test (2.18 and later): handles of CUDA IPC instead of cuMem",
+    "NCCL_P2P_DISABLE=1   # a test: it runs then, by shared memory",
+    _WHERE,
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -40,15 +51,21 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     notices = [failure.notice for failure in failed]
     yield RULE.finding(
         f"CUDA failed in {first.file}: {listed(map(cuda.words, failed))}",
-        cause=cuda.cause(first.code),
+        cause=_HIDDEN if _is_hidden(first) else cuda.cause(first.code),
         impact="the rank fails, and with it the job; the others wait for it or lose their connections",
-        fix=cuda.fix(first.code, _FIX_KERNEL if first.code in cuda.KERNEL_ERRORS else _FIX),
+        fix=_FIX_HIDDEN
+        if _is_hidden(first)
+        else cuda.fix(first.code, _FIX_KERNEL if first.code in cuda.KERNEL_ERRORS else _FIX),
         confidence="likely",
         ranks=ranks_in(notices),
         hosts=hosts_in(notices),
         evidence=first_said(notices),
         fatal=True,
     )
+
+
+def _is_hidden(failure: cuda.Failure) -> bool:
+    return failure.code == _NO_SUCH_GPU and str(failure.file).endswith("transport/p2p.cc")
 
 
 def _is_ours(failure: cuda.Failure) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules import exceptions
 from nccl_inspect.rules.cuda import ANSWERS, CUDA_CODES, code_of, file_of
 from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
@@ -55,7 +56,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge errors that the start of CUDA gives; a process that already connects has CUDA, and another fault."""
     codes = {id(notice): code for notice in cuda_failed(facts) if (code := _code(notice)) is not None}
     failed = [notice for notice in cuda_failed(facts) if id(notice) in codes]
-    program = facts.notices("cuda-error", "test-cuda-failure", "no-gpus")
+    program = [
+        notice
+        for notice in facts.notices("cuda-error", "test-cuda-failure", "no-gpus")
+        if notice.production != "cuda-error" or not exceptions.is_caught(facts, notice)
+    ]
     said = {id(notice): code for notice in program if (code := _said(notice)) is not None}
     failed += [notice for notice in program if id(notice) in said]
     mixed = [notice for notice in facts.notices("nvml-failed") if _is_mixed(notice)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.levels import STATEMENTS
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said
@@ -16,14 +17,14 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge logs whose NCCL lines are all warnings or the bare version line."""
-    sparse = [notice for notice in facts.job.notices if notice.level in ("WARN", "VERSION")]
+    sparse = [notice for notice in facts.job.notices if notice.level in (*STATEMENTS, "VERSION")]
     lines = sum(source.nccl_lines for source in facts.job.sources)
     if not sparse or sum(notice.count for notice in sparse) < lines:
         return
     only = "the version line" if all(notice.level == "VERSION" for notice in sparse) else "warnings"
     yield RULE.finding(
         f"the log holds only {only} of NCCL",
-        cause="NCCL_DEBUG is not set, or is VERSION or WARN; or somebody left out the other lines",
+        cause="NCCL_DEBUG is not set, or is VERSION, WARN or ATTN; or somebody left out the other lines",
         impact="paths, networks, rings and settings cannot be judged; a warning stands without what led to it",
         fix=[
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # on all ranks: mpirun -x, pod spec 'env:'",

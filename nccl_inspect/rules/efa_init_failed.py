@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.event_types import ErrorCascade, Event, OfiProvider
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
@@ -44,6 +45,7 @@ _REASONS = (
 """Errors of set-up that say themselves what failed."""
 _REGISTERING = ("ofi-register-failed", "ofi-register-failed-cm", "ofi-register-failed-regattr")
 _NO_MEMORY = -12
+_CONNECTING = "transport/net.cc"
 _BUILT_IN = (None, "Socket", "IB")
 
 
@@ -52,15 +54,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
     reasons = facts.notices(*_REASONS)
     told = [*reasons, *facts.notices("ofi-protocol-failed"), *failed]
-    if not told or _lacks_memory(facts) or (_came_up(facts) and not failed and not facts.job.failed):
+    broken = _connecting(facts, reasons)
+    if not told or _lacks_memory(facts) or (_came_up(facts) and not failed and not facts.job.failed and not broken):
         return
     slow = tcp_paths(facts)
-    stopped = facts.job.failed and not slow
+    stopped = bool(facts.job.failed or broken) and not slow
     yield RULE.finding(
-        f"aws-ofi-nccl does not come up{_in_words(reasons)}",
+        f"aws-ofi-nccl {'cannot connect' if broken else 'does not come up'}{_in_words(reasons)}",
         cause=_cause(reasons),
         impact="hosts talk over TCP"
         if slow
+        else "the job stops: the plugin was in use, and NCCL takes no other network then"
+        if broken
         else "the job stops"
         if stopped
         else "NCCL goes on with InfiniBand or TCP, or stops where NCCL_NET asks for the plugin",
@@ -75,7 +80,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         severity="error" if slow or stopped else "warning" if facts.several_hosts() else "info",
         ranks=ranks_in(told),
         hosts=hosts_in(told),
-        evidence=first_said([*reasons[:3], *told[-2:]]),
+        evidence=first_said([*reasons[:3], *told[-2:], *broken[:1]]),
         fatal=stopped,
     )
 
@@ -84,6 +89,17 @@ def _came_up(facts: Facts) -> bool:
     return any(comm.network not in _BUILT_IN for comm in facts.job.communicators) or any(
         "Libfabric" in path.detail for path in facts.leaving()
     )
+
+
+def _connecting(facts: Facts, reasons: list[Notice]) -> list[Notice]:
+    """What NCCL passes on of connections that then failed (transport/net.cc): it had chosen the plugin."""
+    if not reasons or not facts.said(OfiProvider):
+        return []
+    return [frame for frame in facts.said(ErrorCascade, _is_connecting) if frame.place > reasons[0].place]
+
+
+def _is_connecting(event: Event) -> bool:
+    return isinstance(event, ErrorCascade) and event.file.endswith(_CONNECTING)
 
 
 def _lacks_memory(facts: Facts) -> bool:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from operator import attrgetter
 
 from nccl_inspect.model import endings
 from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules import exceptions, mpi, tasks
+from nccl_inspect.rules.departures import departures, since_start
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.rules.hangs import silenced_at_once
@@ -18,6 +21,7 @@ RULE = Rule(
     severity="info",
     title="The scheduler, the launcher or a user ended the job",
     specific=("hang-after-init", "hang-after-p2p-setup", "hang-in-init", "rank-missing", "watchdog-timeout"),
+    ends=True,
 )
 _REASONS = {
     endings.TIME_LIMIT: "its time limit was reached",
@@ -30,6 +34,8 @@ _KILLED = (
     "not in the log: SIGKILL comes from the kernel where the host or the cgroup has no memory left, or from Slurm or a "
     "user who ended the job"
 )
+_SIGNALLED = 128
+"""What programs add to a signal to make an exit code of it."""
 _NODE = "scontrol show node <node>; dmesg -T | tail -100   # why did the node fail?"
 _IN_TIME = "sbatch --signal=B:USR1@300 --requeue …   # time to save a checkpoint, then go on in a new job"
 _WHY_KILLED = "dmesg -T | grep -i 'killed process'   # on its host: was there no memory left?"
@@ -37,13 +43,17 @@ _WHY_KILLED = "dmesg -T | grep -i 'killed process'   # on its host: was there no
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what says so, where nothing failed before that could be the reason."""
-    said = [notice for notice in facts.errors() if endings.is_forced(notice.event)]
-    if not said or facts.job.failed:
+    stopped = mpi.stopped(facts)
+    forced = {id(notice): notice for notice in facts.errors() if endings.is_forced(notice.event)}
+    forced.update((id(notice), notice) for notice in stopped)
+    said = sorted(since_start(facts, forced.values()), key=attrgetter("place"))
+    if not said or facts.job.failed or _is_explained(facts, forced):
         return
     begin = min(notice.place for notice in said)
     failed = facts.failures()
     # What follows, such as Python's KeyboardInterrupt, is the effect.
-    effects = [notice for notice in failed if notice.place > begin and is_retold(notice)]
+    echoes = {id(echo.begin) for echo in exceptions.found(facts).echoes}
+    effects = [one for one in failed if _is_effect(one) and (one.place >= begin or id(one) in echoes)]
     if len(effects) < len(failed):
         return
     facts.pass_over(effects)
@@ -51,7 +61,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     is_broken = reason == endings.NODE_FAILURE
     is_unclear = reason is None and str(value(said[0], "how")).startswith("Killed")
     may_hang = not is_broken and bool(silenced_at_once(facts, facts.job.ended_by))
-    is_doubtful = is_unclear or may_hang
+    is_doubtful = is_unclear or may_hang or _is_of_some(facts, said)
     by_slurm = any(notice.production.startswith("slurm-") for notice in said)
     yield RULE.finding(
         f"the job was ended: {_REASONS[reason] if reason else _by_signal(said)}",
@@ -75,9 +85,29 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
+def _is_explained(facts: Facts, forced: Container[int]) -> bool:
+    """Whether srun tells of a task that ended before: what it did to the others follows from that."""
+    return any(id(one.notice) in forced or one.notice.production == tasks.STATE for one in departures(facts))
+
+
+def _is_of_some(facts: Facts, said: list[Notice]) -> bool:
+    """Whether only some ranks say that they were interrupted, and nobody that he ended them."""
+    interrupted = {value(notice, "global_rank") for notice in said if notice.production == "rank-interrupted"}
+    return all(one.production == "rank-interrupted" for one in said) and interrupted < set(facts.job.ranks_seen)
+
+
+def _is_effect(notice: Notice) -> bool:
+    """Whether it may follow from the end of the job: processes that load data are ended with it."""
+    is_loader = notice.production == "data-loader-killed" and value(notice, "how") in ("Terminated", "Interrupt")
+    return is_retold(notice) or is_loader
+
+
 def _by_signal(said: list[Notice]) -> str:
     """Which signal, where the launcher tells; else what it says."""
-    given = next((str(found) for notice in said if (found := value(notice, "signal"))), "").rpartition(".")[2]
+    told = (value(notice, "signal") or value(notice, "signal_number") for notice in said)
+    given = next((str(found) for found in told if found), "").rpartition(".")[2]
+    if not given and said[0].production == "exit-after-signal":
+        given = str(int(value(said[0], "exitcode")) - _SIGNALLED)
     if given.isdigit() and int(given) in set(signal.Signals):
         given = signal.Signals(int(given)).name
     return f"{given} from outside" if given else said[0].message

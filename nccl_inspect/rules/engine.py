@@ -57,6 +57,10 @@ class Rule(Record):
     """Of these rules the finding is but the effect: when one is present, it leads and this one folds under it."""
     specific: tuple[str, ...] = ()
     """More specific rules: when one of them found something, this one keeps silent."""
+    leads: bool = False
+    """Found only where it came first: what else ends the job is its effect, but for the rules that it is an echo of."""
+    ends: bool = False
+    """It tells why the job ended: that makes the headline before what only costs time."""
     folds: bool = False
     """A cause that is told under the slow path it leads to, when there is one: the effect makes the headline."""
 
@@ -179,15 +183,18 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         for result in entry.judge(facts):
             (open_questions if isinstance(result, NotJudged) else found).append(result)  # type: ignore[arg-type]
     # What rules that are left out have to say is not told, but while they find fault nothing is called good.
-    left_out = [finding for finding in found if finding.rule not in wanted and finding.severity != "info"]
+    facts.job.left_out = sorted({f.rule for f in found if f.rule not in wanted and f.severity != "info"})
     by_name = {entry.rule.name: entry.rule for entry in registered()}
     looked_for = {finding.rule for finding in found if finding.rule in wanted}
     kept = [f for f in found if f.rule in wanted and not looked_for & set(by_name[f.rule].specific)]
+    counting = kept
     if terms:
+        counting, _ = terms.parted(kept)
         kept, facts.job.suppressed = terms.parted(terms.weighed(kept))
     accepted = {entry.finding.rule for entry in facts.job.suppressed}
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in kept}
-    joined = [_joined(finding, by_name[finding.rule], present, accepted) for finding in kept]
+    leaders = [by_name[name] for name in present if by_name[name].leads]
+    joined = [_joined(finding, by_name[finding.rule], present, accepted, leaders) for finding in kept]
     worst = {finding.rule: _worst(finding, joined, by_name) for finding in joined}
     aside = accepted | {finding.rule for finding in found if finding.rule not in wanted}
     facts.job.findings = sorted(joined, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside))
@@ -198,7 +205,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         for question in open_questions
         if question.rule in wanted and not present.keys() & by_name[question.rule].echo_of
     ]
-    _judge_paths(facts, complete=not left_out)
+    _judge_paths(facts, counting)
     facts.job.unexplained = _unexplained(facts, found)
     facts.job.verdict = verdict(facts.job)
     facts.job.first_failure = failure.first(facts)
@@ -237,7 +244,9 @@ def _kind(notice: Notice) -> tuple[str, object]:
     return notice.production, value(notice, "status")
 
 
-def _joined(finding: Finding, rule: Rule, present: dict[str, int], accepted: set[str]) -> Finding:
+def _joined(
+    finding: Finding, rule: Rule, present: dict[str, int], accepted: set[str], leaders: Iterable[Rule]
+) -> Finding:
     """The finding with its causes: first those that lead.
 
     Args:
@@ -245,11 +254,13 @@ def _joined(finding: Finding, rule: Rule, present: dict[str, int], accepted: set
         rule: its rule.
         present: rules with findings, and their severities.
         accepted: rules with findings that the user accepts.
+        leaders: rules with findings that came first.
     """
     own = SEVERITIES.index(finding.severity)
     # What the user made less severe than its effect does not hide it.
-    leads = [name for name in rule.echo_of if present.get(name, -1) >= own]
-    causes = [name for name in (*rule.echo_of, *rule.because) if name in present or name in accepted]
+    first = [one.name for one in leaders if finding.fatal and rule.name != one.name and rule.name not in one.echo_of]
+    leads = [name for name in (*rule.echo_of, *first) if present.get(name, -1) >= own]
+    causes = [name for name in (*rule.echo_of, *first, *rule.because) if name in present or name in accepted]
     causes = sorted(dict.fromkeys([*leads, *causes]), key=lambda name: name not in present)
     return replace(finding, because=[name for name in causes if name != finding.rule], root=not leads)
 
@@ -272,26 +283,46 @@ def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tupl
     confidence = ("certain", "likely", "possible").index(finding.confidence)
     about_log = rule.category == CATEGORIES[-1]
     is_effect = not finding.root or not aside.isdisjoint(rule.echo_of)
-    return not finding.root, is_effect, about_log, not finding.fatal, -severity, rule.folds, confidence, finding.rule
+    return (
+        not finding.root,
+        is_effect,
+        about_log,
+        not (finding.fatal or rule.ends),
+        -severity,
+        rule.folds,
+        confidence,
+        finding.rule,
+    )
 
 
-def _judge_paths(facts: Facts, complete: bool) -> None:
-    """The verdict of each path; while a rule that was left out finds fault, a path without a mark is not judged.
+def _judge_paths(facts: Facts, counting: Iterable[Finding]) -> None:
+    """The verdict of each path; one with which a rule that was left out finds fault is not judged.
 
-    A finding that the user accepts stands beside its paths and does not make them bad.
+    A finding that the user accepts stands beside its paths and does not make them bad. One that the user calls an info
+    weighs less, which does not make its paths any better.
+
+    Args:
+        facts: about the job.
+        counting: the findings that are not accepted, with the severities that their rules gave them.
     """
     accepted = {entry.finding.rule for entry in facts.job.suppressed}
     by_rule: dict[str, list[Finding]] = {}
     for finding in facts.job.findings:
         by_rule.setdefault(finding.rule, []).append(finding)
+    faults = {finding.rule for finding in counting if finding.severity != "info" and finding.confidence != "possible"}
+    left_out = set(facts.job.left_out)
+    facts.job.withheld = 0
     for path in facts.job.paths:
-        names = [name for name in facts.marks(path) if name in by_rule or name in accepted]
-        path.rules = list(dict.fromkeys(names))
+        marks = facts.marks(path)
+        path.rules = list(dict.fromkeys(name for name in marks if name in by_rule or name in accepted))
         worst = [finding for name in path.rules for finding in by_rule.get(name, ()) if finding.severity != "info"]
-        if any(finding.confidence != "possible" for finding in worst):
+        if faults.intersection(path.rules) or any(finding.confidence != "possible" for finding in worst):
             path.verdict = "fallback"
-        elif worst or facts.is_open(path) or not complete:
+        elif worst or facts.is_open(path):
             path.verdict = "unknown"
+        elif left_out.intersection(marks):
+            path.verdict = "unknown"
+            facts.job.withheld += 1
         else:
             path.verdict = "ok"
 
@@ -299,8 +330,9 @@ def _judge_paths(facts: Facts, complete: bool) -> None:
 def verdict(job: Job) -> str:
     """``failed`` when the job is dead or stuck, ``degraded`` with a sound finding that costs time, else ``ok``.
 
-    ``ok`` needs paths, every one of them judged and good. ``unknown`` is what is left: no path, one that could not be
-    judged, connections that could not be placed, something that is only possible, or an error that no rule explains.
+    ``ok`` needs paths, every one of them judged, and good but for what the user calls an info. ``unknown`` is what is
+    left: no path, one that could not be judged, connections that could not be placed, something that is only possible,
+    an error that no rule explains, or a rule that is left out and finds fault.
     """
     everything = [*job.findings, *(entry.finding for entry in job.suppressed)]  # who accepts a death does not undo it
     if any(f.fatal and f.confidence != "possible" for f in everything) or job.failed:
@@ -308,5 +340,5 @@ def verdict(job: Job) -> str:
     if any(f.severity != "info" and f.confidence != "possible" for f in job.findings):
         return "degraded"
     doubts = bool(job.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in job.findings)
-    good = len(job.paths) > 0 and all(path.verdict == "ok" for path in job.paths)
-    return "ok" if good and not doubts else "unknown"
+    judged = len(job.paths) > 0 and all(path.verdict != "unknown" for path in job.paths)
+    return "ok" if judged and not doubts and not job.left_out else "unknown"

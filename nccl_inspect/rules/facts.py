@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
+from typing import Any, TypeVar
 
 from nccl_inspect import event_types as events
 from nccl_inspect import platforms
@@ -12,6 +13,8 @@ from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Notice, Path
 from nccl_inspect.platforms import Platform
 from nccl_inspect.rules.statements import is_error, value
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
+
+_Made = TypeVar("_Made")
 
 
 class Facts:
@@ -30,6 +33,7 @@ class Facts:
         self._marks: dict[int, list[str]] = {}
         self._open: set[int] = set()
         self._echoes: set[int] = set()
+        self._made: dict[Callable[[Facts], Any], Any] = {}
         self._said: dict[type[events.Event], list[Notice]] = {}
         self._named: dict[str, list[tuple[int, Notice]]] = {}
         for index, notice in enumerate(job.notices):
@@ -109,6 +113,13 @@ class Facts:
         """Whether a rule could not judge this path."""
         return id(path) in self._open
 
+    def once(self, make: Callable[[Facts], _Made]) -> _Made:
+        """What a function finds in these facts, found when it is first asked for."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: _Made = self._made[make]
+        return made
+
     def pass_over(self, echoes: Iterable[Notice]) -> None:
         """Say that these statements are but the effect of another one, told or not, and need no explanation."""
         self._echoes.update(map(id, echoes))
@@ -171,9 +182,18 @@ class Facts:
     def _is_survived(self, notice: Notice) -> bool:
         return notice.production in _FALLS_BACK and bool(self.job.paths)
 
+    def is_over(self) -> bool:
+        """Whether all communicators came to their end in order."""
+        comms = self.job.communicators
+        return bool(comms) and all(len(comm.ended) == comm.nranks for comm in comms)
+
     def hosts(self) -> list[str]:
         """The hosts that the log shows."""
         return [host.name for host in self.job.hosts]
+
+    def is_rccl(self) -> bool:
+        """Whether the library is RCCL, and the GPUs are of AMD."""
+        return "rccl" in self.job.dialects
 
     def several_hosts(self) -> bool:
         """Whether the job is known to span hosts."""

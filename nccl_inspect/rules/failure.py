@@ -5,7 +5,7 @@ from __future__ import annotations
 from nccl_inspect.event import NO_HOST
 from nccl_inspect.model.job import FirstFailure, Notice
 from nccl_inspect.rules.facts import Facts
-from nccl_inspect.rules.statements import value
+from nccl_inspect.rules.statements import rank_in_front, value
 from nccl_inspect.times import in_order, moment
 
 
@@ -17,10 +17,11 @@ def first(facts: Facts) -> FirstFailure | None:
     """
     if facts.job.verdict != "failed":
         return None
-    errors = facts.errors()
     lead = next((finding for finding in facts.job.findings if finding.fatal), None)
     told = {(line.source, line.order) for line in lead.evidence} if lead else set()
-    kinds = {one.production for one in errors if any((line.source, line.order) in told for line in one.evidence)}
+    shown = {id(one) for one in facts.errors() if any((line.source, line.order) in told for line in one.evidence)}
+    errors = [notice for notice in facts.errors() if _counts(facts, notice, id(notice) in shown)]
+    kinds = {notice.production for notice in errors if id(notice) in shown}
     leading = [notice for notice in errors if notice.production in kinds]
     if lead and not leading:
         return None
@@ -30,9 +31,16 @@ def first(facts: Facts) -> FirstFailure | None:
     return found if found and (found.ranks or found.processes) else None
 
 
+def _counts(facts: Facts, notice: Notice, is_shown: bool) -> bool:
+    """Whether an error may be the first one; the traceback of a rank that lost another is shown, and is none."""
+    return not facts.is_echo(notice) or (is_shown and notice.production != "rank-traceback")
+
+
 def _first_of(facts: Facts, errors: list[Notice]) -> FirstFailure | None:
     if len({process for notice in errors for process in notice.processes}) == 1:
-        return _failure(facts, errors[:1], "alone")
+        # Other programs print without a prefix: then the ranks in front tell who it was.
+        is_alone = len({rank for notice in errors if (rank := rank_in_front(notice)) is not None}) < 2
+        return _failure(facts, errors[:1], "alone") if is_alone else None
     times = [moment(notice.earliest.time) for notice in errors]
     if not in_order(*times) or not all(notice.earliest.is_ordered for notice in errors):
         return None

@@ -21,6 +21,10 @@ RULE = Rule(
     echo_of=("socket-instead-of-efa",),
 )
 _CAPTURE = "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH for the reason, --platform NAME for whether it is possible at all"
+_PEER_MEMORY_OF_AMD = (
+    "ls /sys/kernel/mm/memory_peers; grep ib_register_peer_memory_client /proc/kallsyms   # on every node: neither is "
+    "there before amdgpu-dkms and ib_peer_mem, or an OFED with peer memory, are loaded"
+)
 _NEAR = "A whole node for each pod, or topologyManagerPolicy single-numa-node of the kubelet, keeps GPU and NIC near."
 
 
@@ -135,6 +139,8 @@ def _fixes(facts: Facts, pairs: list[Path], reasons: list[Notice]) -> list[str]:
         *(f"unset {setting.name}" for setting in _limits(facts, pairs)),
         "fi_info -p efa -c FI_HMEM   # must list the NICs; kernel module, libfabric and plugin of one EFA installer"
         if on_efa
+        else _PEER_MEMORY_OF_AMD
+        if facts.is_rccl()
         else "modprobe nvidia-peermem   # on every node; an open driver with DMA-BUF does without",
         "NCCL_NET_GDR_LEVEL=SYS   # a test: is the NIC too far from the GPU for NCCL's taste?",
         _NEAR,

@@ -1,12 +1,13 @@
 """A GPU, its memory or an NVLink failed."""
 
+import re
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, Notice, NotJudged
-from nccl_inspect.rules import cuda
+from nccl_inspect.rules import cuda, exceptions
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
-from nccl_inspect.rules.statements import value
+from nccl_inspect.rules.statements import broken, value
 
 RULE = Rule(
     name="gpu-hardware-error",
@@ -15,37 +16,26 @@ RULE = Rule(
     title="A GPU, its memory or an NVLink failed",
 )
 _TEXTS = ("uncorrectable ECC error encountered", "uncorrectable NVLink error detected during the execution")
-_CODES = {cuda.CUDA_CODES[text] for text in _TEXTS}
-_XIDS = {
-    48: "memory error that ECC cannot correct",
-    64: "memory rows cannot be remapped",
-    74: "NVLink error",
-    79: "the GPU does not answer any more",
-    94: "memory error, contained in one program",
-    95: "memory error, not contained",
-    119: "the firmware of the GPU does not answer",
-    120: "the firmware of the GPU failed",
-}
-"""Those that hardware or firmware causes; 13, 31, 43 and 45 come from programs."""
+_CONTAINED = "Invalid access of peer GPU memory over nvlink or a hardware error"
+"""cudaErrorContained, since CUDA 12.8: it is one of the two."""
+_OF_GPU = re.compile(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
+_CODES = {cuda.CUDA_CODES[text] for text in (*_TEXTS, _CONTAINED)}
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what CUDA says of the hardware; the kernel's lines may be old, so they need a job that failed."""
     stated = [notice for notice in cuda.failed(facts) if cuda.code_of(notice) in _CODES]
-    stated += [n for n in facts.notices("cuda-error", "watchdog-terminated") if any(t in n.message for t in _TEXTS)]
-    kernel = [*facts.notices("gpu-lost"), *(n for n in facts.notices("xid") if value(n, "xid") in _XIDS)]
+    stated += [n for n in facts.notices("cuda-error", "watchdog-terminated") if _says_so(n)]
+    kernel = [*facts.notices("gpu-lost"), *filter(broken, facts.notices("xid"))]
     kernel += [n for n in facts.notices("sxid") if str(value(n, "text")).startswith("Fatal")]
-    hurt = [*facts.notices("socket-closed-by-peer"), *(one for one in facts.failures() if one not in kernel)]
-    broken = facts.job.failed or bool(facts.job.ended_by) or bool(hurt)
     said = [*stated, *kernel]
-    if not stated and not (kernel and broken):
+    if not said:
         return
+    is_old = not stated and (_is_explained(facts, kernel) or not _is_over(facts, kernel))
+    is_sure = any(text in notice.message for notice in stated for text in _TEXTS)
     yield RULE.finding(
         f"the hardware of a GPU failed: {listed(map(_words, said), limit=2)}",
-        cause="CUDA says so"
-        if stated
-        else "the driver reports it in the kernel log. If that line is older than the "
-        "failure, it is another story: compare the times",
+        cause=_cause(is_sure=is_sure, is_stated=bool(stated), is_old=is_old),
         impact="the rank on this GPU is lost, and with it the job; the others lose connections or wait",
         fix=[
             "kubectl cordon <node>   # Slurm: scontrol update nodename=<node> state=drain reason=gpu; run "
@@ -54,16 +44,50 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "nvidia-smi -r; dcgmi diag -r 3   # reset (or reboot), then test; if it comes back, replace the "
             "GPU or the board",
         ],
-        confidence="certain" if stated else "likely",
+        severity="warning" if is_old else None,
+        confidence="certain" if is_sure else "possible" if is_old else "likely",
         ranks=ranks_in(stated),
         hosts=hosts_in(said),
         evidence=first_said(said),
-        fatal=True,
+        fatal=not is_old,
+    )
+
+
+def _is_over(facts: Facts, kernel: list[Notice]) -> bool:
+    """Whether the job failed or ended, as other lines than those of the kernel show."""
+    own = set(map(id, kernel))
+    hurt = [*facts.notices("socket-closed-by-peer"), *(one for one in facts.failures() if id(one) not in own)]
+    return facts.job.failed or bool(facts.job.ended_by) or bool(hurt)
+
+
+def _is_explained(facts: Facts, kernel: list[Notice]) -> bool:
+    """Whether exceptions that are not about GPUs ended ranks, and the kernel names the process of none."""
+    texts = [one.last.text for one in exceptions.found(facts).traces if one.last is not None]
+    pids = {str(last.process.pid) for last in facts.job.last_lines}
+    is_of_rank = any(str(value(notice, "process")) in pids for notice in kernel)
+    return bool(texts) and not is_of_rank and not any(map(_OF_GPU.search, texts))
+
+
+def _says_so(notice: Notice) -> bool:
+    return any(text in notice.message for text in (*_TEXTS, _CONTAINED))
+
+
+def _cause(*, is_sure: bool, is_stated: bool, is_old: bool) -> str:
+    if is_sure:
+        return "CUDA says so"
+    if is_stated:
+        return (
+            "CUDA says that it is one of two: a kernel that writes over NVLink where no memory of a peer is (a bug, or "
+            "a peer that is gone), or a fault of the hardware. The kernel log tells: an Xid means hardware"
+        )
+    return "the driver reports it in the kernel log. " + (
+        "Nothing here shows what it did to the job: it may be older, or the job may have ended for another reason"
+        if is_old
+        else "If that line is older than the failure, it is another story: compare the times"
     )
 
 
 def _words(notice: Notice) -> str:
-    xid = value(notice, "xid")
-    if xid in _XIDS:
-        return f"Xid {xid} on {value(notice, 'bus_id')} ({_XIDS[xid]})"
-    return next((text for text in _TEXTS if text in notice.message), notice.message.strip())
+    if notice.production == "xid":
+        return f"Xid {value(notice, 'xid')} on {value(notice, 'bus_id')} ({broken(notice)})"
+    return next((text for text in (*_TEXTS, _CONTAINED) if text in notice.message), notice.message.strip())

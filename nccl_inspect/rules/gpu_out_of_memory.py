@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, Notice, NotJudged
-from nccl_inspect.rules import cuda
+from nccl_inspect.rules import cuda, exceptions, ray
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.rules.statements import rank_in_front, value
+from nccl_inspect.rules.statements import rank_in_front
 
 RULE = Rule(
     name="gpu-out-of-memory",
@@ -20,6 +20,8 @@ _GPU_STEPS = (
     "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # does another process hold the memory?",
     "NCCL_BUFFSIZE=2097152 NCCL_MAX_CTAS=8   # smaller buffers (before 2.17: NCCL_MAX_NCHANNELS=8)",
 )
+_JAX_STEP = "XLA_PYTHON_CLIENT_MEM_FRACTION=0.6   # JAX takes 75 % of the GPU at its start; NCCL needs some of the rest"
+_NVLS_STEP = "NCCL_NVLS_ENABLE=0   # its buffers are large; slower all-reduce within hosts"
 _HOST_STEPS = (
     "free -g; ulimit -l   # inside the container: is memory left, and may it be pinned?",
     "Give the pod or job more memory (resources.limits.memory, Slurm --mem), or pin less in data loaders.",
@@ -28,9 +30,9 @@ _HOST_STEPS = (
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge CUDA's "out of memory" from NCCL; from PyTorch, which programs catch, only where the job then ended."""
+    """Judge CUDA's "out of memory" from NCCL; from PyTorch, which programs catch, if it ended a rank or the job."""
     full = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
-    torch = _of_torch(facts) if facts.job.ended_by or facts.job.failed else []
+    torch = [notice for notice in _of_torch(facts) if _has_ended(facts, notice)]
     said = [*(failure.notice for failure in full), *torch]
     sizes = facts.notices("cuda-allocation-failed")
     if not said:
@@ -39,6 +41,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     host_calls = any("CUDA host alloc" in notice.message for notice in sizes)
     on_host = not torch and (host_calls or all("shm.cc" in (failure.file or "") for failure in full))
+    of_xla = bool(facts.notices("xla-nccl-failed"))
     yield RULE.finding(
         f"{'host' if on_host else 'GPU'} memory ran out when {_who(full)} asked for more",
         cause="no pinned host memory was left: the call was one that allocates on the host. The memory limit of the "
@@ -47,18 +50,41 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "the framework has taken nearly all memory of the GPU, or another process shares it; NCCL allocates "
         "its buffers outside of the framework's pool, and more with every communicator and connection",
         impact="the rank fails, and with it the job; the others wait for it or lose their connections",
-        fix=_HOST_STEPS if on_host else _GPU_STEPS,
-        ranks=ranks_in(said) | {rank for notice in torch if (rank := rank_in_front(notice)) is not None},
+        fix=_HOST_STEPS if on_host else [*_special(full, of_xla), *_GPU_STEPS],
+        ranks=ranks_in(said) | {rank for notice in torch for rank in _stated(facts, notice)},
         hosts=hosts_in(said),
         evidence=[*first_said(said), *first_said(sizes)],
-        confidence="likely" if on_host else "certain",
+        confidence="likely"
+        if on_host or of_xla or not (full or any(cuda.FULL in one.message for one in torch))
+        else "certain",
         fatal=True,
     )
 
 
+def _stated(facts: Facts, notice: Notice) -> set[int]:
+    """The ranks of which PyTorch or Ray say that they raised it."""
+    rank = rank_in_front(notice)
+    return ray.raised_by(facts, notice) if rank is None else {rank}
+
+
+def _special(full: list[cuda.Failure], of_xla: bool) -> Iterator[str]:
+    """What helps where the place or the framework is known."""
+    if of_xla:
+        yield _JAX_STEP
+    if any(str(failure.file).endswith("transport/nvls.cc") for failure in full):
+        yield _NVLS_STEP
+
+
 def _of_torch(facts: Facts) -> list[Notice]:
-    full = [notice for notice in facts.notices("cuda-error") if value(notice, "error") == cuda.FULL]
+    full = [notice for notice in facts.notices("cuda-error") if cuda.is_full(notice)]
     return [*facts.notices("cuda-out-of-memory"), *full]
+
+
+def _has_ended(facts: Facts, notice: Notice) -> bool:
+    """Whether an exception ended its rank, or may have: before 2.1 PyTorch does not say whose it was."""
+    if exceptions.is_caught(facts, notice):
+        return False
+    return id(notice) in exceptions.found(facts).fatal or bool(facts.job.ended_by) or facts.job.failed
 
 
 def _unproved(sizes: list[Notice]) -> Finding:

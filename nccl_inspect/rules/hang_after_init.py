@@ -3,9 +3,19 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, NotJudged
+from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ranks_word
-from nccl_inspect.rules.hangs import gave_up, phases, silenced_at_once, suspects, suspicion
+from nccl_inspect.rules.hangs import (
+    empty_tables,
+    ends_with_empty_table,
+    gave_up,
+    node_failed,
+    phases,
+    silence,
+    suspects,
+    suspicion,
+)
 from nccl_inspect.rules.remedies import STACKS
 
 RULE = Rule(
@@ -17,24 +27,38 @@ RULE = Rule(
     because=("env-mismatch-across-ranks", "loopback-between-hosts", "nvls-fabric-manager", "rccl-iommu-pt-missing"),
     specific=("hang-after-p2p-setup",),
 )
+_WITHOUT_GDR = (
+    "NCCL_NET_GDR_LEVEL=LOC   # a test: if that runs, GPUDirect RDMA is at fault (ACS, IOMMU). No cure, as it is slow"
+)
 _CAPTURE = "the end of the log of every rank, up to the kill or the timeout; NCCL_DEBUG_SUBSYS=INIT,COLL"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge communicators that every rank completed and none ended, where the log proves that it is whole."""
-    if facts.job.failed or facts.failures():
+    if facts.job.failed or facts.failures() or node_failed(facts):
         return
     comms = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks > 1 and not comm.ended]
     ends = facts.job.ended_by
     open_ones = [comm for comm in comms if comm.unconnected]
-    silent = silenced_at_once(facts, ends)
+    silent = [] if departures(facts) else silence(facts)
     if open_ones and ends:
         yield _finding(facts, open_ones[0], ends, "connections are missing")
     elif open_ones:
         yield RULE.undecided(f"{_who(open_ones[0])}: stuck, or the log was cut there", _CAPTURE)
     elif comms and silent and facts.job.paths:
+        tables = empty_tables(facts, silent)
         yield _finding(
-            facts, comms[-1], silent, "all connections are there, and nothing follows but the line that ends the job"
+            facts,
+            comms[-1],
+            [*tables[-1:], *silent],
+            "all connections are there, and nccl-tests printed the head of its table and no row"
+            if tables
+            else "all connections are there, and nothing follows but the line that ends the job",
+            no_row=bool(tables),
+        )
+    elif comms and not ends and ends_with_empty_table(facts):
+        yield RULE.undecided(
+            "the log ends with the head of a table of nccl-tests: no row yet, stuck, or the log was cut there", _CAPTURE
         )
 
 
@@ -44,7 +68,7 @@ def _who(comm: CommunicatorInfo) -> str:
     return f"{ranks_word(comm.unconnected)} of communicator {comm.id} began to connect{rest}"
 
 
-def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: str) -> Finding:
+def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: str, *, no_row: bool = False) -> Finding:
     return RULE.finding(
         f"{count(comm.nranks, 'rank')} of communicator {comm.id} finished the initialisation, then made no progress"
         f"{suspicion(facts)}",
@@ -54,12 +78,13 @@ def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: s
         impact="the first collective never returns; NCCL waits without a time limit",
         fix=[
             STACKS,
+            *([_WITHOUT_GDR] if any(path.gdr for path in facts.leaving()) else []),
             "Compare NCCL_ALGO, NCCL_PROTO, NCCL_P2P_* and the interfaces of all ranks.",
             "Let all hosts reach each other on all ports of the data network, with one MTU; test with "
             "nccl-tests on two hosts.",
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,COLL   # on all ranks: shows the last call of each",
         ],
-        confidence="likely" if comm.unconnected or gave_up(ends) else "possible",
+        confidence="likely" if no_row or comm.unconnected or gave_up(ends) else "possible",
         ranks=[rank for rank in comm.ranks if rank is not None],
         hosts=comm.hosts,
         evidence=[*comm.evidence[:1], *ends[:2]],

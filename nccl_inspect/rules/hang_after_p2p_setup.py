@@ -7,7 +7,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Finding, Notice, NotJudged
 from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, first_lines, first_said
-from nccl_inspect.rules.hangs import gave_up, phases, silenced_at_once, suspects
+from nccl_inspect.rules.hangs import empty_tables, gave_up, phases, silence, suspects
 from nccl_inspect.rules.remedies import STACKS
 from nccl_inspect.rules.statements import is_retold
 from nccl_inspect.rules.waits import waits
@@ -31,12 +31,17 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if facts.job.failed or any(comm.unconnected for comm in comms) or any(map(_is_other, facts.failures())):
         return
     stuck = _first_work(facts, comms[0])
-    silent = [] if departures(facts) else silenced_at_once(facts, facts.job.ended_by)
+    silent = [] if departures(facts) else silence(facts)
     if stuck or (silent and not waits(facts)):
         comm = comms[0] if stuck else comms[-1]
+        tables = [] if stuck else empty_tables(facts, silent)
         yield RULE.finding(
             f"{count(comm.nranks, 'rank')} on one host connected by P2P, and "
-            + ("not even the first collective came back" if stuck else "nothing followed until the job was ended"),
+            + (
+                "not even the first collective came back"
+                if stuck or tables
+                else "nothing followed until the job was ended"
+            ),
             cause=f"not in the log. How far the ranks came: {phases(facts, comm)}. On one host with P2P a standstill "
             "right after the set-up is typical of PCIe traffic that an IOMMU or ACS sends astray, or of a virtual "
             f"machine without support for P2P; a rank that called something else looks the same{suspects(facts)}",
@@ -48,10 +53,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 "nvidia-smi topo -p2p r   # p2pBandwidthLatencyTest of the CUDA samples checks the data, too",
                 STACKS,
             ],
-            confidence="likely" if stuck or gave_up(silent) else "possible",
+            confidence="likely" if stuck or tables or gave_up(silent) else "possible",
             ranks=[rank for rank in comm.ranks if rank is not None],
             hosts=comm.hosts,
-            evidence=[*first_lines(paths)[:2], *first_said(stuck[:2]), *silent[:1]],
+            evidence=[*first_lines(paths)[:2], *first_said(stuck[:2]), *tables[-1:], *silent[:1]],
             fatal=True,
         )
 

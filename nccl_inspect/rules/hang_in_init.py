@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.event_types import NetDevices
 from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
+from nccl_inspect.model.versions import order
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, global_ranks, ranks_word
-from nccl_inspect.rules.hangs import phases, suspects, suspicion
+from nccl_inspect.rules.facts import Facts, count, first_said, global_ranks, hosts_in, ranks_word
+from nccl_inspect.rules.hangs import node_failed, phases, silenced_at_once, suspects, suspicion
 
 RULE = Rule(
     name="hang-in-init",
@@ -23,11 +25,19 @@ RULE = Rule(
     ),
     because=("env-mismatch-across-ranks", "rccl-iommu-pt-missing"),
 )
+_REACH = "Let all hosts reach each other on all TCP ports of the bootstrap interface (NetworkPolicy, firewall)."
+_EACH_STEP = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET   # on all ranks: shows the last step of each"
+_SAME_RELEASE = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: the same release?"
+_STARTS_AT_ONCE = (2, 23)
+"""The first release that prints Init START before ranks meet (bootstrapInit), and not after it (src/init.cc)."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge START without COMPLETE and without an error; only a line that ends the job proves that the log is whole."""
-    if facts.job.failed or facts.failures():
+    if facts.job.failed or facts.failures() or node_failed(facts):
+        return
+    if not facts.job.communicators:
+        yield from _before_start(facts)
         return
     for comm in facts.job.communicators:
         waiting = sorted(set(comm.started) - set(comm.completed))
@@ -46,18 +56,19 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Finding:
     absent = sorted(set(range(comm.nranks)) - set(comm.started))
-    missing = " What never began was not started, died before NCCL, or its log is not here." if absent else ""
+    missing = ". What never began was not started, died before NCCL, or its log is not here" if absent else ""
     return RULE.finding(
         f"{count(len(waiting), 'rank')} of communicator {comm.id} ({comm.nranks} ranks) began and did not "
         f"finish the initialisation{suspicion(facts)}",
-        cause=f"not in the log. How far the ranks came: {phases(facts, comm)}.{missing}{suspects(facts)}",
+        cause=f"not in the log. How far the ranks came: {phases(facts, comm)}{missing}{suspects(facts)}",
         impact="the job does not start; NCCL itself waits without a time limit",
         fix=[
+            *([_SAME_RELEASE] if len(facts.job.nccl_versions) > 1 else []),
             f"Look for {ranks_word(absent)}: the list of pods, the scheduler, their own logs."
             if absent
             else "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it stand?",
-            "Let all hosts reach each other on all TCP ports of the bootstrap interface (NetworkPolicy, firewall).",
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET   # on all ranks: shows the last step of each",
+            _REACH,
+            _EACH_STEP,
         ],
         confidence="likely",
         ranks=global_ranks(comm, waiting),
@@ -65,3 +76,35 @@ def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Findin
         evidence=[*comm.evidence[:3], *facts.job.ended_by[-2:]],
         fatal=True,
     )
+
+
+def _before_start(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge processes that looked for their network, where ranks meet before Init START is printed."""
+    releases = facts.job.nccl_versions
+    if not releases or any("inferred" in text or order(text) >= _STARTS_AT_ONCE for text in releases):
+        return
+    said = facts.said(NetDevices)
+    silent = silenced_at_once(facts, facts.job.ended_by)
+    who = count(len({process for notice in said for process in notice.processes}), "process", "es")
+    if said and not silent:
+        yield RULE.undecided(
+            f"{who} found a network, and no communicator begins: waiting for other ranks, or the log was cut there",
+            "the logs of all ranks, up to the kill, the timeout or the next prompt; how many there should be",
+        )
+    elif said:
+        yield RULE.finding(
+            f"{who} found a network, and no communicator began until the job was ended",
+            cause="not in the log. Until 2.22 NCCL prints Init START only when all ranks have met, so these waited for "
+            "ranks that were not started, that died before, or that cannot reach rank 0",
+            impact="the job does not start; NCCL itself waits without a time limit",
+            fix=[
+                "Count the processes: as many as WORLD_SIZE must run, on all nodes; look at the logs of the others.",
+                "echo $MASTER_ADDR $MASTER_PORT $WORLD_SIZE $RANK   # on every node: the same address and size?",
+                _REACH,
+                _EACH_STEP,
+            ],
+            confidence="likely",
+            hosts=hosts_in(said),
+            evidence=[*first_said(said), *silent[:1]],
+            fatal=True,
+        )

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable
 
 from nccl_inspect.event_types import NcclVersion
+from nccl_inspect.model import endings
 from nccl_inspect.model.job import CommunicatorInfo, Evidence
+from nccl_inspect.rules.departures import since_start
 from nccl_inspect.rules.env_mismatch_across_ranks import (
     AGREE_ON_A_HOST,
     MUST_AGREE,
@@ -14,6 +16,7 @@ from nccl_inspect.rules.env_mismatch_across_ranks import (
     seen_to_come_up,
 )
 from nccl_inspect.rules.facts import Facts, count, listed, ranks_word
+from nccl_inspect.rules.mpi import stopped
 
 
 def phases(facts: Facts, comm: CommunicatorInfo) -> str:
@@ -78,11 +81,49 @@ def _settings(facts: Facts) -> list[str]:
 
 
 def silenced_at_once(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
-    """Those lines that end the job right after NCCL's last line: no sign of work in between."""
-    last_lines = facts.job.last_lines
-    return [
-        end for end in ends if any(last.source == end.source and 0 < end.order - last.order <= 2 for last in last_lines)
-    ]
+    """Those lines that end the job right after NCCL's last line, or a table without a row: no work in between."""
+    before = {(last.source, last.order) for last in facts.job.last_lines}
+    before |= {(head.source, head.order) for head in empty_tables(facts, ends)}
+    return [end for end in ends if any(source == end.source and 0 < end.order - order <= 2 for source, order in before)]
+
+
+def empty_tables(facts: Facts, ends: Iterable[Evidence]) -> list[Evidence]:
+    """The heads of tables of nccl-tests that the end of the job follows at once: no row was printed.
+
+    nccl-tests writes out each line as it prints it, a row when all ranks have run that size (src/common.cu). A line in
+    between may be such a row.
+    """
+    orders = [(end.source, end.order) for end in ends]
+    heads = _heads(facts)
+    return [head for head in heads if any(head.source == name and at - head.order == 1 for name, at in orders)]
+
+
+def ends_with_empty_table(facts: Facts) -> bool:
+    """Whether a source ends with the head of a table of nccl-tests."""
+    lines = {source.name: source.lines for source in facts.job.sources}
+    return any(lines.get(head.source, 0) - head.order <= 1 for head in _heads(facts))
+
+
+def _heads(facts: Facts) -> list[Evidence]:
+    return [notice.evidence[-1] for notice in facts.notices("test-units") if notice.evidence]
+
+
+def silence(facts: Facts) -> list[Evidence]:
+    """The lines that end the job right after NCCL's last line, where nobody says that he ended it.
+
+    A job that works ends like that as well where it prints nothing: who says outright why it ended knows more. A table
+    of nccl-tests without a row is no silence: nothing came back, whoever ended it then.
+    """
+    silent = silenced_at_once(facts, facts.job.ended_by)
+    stated = [*facts.notices("slurm-cancelled", "slurm-first-exit", "mpi-hydra-ctrl-c"), *stopped(facts)]
+    is_known = stated and not empty_tables(facts, silent)
+    return [] if is_known or node_failed(facts) else silent
+
+
+def node_failed(facts: Facts) -> bool:
+    """Whether Slurm says that a node of the job failed: then nobody hangs for another reason."""
+    said = since_start(facts, facts.notices("slurm-node-failure", "slurm-cancelled"))
+    return any(endings.reason(notice.event) == endings.NODE_FAILURE for notice in said)
 
 
 def gave_up(ends: Iterable[Evidence]) -> bool:

@@ -21,6 +21,7 @@ RULE = Rule(
         "gpu-hardware-error",
         "gpu-out-of-memory",
         "cuda-failure-in-connect",
+        "cuda-call-failed",
         "cuda-failure-in-launch",
     ),
     because=("ib-async-event",),

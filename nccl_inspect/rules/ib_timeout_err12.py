@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Setting
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, first_said, hosts_in, lines_of, listed, ranks_in, unset
+from nccl_inspect.rules.lines import precedes
 from nccl_inspect.rules.statements import value
 
 RULE = Rule(
@@ -68,12 +69,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _short_waits(facts: Facts) -> list[Setting]:
     """Settings that wait less long than NCCL does by itself."""
     return [s for s in facts.chosen("NCCL_IB_TIMEOUT") if s.value.isdigit() and 0 < int(s.value) < _USUAL_WAIT]
-
-
-def precedes(one: Notice, other: Notice) -> bool:
-    """Whether a statement stands before another in the same source; lines of two sources have no order."""
-    first, second = one.evidence[0], other.evidence[0]
-    return first.source == second.source and first.order < second.order
 
 
 def _where(said: list[Notice]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, does
+from nccl_inspect.rules.facts import Facts, count
 
 RULE = Rule(
     name="lines-collected-twice",
@@ -20,7 +20,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not copies:
         return
     yield RULE.finding(
-        f"lines of {count(len(copies), 'process', 'es')} {does(len(copies), 'stand')} in the log more than once",
+        f"lines of {count(len(copies), 'process', 'es')} stand in the log more than once",
         cause="the log of a pod or process is in two files, was followed again from its beginning, or was appended to "
         "itself: lines with the id of a communicator come once only",
         impact="none on the paths: what is left out is said by another copy, too. What is merely counted is counted "

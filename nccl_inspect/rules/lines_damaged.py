@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from nccl_inspect.levels import ANY
 from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count
@@ -16,7 +17,8 @@ RULE = Rule(
 _SHARE = 0.01
 _NEARLY_ALL = 0.9
 """Of torn blocks most lines are whole."""
-_TWO = re.compile(r"NCCL (?:INFO|WARN|TRACE|CALL|ABORT) .*NCCL (?:INFO|WARN|TRACE|CALL|ABORT) ")
+_ANY = ANY.decode("ascii")
+_TWO = re.compile(rf"NCCL (?:{_ANY}) .*NCCL (?:{_ANY}) ")
 """What a line holds into which another one was written."""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import ErrorCascade
+from nccl_inspect.levels import STATEMENTS
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
@@ -46,4 +47,4 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _is_trouble(notice: Notice) -> bool:
     tone = getattr(notice.event, "tone", "info")
-    return notice.level == "WARN" or tone != "info" or isinstance(notice.event, ErrorCascade)
+    return notice.level in STATEMENTS or tone != "info" or isinstance(notice.event, ErrorCascade)

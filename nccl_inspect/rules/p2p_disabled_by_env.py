@@ -25,6 +25,11 @@ def switched_off(facts: Facts) -> list[Setting]:
     return [setting for setting in facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL") if _is_off(setting)]
 
 
+def hiding_levels(facts: Facts) -> list[Setting]:
+    """The settings under which NCCL does not read NCCL_P2P_LEVEL: ncclGetLevel in src/graph/paths.cc, 2.30.7."""
+    return [setting for setting in switched_off(facts) if setting.name == "NCCL_P2P_DISABLE"]
+
+
 def narrowed(facts: Facts, pairs: list[Path]) -> list[Setting]:
     """The levels that may keep these pairs from P2P which NCCL would use without them."""
     on_nvlink = bool(facts.platform and facts.platform.nvlink)
@@ -45,7 +50,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     if not local and all(len(host.ranks) < 2 for host in facts.job.hosts):
         return
-    wanted = facts.platform.nvlink if facts.platform else None
     words = words_of(settings)
     facts.mark(slow, RULE.name)
     yield RULE.finding(
@@ -60,12 +64,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "nvidia-smi topo -p2p r   # if it was set against a hang: check this, IOMMU and ACS before "
             "removing it for good",
         ],
-        severity="error" if wanted and slow else "warning",
+        severity="error" if _on_nvlink(facts, slow) else "warning",
         confidence="certain" if slow else "likely",
         ranks=facts.ranks_with(settings),
         hosts=hosts_of(slow) or {host for setting in settings for host in setting.hosts},
         evidence=lines_of(settings),
     )
+
+
+def _on_nvlink(facts: Facts, pairs: list[Path]) -> bool:
+    """Whether NVLink joins some of these pairs: what keeps it idle is as severe as its idleness, and so leads."""
+    kinds = [facts.pair_class(path) or ("NV" if facts.platform and facts.platform.nvlink else "") for path in pairs]
+    return any(kind.startswith("NV") for kind in kinds)
 
 
 def _is_off(setting: Setting) -> bool:

@@ -3,83 +3,128 @@
 import signal
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import BootstrapInterface, CollectiveTimeout
+from nccl_inspect.event_types import CollectiveTimeout
 from nccl_inspect.model import endings
 from nccl_inspect.model.inventory import LastLine
-from nccl_inspect.model.job import Finding, Notice, NotJudged
-from nccl_inspect.rules.cuda import FULL
-from nccl_inspect.rules.departures import TOLD, Departure, departures, last_words, traceback_of
+from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged
+from nccl_inspect.rules import cuda, exceptions, ray, tasks, victims
+from nccl_inspect.rules.departure import Departure
+from nccl_inspect.rules.departure_words import fix, what, why
+from nccl_inspect.rules.departures import (
+    TOLD,
+    departures,
+    in_order,
+    is_doubtful,
+    is_weak,
+    last_words,
+    logged_at,
+    since_start,
+)
+from nccl_inspect.rules.departures import echoes as told_as_echoes
 from nccl_inspect.rules.efa_completion_error import lost_peers
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, global_ranks, hosts_in, listed, ranks_in, ranks_word
-from nccl_inspect.rules.ib_timeout_err12 import after_another, precedes
-from nccl_inspect.rules.statements import FLUSHED, is_retold, value
+from nccl_inspect.rules.facts import (
+    Facts,
+    first_said,
+    hosts_in,
+    listed,
+    ranks_in,
+    ranks_word,
+)
+from nccl_inspect.rules.ib_timeout_err12 import after_another
+from nccl_inspect.rules.lines import first_of_each, precedes
+from nccl_inspect.rules.mpi import stopped
+from nccl_inspect.rules.silence import fell_silent, peers_lost
+from nccl_inspect.rules.statements import FLUSHED, is_retold, rank_in_front, value
 
-_AFTER_SIGKILL = (
-    "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?",
-    "dmesg -T | grep -iE 'oom|xid|killed process'   # on its host",
-    "Where memory ran out, give the container more (resources.limits.memory), or use fewer DataLoader workers.",
-)
-_AFTER_ERROR = (
-    "Read the output of that rank above this line: a traceback, an assertion or a segmentation fault.",
-    "torchrun --log-dir /logs --redirects 3 --tee 3 <script>   # a file for each rank; @record keeps the traceback",
-    "CUDA_LAUNCH_BLOCKING=1   # after CUDA errors; compute-sanitizer tells more",
-)
-_AFTER_BUS_ERROR = (
-    "df -h /dev/shm; ls -l /dev/shm   # on its host, or in its container: is it full, and of what?",
-    "--shm-size=16g   # option of docker run; or --ipc=host",
-    "volumes: [{name: dshm, emptyDir: {medium: Memory, sizeLimit: 64Gi}}]   # pod spec, mounted on /dev/shm",
-    "dmesg -T | grep -iE 'oom|hardware error|mce'   # where /dev/shm has room: the memory limit, or broken memory?",
-)
 RULE = Rule(
     name="peer-death",
     category="failures",
     severity="error",
     title="A rank went away while the others were at work",
+    echo_of=("gpu-hardware-error", "cuda-init-error", "fabric-manager-down"),
+    leads=True,
 )
-
-
+_NEAR_THE_END = 3
+"""Lines that launchers and schedulers may put behind the last one of a program."""
+_OF_ONE = ("slurm-task-ended", "rank-interrupted")
+"""They tell that one process was ended."""
+_AFTER_A_LOSS = ("ib-", "socket-", "bootstrap-", "ofi-")
+"""Beginnings of what NCCL says where a peer does not answer any more."""
+_KERNEL_LOG = ("xid", "sxid", "gpu-lost")
 _KILLED = (
     *("out-of-memory", "out-of-memory-container", "kubernetes-oom", "ray-memory-node", "ray-memory"),
-    *("slurm-out-of-memory", "slurm-out-of-memory-20-11"),
+    *("ray-memory-workers", "slurm-out-of-memory", "slurm-out-of-memory-20-11"),
 )
 """The kernel, or who runs the job, killed a process for want of memory."""
 _SLURM_KILLED = "Out Of Memory"
-_NAME_PEERS = ("socket-closed-by-peer", "socket-recv-failed")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge closed connections where nobody names an error: what the log then shows are echoes."""
-    closed = [*facts.notices("socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
-    closed.extend(lost_peers(facts))
-    late = _after_the_end(facts, closed)
-    facts.pass_over(late)
-    closed = [notice for notice in closed if not any(notice is one for one in late)]
+    """Judge processes that ended, and connections that closed by it, where no error came before."""
+    closed = _closed(facts)
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]
-    local = facts.notices("proxy-connection-closed")
-    comms = facts.job.communicators
-    echoes = set(map(id, [*closed, *given_up]))
-    killed = [*facts.notices(*_KILLED), *filter(_is_slurm_kill, facts.notices("slurm-task-ended"))]
-    departed = departures(facts)
-    echoes |= set(map(id, [*killed, *_waits(facts, killed, departed)]))
-    errors = [notice for notice in facts.failures() if id(notice) not in echoes and not _is_known_end(notice)]
-    if errors:
+    killed = [*filter(_is_slurm_kill, facts.notices(tasks.TASK)), *facts.notices(*_KILLED)]
+    departed = _by_themselves(facts, closed)
+    lost = _lost(facts)
+    if _came_before(facts, [*closed, *given_up, *killed], killed, departed):
         return
     if killed:
-        yield _of_memory(killed, departed, [*closed, *given_up])
+        yield _of_memory(facts, killed, departed, [*closed, *given_up])
         return
-    if departed:
+    weak = bool(departed) and is_weak(departed[0])
+    if weak and facts.notices("nccl-error", "test-nccl-failure"):
+        return  # ranks ended because NCCL failed: what a launcher says of them follows from that
+    if departed and not (weak and closed and fell_silent(facts, [*closed, *given_up])):
         yield _departed(facts, departed, [*closed, *given_up])
         return
-    if not (closed or local or given_up):
+    yield from _silenced(facts, [*closed, *lost], given_up)
+
+
+def _closed(facts: Facts) -> list[Notice]:
+    """Connections that closed, to ranks or to the store, for no reason that is told."""
+    closed = [*facts.notices("socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
+    closed += [*lost_peers(facts), *_stores_lost(facts)]
+    late = _after_the_end(facts, closed)
+    facts.pass_over(late)
+    return [notice for notice in closed if not any(notice is one for one in late)]
+
+
+def _lost(facts: Facts) -> list[Notice]:
+    """Where ranks say with an exception that they lost another one, before anybody ended the job."""
+    facts.pass_over(one.begin for one in exceptions.found(facts).echoes)
+    first = first_of_each(end.evidence[0] for end in _ends(facts))
+    told = [(one, one.evidence[0]) for one in told_as_echoes(facts)]
+    lost = [one for one, line in told if line.order <= first.get(line.source, line.order)]
+    facts.pass_over(lost)
+    return lost
+
+
+def _came_before(facts: Facts, echoes: list[Notice], killed: list[Notice], departed: list[Departure]) -> list[Notice]:
+    """Errors that do not follow from the end of a process: the cause is there."""
+    caught = [one for one in facts.notices("cuda-error", "cuda-out-of-memory") if exceptions.is_caught(facts, one)]
+    facts.pass_over(caught)
+    follow = [*echoes, *caught, *_waits(facts, killed, departed), *_effects(facts, departed)]
+    known = set(map(id, follow))
+    errors = [notice for notice in facts.failures() if id(notice) not in known and not _is_known_end(notice)]
+    first = in_order(departed)[:1]
+    return [notice for notice in errors if not any(_led_to(one, notice) for one in first)]
+
+
+def _silenced(facts: Facts, closed: list[Notice], given_up: list[Notice]) -> Iterator[Finding]:
+    """Judge losses of connections where nothing says which process ended."""
+    local = facts.notices("proxy-connection-closed")
+    if not (closed or given_up or local):
+        yield from _at_the_end(facts)
         return
-    if comms and all(len(comm.ended) == comm.nranks for comm in comms):
+    comms = facts.job.communicators
+    if facts.is_over():
         return  # every rank came to its end: connections close then
     said = [*closed, *given_up, *local]
-    gone = _gone(facts, said)
+    gone = fell_silent(facts, said)
     aborted = any(comm.state == "aborted" for comm in comms)
     if closed or given_up or (gone and aborted):  # local connections close at every exit
-        yield _finding(gone, said, sure=bool(closed) or len(gone) == 1)
+        yield _finding(facts, gone, said, sure=bool(closed) or len(gone) == 1)
 
 
 def _after_the_end(facts: Facts, closed: list[Notice]) -> list[Notice]:
@@ -88,11 +133,108 @@ def _after_the_end(facts: Facts, closed: list[Notice]) -> list[Notice]:
     return [notice for notice in closed if any(precedes(end, notice) for end in ends)]
 
 
+def _at_the_end(facts: Facts) -> Iterator[Finding]:
+    """An exception of nobody after which no output follows, while communicators were in use."""
+    comms = facts.job.communicators
+    loose = exceptions.found(facts).loose
+    if not loose or not comms or any(comm.ended for comm in comms) or not _is_last(facts, loose[-1].line):
+        return
+    last = loose[-1]
+    whose = "the output" if last.rank is None else f"the output of {ranks_word([last.rank])}"
+    printer = (
+        "That line does not say which process printed it" if last.rank is None else "The rank is the launcher's label"
+    )
+    yield RULE.finding(
+        f"{whose} ends with an exception: {last.text}",
+        cause=f"nothing of the program follows it: it may have ended a rank, or the log was cut there. {printer}",
+        impact="if it ended a rank, the job is dead: the others wait for it",
+        fix=["Read the traceback above that line, and look whether the job went on."],
+        confidence="possible" if last.rank is None else "likely",
+        ranks=[] if last.rank is None else [last.rank],
+        evidence=[last.line],
+        fatal=True,
+    )
+
+
+def _is_last(facts: Facts, line: Evidence) -> bool:
+    """Whether nothing but what launchers and schedulers say follows a line in its source."""
+    last = next(source.lines for source in facts.job.sources if source.name == line.source)
+    if last - line.order > _NEAR_THE_END:
+        return False
+    said = [*(one for notice in facts.job.notices for one in notice.evidence), *facts.job.ended_by]
+    known = {one.order for one in said if one.source == line.source}
+    return known.issuperset(range(line.order + 1, last + 1))
+
+
+def _by_themselves(facts: Facts, closed: list[Notice]) -> list[Departure]:
+    """Processes that ended by themselves.
+
+    What comes after somebody ended the job is an effect of that, and so is the exception of a rank that had lost a
+    connection before.
+    """
+    first = first_of_each(end.evidence[0] for end in _ends(facts))
+    losses: dict[int, list[Evidence]] = {}
+    for notice in closed:
+        for rank in notice.ranks:
+            losses.setdefault(rank, []).append(notice.evidence[0])
+    lost = {rank: first_of_each(lines) for rank, lines in losses.items()}
+    own: list[Departure] = []
+    effects: list[Departure] = []
+    for one in departures(facts):
+        line = one.begin.evidence[0]
+        is_late = line.order > first.get(line.source, line.order)
+        before = lost.get(one.trace.rank, {}) if one.trace else {}
+        is_victim = line.order > before.get(line.source, line.order)
+        (effects if is_late or is_victim else own).append(one)
+    facts.pass_over(one.begin for one in effects)
+    return own
+
+
+def _ends(facts: Facts) -> list[Notice]:
+    """Where somebody ended the job; of srun's tasks one may have been the first."""
+    ends = [one for one in facts.errors() if endings.is_forced(one.event) and one.production not in _OF_ONE]
+    if facts.notices("deepspeed-signalled"):  # told after what it did to the processes
+        ends += facts.notices("deepspeed-killing")
+    return since_start(facts, [*ends, *stopped(facts)])
+
+
 def _waits(facts: Facts, killed: list[Notice], departed: list[Departure]) -> list[Notice]:
-    """The ranks that waited in vain for a process that was killed, or that had crashed before."""
-    crashes = [one.notice for one in departed if one.is_crash]
+    """The ranks that waited in vain for a process that was killed, or that had ended before."""
+    gone = [one for one in departed if one.is_crash or one.is_by_exception]
     waits = facts.said(CollectiveTimeout)
-    return waits if killed else [wait for wait in waits if any(precedes(crash, wait) for crash in crashes)]
+    return waits if killed else [wait for wait in waits if any(_is_before(one, wait) for one in gone)]
+
+
+def _is_before(departure: Departure, wait: Notice) -> bool:
+    """Whether a process had ended when another gave up waiting: by the lines of a source, else by their times."""
+    when = logged_at(departure.notice)
+    return precedes(departure.begin, wait) or (bool(when) and when < logged_at(wait))
+
+
+def _led_to(departure: Departure, error: Notice) -> bool:
+    """Whether an error of another rank may follow from the end of a process: lines of several sources have no order."""
+    is_hard = departure.is_by_exception or departure.is_crash or departure.code == -signal.SIGKILL
+    here, there = departure.begin.evidence[0], error.evidence[0]
+    own = {*error.ranks, rank_in_front(error)} & {*departure.ranks}
+    is_after = here.order < there.order if here.source == there.source else error.production.startswith(_AFTER_A_LOSS)
+    return is_hard and not own and is_after
+
+
+def _stores_lost(facts: Facts) -> list[Notice]:
+    """Where torchrun lost the agent that keeps the store, and no communicator had come to its end before."""
+    ended = any(comm.ended for comm in facts.job.communicators)
+    return [] if ended or not facts.job.communicators else facts.notices("store-lost")
+
+
+def _effects(facts: Facts, departed: list[Departure]) -> list[Notice]:
+    """What an exception that ended a rank explains: others lose the store, and old lines of the kernel tell nothing."""
+    named = [one for one in departed if one.is_by_exception]
+    if not named:
+        return []
+    of_hardware = [] if any(one.raised and one.raised.is_of_cuda for one in named) else facts.notices(*_KERNEL_LOG)
+    store = facts.notices(*exceptions.STORE, "unique-id-failed")
+    facts.pass_over(store)
+    return [*of_hardware, *store]
 
 
 def _is_known_end(notice: Notice) -> bool:
@@ -101,16 +243,18 @@ def _is_known_end(notice: Notice) -> bool:
 
 def _is_of_program(notice: Notice) -> bool:
     """Whether it is a CUDA error that the program ended with; where memory ran out that is told by itself."""
-    return notice.production == "cuda-error" and value(notice, "error") != FULL
+    return notice.production == "cuda-error" and not cuda.is_full(notice)
 
 
 def _is_slurm_kill(notice: Notice) -> bool:
     return str(value(notice, "how")).startswith(_SLURM_KILLED)
 
 
-def _of_memory(killed: list[Notice], departed: list[Departure], echoes: list[Notice]) -> Finding:
+def _of_memory(facts: Facts, killed: list[Notice], departed: list[Departure], echoes: list[Notice]) -> Finding:
     """Processes of which the kernel, or who runs the job, says that it killed them for want of memory."""
     gone = [one for one in departed if one.code == -signal.SIGKILL]
+    ranks = {rank for one in gone for rank in one.ranks} | ray.selected(facts)
+    by_task = set() if ranks else {rank for one in killed for rank in tasks.ranks_of(facts, one)}
     return RULE.finding(
         f"a process was killed for want of host memory: {killed[0].message.strip()}",
         cause="the memory of the host, or what the pod or the job may use of it, was exhausted: data loaders, a "
@@ -123,7 +267,8 @@ def _of_memory(killed: list[Notice], departed: list[Departure], echoes: list[Not
             "medium Memory counts towards the limit of the pod.",
             "dmesg -T | grep -i 'killed process'   # on its host: which process, and how much",
         ],
-        ranks={rank for one in gone for rank in one.ranks},
+        confidence="likely" if by_task else "certain",
+        ranks=ranks | by_task,
         hosts={one.host for one in gone},
         evidence=first_said([*killed, *(one.notice for one in gone[:2]), *echoes]),
         fatal=True,
@@ -131,115 +276,36 @@ def _of_memory(killed: list[Notice], departed: list[Departure], echoes: list[Not
 
 
 def _departed(facts: Facts, departed: list[Departure], echoes: list[Notice]) -> Finding:
-    """Processes of which the launcher says that they ended by themselves."""
+    """Processes that ended by themselves, as launchers, shells or they say."""
+    departed = in_order(victims.without(departed))
     words = last_words(facts, departed)
     first = departed[0]
-    trace = traceback_of(facts, first)
-    others = f", and {len(departed) - 1} more" if len(departed) > 1 else ""
-    effect = "; the others were ended or lost their connections" if first.is_by_launcher else ""
+    suspected = victims.suspects(facts, departed) if first.echo else set()
+    lines = [one.notice for one in departed[:2]]
+    begin = [first.trace.begin] if first.trace else []
+    over = facts.is_over()
     return RULE.finding(
-        f"{first.who} {first.how}{others}{effect}",
-        cause=_why(facts, first, next(iter(words.values()), None), trace),
-        impact="the job is dead: a communicator does not survive the loss of a rank",
-        fix=_FIXES.get(-first.code, _AFTER_ERROR),
-        confidence="likely" if first.pid is None else "certain",  # it may have been no rank
-        ranks={rank for one in departed for rank in one.ranks},
+        victims.what(facts, departed) if first.echo else what(departed),
+        cause=why(facts, first, next(iter(words.values()), None)),
+        impact="the program failed after NCCL's work was done: all communicators had come to their end"
+        if over
+        else "the job is dead: a communicator does not survive the loss of a rank",
+        fix=victims.fix(suspected) if first.echo else fix(first),
+        # It may have been no rank, or one that only lost another.
+        confidence="likely" if first.echo or _is_doubtful(facts, first) else "certain",
+        ranks=suspected or {rank for one in departed for rank in one.ranks},
         hosts={one.host for one in departed},
-        evidence=first_said(
-            [*(one.notice for one in departed[:2]), *words.values(), *([trace] if trace else []), *echoes[:2]]
-        ),
+        evidence=[*first_said(begin), *_raised(first), *first_said([*lines, *words.values(), *echoes[:2]])],
         fatal=True,
     )
 
 
-_FIXES: dict[int, tuple[str, ...]] = {signal.SIGKILL: _AFTER_SIGKILL, signal.SIGBUS: _AFTER_BUS_ERROR}
+def _is_doubtful(facts: Facts, departure: Departure) -> bool:
+    return departure.is_nameless or is_doubtful(departure) or ray.is_maybe_caught(facts, departure.notice)
 
 
-def _why(facts: Facts, departure: Departure, said: Notice | None, trace: Notice | None) -> str:
-    if departure.code == -signal.SIGBUS:
-        return _bus_error(facts, departure)
-    if said is not None:
-        return f"its own output tells: {value(said, 'error')}"
-    if trace is not None and not departure.is_loader:
-        line = trace.evidence[0]
-        return f"an exception of the program: its traceback begins at {line.source.rpartition('/')[2]}:{line.line}"
-    if departure.code == -signal.SIGKILL:
-        return (
-            "not in the log: killed from outside, most often by the out-of-memory killer of the kernel or the "
-            "container, or by preemption"
-        )
-    if departure.is_crash:
-        return "not in the log: the process crashed, in its own code or in a library"
-    if departure.code == -signal.SIGABRT:
-        return "not in the log: the process gave itself up, as PyTorch's watchdog or a failed assertion does"
-    return "not in the log: an exception or an error of the program; the traceback stands in that rank's own output"
-
-
-def _bus_error(facts: Facts, departure: Departure) -> str:
-    """SIGBUS: a write to a file in memory that has no room."""
-    sharing = "data loader workers hand over what they load in it" if departure.is_loader else ""
-    if not sharing and facts.paths(transport="SHM"):
-        sharing = "ranks of this job share memory in it (SHM)"
-    if sharing:
-        return (
-            f"most likely /dev/shm is full or too small (containers get 64 MiB unless told otherwise): {sharing}, and "
-            "SIGBUS is how a write ends that finds no room; 'df -h /dev/shm' tells"
-        )
-    return (
-        "not in the log: the process crashed; possibly /dev/shm is full (SIGBUS is how a write ends that finds no "
-        "room), else a mapped file that was cut, or broken memory"
-    )
-
-
-def _gone(facts: Facts, echoes: list[Notice]) -> list[LastLine]:
-    """The processes that fell silent before the first echo and came to no end, if others did."""
-    # The order of lines says something within a host only: hosts may have been put one after the other.
-    first: dict[tuple[str, str], int] = {}
-    for notice in echoes:
-        for process, line in zip(notice.processes, notice.evidence, strict=False):  # evidence is of the first ones
-            key = line.source, process.host
-            first[key] = min(line.order, first.get(key, line.order))
-    victims = {process for notice in echoes for process in notice.processes}
-    # Several jobs in one log each have a rank 0: only what stands on the same host is about the same process.
-    ended = {
-        (host, rank)
-        for comm in facts.job.communicators
-        for host in comm.hosts
-        for rank in global_ranks(comm, comm.ended)
-    }
-    silent = [
-        last
-        for last in facts.job.last_lines
-        if last.ranks
-        and last.process not in victims
-        and not any((last.process.host, rank) in ended for rank in last.ranks)
-        and last.order <= first.get((last.source, last.process.host), last.order)
-    ]
-    if not ended and (len(silent) != 1 or _some_are_missing(facts)):
-        return []
-    hosts = _hosts_lost(facts, echoes)
-    return [last for last in silent if not hosts or last.process.host in hosts]
-
-
-def _some_are_missing(facts: Facts) -> bool:
-    """Whether ranks have no line in this log: that of one that says nothing is then no proof against it."""
-    return any(len(comm.started) < comm.nranks for comm in facts.job.communicators)
-
-
-def _hosts_lost(facts: Facts, echoes: list[Notice]) -> set[str]:
-    """The hosts to which connections were lost, where all of these are known by their address or name."""
-    known = {host.name: {host.name} for host in facts.job.hosts}
-    for notice in facts.said(BootstrapInterface):
-        assert isinstance(notice.event, BootstrapInterface)
-        known.setdefault(str(notice.event.address).partition("<")[0], set()).update(notice.hosts)
-    lost = _peers(echoes)
-    return {host for peer in lost for host in known[peer]} if all(peer in known for peer in lost) else set()
-
-
-def _peers(echoes: list[Notice]) -> list[str]:
-    """The addresses or names to which connections were lost."""
-    peers = (value(notice, "peer") for notice in echoes if notice.production in _NAME_PEERS)
-    return sorted({str(peer).partition("<")[0] for peer in peers if peer})
+def _raised(departure: Departure) -> list[Evidence]:
+    return [departure.raised.line] if departure.raised else []
 
 
 def _is_reset(notice: Notice) -> bool:
@@ -248,10 +314,10 @@ def _is_reset(notice: Notice) -> bool:
     return notice.production == "socket-recv-failed" and any(word in notice.message for word in gone)
 
 
-def _finding(gone: list[LastLine], echoes: list[Notice], *, sure: bool) -> Finding:
+def _finding(facts: Facts, gone: list[LastLine], echoes: list[Notice], *, sure: bool) -> Finding:
     ranks = {rank for last in gone for rank in last.ranks}
     return RULE.finding(
-        _summary(gone, ranks, echoes),
+        _summary(facts, gone, ranks, echoes),
         cause="its lines stop without an error or an end: killed (out of memory, preemption, spot loss), crashed, or "
         "its machine was lost"
         if gone
@@ -273,11 +339,13 @@ def _finding(gone: list[LastLine], echoes: list[Notice], *, sure: bool) -> Findi
     )
 
 
-def _summary(gone: list[LastLine], ranks: set[int], echoes: list[Notice]) -> str:
+def _summary(facts: Facts, gone: list[LastLine], ranks: set[int], echoes: list[Notice]) -> str:
+    if absent := exceptions.absent_ranks(facts):
+        return f"{ranks_word(absent)} did not come to a barrier (monitoredBarrier), and the others gave up"
     if not gone:
         victims = ranks_in(echoes)
         who = f"{ranks_word(victims)}" if victims else "ranks"
-        peers = _peers(echoes)
+        peers = peers_lost(echoes)
         whom = f"a peer on {listed(peers)}" if peers else "a peer"
         return f"{who} lost connections to {whom}; the first failing rank is not in this log"
     if len(gone) > 1:

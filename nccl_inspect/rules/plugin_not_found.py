@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.model.job import Finding, Notice, NotJudged, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, listed
+from nccl_inspect.rules.facts import Facts, lines_of, listed, words_of
 from nccl_inspect.rules.plugin_load_failed import lacks_a_library
-from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
+from nccl_inspect.rules.socket_instead_of_rdma import plugins_off, tcp_paths
 
 RULE = Rule(
     name="plugin-not-found",
@@ -23,6 +23,9 @@ _NEED_A_PLUGIN = ("efa", "tcpx", "tcpxo")
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """A missing plugin is normal; it counts when it was asked for by name or when the platform's network needs it."""
     missing = [notice for notice in facts.plugin("NET", "not-found") if not lacks_a_library(notice)]
+    if off := plugins_off(facts):
+        yield from _switched_off(facts, off)
+        return
     asked = [setting for setting in facts.settings("NCCL_NET") if setting.value not in ("IB", "Socket")]
     named = bool(asked) or any(set(_files(notice)) - _DEFAULTS for notice in missing)
     needed = facts.platform is not None and facts.platform.network in _NEED_A_PLUGIN and not _is_on_one_host(facts)
@@ -49,6 +52,32 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks={rank for notice in missing for rank in notice.ranks},
         hosts={host for notice in missing for host in notice.hosts},
         evidence=[notice.evidence[0] for notice in (*facts.plugin("NET", "requested")[:1], *missing[:3])],
+    )
+
+
+def _switched_off(facts: Facts, off: list[Setting]) -> Iterator[Finding]:
+    """Judge what was wanted: it counts where the network of the machine, or what is used instead, is the worse for it.
+
+    Up to 2.27 NCCL looks for a file of that name all the same, and says that there is none (src/plugin/net.cc).
+    """
+    machine = facts.platform
+    needed = machine is not None and machine.network in _NEED_A_PLUGIN
+    slow = tcp_paths(facts)
+    if _is_on_one_host(facts) or facts.rdma() or (machine is not None and not needed):
+        return
+    yield RULE.finding(
+        f"external network plugins are switched off: {words_of(off)}",
+        cause=f"{words_of(off)} is set on purpose, or left over: NCCL then has InfiniBand, RoCE and TCP only"
+        + (f"; {machine.name} needs a plugin for its network" if machine else ""),
+        impact="hosts talk over TCP" if slow else "none, unless the network needs a plugin (EFA, gIB, GPUDirect-TCPX)",
+        fix=[
+            "unset NCCL_NET_PLUGIN   # where the network needs a plugin; also look into /etc/nccl.conf and the image",
+            "ldconfig -p | grep libnccl-net; echo $LD_LIBRARY_PATH   # inside the container: is a plugin there?",
+        ],
+        severity="error" if needed and slow else "warning" if slow else "info",
+        confidence="certain" if needed else "likely",
+        ranks=facts.ranks_with(off),
+        evidence=lines_of(off),
     )
 
 

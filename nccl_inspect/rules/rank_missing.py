@@ -6,7 +6,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
 from nccl_inspect.rules.departures import silent_workers
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, global_ranks, ranks_word
-from nccl_inspect.rules.hangs import phases, suspects
+from nccl_inspect.rules.hangs import node_failed, phases, suspects
 
 RULE = Rule(
     name="rank-missing",
@@ -18,7 +18,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge world communicators that no rank completed: what one rank completed, all have begun."""
-    if facts.job.failed or facts.failures():
+    if facts.job.failed or facts.failures() or node_failed(facts):
         return
     idle = sum(not last.ranks for last in facts.job.last_lines)
     for comm in facts.job.communicators:

@@ -37,13 +37,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause="the file is gone, or was never in this rank's /dev/shm: something cleans /dev/shm (systemd-logind with "
         "RemoveIPC=yes at the end of a session, a cron job), or the containers have a /dev/shm each"
         if any(map(_is_missing, failed))
-        else "the file cannot be opened or mapped: no right to it (other user), or memory is short",
+        else "the file cannot be opened or mapped: no right to it (other user), or memory is short"
+        if any(_value(notice, "error") for notice in failed)
+        else "the line does not say why. Most often containers or pods of one host have a /dev/shm each, so that the "
+        "file is not in this one; else something removed it, another user made it, or memory is short",
         impact="the rank fails, and with it the job",
         fix=[
-            "RemoveIPC=no   # in /etc/systemd/logind.conf, then systemctl restart systemd-logind; or run as "
-            "a system user (uid < 1000)",
             "Give the containers of a host one /dev/shm (hostIPC: true, or docker run --ipc=host) and one "
             "user id; or take one container for all GPUs.",
+            "RemoveIPC=no   # in /etc/systemd/logind.conf, then systemctl restart systemd-logind; or run as "
+            "a system user (uid < 1000)",
             "ls -l /dev/shm/nccl-*   # on the host while the job starts: who makes and who removes them?",
         ],
         confidence="likely",

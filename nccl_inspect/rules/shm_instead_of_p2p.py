@@ -4,10 +4,22 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import Message, P2pRefused
 from nccl_inspect.impact import NVLINK, P2P, PCIE, SHM, compared, p2p
-from nccl_inspect.model.job import Finding, NotJudged, Path, Setting
+from nccl_inspect.model.job import Finding, Notice, NotJudged, Path, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, lines_of, listed, unset, using, words_of
-from nccl_inspect.rules.p2p_disabled_by_env import narrowed, switched_off
+from nccl_inspect.rules.facts import (
+    Facts,
+    count,
+    ends,
+    first_lines,
+    first_said,
+    hosts_of,
+    lines_of,
+    listed,
+    unset,
+    using,
+    words_of,
+)
+from nccl_inspect.rules.p2p_disabled_by_env import hiding_levels, narrowed, switched_off
 from nccl_inspect.rules.remedies import GPUS_IN_POD, PCIE_ISOLATION
 
 RULE = Rule(
@@ -17,6 +29,18 @@ RULE = Rule(
     title="GPUs of one host talk through host memory (SHM) instead of directly (P2P)",
     echo_of=("p2p-disabled-by-env", "nvlink-not-used"),
     because=("p2p-disabled-driver",),
+)
+_FINE_GRAIN = "rccl-fine-grain-missing"
+_RCCL_WARNS = {
+    _FINE_GRAIN: "HSA_FORCE_FINE_GRAIN_PCIE=1   # on all ranks",
+    "rccl-host-setting-missing": 'GRUB_CMDLINE_LINUX="<what is there> iommu=pt"   # in /etc/default/grub, then '
+    "update-grub and reboot",
+    "rccl-numa-balancing": "sudo sysctl kernel.numa_balancing=0",
+}
+"""What RCCL warns of, and the cure."""
+_NO_FINE_GRAIN = (
+    "RCCL itself says that HSA_FORCE_FINE_GRAIN_PCIE=1 is missing: without it GPUs that PCIe joins have no P2P (README "
+    "of RCCL); those on xGMI do without. An IOMMU that translates addresses (no iommu=pt) blocks P2P, too"
 )
 _DECIDE = (
     "nvidia-smi topo -m > topo.txt, then --topology topo.txt; or --platform NAME; 'nvidia-smi topo -p2p "
@@ -47,12 +71,17 @@ def _fault(facts: Facts, pairs: list[Path], possible: bool) -> Finding:
     overridden = bool(switched_off(facts))
     fabric = _has_nvlink_fabric(facts)
     levels = [] if overridden or refused or fabric else narrowed(facts, pairs)
-    confidence = "certain" if possible or overridden else "likely" if fabric else "possible"
+    warned = [] if overridden or refused or levels else facts.notices(*_RCCL_WARNS)
+    confidence = (
+        "certain" if possible or overridden else "likely" if fabric or _lacks_fine_grain(warned) else "possible"
+    )
     cause = (
         "see p2p-disabled-by-env"
         if overridden
         else _left_out(levels, possible)
         if levels
+        else _NO_FINE_GRAIN
+        if _lacks_fine_grain(warned)
         else _cause(facts, pairs, bool(refused), possible, fabric)
     )
     return RULE.finding(
@@ -60,13 +89,28 @@ def _fault(facts: Facts, pairs: list[Path], possible: bool) -> Finding:
         cause=cause,
         impact=f"every byte goes GPU -> host memory -> GPU: {SHM} bus bandwidth ({SHM.source}); "
         f"{_better(facts, pairs)}",
-        fix=[*unset(levels), *_steps(facts, bool(refused))],
+        fix=[*unset(levels), *_heeded(warned), *_steps(facts, bool(refused))],
         severity="error" if _on_nvlink(facts, pairs) else "warning",
         confidence=confidence,
         ranks=ends(pairs),
         hosts=hosts_of(pairs),
-        evidence=[*first_lines(pairs)[:3], *(n.evidence[0] for n in refused[:2]), *lines_of(levels, 1)[:2]],
+        evidence=[
+            *first_lines(pairs)[:3],
+            *(n.evidence[0] for n in refused[:2]),
+            *lines_of(levels, 1)[:2],
+            *first_said(warned),
+        ],
     )
+
+
+def _lacks_fine_grain(warned: list[Notice]) -> bool:
+    return any(notice.production == _FINE_GRAIN for notice in warned)
+
+
+def _heeded(warned: list[Notice]) -> list[str]:
+    """The cure of each warning."""
+    said = {notice.production for notice in warned}
+    return [step for production, step in _RCCL_WARNS.items() if production in said]
 
 
 def _left_out(levels: list[Setting], possible: bool) -> str:
@@ -85,10 +129,12 @@ def _steps(facts: Facts, refused: bool) -> list[str]:
     if off := switched_off(facts):
         return unset(off)
     return [
-        "nvidia-smi topo -m; nvidia-smi topo -p2p r   # which pairs have NVLink, and peer access?",
+        "rocm-smi --showtopo; rocm-smi --showtopoaccess   # which pairs have xGMI, and peer access?"
+        if facts.is_rccl()
+        else "nvidia-smi topo -m; nvidia-smi topo -p2p r   # which pairs have NVLink, and peer access?",
         *([] if refused else ["NCCL_P2P_LEVEL=SYS   # try it where peer access is OK and the pair NODE or SYS"]),
         PCIE_ISOLATION,
-        GPUS_IN_POD,
+        GPUS_IN_POD.replace("nvidia.com", "amd.com") if facts.is_rccl() else GPUS_IN_POD,
     ]
 
 
@@ -126,18 +172,21 @@ def _expected(facts: Facts, pairs: list[Path]) -> Finding:
         if kinds
         else f"{facts.platform.name if facts.platform else 'this machine'} has no NVLink and no P2P between its GPUs"
     )
+    off, hiding = switched_off(facts), hiding_levels(facts)
+    also = f", and {words_of(off)} switches it off whatever the hardware is" if off else ""
     return RULE.finding(
         f"{count(len(pairs), 'pair')} on one host: SHM is the best that this hardware offers",
-        cause=f"{why}; NCCL does not use P2P there by default",
+        cause=f"{why}; NCCL does not use P2P there by default{also}",
         impact=f"none to mend: {SHM} is what host memory gives; keep tensor parallelism small on such machines",
         fix=[
+            *(["unset NCCL_P2P_DISABLE   # first: while it is 1, NCCL does not read NCCL_P2P_LEVEL"] if hiding else []),
             "NCCL_P2P_LEVEL=SYS   # may be tried and measured where 'nvidia-smi topo -p2p r' says OK; else "
             "there is nothing to fix",
         ],
         severity="info",
         ranks=ends(pairs),
         hosts=hosts_of(pairs),
-        evidence=first_lines(pairs),
+        evidence=[*first_lines(pairs)[:3], *lines_of(off, 1)[:2]],
     )
 
 

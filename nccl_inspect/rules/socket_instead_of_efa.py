@@ -7,7 +7,14 @@ from nccl_inspect.model.job import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, ends, first_lines, hosts_of, listed
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
-from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, over_tcp_provider, sought_plugin, tcp_paths, wording
+from nccl_inspect.rules.socket_instead_of_rdma import (
+    efa_hints,
+    over_tcp_provider,
+    plugins_off,
+    sought_plugin,
+    tcp_paths,
+    wording,
+)
 
 RULE = Rule(
     name="socket-instead-of-efa",
@@ -44,6 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_cause(facts, bool(tried), bool(provider)),
         impact=over_tcp(facts.platform),
         fix=[
+            *(["unset NCCL_NET_PLUGIN   # first: 'none' lets NCCL look for no plugin"] if plugins_off(facts) else []),
             *([_INSTALL] if sought_plugin(facts) else []),
             EFA_IN_POD,
             LOCKED_MEMORY_IN_POD,
@@ -69,6 +77,8 @@ def _cause(facts: Facts, tried: bool, provider: bool) -> str:
         )
     if tried:
         return "aws-ofi-nccl was tried and did not come up; NCCL fell back to TCP"
+    if plugins_off(facts):
+        return "NCCL_NET_PLUGIN=none keeps aws-ofi-nccl out"
     if sought_plugin(facts):
         return "aws-ofi-nccl was not loaded: NCCL did not find its file in the image or on LD_LIBRARY_PATH"
     return "aws-ofi-nccl was not loaded: the pod asked for no vpc.amazonaws.com/efa, or the plugin is not in the image"

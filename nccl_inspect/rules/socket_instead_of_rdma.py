@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from nccl_inspect import event_types as events
 from nccl_inspect.impact import over_tcp
-from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged, Path
+from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged, Path, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_of, listed
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.statements import value
 
@@ -43,6 +43,10 @@ def tcp_paths(facts: Facts) -> list[Path]:
     return [path for path in facts.leaving() if path.net == "Socket"]
 
 
+_VERBS = "apt install libibverbs1 ibverbs-providers   # in the image (rdma-core on other systems); then ibv_devices"
+_LOOK = "env | grep -E 'NCCL_(NET|IB_DISABLE)'; cat /etc/nccl.conf ~/.nccl.conf   # in the process's container"
+
+
 def wording(paths: list[Path]) -> str:
     """How the paths are told: only a fragment of a log leaves open whether they leave the host."""
     sure = all(path.scope == "inter" for path in paths)
@@ -66,6 +70,11 @@ def efa_hints(facts: Facts) -> list[Evidence]:
 def sought_plugin(facts: Facts) -> list[Notice]:
     """Lines that say that the file of aws-ofi-nccl, by its name, is not there."""
     return [n for n in facts.plugin("NET", "not-found") if "ofi" in str(getattr(n.event, "plugin", "")).lower()]
+
+
+def plugins_off(facts: Facts) -> list[Setting]:
+    """Settings by which NCCL shall use no external network plugin."""
+    return [setting for setting in facts.settings("NCCL_NET_PLUGIN") if setting.value.lower() == "none"]
 
 
 def _is_efa(notice: Notice) -> bool:
@@ -111,7 +120,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     network = facts.platform.network if facts.platform else None
     without = network in _KINDS_WITHOUT_RDMA
     google = _PLUGINS_OF_GOOGLE.get(network or "")
-    none_found = facts.notices("net-ib-none")
     yield RULE.finding(
         f"{wording(paths)} over {listed(path.detail for path in paths)} "
         + (f"instead of {google}" if google else "(TCP, no RDMA)"),
@@ -119,9 +127,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if google
         else f"{facts.platform.name if facts.platform else ''} has no RDMA network"
         if without
-        else "NCCL found no RDMA device; the log does not show whether the machines have EFA or InfiniBand cards"
-        if none_found
-        else "not proved: the log does not show which networks NCCL found on these machines",
+        else _cause(facts),
         impact="none to mend: TCP is the network of this machine" if without else over_tcp(facts.platform),
         fix=[NOTHING]
         if without
@@ -133,6 +139,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ]
         if google
         else [
+            *([_VERBS] if _lacking_verbs(facts) else []),
+            *([_LOOK] if _not_sought(facts) else []),
             "lspci | grep -iE 'elastic fabric|mellanox|connectx|infiniband'   # on the node: is there such a card?",
             EFA_IN_POD,
             EFA_CHECK,
@@ -145,5 +153,41 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="certain" if without else "likely" if sure else "possible",
         ranks=ends(paths),
         hosts=hosts_of(paths),
-        evidence=[*first_lines(paths)[:3], *(notice.evidence[0] for notice in none_found[:1])],
+        evidence=[*first_lines(paths)[:3], *first_said([*facts.notices("net-ib-none"), *_lacking_verbs(facts)][:1])],
     )
+
+
+def _cause(facts: Facts) -> str:
+    """What the log tells of NCCL's search for cards."""
+    if _lacking_verbs(facts):
+        return (
+            "libibverbs is not in the image: NCCL cannot look for InfiniBand and RoCE cards, and the log does not show "
+            "whether the machines have any"
+        )
+    if facts.notices("net-ib-none"):
+        return "NCCL found no RDMA device; the log does not show whether the machines have EFA or InfiniBand cards"
+    if _not_sought(facts):
+        return (
+            "likely a setting that the log does not show: NCCL did not even look for InfiniBand and RoCE (no line "
+            "NET/IB, none about libibverbs). NCCL_IB_DISABLE does that, and NCCL_NET=Socket (2.12, and since 2.28.7; "
+            "others look all the same), in the environment or in a file nccl.conf"
+        )
+    return "not proved: the log does not show which networks NCCL found on these machines"
+
+
+def _lacking_verbs(facts: Facts) -> list[Notice]:
+    """What NCCL says where the library for InfiniBand cards cannot be opened."""
+    said = facts.notices("verbs-library-missing", "verbs-library-not-opened")
+    return [notice for notice in said if "libibverbs" in notice.message]
+
+
+def _not_sought(facts: Facts) -> bool:
+    """Whether NCCL tells of its sockets, and nothing of a search for cards, which comes first (src/plugin/net.cc)."""
+
+    def is_socket(event: events.Event) -> bool:
+        return isinstance(event, events.NetDevices) and event.net == "Socket"
+
+    if not facts.said(events.NetDevices, is_socket) or facts.plugin("NET", "loaded") or facts.is_rccl():
+        return False
+    tried = [notice for notice in facts.job.notices if "NET/IB" in notice.message or "NET/OFI" in notice.message]
+    return not tried and not _lacking_verbs(facts) and not facts.settings("NCCL_IB_DISABLE", "NCCL_NET")

@@ -8,20 +8,27 @@ from typing import Any
 from nccl_inspect import event_types as events
 from nccl_inspect.model import endings
 from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import xids
 
 _RETOLD = (
     *("nccl-error", "nccl-unhandled-cuda-error", "nccl-system-error", "nccl-internal-error", "nccl-invalid-usage"),
+    *("nccl-error-code", "horovod-nccl-failed", "vllm-nccl-failed", "xla-nccl-failed"),
     *("work-status", "work-status-2-6", "watchdog-terminated", "watchdog-terminated-unknown", "desync-not-finished"),
     *("async-error", "async-error-2-4", "rank-traceback", "worker-failed", "failure-exitcode", "failure-signal"),
-    *("mpi-exit-code", "mpi-hydra", "slurm-failed", "slurm-task-ended", "kubectl-exit-code"),
+    *("mpi-exit-code", "mpi-hydra", "slurm-failed", "slurm-task-ended", "kubectl-exit-code", "slurm-task-failure"),
     *("shell-bus-error", "shell-bus-error-command", "shell-segmentation-fault", "shell-segmentation-fault-command"),
     *("mpi-process-signal", "python-crashed", "test-nccl-failure"),
+    *("spawn-raised", "spawn-exit-code", "spawn-signalled"),
+    *("mpi-abort", "mpi-process-name", "mpi-hydra-process", "mpi-abort-mpich", "mpi-signalled", "mpi-improper"),
+    *("deepspeed-failed", "composer-crashed", "composer-exited", "lightning-child"),
+    *("ray-train-raise", "ray-train-failed", "ray-task-error", "ray-process-crashed"),
+    *("ray-worker-died", "ray-worker-crashed", "ray-actor-died"),
 )
 """PyTorch and nccl-tests pass on what NCCL returned, launchers and shells say that a process failed: the cause stands
 elsewhere, if at all."""
 FLUSHED = 5
 """The status of transfers that were given up because another one had failed before."""
-_RANK_IN_FRONT = re.compile(r"(?:^|\s)\[rank(\d{1,7})\]")
+_RANK_IN_FRONT = re.compile(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
 _PROBED = ("topology-attribute-missing",)
 """At INFO level what NCCL asks for and may do without."""
 _NO_REASON = ("Resource temporarily unavailable", "Success")
@@ -34,10 +41,10 @@ def is_error(notice: Notice) -> bool:
     if (notice.production in _PROBED and notice.level == "INFO") or endings.is_shutting_down(event):
         return False
     return (
-        event is None  # a WARN that the grammar does not know
+        (event is None and notice.level == "WARN")  # which the grammar does not know
         or isinstance(event, events.CollectiveTimeout)
         or (isinstance(event, events.CudaFailure) and notice.level == "WARN")  # at INFO NCCL goes on without it
-        or (getattr(event, "tone", "info") == "error" and not _is_flushed(notice) and not _is_left_over(notice))
+        or (getattr(event, "tone", "info") == "error" and not any(is_none(notice) for is_none in _NO_ERRORS))
     )
 
 
@@ -51,6 +58,25 @@ def _is_left_over(notice: Notice) -> bool:
     It prints whatever errno an earlier call has left; of an accept() that really failed src/misc/socket.cc warns.
     """
     return notice.production == "proxy-socket-failed" and value(notice, "error") in _NO_REASON
+
+
+def _is_logged(notice: Notice) -> bool:
+    """Whether PyTorch only logs what its store met with: it may try again, and raises an exception when it gives up."""
+    return notice.production in ("store-connect-timeout", "store-listen-failed") and "Error: " not in notice.message
+
+
+def broken(notice: Notice) -> str | None:
+    """What the kernel log says is broken of a GPU; an Xid that programs cause, or that is mended, is none of it."""
+    if notice.production != "xid":
+        return None
+    return xids.meaning(value(notice, "xid"), str(value(notice, "text")))
+
+
+def _is_of_program(notice: Notice) -> bool:
+    return notice.production == "xid" and broken(notice) is None
+
+
+_NO_ERRORS = (_is_flushed, _is_left_over, _is_logged, _is_of_program)
 
 
 def is_retold(notice: Notice) -> bool:

@@ -15,6 +15,10 @@ RULE = Rule(
     title="A system call failed, and the log does not say which",
 )
 _SYSTEM_ERROR = 2
+_CALLERS = (
+    *("nccl-error", "nccl-error-code", "test-nccl-failure"),
+    *("horovod-nccl-failed", "vllm-nccl-failed", "xla-nccl-failed"),
+)
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 """A frame of these files means that the error reached the caller of NCCL."""
 _PLACES = {
@@ -31,7 +35,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's code 2 where no warning explains it: without the warnings only the code is left."""
     frames = facts.said(ErrorCascade, _is_system_error)
     reached = [frame for frame in frames if _file(frame).rpartition("/")[2] in _INTERFACE]
-    callers = facts.notices("nccl-error", "test-nccl-failure")
+    callers = facts.notices(*_CALLERS)
     told = [
         *facts.notices("nccl-system-error"),
         *(notice for notice in callers if "unhandled system error" in notice.message),

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import Notice as Said
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Notice, NotJudged
+from nccl_inspect.rules import exceptions
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, global_ranks, listed, ranks_word
 from nccl_inspect.rules.hangs import suspects
+from nccl_inspect.rules.lines import short
 from nccl_inspect.rules.statements import rank_in_front
 from nccl_inspect.rules.waits import Wait, communicator_of, enqueued, latecomers, waits
 
@@ -19,6 +21,7 @@ RULE = Rule(
         "collective-mismatch",
         "gpu-out-of-memory",
         "cuda-failure-in-connect",
+        "cuda-call-failed",
         "cuda-failure-in-launch",
         "cuda-init-error",
         "p2p-import-failed",
@@ -67,7 +70,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
     yield RULE.finding(
         f"{_calls(mine, of_group + in_comm)} in vain" + (f"; suspect: {ranks_word(blamed)}" if blamed else ""),
-        cause=f"the lines tell who waited, not why. {why}{suspects(facts)}"
+        cause=f"the lines tell who waited, not why. {why}{suspects(facts)}{_of_threads(facts)}"
         + (f". Process group {listed(map(str, others))} timed out, too: mostly a consequence" if others else ""),
         impact="PyTorch ends the process, and with it the job",
         fix=[
@@ -86,6 +89,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         evidence=[*first_said([wait.notice for wait in mine][:3]), *lines[:2]],
         fatal=True,
     )
+
+
+def _of_threads(facts: Facts) -> str:
+    """What ended threads of the program, with which its rank may have got stuck."""
+    ended = exceptions.found(facts).of_threads
+    if not ended:
+        return ""
+    return f". A thread of the program had ended with {ended[0].text} ({short(ended[0].line)})"
 
 
 def _calls(mine: list[Wait], place: str) -> str:
@@ -131,6 +142,14 @@ def _suspects(
     facts: Facts, mine: list[Wait], waiting: set[int], members: set[int]
 ) -> tuple[set[int], str, list[Evidence]]:
     """Ranks for which the others may have waited, in words and with lines: the best evidence there is."""
+    ended = [one for one in exceptions.found(facts).traces if one.rank not in waiting]
+    if ended:
+        said = "; ".join(f"rank {one.rank}: {one.last.text if one.last else 'an exception'}" for one in ended[:2])
+        return (
+            {one.rank for one in ended},
+            f"Suspect, as it ended by itself: {said}",
+            first_said(e.begin for e in ended),
+        )
     failed = {rank: notice for notice in facts.notices(*_FAILED) if _is_cuda(notice) for rank in _rank_of(notice)}
     if failed:
         said = "; ".join(f"rank {rank}: {notice.message}" for rank, notice in sorted(failed.items())[:2])

@@ -17,7 +17,7 @@ from nccl_inspect.errors import TopologyError
 from nccl_inspect.records import Record
 
 P2P_CLASSES = ("NV", "PIX", "PXB")
-"""Classes over which NCCL uses P2P by default on every platform (src/graph/paths.cc, 2.4 to 2.30)."""
+"""Classes over which NCCL uses P2P by default on every platform (src/graph/paths.cc, 2.4 to 2.31)."""
 _PARTS = ("detected", "xml_files")
 
 

@@ -24,12 +24,13 @@ from typing import NamedTuple
 from nccl_inspect.discovery import modules
 from nccl_inspect.ingest.objects import JsonReader, JsonReaders
 from nccl_inspect.ingest.stated import PART, Inner, Reader, Stated, worth
+from nccl_inspect.levels import ANY
 from nccl_inspect.text import decode, encode
 
 _ANSI = re.compile(
     rb"\x1b(?:\[[0-9;?:]*[A-Za-z]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|_[^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\(B)"
 )
-_NCCL = re.compile(rb"(?:^|[ \]])NCCL (?:INFO|WARN|TRACE|CALL|ABORT|version)\b")
+_NCCL = re.compile(rb"(?:^|[ \]])NCCL (?:" + ANY + rb"|version)\b")
 _PARTIAL = re.compile(b" std(?:out|err) P")
 _TAGGED = re.compile(rb'logtag"\s*:\s*"P"')
 _LOOK = 256
@@ -155,6 +156,20 @@ def peel(line: bytes) -> Inner | None:
         if found and (best is None or found.end() > best.end()):
             best = found
     return Inner(line[best.end() :], _stated(best)) if best else None
+
+
+def rank_of(line: bytes, text: bytes) -> int | None:
+    """The rank that is stated in front of a text, nearest to it; None where none is.
+
+    Args:
+        line: as it stands.
+        text: what is left of it.
+    """
+    rank = None
+    while len(line) > len(text) and (layer := peel(line)) is not None:
+        rank = rank if layer.stated.rank is None else layer.stated.rank
+        line = layer.text
+    return rank
 
 
 def _stated(found: re.Match[bytes]) -> Stated:

@@ -5,7 +5,10 @@ import re
 from nccl_inspect.ingest.stated import Stated
 
 FIRST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
-PATTERN = re.compile(rb"(?P<label>[A-Za-z_][\w.-]{0,80}|\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}): ")
+PATTERN = re.compile(
+    rb"(?![\w.]{0,80}(?:Error|Exception): )"  # the last line of a Python traceback
+    rb"(?P<label>[A-Za-z_][\w.-]{0,80}|\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}): "
+)
 SAMPLES = {
     b"node-1: ": Stated(label="node-1"),
     b"10.0.0.1: ": Stated(label="10.0.0.1"),

@@ -1,0 +1,82 @@
+"""What a command is to write must be none of the things that it reads: to replace an input is to lose it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nccl_inspect import outputs
+from nccl_inspect.cli import shared
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.ingest import files
+
+_OUTPUT = "output"
+"""The parameter that names what is written, whatever the command."""
+_LOGS = "logs"
+"""The argument that stands for standard input where nothing is given."""
+
+
+def require_no_input(ctx: click.Context) -> None:
+    """Make sure that nothing which the command reads is what ``-o`` replaces; asked before anything is read.
+
+    Args:
+        ctx: of a command, with its parameters.
+
+    Raises:
+        NcclInspectError: an input would be lost.
+    """
+    target = ctx.params.get(_OUTPUT, "-")
+    if target in outputs.STDOUT:
+        return
+    try:
+        status = Path(target).stat()
+    except OSError:  # nothing is there that could be lost
+        return
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        return
+    for name in _inputs(ctx):
+        if lost := _lost(name, target, status):
+            what = "is one of the inputs" if Path(target).is_file() else f"holds one of the inputs, {lost}"
+            raise NcclInspectError(f"{target}: {what}, which would be lost", "give -o another name")
+
+
+def _inputs(ctx: click.Context) -> Iterator[str]:
+    """What the parameters that name files say, but for the output."""
+    for parameter in ctx.command.params:
+        if parameter.type is not shared.FILE or parameter.name in (None, _OUTPUT):
+            continue
+        value: Any = ctx.params.get(parameter.name or "", ctx.meta.get(f"{shared.__name__}.{parameter.name}"))
+        names = value if isinstance(value, list | tuple) else [value]
+        yield from filter(None, names)
+        if parameter.name == _LOGS and not names:
+            yield "-"
+
+
+def _lost(name: str, target: str, status: os.stat_result) -> str:
+    """The file of an input that would be written over; empty where there is none."""
+    if name == "-":
+        with suppress(OSError, ValueError, AttributeError):  # no standard input, or something that only looks like it
+            return "standard input" if os.path.samestat(os.fstat(sys.stdin.fileno()), status) else ""
+        return ""
+    if files.is_url(name):
+        return ""
+    for file in files.find(name):
+        if isinstance(file.place, Path) and _covers(target, status, file.place):
+            return file.name
+    return ""
+
+
+def _covers(target: str, status: os.stat_result, place: Path) -> bool:
+    """Whether a file is the output, or lies below it."""
+    if stat.S_ISDIR(status.st_mode):
+        return place.resolve().is_relative_to(Path(target).resolve())
+    with suppress(OSError):
+        return os.path.samestat(place.stat(), status)
+    return False

@@ -1,0 +1,57 @@
+"""A check of the machine that NCCL made itself found something."""
+
+import re
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, listed
+from nccl_inspect.rules.statements import value
+
+RULE = Rule(
+    name="nccl-check-failed",
+    category="topology",
+    severity="warning",
+    title="NCCL's own check of the machine found something",
+)
+_RESULTS = ("diagnostics-result", "diagnostics-xid")
+_FABRIC = "fabric-degraded"
+"""What the driver tells of the NVLink fabric, for NVLink across hosts (2.32)."""
+_FOUND = re.compile(
+    r"mismatch|\bdiffer\b|^only \d+/\d+ |^(?:peer-memory import|launch/check|local CUDA setup|topology check) failed|"
+    r"^uncorrected volatile errors on|^corrected volatile errors at or above|off median|inactive|^inconsistent|"
+    r"^enabled \(DMA remapping\)|ATSCtl disabled|^disabled on"
+)
+"""What stands for a fault, or a difference between ranks, and not for a check that could not be made."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the results of NCCL_RUN_DIAGNOSTICS and NCCL_RUN_RAS_DIAGNOSTICS (2.31 and later)."""
+    found = [notice for notice in facts.notices(*_RESULTS, _FABRIC) if _is_fault(notice)]
+    if not found:
+        return
+    facts.pass_over(found)
+    yield RULE.finding(
+        f"NCCL's own checks found: {listed(map(_words, found), limit=2)}",
+        cause="NCCL tells what it measured and counted itself, not why it is so; the line names ranks or hosts",
+        impact="depends on the check: P2P that fails its test may corrupt or stop transfers, a NIC or GPU that differs "
+        "from the others sets the pace for all",
+        fix=[
+            "Compare the hosts and ranks that the lines name with the others, and take them out of the job.",
+            "nvidia-smi nvlink -s; nvidia-smi -q -d ECC; dmesg | grep -E 'NVRM|Xid'   # on those hosts",
+            "NCCL_RUN_DIAGNOSTICS=1 NCCL_RUN_RAS_DIAGNOSTICS=1   # again after the repair",
+        ],
+        evidence=first_said(found),
+    )
+
+
+def _is_fault(notice: Notice) -> bool:
+    if notice.production == _FABRIC:
+        return True
+    if value(notice, "status") != "INFO":
+        return False
+    return notice.production == "diagnostics-xid" or bool(_FOUND.search(str(value(notice, "text"))))
+
+
+def _words(notice: Notice) -> str:
+    return notice.message if notice.production == _FABRIC else notice.message.partition("[INFO]")[2].strip()

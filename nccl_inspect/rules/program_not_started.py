@@ -1,0 +1,51 @@
+"""A launcher that could not start the program, or a scheduler that refused the job."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said
+from nccl_inspect.rules.statements import value
+
+RULE = Rule(
+    name="program-not-started",
+    category="failures",
+    severity="error",
+    title="The launcher could not start the program",
+)
+_REFUSED = "slurm-not-allocated"
+_NO_PROGRAM = ("slurm-no-executable", "mpi-hydra-no-executable", "mpi-executable")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge what launchers say of a program that they could not start, where none of it has printed a line of NCCL."""
+    if facts.job.last_lines:
+        return  # another program of the script
+    headed = facts.notices("mpi-no-executable", "mpi-no-executable-5")
+    said = [one for one in facts.notices(*_NO_PROGRAM) if one.production != "mpi-executable" or headed]
+    if said:
+        first = said[0]
+        program, error = value(first, "program"), value(first, "error")
+        yield RULE.finding(
+            f"the launcher could not start {program}" + (f": {error}" if error else ""),
+            cause="there is no such program on that host, or this user may not execute it",
+            impact="nothing ran: NCCL was never called",
+            fix=[
+                f"ls -l {program}   # on each host, and in the container: is it there, and executable?",
+                "Give the interpreter in front of a script: python train.py, bash run.sh.",
+            ],
+            evidence=first_said([*headed, *said]),
+            fatal=True,
+        )
+    elif refused := facts.notices(_REFUSED):
+        yield RULE.finding(
+            f"Slurm refused the job: {value(refused[0], 'error')}",
+            cause="what the job asks for is not there, or this user may not have it",
+            impact="nothing ran: NCCL was never called",
+            fix=[
+                "sinfo -N -l; scontrol show partition   # which nodes are there, and what may a job ask for?",
+                "Compare with the options of srun, sbatch or salloc: nodes, partition, account, time, GPUs.",
+            ],
+            evidence=first_said(refused),
+            fatal=True,
+        )

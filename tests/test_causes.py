@@ -1,0 +1,78 @@
+"""Causes and steps of findings: the words that a user must meet, and those that would lead astray."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import nccl_inspect
+
+CASES = Path(__file__).parent / "cases"
+TWO_HOSTS = """\
+h1:1:9 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>
+h1:1:9 [0] NCCL INFO Using network Socket
+h1:1:9 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId 0x55 - Init START
+h2:1:9 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.2<0>
+h2:1:9 [0] NCCL INFO Using network Socket
+h2:1:9 [0] NCCL INFO comm 0x2 rank 1 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId 0x55 - Init START
+h1:1:9 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0
+h1:1:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0
+h2:1:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [receive] via NET/Socket/0
+h2:1:9 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [send] via NET/Socket/0
+"""
+
+
+def first(log: str | bytes) -> str:
+    """Cause and steps of the leading finding in one text."""
+    finding = nccl_inspect.read(log).findings[0]
+    return "\n".join((finding.cause, *finding.fix))
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "astray"),
+    [
+        ("libibverbs-missing-two-hosts", ("libibverbs is not in the image", "libibverbs1"), "not proved"),
+        ("rccl-fine-grain-missing", ("HSA_FORCE_FINE_GRAIN_PCIE=1", "iommu=pt", "numa_balancing=0"), "nvidia"),
+        ("rccl-no-peer-memory", ("memory_peers", "ib_peer_mem"), "nvidia"),
+    ],
+)
+def test_cause_and_steps_of_a_case(name: str, words: tuple[str, ...], astray: str) -> None:
+    text = first(str(CASES / f"{name}.log"))
+    assert not [word for word in words if word not in text]
+    assert astray not in text
+
+
+def test_a_search_for_infiniband_that_did_not_happen_is_told() -> None:
+    assert "did not even look" in first(TWO_HOSTS.encode())
+    found = f"h1:1:9 [0] NCCL INFO NET/IB : No device found.\n{TWO_HOSTS}"
+    assert "did not even look" not in first(found.encode())
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("bootstrap.cc:73 NCCL WARN Message truncated : received 1024 bytes instead of 256", "different NCCL releases"),
+        (
+            "bootstrap.cc:120 NCCL WARN Bootstrap Root : mismatch in rank count from procs 16 : 8",
+            "different numbers of ranks",
+        ),
+        (
+            "misc/shmutils.cc:113 NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-M2 (size 57)",
+            "a /dev/shm each",
+        ),
+        ("transport/p2p.cc:275 NCCL WARN Cuda failure 101 'invalid device ordinal'", "this process cannot see"),
+        ("transport/nvls.cc:153 NCCL WARN Cuda failure 2 'out of memory'", "NCCL_NVLS_ENABLE=0"),
+    ],
+)
+def test_the_likely_cause_of_a_warning_comes_first(line: str, words: str) -> None:
+    text = first(f"node-1:100:140 [0] {line}\n".encode())
+    assert words in text[:200] or words in text.partition("\n")[2][:60]
+
+
+def test_an_interface_that_failed_is_not_advised() -> None:
+    log = (
+        b"node-1:887:887 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth0\n"
+        b"node-1:887:887 [0] bootstrap.cc:45 NCCL WARN Bootstrap : no socket interface found\n"
+    )
+    assert "IFNAME==eth0" not in first(log)

@@ -1,0 +1,181 @@
+"""Jobs that were made to fail under DeepSpeed, Composer, Ray and torchrun: what was done to each is known.
+
+Four processes on one host without a GPU talk over gloo. Each writes the NCCL lines of one process of
+``sample_logs/torch-rank-exception``, with its own pid. Where nothing else is told, rank 2 is the one that fails.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+from typing import NamedTuple
+
+import pytest
+import sample_data
+
+import nccl_inspect
+
+FOLDER = sample_data.FOLDER / "launchers"
+
+
+class Told(NamedTuple):
+    """What must be said of a job."""
+
+    verdict: str
+    rule: str
+    """Of the finding that leads."""
+    ranks: tuple[int, ...]
+    words: str
+    """In its summary or cause."""
+    confidence: str = "certain"
+
+
+SILENT = "; possibly because of rank 2, which printed no traceback"
+NOT_TOLD = "a process (DeepSpeed does not tell which)"
+JOBS = {
+    "composer-interrupted": Told("ok", "ended-from-outside", (), "SIGINT from outside"),
+    "deepspeed-exception": Told("failed", "peer-death", (2,), "ended with KeyError: 'tokens'"),
+    "deepspeed-exit": Told("failed", "peer-death", (), f"{NOT_TOLD} ended with exit code 3", "likely"),
+    "deepspeed-hang": Told("failed", "peer-death", (2,), SILENT, "likely"),
+    "deepspeed-interrupted": Told("ok", "ended-from-outside", (), "SIGINT from outside"),
+    "deepspeed-killed": Told("failed", "peer-death", (), f"{NOT_TOLD} was ended by SIGKILL", "likely"),
+    "deepspeed-segv": Told("failed", "peer-death", (), f"{NOT_TOLD} was ended by SIGSEGV", "likely"),
+    "ray-actor-exception": Told("failed", "peer-death", (2,), "23704) ended with KeyError: 'tokens'", "likely"),
+    "ray-actor-exit": Told("failed", "peer-death", (2,), "ended with exit code 3"),
+    "ray-actor-hang": Told("failed", "peer-death", (0,), "gave up: RuntimeError", "likely"),
+    "ray-actor-killed": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 23126) died, as Ray tells"),
+    "ray-actor-killed-deduplicated": Told("failed", "peer-death", (), "a process (vm, pid 15152) died, as Ray tells"),
+    "ray-actor-memory": Told("failed", "peer-death", (2, 3), "for want of host memory"),
+    "ray-actor-segv": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 9012) was ended by SIGSEGV"),
+    "ray-task-exception": Told("failed", "peer-death", (2,), "ended with KeyError: 'tokens'", "likely"),
+    "ray-task-exception-deduplicated": Told(
+        "failed", "peer-death", (), "a process (pid 22048) ended with KeyError: 'tokens'", "likely"
+    ),
+    "ray-task-killed": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 22692) died, as Ray tells"),
+    "ray-train-1-exception": Told("failed", "peer-death", (2,), "pid 23025) ended with KeyError: 'tokens'"),
+    "ray-train-1-killed": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 21819) died, as Ray tells"),
+    "ray-train-exception": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 30184) ended with KeyError: 'tokens'"),
+    "ray-train-exception-lines": Told("failed", "peer-death", (2,), "RuntimeError: The size of tensor a (128) must"),
+    "ray-train-gpu-memory": Told("failed", "gpu-out-of-memory", (2,), "GPU memory ran out when PyTorch asked"),
+    "ray-train-hang": Told("failed", "peer-death", (2,), SILENT, "likely"),
+    "ray-train-killed": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 2377) died, as Ray tells"),
+    "ray-train-killed-deduplicated": Told("failed", "peer-death", (2,), "rank 2 (pid 14152) died, as Ray tells"),
+    "torchrun-hang": Told("failed", "peer-death", (2,), SILENT, "likely"),
+}
+
+
+HEALTHY = {
+    "ray-task-healthy": "unknown",  # deduplicated
+    "ray-train-exception-restarted": "ok",
+    "ray-train-healthy": "ok",
+    "ray-train-killed-restarted": "ok",
+}
+
+
+def contents(name: str) -> bytes:
+    return gzip.decompress((FOLDER / f"{name}.log.gz").read_bytes())
+
+
+def test_every_log_is_tested() -> None:
+    assert {*JOBS, *HEALTHY} == {file.name.removesuffix(".log.gz") for file in FOLDER.glob("*.gz")}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_end_is_told_and_the_rank_that_it_began_with(name: str) -> None:
+    job = nccl_inspect.read(FOLDER / f"{name}.log.gz")
+    told = JOBS[name]
+    lead = job.findings[0]
+    assert (job.verdict, lead.rule, tuple(lead.ranks)) == (told.verdict, told.rule, told.ranks)
+    assert told.words in f"{lead.summary}; {lead.cause}"
+    assert lead.confidence == told.confidence
+    assert not job.unexplained
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_job_has_no_failure(name: str) -> None:
+    job = nccl_inspect.read(FOLDER / f"{name}.log.gz")
+    assert job.verdict == HEALTHY[name]
+    assert not [finding for finding in job.findings if finding.fatal]
+
+
+def test_after_a_new_beginning_that_failed_the_last_end_counts() -> None:
+    first = contents("ray-train-exception-restarted")
+    again = contents("ray-train-exception").replace(b"Rank 2 ", b"Rank 1 ").replace(b"'tokens'", b"'labels'")
+    job = nccl_inspect.read(first + again)
+    assert (job.verdict, job.findings[0].rule, job.findings[0].ranks) == ("failed", "peer-death", [1])
+    assert "ended with KeyError: 'labels'" in job.findings[0].summary
+
+
+def test_what_the_driver_raised_is_enough() -> None:
+    lines = contents("ray-train-exception").splitlines(keepends=True)
+    job = nccl_inspect.read(b"".join(line for line in lines if b"NCCL INFO" in line or b"pid=" not in line))
+    assert (job.verdict, job.findings[0].ranks) == ("failed", [2])
+    assert "ended with KeyError: 'tokens'" in job.findings[0].summary
+
+
+@pytest.mark.parametrize("name", ["ray-actor-killed", "ray-train-1-killed"])
+def test_without_the_word_of_the_raylet_no_process_is_named(name: str) -> None:
+    lines = contents(name).splitlines(keepends=True)
+    job = nccl_inspect.read(b"".join(line for line in lines if b"(raylet)" not in line))
+    assert (job.verdict, job.findings[0].ranks, job.findings[0].confidence) == ("failed", [], "likely")
+    assert "a process died, as Ray tells" in job.findings[0].summary
+
+
+def test_ray_that_gave_up_is_a_failure_also_where_the_reason_is_lost() -> None:
+    lines = contents("ray-train-exception").splitlines(keepends=True)
+    begin = next(index for index, line in enumerate(lines) if b"Error in training function" in line)
+    job = nccl_inspect.read(b"".join(lines[:begin]) + b"(TrainController pid=29752) [FailurePolicy] RAISE\n")
+    assert (job.verdict, job.findings[0].rule, job.findings[0].ranks) == ("failed", "peer-death", [])
+    assert job.findings[0].summary == "the training failed, as Ray Train tells"
+
+
+def test_a_worker_that_only_ray_train_lost_did_not_answer() -> None:
+    lines = contents("ray-train-killed").splitlines(keepends=True)
+    job = nccl_inspect.read(
+        b"".join(line for line in lines if b"(raylet)" not in line and b"The actor died" not in line)
+    )
+    assert (job.verdict, job.findings[0].ranks) == ("failed", [2])
+    assert job.findings[0].summary == "rank 2 did not answer Ray Train any more"
+
+
+def test_a_task_that_failed_after_all_communicators_had_ended_is_no_failure_of_the_job() -> None:
+    log = contents("ray-task-exception").decode()
+    begun = re.compile(
+        r"(vm:.*? NCCL INFO )ncclCommInitRankConfig (comm .* )nvmlDev \d (busId \d+) commId .* - Init COMPLETE"
+    )
+    ends = begun.sub(r"\1\2\3 - Destroy COMPLETE", "\n".join(found[0] for found in begun.finditer(log))) + "\n"
+    job = nccl_inspect.read(log.replace("Traceback (most recent", ends + "Traceback (most recent", 1).encode())
+    assert all(len(comm.ended) == comm.nranks for comm in job.communicators)
+    assert job.verdict == "unknown"
+
+
+def test_what_ended_before_a_ctrl_c_is_the_cause() -> None:
+    log = contents("deepspeed-interrupted")
+    own = b"[rank2]: Traceback (most recent call last):\n[rank2]: KeyError: 'tokens'\n"
+    job = nccl_inspect.read(log.replace(b"[2026-11-22 13:32:47,542]", own + b"[2026-11-22 13:32:47,542]"))
+    assert (job.verdict, job.findings[0].rule, job.findings[0].ranks) == ("failed", "peer-death", [2])
+
+
+def test_who_lost_another_before_anything_was_ended_tells_of_a_failure() -> None:
+    log = contents("deepspeed-interrupted")
+    lost = b"".join(line for line in log.splitlines(keepends=True) if line.startswith(b"[rank3]"))
+    job = nccl_inspect.read(
+        log.replace(lost, b"").replace(b"[2026-11-22 13:32:47,542]", lost + b"[2026-11-22 13:32:47,542]")
+    )
+    assert (job.verdict, job.findings[0].rule) == ("failed", "peer-death")
+
+
+def test_a_worker_that_is_no_rank_and_died_before_does_not_lead() -> None:
+    died = next(line for line in contents("ray-task-killed").splitlines(keepends=True) if b"A worker died" in line)
+    lines = contents("ray-train-exception").splitlines(keepends=True)
+    at = next(index for index, line in enumerate(lines) if b"step 0 loss" in line)
+    job = nccl_inspect.read(b"".join([*lines[:at], died, *lines[at:]]))
+    assert job.findings[0].ranks == [2]
+    assert job.findings[0].summary == "rank 2 (vm, pid 30184) ended with KeyError: 'tokens'"
+    assert not job.unexplained
+
+
+def test_who_waited_is_told_as_waiting() -> None:
+    lead = nccl_inspect.read(FOLDER / "torchrun-hang.log.gz").findings[0]
+    assert "it waited in vain for another process" in lead.cause
+    assert lead.fix[0] == "Look at rank 2 first: its own output, its last step."
