@@ -229,6 +229,14 @@ LEFT = (
 )
 
 
+def test_hosts_of_the_store_are_names() -> None:
+    connect = "[c10d] The client socket has timed out after 8000ms while trying to connect to (secret-host-9, 29902)."
+    unknown = "The IPv6 network addresses of (master-0.team-x.svc, 29902) cannot be retrieved (gai error: -2 - No)."
+    retry = f"TCP client failed to connect/validate to host secret-host-9:29902 - retrying (try=0): {connect[7:]}"
+    text = "\n".join((connect, unknown, retry))
+    assert not re.search(b"secret|team-x|master-0", anonymized(text.encode())[1][0])
+
+
 def test_names_of_all_kinds_are_replaced() -> None:
     anonymizer, (after,) = anonymized(PRIVATE)
     assert not re.findall(LEFT, after), re.findall(LEFT, after)
@@ -325,7 +333,7 @@ def test_time_is_linear(piece: str) -> None:
         Scrubber(Names()).text(piece * count)
         return time.process_time() - begin
 
-    assert seconds(80_000) < 30 * max(seconds(10_000), 0.01)
+    assert min(seconds(80_000) for _ in range(3)) < 30 * max(seconds(10_000), 0.01)
 
 
 def run(*words: object, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:

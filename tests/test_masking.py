@@ -67,9 +67,9 @@ def test_other_text_stays(text: str) -> None:
     ["token", "secret-", "--token-", "token='", "://a:", "bearer ", "api_key=", "password to ", "://" + "a" * 50],
 )
 def test_a_long_line_takes_a_time_that_is_linear_in_it(piece: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     masked(piece * (60_000 // len(piece)))
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("form", report.names())
