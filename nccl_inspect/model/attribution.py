@@ -7,8 +7,10 @@ other end. What is left is decided by the order in which other processes used th
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TypeAlias
 
 from nccl_inspect.event import Process
@@ -136,11 +138,15 @@ class _Work:
 
     def connect(self, process: ProcessMembers) -> None:
         """Give ``Connected …`` lines to the communicator whose connections the thread made just before."""
+        place_of: Callable[[tuple[int, Member]], int] = itemgetter(0)
+        made = {
+            tid: sorted(self._threads.get((process.log.process, tid), []), key=place_of)
+            for tid in {step.origin.tid for step in process.connected}
+        }
         for step in process.connected:
-            made = self._threads.get((process.log.process, step.origin.tid), [])
-            before = [entry for entry in made if entry[0] < step.place]
+            before = bisect_left(made[step.origin.tid], step.place, key=place_of)
             if before:
-                _, member = max(before, key=lambda entry: entry[0])
+                _, member = made[step.origin.tid][before - 1]
                 member.connected.append(step)
 
     def _decide(self, unit: Unit, rule: Callable[[Unit], _Test]) -> bool:
@@ -161,8 +167,8 @@ class _Work:
     def _free(self, unit: Unit) -> _Test:
         """A connection prints once in a communicator; without its set it may be another one."""
         slots = _slots(unit.log, unit.bursts, unit.conn) if unit.conn is not None else ()
-        has = {member for slot, own in slots for member, others in self._used.get(slot, {}).items() if own & others}
-        return lambda member: id(member) not in has
+        used = [(self._used[slot], channels) for slot, channels in slots if slot in self._used]
+        return lambda member: not any(others.get(id(member), 0) & channels for others, channels in used)
 
     def _like_elsewhere(self, unit: Unit, member: Member) -> bool:
         """Two GPUs that talk directly in one communicator do not use the network in another one."""

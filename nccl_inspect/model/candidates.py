@@ -6,8 +6,11 @@ brackets, hosts, number of channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from nccl_inspect.model.fold import Burst, Edge, ProcessLog
 from nccl_inspect.model.members import Member, ProcessMembers
@@ -111,7 +114,7 @@ class _Candidates:
 
     def __init__(self, process: ProcessMembers) -> None:
         self._members = process.members
-        self._fitting: dict[tuple[tuple[object, ...], ...], list[Member]] = {}
+        self._fitting: dict[tuple[tuple[object, ...], ...], _Lives] = {}
 
     def of(self, burst: Burst, conn: int | None) -> list[Member]:
         """The members in which all lines of a burst fit, in their order."""
@@ -120,11 +123,38 @@ class _Candidates:
         fitting = self._fitting.get(key)
         if fitting is None:
             edges = burst.edges.values()
-            fitting = [member for member in self._members if all(fits(member, edge, rank) for edge in edges)]
+            fitting = _Lives([member for member in self._members if all(fits(member, edge, rank) for edge in edges)])
             self._fitting[key] = fitting
         if conn == RINGS_AND_TREES:
-            return [member for member in fitting if member.lives_at(burst.place) and not member.eager]
-        return [member for member in fitting if member.lives_at(burst.place)]
+            return [member for member in fitting.at(burst.place) if not member.eager]
+        return list(fitting.at(burst.place))
+
+
+class _Lives:
+    """Tells which members live at a place without asking all: a program may make thousands, one after the other.
+
+    Args:
+        members: in the order in which they began.
+    """
+
+    _STRIDE = 16
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._begins = [member.first.place for member in members]
+        self._strides = [members[at : at + self._STRIDE] for at in range(0, len(members), self._STRIDE)]
+        self._ends = [max(map(_end_of, stride)) for stride in self._strides]
+        """The last end in each stride."""
+
+    def at(self, place: int) -> Iterator[Member]:
+        """The members that live at a place, in their order."""
+        strides = -(-bisect_right(self._begins, place) // self._STRIDE)
+        for end, stride in zip(self._ends, islice(self._strides, strides), strict=False):
+            if end >= place:
+                yield from (member for member in stride if member.lives_at(place))
+
+
+def _end_of(member: Member) -> float:
+    return member.ended.place if member.ended else math.inf
 
 
 def _claims(edge: Edge) -> tuple[object, ...]:
