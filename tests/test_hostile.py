@@ -172,6 +172,7 @@ def steps(data: bytes) -> int:
         b" - Init COMPLETE\n",
         b"vm:1:%d [0] NCCL INFO Channel 00/0 : %d[0] -> 1[1] [send] via NET/IB/0\n",
         b"h%d:1:1 [0] NCCL INFO NCCL_V%d set by environment to 1\n",
+        b"h%d:1:1 [0] NCCL INFO NCCL_IB_HCA set to mlx5_%d\n",
         b"vm:1:1 [0] NCCL INFO Channel 00vm:%d:%d [0] NCCL INFO cudaDriverVersion 13000\n",
         b"vm:1:1 [0] NCCL INFO ncclCommInitRank comm 0x%x rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1 commId 0x1"
         b" - Init COMPLETE\n"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import BootstrapInterface
 from nccl_inspect.model.job import Finding, NotJudged, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, global_ranks, ranks_word
+from nccl_inspect.rules.facts import Facts, count, global_ranks, lines_of, ranks_word
 
 RULE = Rule(
     name="env-mismatch-across-ranks",
@@ -43,6 +43,8 @@ CHOOSE_DEVICES = ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA")
 """A launcher may give each rank its own on purpose: where the ranks then connect, it does no harm."""
 READ_BY_EVERY_RANK = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_CUMEM_ENABLE")
 """Read and echoed by every rank before its initialisation is complete: a rank without the line does not have it."""
+_SHOWN = 8
+"""Values that are told; where each rank has its own there are thousands."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -60,8 +62,8 @@ def _differing(facts: Facts, name: str, values: list[Setting]) -> list[Setting]:
     if len(values) < 2:
         return []
     if name in AGREE_ON_A_HOST:
-        shared = [a for a in values for b in values if a is not b and set(a.hosts) & set(b.hosts)]
-        if not shared:
+        hosts = [host for setting in values for host in set(setting.hosts)]
+        if len(set(hosts)) == len(hosts):  # each has one value
             return []
     ranked = sorted(values, key=lambda setting: len(setting.processes), reverse=True)
     return ranked[1:]
@@ -103,7 +105,9 @@ def _works(facts: Facts) -> bool:
 
 
 def _finding(name: str, values: list[Setting], outliers: list[Setting], *, harmless: bool) -> Finding:
-    told = "; ".join(f"{setting.value} on {_who(setting)}" for setting in values)
+    shown = values[:_SHOWN]
+    told = "; ".join(f"{setting.value} on {_who(setting)}" for setting in shown)
+    told += f"; and {count(len(values) - _SHOWN, 'other value')}" if len(values) > _SHOWN else ""
     alone = len(values) == 1
     return RULE.finding(
         f"{name} differs between ranks: {told}" + ("; the other ranks show no such line" if alone else ""),
@@ -123,7 +127,7 @@ def _finding(name: str, values: list[Setting], outliers: list[Setting], *, harml
         confidence="likely" if alone else "certain",
         ranks={rank for setting in outliers for rank in setting.ranks or ()},
         hosts={host for setting in outliers for host in setting.hosts},
-        evidence=[line for setting in values for line in setting.evidence[:2]],
+        evidence=lines_of(shown),
     )
 
 
