@@ -173,6 +173,7 @@ def steps(data: bytes) -> int:
         b"vm:1:%d [0] NCCL INFO Channel 00/0 : %d[0] -> 1[1] [send] via NET/IB/0\n",
         b"h%d:1:1 [0] NCCL INFO NCCL_V%d set by environment to 1\n",
         b"h%d:1:1 [0] NCCL INFO NCCL_IB_HCA set to mlx5_%d\n",
+        b"ray.exceptions.RayTaskError(KeyError): ray::work() (pid=%d, ip=192.0.2.2)\nstep %d\n",
         b"vm:1:1 [0] NCCL INFO Channel 00vm:%d:%d [0] NCCL INFO cudaDriverVersion 13000\n",
         b"vm:1:1 [0] NCCL INFO ncclCommInitRank comm 0x%x rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1 commId 0x1"
         b" - Init COMPLETE\n"
@@ -182,7 +183,7 @@ def steps(data: bytes) -> int:
     ],
 )
 def test_work_grows_with_the_log(line: bytes) -> None:
-    few, many = (b"".join(line % (n, n) for n in range(1, lines + 1)) for lines in (500, 4000))
+    few, many = (LINE + b"".join(line % (n, n) for n in range(1, lines + 1)) for lines in (500, 4000))
     steps(few)  # what is loaded at the first use is not counted
     assert steps(many) < 10 * steps(few), "eight times the lines"
 

@@ -60,7 +60,7 @@ class _Timings:
         said = [note for note in log.notes.values() if is_timing(note.event)]
         self._notes = sorted(said, key=_PLACE)
         self._places = list(map(_PLACE, self._notes))
-        steps = (step for step in log.steps if isinstance(step, Step))
+        steps = (step for step in log.steps if isinstance(step, Step)) if said else ()
         self._completed = sorted(step.place for step in steps if _completes(step.event))
 
     def of(self, member: Member) -> Iterator[Note]:

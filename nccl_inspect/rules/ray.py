@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 from nccl_inspect.model.inventory import LastLine
@@ -172,10 +173,11 @@ def _of_tasks(facts: Facts) -> list[Ended]:
     """What tasks and actors raised, by the pid: below the last line that passes it on."""
     found: dict[int, Ended] = {}
     tasks = facts.notices(TASK)
+    last = {line.source: line.order for line in sorted((one.evidence[0] for one in tasks), key=attrgetter("order"))}
     for notice in tasks:
         line = notice.evidence[0]
         raised = _below(facts, line)
-        is_passed_on = raised is None and any(is_before(line, other.evidence[0]) for other in tasks)
+        is_passed_on = raised is None and line.order < last[line.source]
         if value(notice, "exception") in _OF_RAY or is_passed_on or (raised and exceptions.is_of_nccl(raised)):
             continue
         pid: int = value(notice, "pid")
