@@ -190,10 +190,10 @@ def find_world(communicators: Sequence[Communicator]) -> Communicator | None:
     gpus = {member.gpu for comm in communicators for member in comm.members.values()}
     roots = [comm for comm in communicators if comm.parent is None and not comm.orphan]
     for comm in sorted(roots, key=lambda comm: (-comm.nranks, comm.first)):
-        outside = gpus - {member.gpu for member in comm.members.values()}
+        outside = len(gpus) - len({member.gpu for member in comm.members.values()})
         room = comm.nranks - len(comm.members)
         # A process in the log whose line of this communicator is lost is the exception.
-        if len(outside) <= min(room, len(comm.members) - 1) and not _is_left(comm, roots):
+        if outside <= min(room, len(comm.members) - 1) and not _is_left(comm, roots):
             return comm
     return None
 
