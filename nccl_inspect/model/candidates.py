@@ -113,7 +113,9 @@ class _Candidates:
     """
 
     def __init__(self, process: ProcessMembers) -> None:
-        self._members = process.members
+        self._by_rank: dict[int, list[Member]] = {}
+        for member in process.members:
+            self._by_rank.setdefault(member.rank, []).append(member)
         self._fitting: dict[tuple[tuple[object, ...], ...], _Lives] = {}
 
     def of(self, burst: Burst, conn: int | None) -> list[Member]:
@@ -122,8 +124,8 @@ class _Candidates:
         key = tuple([(rank, *_claims(edge)) for edge in burst.edges.values()])
         fitting = self._fitting.get(key)
         if fitting is None:
-            edges = burst.edges.values()
-            fitting = _Lives([member for member in self._members if all(fits(member, edge, rank) for edge in edges)])
+            edges, members = burst.edges.values(), self._by_rank.get(rank, [])
+            fitting = _Lives([member for member in members if all(fits(member, edge, rank) for edge in edges)])
             self._fitting[key] = fitting
         if conn == RINGS_AND_TREES:
             return [member for member in fitting.at(burst.place) if not member.eager]
