@@ -129,6 +129,11 @@ def test_check_fails_below_a_percentage(tree: Path, percent: str, status: int) -
     assert compare_source.main([str(tree), "--check", percent]) == status
 
 
+def test_a_tree_without_a_log_call_passes_no_check(tree: Path) -> None:
+    with pytest.raises(SystemExit, match=r"no log call of hpcx in .*; is --dialect right\?"):
+        compare_source.main([str(tree / "src"), "--dialect", "hpcx", "--check", "100"])
+
+
 def test_formats_that_are_new_since_a_tag(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def git(*arguments: str) -> None:
         identity = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]

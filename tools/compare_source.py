@@ -51,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the comparison; the exit status is 1 when less than ``--check`` per cent are recognised."""
     options = _options(arguments)
     found = collect(options.tree, options.rev, options.dialect)
+    if not found:
+        where = f"{options.tree} at {options.rev}" if options.rev else str(options.tree)
+        sys.exit(f"compare_source: no log call of {options.dialect} in {where}; is --dialect right?")
     if options.new_since:
         old = {call.format for call in collect(options.tree, options.new_since, options.dialect)}
         found = [call for call in found if call.format not in old]
