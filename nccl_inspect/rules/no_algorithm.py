@@ -1,0 +1,65 @@
+"""No algorithm and protocol is left for a collective."""
+
+import re
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.rules.statements import value
+
+RULE = Rule(
+    name="no-algorithm",
+    category="environment",
+    severity="error",
+    title="No algorithm and protocol is left for a collective",
+)
+_SETTING = re.compile(r"(NCCL_ALGO|NCCL_PROTO) was set to (.+?)\.(?= NCCL_|$)")
+"""What 2.24 and later add (src/enqueue.cc); earlier releases went on with a ring where a setting did not fit."""
+_CAN = {
+    "AllReduce": "Ring, Tree, CollNet and NVLS",
+    "AllGather": "Ring, PAT, CollNetDirect and NVLS",
+    "ReduceScatter": "Ring, PAT, CollNetDirect and NVLS",
+    "Broadcast": "Ring only",
+    "Reduce": "Ring only",
+}
+"""By collective what NCCL has for it at all: src/graph/tuning.cc, 2.24 and later."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge NCCL's own statement; where CollNet is what was asked for, collnet-unavailable does."""
+    failed = [n for n in facts.notices("no-algorithm") if "collnet" not in str(value(n, "settings")).lower()]
+    if not failed:
+        return
+    function = value(failed[0], "function")
+    named = dict(_SETTING.findall(str(value(failed[0], "settings"))))
+    yield RULE.finding(
+        f"NCCL has no way left to do {f'the collective {function}' if function else 'a collective'}",
+        cause=_cause(function, named),
+        impact="the collective fails, and with it the job",
+        fix=[
+            f"unset {' '.join(named or ('NCCL_ALGO', 'NCCL_PROTO'))}   # NCCL then chooses for each call",
+            *(
+                ['NCCL_ALGO="ring;allreduce:tree"   # 2.24 and later: another choice for each collective']
+                if "NCCL_ALGO" in named
+                else []
+            ),
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING   # what is allowed, and what the tuner makes of it",
+        ],
+        confidence="certain" if named else "possible",
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said(failed),
+        fatal=True,
+    )
+
+
+def _cause(function: str | None, named: dict[str, str]) -> str:
+    if not named:
+        return (
+            "not in the log: NCCL_ALGO or NCCL_PROTO exclude all (before 2.24 the line does not name them), a tuner "
+            "plugin does, or the search for rings and trees found nothing"
+        )
+    words = listed(f"{name}={setting}" for name, setting in named.items())
+    can = f"; for {function} NCCL has {_CAN[function]}" if function in _CAN else ""
+    return f"{words} leaves nothing that this collective, its data type and the hardware can use{can}"
