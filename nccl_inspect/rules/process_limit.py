@@ -1,0 +1,48 @@
+"""The limit on processes and threads was reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.statements import value
+
+RULE = Rule(
+    name="process-limit",
+    category="failures",
+    severity="error",
+    title="No more threads can be started: the limit on processes",
+)
+_NO_MORE = "Resource temporarily unavailable"
+"""What the C library says of EAGAIN."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge threads that the system does not let NCCL start; other calls get the same error for other reasons."""
+    failed = [notice for notice in facts.notices("system-call-failed", "thread-failed") if _is_start(notice)]
+    if not failed:
+        return
+    yield RULE.finding(
+        f"no more threads can be started: {failed[0].message}",
+        cause="the user, the container or the host has as many processes and threads as its limit allows (ulimit -u, "
+        "pids of the cgroup); more seldom there is no memory for the stack",
+        impact="NCCL cannot start its helper threads, and the job stops",
+        fix=[
+            "ulimit -u; cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids.current   # in the container, beside the job",
+            "--pids-limit=-1   # option of docker run; Kubernetes: podPidsLimit of the kubelet",
+            "OMP_NUM_THREADS=8   # fewer threads of the program: each data loader starts a pool of its own",
+            "LimitNPROC=infinity TasksMax=infinity   # systemd unit of slurmd or containerd, then restart it",
+        ],
+        confidence="likely",
+        ranks=ranks_in(failed),
+        hosts=hosts_in(failed),
+        evidence=first_said(failed),
+        fatal=facts.job.failed or not facts.job.paths,
+    )
+
+
+def _is_start(notice: Notice) -> bool:
+    starts = value(notice, "call") == "pthread_create" or notice.message.startswith("Thread creation")
+    return starts and value(notice, "error") == _NO_MORE
