@@ -8,6 +8,7 @@ from nccl_inspect.rules.cuda import ANSWERS, CUDA_CODES, code_of, file_of
 from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="cuda-init-error",
@@ -25,9 +26,12 @@ _CAUSES = {
     "that does not fit CUDA_VISIBLE_DEVICES, or a container with some of the GPUs only",
     803: "the driver's kernel module and its libraries are of different versions",
     804: ANSWERS[804].cause,
-    999: "the driver failed: a lost GPU (Xid), a broken kernel module (nvidia_uvm), or a reset is needed",
+    999: "the driver failed: a lost GPU (Xid), a broken kernel module (nvidia_uvm), or a reset is needed; or the "
+    "container lost its access to the GPUs (a systemctl daemon-reload on the host can take it away)",
 }
 _BUSY, _UNKNOWN, _NO_DEVICE = 46, 999, 100
+_NVML = {"Driver/library version mismatch": 803, "Driver Not Loaded": _NO_DEVICE, "Unknown Error": _UNKNOWN}
+"""What NVML says, with CUDA's error of the same causes."""
 _VISIBLE = "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # inside the container: which GPUs are there?"
 _FIX = {
     3: ('torch.multiprocessing.set_start_method("spawn")   # and no CUDA call before the workers start',),
@@ -46,6 +50,7 @@ _FIX = {
     803: ("Reboot after an upgrade of the driver, or reload its modules; let the image have no other libcuda.so.",),
     804: ANSWERS[804].fix,
     999: (
+        "nvidia-smi -L   # in the container and on the host: if it fails in the container only, start that anew",
         "dmesg -T | grep -i xid; nvidia-smi   # what does the driver say?",
         "modprobe nvidia_uvm   # is the module loaded? Else reset the GPU (nvidia-smi -r) or reboot",
     ),
@@ -63,11 +68,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     ]
     said = {id(notice): code for notice in program if (code := _said(notice)) is not None}
     failed += [notice for notice in program if id(notice) in said]
-    mixed = [notice for notice in facts.notices("nvml-failed") if _is_mixed(notice)]
-    told = [*failed, *mixed]
+    nvml = {id(notice): code for notice in facts.notices("nvml-failed") if (code := _of_nvml(notice)) is not None}
+    told = [*failed, *(notice for notice in facts.notices("nvml-failed") if id(notice) in nvml)]
     if not told:
         return
-    found = sorted({*codes.values(), *said.values(), *((803,) if mixed else ())})
+    found = sorted({*codes.values(), *said.values(), *nvml.values()})
     yield RULE.finding(
         f"CUDA cannot be initialised: {told[0].message}",
         cause="; ".join(_CAUSES[code] for code in found),
@@ -95,6 +100,6 @@ def _said(notice: Notice) -> int | None:
     return next((CUDA_CODES[text] for text in words if text in notice.message), None)
 
 
-def _is_mixed(notice: Notice) -> bool:
-    """Whether NVML says that kernel module and library differ, which stops NCCL."""
-    return notice.level == "WARN" and "version mismatch" in notice.message
+def _of_nvml(notice: Notice) -> int | None:
+    """What NVML says as a warning stops NCCL (src/misc/nvmlwrap.cc)."""
+    return _NVML.get(str(value(notice, "error"))) if notice.level == "WARN" else None

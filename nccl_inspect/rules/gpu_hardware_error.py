@@ -18,6 +18,12 @@ RULE = Rule(
 _TEXTS = ("uncorrectable ECC error encountered", "uncorrectable NVLink error detected during the execution")
 _CONTAINED = "Invalid access of peer GPU memory over nvlink or a hardware error"
 """cudaErrorContained, since CUDA 12.8: it is one of the two."""
+_LOST = "GPU is lost"
+"""What NVML says of a GPU that does not answer (src/misc/nvmlwrap.cc)."""
+_NO_ANSWER = (
+    "the driver does not reach a GPU any more. NCCL asks for all that the container shows, also for those that the job "
+    "does not use; the number in the line counts as nvidia-smi does"
+)
 _OF_GPU = re.compile(r"CUDA|cuda|CUDNN|cuDNN|CUBLAS|cuBLAS|CUFFT|cuFFT|Triton|NVRTC|GPU")
 _CODES = {cuda.CUDA_CODES[text] for text in (*_TEXTS, _CONTAINED)}
 
@@ -26,16 +32,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what CUDA says of the hardware; the kernel's lines may be old, so they need a job that failed."""
     stated = [notice for notice in cuda.failed(facts) if cuda.code_of(notice) in _CODES]
     stated += [n for n in facts.notices("cuda-error", "watchdog-terminated") if _says_so(n)]
+    lost = [n for n in facts.notices("nvml-failed") if n.level == "WARN" and value(n, "error") == _LOST]
+    stated += lost
     kernel = [*facts.notices("gpu-lost"), *filter(broken, facts.notices("xid"))]
     kernel += [n for n in facts.notices("sxid") if str(value(n, "text")).startswith("Fatal")]
     said = [*stated, *kernel]
     if not said:
         return
     is_old = not stated and (_is_explained(facts, kernel) or not _is_over(facts, kernel))
-    is_sure = any(text in notice.message for notice in stated for text in _TEXTS)
+    is_sure = any(text in notice.message for notice in stated for text in (*_TEXTS, _LOST))
     yield RULE.finding(
         f"the hardware of a GPU failed: {listed(map(_words, said), limit=2)}",
-        cause=_cause(is_sure=is_sure, is_stated=bool(stated), is_old=is_old),
+        cause=_NO_ANSWER if lost else _cause(is_sure=is_sure, is_stated=bool(stated), is_old=is_old),
         impact="the rank on this GPU is lost, and with it the job; the others lose connections or wait",
         fix=[
             "kubectl cordon <node>   # Slurm: scontrol update nodename=<node> state=drain reason=gpu; run "
