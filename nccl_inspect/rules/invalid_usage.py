@@ -22,6 +22,7 @@ _UNSET = f"a structure that its NCCL_…_INITIALIZER did not fill in; or {_RELEA
 _BUILT = f"{_RELEASES}: the program is too old, two libraries are installed, or LD_LIBRARY_PATH leads to the wrong one"
 _LIFE = "a communicator that is destroyed, damaged or not ready yet"
 _GROUP = "calls that may not stand in one group"
+_FP8 = "a reduction of 8-bit floating point numbers, which GPUs before Hopper (compute capability 9.0) cannot do"
 _KINDS = {
     **dict.fromkeys(("argument-not-a-pointer", "argument-wrong-device"), _MEMORY),
     "argument-null": _NULL,
@@ -34,6 +35,7 @@ _KINDS = {
     **dict.fromkeys(("library-too-old", "application-too-old"), _BUILT),
     **dict.fromkeys(("comm-destroyed", "comm-corrupted", "comm-not-ready"), _LIFE),
     **dict.fromkeys(("group-end-outside", "self-send-unmatched", "group-mixed"), _GROUP),
+    "reduction-unsupported": _FP8,
 }
 """By production what is wrong."""
 _AFTER_FAILURES = (_NULL, _LIFE)
@@ -43,6 +45,7 @@ _FIXES = {
     _MEMORY: "torch.cuda.set_device(local_rank)   # before anything is put on a GPU",
     _UNSET: _ONE_LIBRARY,
     _BUILT: _ONE_LIBRARY,
+    _FP8: "Reduce in bfloat16 or float16, or run on GPUs from Hopper on; copies of 8-bit data work everywhere.",
 }
 
 
