@@ -45,7 +45,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if fatal
         else "transfers failed around it"
         if hurt
-        else "transfers wait until the link is back (30 s with the default NCCL_IB_TIMEOUT), then the job goes on"
+        else "transfers wait until the link is back (30 s by default, 7.5 s before "
+        "2.23: NCCL_IB_TIMEOUT), then the job goes on"
         if down
         else "none in this log",
         fix=[

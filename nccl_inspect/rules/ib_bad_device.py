@@ -48,7 +48,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             RDMA_IN_DOCKER,
             RDMA_IN_POD,
             *(["hostNetwork: true   # pod spec, for RoCE (docker: --network=host); or SR-IOV"] * connecting),
-            "NCCL_IB_HCA==mlx5_0,mlx5_1   # only these; =^mlx5_2 leaves one out that is not meant for this job",
+            "NCCL_IB_HCA==mlx5_0,mlx5_1   # only these; =^=mlx5_2 leaves one out that is not meant for this job",
             "dmesg -T | grep -i mlx5; ibstat   # does it fail on the host, too? The same MOFED in host and image?",
         ],
         severity="error" if dead or slow else "warning" if refused else "info",

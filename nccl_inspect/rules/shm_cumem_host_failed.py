@@ -20,7 +20,7 @@ _FIX = (
     "NCCL_CUMEM_HOST_ENABLE=0   # goes back to /dev/shm, which must then be large enough",
     "--cap-add SYS_NICE   # option of docker run, for get_mempolicy",
     "securityContext: {capabilities: {add: [SYS_NICE]}}   # pod spec, likewise",
-    "NCCL 2.26.5 or later tests it and falls back by itself; a driver for CUDA 13.0 or later does without P2P.",
+    "NCCL 2.26.3 or later tests it and falls back by itself; a driver for CUDA 13.0 or later does without P2P.",
 )
 
 
