@@ -167,3 +167,35 @@ def test_a_timeout_tells_who_waited_for_what() -> None:
     assert isinstance(event, events.CollectiveTimeout)
     assert (event.global_rank, event.rank, event.group, event.seq, event.operation) == (11, 3, None, 64, "ALLREDUCE")
     assert (event.numel_in, event.numel_out, event.timeout_ms, event.ran_ms) == (8, 8, 600000, 600052)
+
+
+@pytest.mark.parametrize(
+    ("message", "release"),
+    [
+        ("Net : Unsupported address family type", "2.4.2"),
+        ("User asked for a minimum of 128 channels, limiting to 64", "2.5.6"),
+        ("Invalid NCCL_NTHREADS 100 (must be a multiple of 32)", "2.5.6"),
+        ("Could not open XML topology file /etc/topo.xml : No such file or directory", "2.6.4"),
+        ("Unable to open /nowhere/topo.xml, not dumping topology.", "2.6.4"),
+        ("Connection to proxy localRank 1 -> connection 0x7fe690004d30", "2.12.7"),
+        ("NCCL_CGA_CLUSTER_SIZE value 16 is too big. Limiting value to 8.", "2.15.1"),
+        ("bootstrapSplit: rank 0 nranks 2 color 0 key 0 prev 1 next 1 - DONE", "2.18.1"),
+        ("NCCL version mismatch with remote peer 10.0.0.2<40000> (local: 22403, remote 22605)", "2.24.3"),
+    ],
+)
+def test_a_production_begins_with_the_first_release_that_prints_it(message: str, release: str) -> None:
+    """Releases are inferred from it where no line tells them (tags of github.com/NVIDIA/nccl)."""
+    parsed = GRAMMAR.parse(message.encode())
+    assert parsed is not None
+    assert parsed.production.versions.partition("..")[0] == release
+
+
+def test_a_warning_of_old_releases_does_not_spoil_what_is_inferred() -> None:
+    """A warning until 2.26 and a note since 2.27.3, in the same words: src/graph/xml.cc."""
+    log = (
+        "vm:1:1 [0] NCCL INFO Bootstrap : Using eth0:192.0.2.2<0>\n"
+        "vm:1:1 [0] NCCL INFO Using network Socket\n"
+        "vm:1:1 [0] graph/xml.cc:378 NCCL WARN Could not open XML topology file /etc/topo.xml : No such file\n"
+        "vm:1:20 [0] NCCL INFO Channel 00/02 :    0   1\n"
+    )
+    assert nccl_inspect.read(log.encode()).nccl_versions == ["2.8.3 to 2.22.3 (inferred)"]
