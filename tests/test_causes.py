@@ -76,3 +76,33 @@ def test_an_interface_that_failed_is_not_advised() -> None:
         b"node-1:887:887 [0] bootstrap.cc:45 NCCL WARN Bootstrap : no socket interface found\n"
     )
     assert "IFNAME==eth0" not in first(log)
+
+
+@pytest.mark.parametrize(
+    ("setting", "platform", "risky"),
+    [
+        ("LL128", None, True),
+        ("^LL", None, True),
+        ("Simple;allreduce:LL128", None, True),
+        ("^LL128", None, False),
+        ("Simple,LL", None, False),
+        ("LL128", "p5.48xlarge", False),
+    ],
+)
+def test_a_protocol_that_may_corrupt_data_is_told(setting: str, platform: str | None, risky: bool) -> None:
+    """src/graph/tuning.cc: named, or left over by ^, LL128 is used without NCCL's check of the machine."""
+    log = f"vm:1:1 [0] NCCL INFO NCCL_PROTO set by environment to {setting}\n"
+    finding = nccl_inspect.read(log.encode(), platform=platform).findings[0]
+    assert finding.rule == "algo-proto-forced"
+    assert ("silently be wrong" in finding.impact) is risky
+
+
+def test_no_algorithm_names_the_settings_and_what_the_collective_has() -> None:
+    log = (
+        "vm:1:1 [0] enqueue.cc:2041 NCCL WARN Error : no algorithm/protocol available for function Broadcast with "
+        "datatype ncclInt8. NCCL_ALGO was set to Tree. NCCL_PROTO was set to LL128.\n"
+    )
+    text = first(log.encode())
+    assert "NCCL_ALGO=Tree, NCCL_PROTO=LL128" in text
+    assert "Broadcast NCCL has Ring only" in text
+    assert "unset NCCL_ALGO NCCL_PROTO" in text

@@ -15,6 +15,16 @@ RULE = Rule(
 )
 _CHOICES = ("NCCL_ALGO", "NCCL_PROTO")
 _SIZES = ("NCCL_NTHREADS", "NCCL_BUFFSIZE")
+_BY_SIZE = (
+    "NCCL chooses by message size and topology, and a tuner plugin no longer can: what is best for large messages is "
+    "slow for small ones, and the other way round. How much is not in the log"
+)
+_LITTLE = "little or none by itself; the defaults change with releases and machines, a fixed value does not"
+_UNCHECKED = (
+    "allows LL128 without NCCL's own check: between GPUs without NVLink, of different kinds or before Volta, or with a "
+    "NIC beyond the CPU, results may silently be wrong"
+)
+"""By itself NCCL takes LL128 only where it was tested (src/graph/tuning.cc: 'may cause silent data corruption')."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -32,26 +42,28 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     asked = vendor_asks(facts)
     narrow = [] if asked else [setting for setting in forced if _is_narrow(facts, setting)]
+    unchecked = [] if asked else [setting for setting in forced if _is_unchecked(facts, setting)]
+    unsafe = unchecked if facts.paths("intra", "SHM") else []
+    told = [setting for setting in forced if setting in narrow or setting in unsafe]
     yield RULE.finding(
-        f"NCCL's own choice is overridden: {words_of(narrow or forced)}",
+        f"NCCL's own choice is overridden: {words_of(told or forced)}",
         cause=f"{words_of(forced)} in the {listed(setting.source for setting in forced)}; "
         + (
             "Google's guide for this network asks for it"
             if asked
             else "often left over from tuning another machine or release"
         ),
-        impact="NCCL chooses by message size and topology, and a tuner plugin no longer can: what is best for large "
-        "messages is slow for small ones, and the other way round. How much is not in the log"
-        if narrow
-        else "little or none by itself; the defaults change with releases and machines, a fixed value does not",
+        impact=". ".join(
+            [*([f"{words_of(unchecked)} {_UNCHECKED}"] if unchecked else []), _BY_SIZE if narrow else _LITTLE]
+        ),
         fix=["Nothing to fix: take the values of the guide for this machine type and plugin release."]
         if asked
         else [*unset(forced), "Compare both with nccl-tests over the message sizes of the job before keeping it."],
-        severity="warning" if narrow else "info",
-        confidence="likely" if narrow else "certain",
+        severity="warning" if told else "info",
+        confidence="likely" if told else "certain",
         ranks=facts.ranks_with(forced),
         hosts={host for setting in forced for host in setting.hosts},
-        evidence=lines_of(narrow or forced),
+        evidence=lines_of(told or forced),
     )
 
 
@@ -71,6 +83,15 @@ def _is_perhaps_of_plugin(facts: Facts, setting: Setting) -> bool:
         return False
     begun = {process for notice in facts.plugin("NET", "loading") for process in notice.processes}
     return not begun.issuperset(setting.processes)
+
+
+def _is_unchecked(facts: Facts, setting: Setting) -> bool:
+    """Whether it names LL128, or leaves out others only: both allow it on machines not known to have NVLink, too."""
+    known = (facts.platform and facts.platform.nvlink) or facts.notices("mnnvl-fabric", "nvls-available")
+    if setting.name != "NCCL_PROTO" or known:
+        return False
+    lists = [entry.rpartition(":")[2].upper() for entry in setting.value.split(";")]
+    return any(words.startswith("^") != ("LL128" in words.removeprefix("^").split(",")) for words in lists)
 
 
 def _is_narrow(facts: Facts, setting: Setting) -> bool:
