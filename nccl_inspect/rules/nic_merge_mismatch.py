@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
 from nccl_inspect.rules.statements import value
 
 RULE = Rule(
@@ -13,12 +13,17 @@ RULE = Rule(
     severity="warning",
     title="Fused NICs have different numbers of ports, or cannot be fused as asked",
 )
+_GOES_ON = "NCCL_NET_MERGE_POLICY"
+"""The one setting for fusing whose wrong value NCCL passes over."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warnings; NCCL goes on with the ports it has, unless it is forced to fuse them."""
-    unequal = facts.notices("ib-device-count-mismatch")
     refused = facts.notices("ib-merge-disabled")
+    if wrong := [n for n in facts.notices("nic-fusion-invalid") if not n.message.startswith(_GOES_ON)]:
+        yield _not_fused(facts, wrong, refused)
+        refused = []
+    unequal = facts.notices("ib-device-count-mismatch")
     said = [*unequal, *refused]
     if not said:
         return
@@ -32,7 +37,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause="the hosts show NCCL different ports of a card: one port is down, or one side shows the physical "
         "function and a virtual one of the same port"
         if first
-        else "a topology or NCCL_NET_FORCE_MERGE wants ports of a card as one, while NCCL_IB_MERGE_NICS=0 is set",
+        else "NCCL by itself, a topology file or NCCL_NET_FORCE_MERGE wants ports of a card as one, while "
+        "NCCL_IB_MERGE_NICS=0 is set",
         impact="NCCL stops"
         if dead
         else "the pair shares out its traffic unevenly and has the bandwidth of the side with fewer ports"
@@ -42,7 +48,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "NCCL_IB_HCA==mlx5_0,mlx5_1   # the same ports on all nodes",
             "ibstat | grep -E 'CA |State'   # on both hosts: which port is down?",
             "Show physical or virtual functions to NCCL, not both.",
-            "NCCL_IB_MERGE_NICS=0   # on all nodes: uses every port by itself"
+            "NCCL_IB_MERGE_NICS=0   # on all nodes: uses every port by itself. 2.24 and 2.25 stop without "
+            "NCCL_NET_MERGE_LEVEL=LOC beside it"
             if first
             else "unset NCCL_IB_MERGE_NICS   # or unset NCCL_NET_FORCE_MERGE",
         ],
@@ -52,4 +59,31 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in(said),
         evidence=first_said(said),
         fatal=dead,
+    )
+
+
+def _not_fused(facts: Facts, wrong: list[Notice], refused: list[Notice]) -> Finding:
+    """What ends the initialisation (src/graph/topo.cc): 2.26 and later go on only where they chose the ports."""
+    by_itself = any("Tried merging" in notice.message for notice in wrong)
+    asked = facts.chosen("NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL")
+    return RULE.finding(
+        f"ports cannot be fused into one NIC: {wrong[0].message}",
+        cause="NCCL 2.24 and 2.25 fuse the ports of a card by themselves, and stop where that is refused"
+        + (": NCCL_IB_MERGE_NICS=0 forbids it" if refused else ": ports of different kinds, or a plugin that cannot")
+        if by_itself
+        else f"{words_of(asked) if asked else 'NCCL_NET_FORCE_MERGE, or a topology file,'} asks for NICs as one that "
+        "are not there, are too many, or do not fit",
+        impact="the communicator is not built, and the job does not start",
+        fix=[
+            *unset(asked),
+            "NCCL_NET_MERGE_LEVEL=LOC   # on all ranks: NCCL fuses nothing, and uses every port by itself",
+            *(["NCCL 2.26 or later goes on without fusing such ports."] if by_itself else []),
+            "ibstat | grep -E 'CA |Link layer|Rate'   # which ports are alike?",
+        ],
+        severity="error",
+        confidence="likely",
+        ranks=ranks_in(wrong),
+        hosts=hosts_in(wrong),
+        evidence=[*first_said([*refused, *wrong]), *lines_of(asked, 1)],
+        fatal=facts.job.failed or not facts.job.paths,
     )
