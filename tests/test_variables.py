@@ -21,8 +21,8 @@ KNOWN = {fields[0]: (*fields[1:], "", "")[:3] for line in _LINES if line[:1] != 
 _LOG = re.compile(r"^```(?:log|console).*?^```$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"\b(?:TORCH_NCCL|OFI_NCCL|NCCL|FI_EFA)_[A-Z0-9_]*[A-Z0-9]\b(?![_*]|\|)")
 _SINCE = re.compile(r"\b(NCCL_[A-Z0-9_]+)=[^#\n]*# *(\d+\.\d+(?:\.\d+)?) and later")
-_NO_VARIABLES = {"NCCL_IB"}
-"""What a page greps for."""
+_NO_VARIABLES = {"NCCL_IB", "NCCL_P2P", "NCCL_SHM", "NCCL_PTR_CUDA", "NCCL_PTR_DMABUF"}
+"""What pages grep for, and constants of NCCL's source."""
 
 
 def text_of(path: Path) -> str:

@@ -33,7 +33,7 @@ _FIX = (
     "nvidia-imex-ctl -N   # every node of the domain must be READY; systemctl status nvidia-imex on each",
     "ls /dev/nvidia-caps-imex-channels   # inside the container: the channel device must be there",
     "Kubernetes needs NVIDIA's DRA driver, a ComputeDomain for the job and its resource claim in each pod.",
-    "NCCL_MNNVL_ENABLE=0   # goes on over the network",
+    "NCCL_MNNVL_ENABLE=0   # goes on over the network (2.20: NCCL_MNNVL=0)",
 )
 
 
