@@ -106,3 +106,12 @@ def test_no_algorithm_names_the_settings_and_what_the_collective_has() -> None:
     assert "NCCL_ALGO=Tree, NCCL_PROTO=LL128" in text
     assert "Broadcast NCCL has Ring only" in text
     assert "unset NCCL_ALGO NCCL_PROTO" in text
+
+
+def test_nccl_may_choose_the_network_inside_a_host_without_gpudirect() -> None:
+    """ncclTopoCheckNet compares bandwidths only: src/graph/paths.cc, 2.14 and later."""
+    log = "vm:1628:1701 [4] NCCL INFO Channel 00/0 : 3[3] -> 4[4] [receive] via NET/IB/0\n"
+    log += "vm:1627:1703 [3] NCCL INFO Channel 00/0 : 3[3] -> 4[4] [send] via NET/IB/0\n"
+    text = first(log.encode())
+    assert "takes the NICs for faster" in text
+    assert "NCCL_NET_DISABLE_INTRA=1" in text

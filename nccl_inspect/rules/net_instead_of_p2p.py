@@ -53,7 +53,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if shm_off
         else "NCCL chose the network by itself: both GPUs reach NICs faster than each other"
         if direct
-        else "not proved: P2P and SHM are both unusable, as when containers of one host do not share /dev/shm"
+        else "not proved: P2P and SHM are both unusable, as when containers of one host do not share /dev/shm; or NCCL "
+        "(2.14 and later) takes the NICs for faster than the way between these GPUs, without asking for GPUDirect RDMA"
         + (f"; {words} is set as well" if settings else ""),
         impact="data leaves the GPU for the network stack and comes back: "
         f"{SOCKET} bus bandwidth over Socket ({SOCKET.source}), {SHM} through host memory ({SHM.source})",
@@ -62,7 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 unset(settings)
                 or ["Take one pod for each node, or give its containers one /dev/shm (hostIPC: true, or a hostPath)."]
             ),
-            "NCCL_NET_DISABLE_INTRA=1   # keeps NCCL from choosing the network inside a host: it fails instead",
+            "NCCL_NET_DISABLE_INTRA=1   # keeps NCCL from choosing the network inside a host: it takes SHM, or fails",
         ],
         severity="info" if direct else "error",
         confidence="certain" if shm_off else "likely",
