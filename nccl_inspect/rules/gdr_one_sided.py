@@ -61,7 +61,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     reading = [setting for setting in facts.settings("NCCL_NET_GDR_READ") if setting.value == "0"]
     reasons = _refused(facts, hosts)
     far = distances.too_far(reasons)
-    normal = senders and not reading and not reasons and not (facts.platform and facts.platform.gdr)
+    able = bool(facts.platform and facts.platform.gdr) or _one_gpu_each(facts, paths)
+    normal = senders and not reading and not reasons and not able
     who = f"on host {listed(sorted(whole))}" if whole else f"of {ranks_word(ranks)}"
     where = "" if whole else " at the sending end" if senders else ""
     yield RULE.finding(
@@ -87,6 +88,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts,
         evidence=[*first_lines(paths)[:3], *(notice.evidence[0] for notice in reasons[:2])],
     )
+
+
+def _one_gpu_each(facts: Facts, paths: list[Path]) -> bool:
+    """Whether the communicators have one GPU of each host: then old GPUs send directly, too (ncclTopoCheckGdr)."""
+    names = {name for path in paths for name in path.communicators}
+    comms = [comm for comm in facts.job.communicators if comm.id in names]
+    return bool(comms) and all(comm.nnodes == comm.nranks for comm in comms)
 
 
 def _refused(facts: Facts, hosts: set[str]) -> list[Notice]:
