@@ -4,7 +4,7 @@ import pytest
 
 import nccl_inspect
 from nccl_inspect import event_types as events
-from nccl_inspect.grammar import engine, notation
+from nccl_inspect.grammar import engine, meaning, notation
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.types import FieldType, field_type
 from nccl_inspect.ingest import prefix
@@ -199,3 +199,18 @@ def test_a_warning_of_old_releases_does_not_spoil_what_is_inferred() -> None:
         "vm:1:20 [0] NCCL INFO Channel 00/02 :    0   1\n"
     )
     assert nccl_inspect.read(log.encode()).nccl_versions == ["2.8.3 to 2.22.3 (inferred)"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "vm:1:1 [0] xml.cc:419 NCCL WARN Could not find real path of /sys/class/pci_bus/fffffff/../../fffffff:ff:f",
+        "vm:1:1 [0] proxy.cc:1600 NCCL WARN [Service thread] shm close failed",
+        "vm:1:1 [0] os/linux.cc:80 NCCL WARN sched_setaffinity failed with error: Invalid argument",
+    ],
+)
+def test_a_warning_that_is_harmless_is_no_reason_to_worry(line: str) -> None:
+    found = meaning.of_line(line, GRAMMAR)
+    assert found is not None
+    assert "armless" in found.production.says
+    assert found.worry.startswith("it depends")
