@@ -372,7 +372,6 @@ class CollectiveTimeout(Event):
 class NcclTestResult(Event):
     """One row of nccl-tests: times in microseconds, bandwidths in GB/s; None where the test did not run or check."""
 
-    kept: ClassVar[bool] = False
     size: int
     count: int
     dtype: str

@@ -1,0 +1,143 @@
+"""nccl-tests measured far less than the paths of the job give."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.event_types import NcclTestResult
+from nccl_inspect.impact import NVLINK, Rate, compared, nic, nvlink_of
+from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, first_lines, first_said
+from nccl_inspect.rules.statements import value
+
+RULE = Rule(
+    name="bandwidth-low",
+    category="topology",
+    severity="warning",
+    title="nccl-tests measured far less bandwidth than the paths of the job give",
+    because=(
+        "algo-proto-forced",
+        "channel-limit-by-env",
+        "few-channels",
+        "gpu-hardware-error",
+        "ib-async-event",
+        "nic-asymmetry",
+        "nic-unused",
+    ),
+)
+_SHARE = 4
+"""Only what is below this part of the lowest figure is far below."""
+_MIN_BYTES = 64 << 20
+_MIN_BYTES_OF_RANK = 4 << 20
+"""Smaller messages are ruled by latency, the more so the more ranks there are."""
+_SWITCHED = 3
+"""The generation of NVLink from which on all platforms here have a switch."""
+_RANKS = ("test-rank", "test-rank-2-13")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the best large all-reduce or reduce-scatter by the slowest kind of path, where its speed is known."""
+    best = max(_large(facts), key=_measured, default=None)
+    worth = _worth(facts) if best else None
+    if best is None or worth is None or _measured(best) * _SHARE >= worth.low:
+        return
+    paths = list(facts.job.paths)
+    facts.leave_open(paths)
+    nvlink, network = (any(path.transport == kind for path in paths) for kind in ("P2P", "NET"))
+    size = getattr(best.event, "size", 0) >> 20
+    suspects = [
+        "another program on the same GPUs or links",
+        *(["a NIC, cable or switch port that is slow or loses packets"] if network else []),
+        *(["NVLinks that are down, so that P2P runs over PCIe"] if nvlink else []),
+        "settings that leave few channels",
+        "GPUs that are held down by heat or power",
+    ]
+    yield RULE.finding(
+        f"nccl-tests measured at most {_measured(best):g} GB/s bus bandwidth for large messages (here {size} MiB); "
+        f"the slowest of the job's paths gives {worth}",
+        cause="not in the log: the connections are good ones, and data moves slowly over them. Suspects, the most "
+        f"likely one first: {'; '.join(suspects)}",
+        impact=f"{compared(Rate(_measured(best), _measured(best), ''), worth)} than such paths give ({worth.source})",
+        fix=[
+            "nvidia-smi; nvidia-smi -q -d PERFORMANCE   # on each host, during the test: other programs, slow clocks?",
+            *(["ibstat; rdma statistic   # on each host: rate of each port, retransmissions?"] if network else []),
+            *(
+                ["nvidia-smi nvlink -s; nvidia-smi topo -m   # all links up, and NV between all pairs?"]
+                if nvlink
+                else []
+            ),
+            "env | grep NCCL_   # on each host: what limits channels, protocol or algorithm?",
+            "all_reduce_perf -b 1G -e 4G -f 2 -g <GPUs>   # on each host alone: which one is slow?"
+            if network
+            else "CUDA_VISIBLE_DEVICES=0,1   # and again with -g 2, pair by pair: which GPU is slow?",
+        ],
+        confidence="likely",
+        ranks=facts.job.ranks_seen,
+        hosts=facts.hosts(),
+        evidence=[*first_said([best]), *first_said(facts.notices(*_RANKS))[:1], *first_lines(paths)[:1]],
+    )
+
+
+def _large(facts: Facts) -> list[Notice]:
+    """Rows of all-reduce and reduce-scatter, whose bus bandwidth is that of the slowest path whatever the ranks.
+
+    Other calls are not told apart from all-to-all, which sends all over the slowest one. Without warm-up the set-up of
+    connections is measured, too.
+    """
+    if any(value(options, "warmup") == 0 for options in facts.notices("test-options")):
+        return []
+    least = max(_MIN_BYTES, _MIN_BYTES_OF_RANK * _size(facts))
+    return [
+        row
+        for row in facts.said(NcclTestResult)
+        if isinstance(row.event, NcclTestResult)
+        and (row.event.size >= least and row.event.redop != "none" and row.event.root < 0)
+        and _measured(row) > 0
+    ]
+
+
+def _measured(row: Notice) -> float:
+    """The better one of out-of-place and in-place."""
+    return max(getattr(row.event, "busbw", None) or 0.0, getattr(row.event, "in_place_busbw", None) or 0.0)
+
+
+def _size(facts: Facts) -> int:
+    told = [comm.nranks for comm in facts.job.communicators]
+    return max([*told, facts.job.world_size or 0, len(facts.notices(*_RANKS))])
+
+
+def _worth(facts: Facts) -> Rate | None:
+    """What the slowest kind of path gives at least; None where that is not known of all of them."""
+    listed = {value(notice, "node") for notice in facts.notices(*_RANKS)}
+    several = facts.several_hosts() or len(listed) > 1
+    if several and not facts.paths("inter"):
+        return None  # what joins the hosts is not in the log
+    rates = [_rate(facts, path) for path in facts.job.paths]
+    known = [rate for rate in rates if rate]
+    return min(known) if known and len(known) == len(rates) else None
+
+
+def _rate(facts: Facts, path: Path) -> Rate | None:
+    machine = facts.platform
+    if path.transport == "P2P" and path.link != "PCIe":
+        generation = _nvlink(facts)
+        return NVLINK.get(generation) if generation and generation >= _SWITCHED else None
+    if path.transport == "NET" and path.scope == "inter" and path.gdr is True and machine and machine.nic_gbps:
+        one, number = nic(machine.nic_gbps), _nics(facts)
+        return Rate(one.low * number, one.high * number, f"{count(number, 'NIC')} of {machine.nic_gbps} Gb/s")
+    return None
+
+
+def _nics(facts: Facts) -> int:
+    """How many NICs each host surely has for the test: all of a machine whose GPUs all take part, else one."""
+    machine = facts.platform
+    largest = max((comm.nranks for comm in facts.job.communicators), default=0)
+    whole = [comm.local_ranks for comm in facts.job.communicators if comm.nranks == largest]
+    return machine.nics if machine and machine.nics and whole and set(whole) == {machine.gpus} else 1
+
+
+def _nvlink(facts: Facts) -> int | None:
+    """The generation of NVLink, by the names of the GPUs, else by the machine type."""
+    names = {str(value(notice, "gpu")) for notice in facts.notices(*_RANKS)}
+    if names:
+        return min(nvlink_of(name) or 0 for name in names)
+    return facts.platform.nvlink if facts.platform else None
