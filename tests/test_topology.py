@@ -134,3 +134,46 @@ def test_a_topology_without_p2p_makes_shared_memory_the_best_path(tmp_path: Path
     assert {path.verdict for path in slow.paths} == {"ok"}
     fast = nccl_inspect.read(data.replace(b"3[3]", b"2[2]"), topology=str(file))
     assert {path.verdict for path in fast.paths} == {"fallback"}
+
+
+SHM = (
+    "vm:1517:1593 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n"
+    "vm:1511:1595 [1] NCCL INFO Channel 00 : 1[1] -> 0[0] via SHM/direct/direct\n"
+)
+
+
+def kinds_in(log: str) -> set[str | None]:
+    return {path.expected for path in nccl_inspect.read(log.encode()).paths}
+
+
+def test_a_matrix_in_the_log_tells_as_much_as_a_file() -> None:
+    assert kinds_in(SHM) == {None}
+    assert kinds_in(NVSWITCH + SHM) == {"P2P (NV18)"}
+    assert kinds_in(SHM + NVSWITCH) == {"P2P (NV18)"}
+    assert kinds_in((NVSWITCH + SHM).expandtabs()) == {"P2P (NV18)"}
+    assert kinds_in(WITH_NICS + SHM) == {"SHM"}
+    assert kinds_in(OLD_NICS + SHM) == {"P2P (PIX)"}
+
+
+@pytest.mark.parametrize("begin", ["[1,0]<stdout>:", "2025-03-04T10:20:30.123456789Z "])
+def test_a_matrix_in_the_log_may_stand_behind_what_a_launcher_puts_there(begin: str) -> None:
+    log = "".join(f"{begin}{line}\n" for line in NVSWITCH.splitlines()) + SHM
+    assert kinds_in(log) == {"P2P (NV18)"}
+
+
+def test_machines_that_print_the_same_matrix_are_of_one_kind() -> None:
+    assert kinds_in(NVSWITCH * 2 + SHM) == {"P2P (NV18)"}
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        pytest.param(NVSWITCH + WITH_NICS, id="of two machines"),
+        pytest.param(NVSWITCH + NVSWITCH.replace("NV18\tNV18\t X ", "NV18\tSYS\t X "), id="rows that differ"),
+        pytest.param(NVSWITCH.replace("CPU Affinity", ""), id="without its head"),
+        pytest.param(NVSWITCH.replace("GPU1\tNV18", "GPU1\tNV"), id="damaged"),
+        pytest.param(NVSWITCH.partition("GPU2\tNV18")[0], id="cut off"),
+    ],
+)
+def test_a_matrix_that_is_not_whole_or_not_the_only_one_tells_nothing(matrix: str) -> None:
+    assert kinds_in(matrix + SHM) == {None}

@@ -3,6 +3,8 @@
 Only good news counts. NCCL prints the paths as it will use them: pairs that it may not join directly (P2P switched
 off, refused by the driver) are then led over the CPU, whatever joins them (src/graph/paths.cc). So NVL, PIX and PXB
 prove what the hardware has, PHB and SYS prove nothing. Two GPUs that reach an NVSwitch over NVLink are joined by it.
+
+A matrix of ``nvidia-smi topo -m`` that stands in the log proves as much as one given with ``--topology``.
 """
 
 from __future__ import annotations
@@ -10,23 +12,41 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from nccl_inspect.errors import TopologyError
 from nccl_inspect.event_types import Notice
 from nccl_inspect.model.job import Job
-from nccl_inspect.topology import Gpu, Topology
+from nccl_inspect.topology import Gpu, Topology, nvidia_smi
 
 _PROVED = ("NVL", "NVB", "PIX", "PXB")
 """From near to far."""
+_MATRIX = ("topology-columns", "topology-row", "topology-row-copied")
 
 
 def topologies(job: Job) -> list[Topology]:
-    """One for each host whose log shows paths."""
+    """One for each host whose log shows paths, and the matrix that stands in the log."""
     said: dict[str, list[_Said]] = {}
     for notice in job.notices:
         event = notice.event
         if notice.production == "topology-paths" and isinstance(event, Notice) and event.value("node") == "GPU":
             for host in notice.hosts:
                 said.setdefault(host, []).append(_Said(event.value("id"), event.value("paths")))
-    return [found for host, lines in said.items() if (found := _of_host(host, lines))]
+    found = [found for host, lines in said.items() if (found := _of_host(host, lines))]
+    return [*found, *_matrix(job)]
+
+
+def _matrix(job: Job) -> list[Topology]:
+    """What ``nvidia-smi topo -m`` printed into the log, where it did so of one kind of machines and as a whole.
+
+    Launchers and collectors put something before each line, and of several machines the lines may be mixed.
+    """
+    lines = [notice for notice in job.notices if notice.production in _MATRIX]
+    rows = {line[line.index("GPU") :].rstrip() for line in (notice.message for notice in lines)}
+    if not rows or len({row.split()[0] for row in rows}) < len(rows) - 1:
+        return []  # none, or two that differ: the head begins with GPU0 as the first row does
+    try:
+        return [nvidia_smi.read("\n".join(sorted(rows)), lines[0].evidence[0].source)]
+    except TopologyError:
+        return []
 
 
 class _Said(NamedTuple):
