@@ -31,14 +31,6 @@ NVLINK = {
     5: Rate(600, 900, "AWS asks for 600 on p6-b200; the links of a B200 give 900"),
 }
 """By generation, 8 GPUs."""
-_ON_NVSWITCH = {
-    **dict.fromkeys(("A100-SXM4-40GB", "A100-SXM4-80GB", "A100-SXM-64GB"), 3),
-    **dict.fromkeys(("H100 80GB HBM3", "H200", "H20"), 4),
-    **dict.fromkeys(("B200", "B300 SXM6 AC", "GB200", "GB300"), 5),
-}
-"""The generation of NVLink of GPUs that are sold only on boards where it joins each GPU to all others, by their names
-without the maker. PCIe cards (with a bridge or without), GPUs with fewer links, MIG devices and virtual GPUs have other
-names."""
 PCIE = Rate(8, 45, "PCIe Gen3 to Gen5 x16")
 P2P = Rate(PCIE.low, NVLINK[5].high, "from PCIe Gen3 to NVLink 5")
 SHM = Rate(13, 18, "measured on a PCIe Gen5 host; less on older ones and between sockets")
@@ -68,11 +60,6 @@ def p2p(platform: Platform | None, nvlink: bool = False) -> Rate:
     if platform is not None and platform.nvlink is not None:
         return NVLINK.get(platform.nvlink, P2P) if platform.nvlink else PCIE
     return Rate(NVLINK[2].low, NVLINK[5].high, "NVLink 2 to 5") if nvlink else P2P
-
-
-def nvlink_of(gpu: str) -> int | None:
-    """The generation of NVLink that joins a GPU of that name to all others of its board; None for all other GPUs."""
-    return _ON_NVSWITCH.get(gpu.strip().removeprefix("NVIDIA "))
 
 
 def of(path: Path, platform: Platform | None = None) -> Rate | None:

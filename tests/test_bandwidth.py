@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import nccl_inspect
-from nccl_inspect import impact
+from nccl_inspect import platforms
 from nccl_inspect.model.job import Job
 
 SXM = "NVIDIA H100 80GB HBM3"
@@ -119,11 +119,13 @@ def test_the_usual_warm_up_is_enough() -> None:
         ("Tesla V100-SXM2-16GB", None),
         ("NVIDIA L40S", None),
         ("NVIDIA GeForce RTX 3090", None),
+        ("NVIDIA GeForce RTX 4090", None),
         ("NVIDIA GH200 480GB", None),
     ],
 )
 def test_only_gpus_that_all_have_nvlink_are_known_by_name(gpu: str, generation: int | None) -> None:
-    assert impact.nvlink_of(gpu) == generation
+    machine = platforms.of_gpus([gpu])
+    assert ((machine.nvlink or None) if machine else None) == generation
     assert is_low(of_host(row(), gpu)) is (generation is not None)
 
 

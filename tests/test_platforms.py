@@ -41,9 +41,9 @@ def test_keys_and_types_are_those_of_the_class(file: Path) -> None:
     hints = get_type_hints(Platform)
     for key, value in table_of(file).items():
         kinds = get_args(hints[key]) or (hints[key],)
-        if key == "aliases":
+        if key in ("aliases", "gpu_names"):
             assert isinstance(value, list)
-            assert all(isinstance(alias, str) for alias in value)
+            assert all(isinstance(name, str) for name in value)
         else:
             assert type(value) in kinds, f"{key} = {value!r}"
 
@@ -96,3 +96,42 @@ def test_the_platform_decides_how_bad_sockets_between_hosts_are() -> None:
     )
     assert nccl_inspect.read(log, platform="p5.48xlarge").verdict == "degraded"
     assert nccl_inspect.read(log, platform="a2-highgpu-8g").verdict == "ok"
+
+
+RANK = "#  Rank {0:2} Group  0 Pid   1511 on       vm{0} device  0 [0000:01:00] {1}\n"
+"""After the format string of nccl-tests 2.18.1, src/util.cu."""
+SHM = "vm0:1511:1595 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n"
+OFF = "vm0:1511:1511 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n"
+OVER_ROCE = "".join(
+    f"vm{rank}:15{rank}:15{rank} [0] NCCL INFO Channel 00/0 : {src}[0] -> {dst}[0] [{side}] via NET/IB/0\n"
+    for rank in (0, 1)
+    for src, dst, side in ((rank, 1 - rank, "send"), (1 - rank, rank, "receive"))
+)
+
+
+def verdict(log: str, *gpus: str, **options: str) -> tuple[str, str | None]:
+    listed = "".join(RANK.format(rank, gpu) for rank, gpu in enumerate(gpus))
+    job = nccl_inspect.read((listed + log).encode(), **options)
+    return job.verdict, job.platform
+
+
+def test_gpus_that_are_named_tell_what_is_usual_between_them() -> None:
+    assert verdict(OFF + SHM, "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090") == ("ok", "geforce-rtx-40")
+    assert verdict(SHM, "NVIDIA GeForce RTX 5090") == ("ok", "geforce-rtx-50")
+    assert verdict(SHM, "NVIDIA H100 80GB HBM3") == ("degraded", "h100-sxm")
+    assert verdict(OVER_ROCE, "NVIDIA GB10", "NVIDIA GB10") == ("ok", "dgx-spark")
+
+
+@pytest.mark.parametrize("gpu", ["NVIDIA GeForce RTX 3090", "NVIDIA L40S", "NVIDIA A100 80GB PCIe", "NVIDIA A40"])
+def test_gpus_of_which_some_machines_join_more_than_others_tell_nothing(gpu: str) -> None:
+    assert verdict(SHM, gpu, gpu) == ("unknown", None)
+
+
+def test_names_that_differ_tell_nothing_and_the_user_knows_best() -> None:
+    assert verdict(SHM, "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3090") == ("unknown", None)
+    assert verdict(SHM, "NVIDIA GeForce RTX 4090", platform="p5.48xlarge") == ("degraded", "p5.48xlarge")
+
+
+def test_a_name_of_a_gpu_stands_in_one_entry() -> None:
+    listed = [name for file in FILES for name in platforms.named(file.stem).gpu_names]
+    assert len(listed) == len(set(listed)) > 10

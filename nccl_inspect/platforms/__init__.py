@@ -3,6 +3,7 @@
 A missing entry means that it is not known; rules then say so instead of guessing. Keys:
 
 * ``name``, ``aliases``: as users and plugins write it; ``vendor``; ``gpu``, ``gpus``: model and number on one machine
+* ``gpu_names``: as the driver names the GPU, without the maker, where that alone tells what the entry says
 * ``nvlink``: its generation, 0 for none; ``p2p``: whether NCCL uses P2P between its GPUs by default
 * ``nics``, ``nic_gbps``: number and rate in Gb/s of the NICs meant for NCCL; ``network``: efa, ib, roce, tcpx,
 tcpxo, tcp
@@ -11,9 +12,11 @@ tcpxo, tcp
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.records import Record
@@ -28,6 +31,7 @@ class Platform(Record):
     vendor: str = ""
     aliases: tuple[str, ...] = ()
     gpu: str | None = None
+    gpu_names: tuple[str, ...] = ()
     gpus: int | None = None
     nvlink: int | None = None
     p2p: bool | None = None
@@ -44,8 +48,9 @@ def shipped() -> dict[str, Platform]:
 
     found: dict[str, Platform] = {}
     for file in sorted(Path(__file__).parent.glob("*.toml")):
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-        platform = Platform(**{**table, "aliases": tuple(table.get("aliases", ()))})
+        table: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+        lists: dict[str, Any] = {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
+        platform = Platform(**{**table, **lists})
         for name in (platform.name, *platform.aliases):
             found[name.lower()] = platform
     return found
@@ -54,6 +59,13 @@ def shipped() -> dict[str, Platform]:
 def find(name: str) -> Platform | None:
     """The platform of that name or alias, None when it is not known."""
     return shipped().get(name.lower())
+
+
+def of_gpus(names: Iterable[str]) -> Platform | None:
+    """What the names of all GPUs of a job tell; None where they differ, or where one tells nothing."""
+    plain = {name.strip().removeprefix("NVIDIA ") for name in names}
+    fits = (platform for platform in shipped().values() if plain <= {*platform.gpu_names})
+    return next(fits, None) if plain else None
 
 
 def named(name: str) -> Platform:

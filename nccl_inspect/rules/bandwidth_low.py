@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect import platforms
 from nccl_inspect.event_types import NcclTestResult
-from nccl_inspect.impact import NVLINK, Rate, compared, nic, nvlink_of
+from nccl_inspect.impact import NVLINK, Rate, compared, nic
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, first_lines, first_said
+from nccl_inspect.rules.facts import LISTED_RANKS, Facts, count, first_lines, first_said, gpu_names
 from nccl_inspect.rules.statements import value
 
 RULE = Rule(
@@ -31,7 +32,6 @@ _MIN_BYTES_OF_RANK = 4 << 20
 """Smaller messages are ruled by latency, the more so the more ranks there are."""
 _SWITCHED = 3
 """The generation of NVLink from which on all platforms here have a switch."""
-_RANKS = ("test-rank", "test-rank-2-13")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -73,7 +73,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely",
         ranks=facts.job.ranks_seen,
         hosts=facts.hosts(),
-        evidence=[*first_said([best]), *first_said(facts.notices(*_RANKS))[:1], *first_lines(paths)[:1]],
+        evidence=[*first_said([best]), *first_said(facts.notices(*LISTED_RANKS))[:1], *first_lines(paths)[:1]],
     )
 
 
@@ -102,12 +102,12 @@ def _measured(row: Notice) -> float:
 
 def _size(facts: Facts) -> int:
     told = [comm.nranks for comm in facts.job.communicators]
-    return max([*told, facts.job.world_size or 0, len(facts.notices(*_RANKS))])
+    return max([*told, facts.job.world_size or 0, len(facts.notices(*LISTED_RANKS))])
 
 
 def _worth(facts: Facts) -> Rate | None:
     """What the slowest kind of path gives at least; None where that is not known of all of them."""
-    listed = {value(notice, "node") for notice in facts.notices(*_RANKS)}
+    listed = {value(notice, "node") for notice in facts.notices(*LISTED_RANKS)}
     several = facts.several_hosts() or len(listed) > 1
     if several and not facts.paths("inter"):
         return None  # what joins the hosts is not in the log
@@ -136,8 +136,7 @@ def _nics(facts: Facts) -> int:
 
 
 def _nvlink(facts: Facts) -> int | None:
-    """The generation of NVLink, by the names of the GPUs, else by the machine type."""
-    names = {str(value(notice, "gpu")) for notice in facts.notices(*_RANKS)}
-    if names:
-        return min(nvlink_of(name) or 0 for name in names)
-    return facts.platform.nvlink if facts.platform else None
+    """The generation of NVLink, first by the names of the GPUs: they show MIG and virtual GPUs, too."""
+    names = gpu_names(facts.job)
+    machine = platforms.of_gpus(names) if names else facts.platform
+    return machine.nvlink if machine else None

@@ -22,7 +22,8 @@ class Facts:
 
     Args:
         job: without findings.
-        platform: the machine type, if the user named it; else it is taken from the log where a plugin names it.
+        platform: the machine type, if the user named it; else it is taken from the log where a plugin names it, or
+            where the GPUs are named.
         topologies: from ``--topology``; what the log itself proves joins them.
     """
 
@@ -232,6 +233,8 @@ STATES = {
     "aborted": "aborted",
 }
 """How far communicators came, for people: the keys are those of the JSON."""
+LISTED_RANKS = ("test-rank", "test-rank-2-13")
+"""Where nccl-tests says which GPU each rank has."""
 _TCP = ("Socket", "FastSocket")
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _SWITCHED = 3
@@ -248,11 +251,17 @@ _FALLS_BACK = (
 
 
 def platform_of(job: Job) -> Platform | None:
-    """The machine type that a plugin names in the log."""
+    """The machine type that a plugin names in the log, else what the names of the GPUs tell."""
     for notice in job.notices:
         if isinstance(notice.event, events.OfiPlatform) and (found := platforms.find(notice.event.platform)):
             return found
-    return None
+    names = gpu_names(job)
+    return platforms.of_gpus(names) if names else None
+
+
+def gpu_names(job: Job) -> set[str]:
+    """The names of all GPUs, where nccl-tests lists them."""
+    return {str(value(notice, "gpu")) for notice in job.notices if notice.production in LISTED_RANKS}
 
 
 def ranges(ranks: Iterable[int]) -> str:

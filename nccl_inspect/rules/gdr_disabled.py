@@ -77,7 +77,8 @@ def _should_have_it(facts: Facts, pairs: list[Path]) -> bool:
 
     NCCL chooses to read for two A100 on NVLink only.
     """
-    if facts.platform or not all((path.net or "").startswith("IB") for path in pairs):
+    known = facts.platform is not None and facts.platform.gdr is not None
+    if known or not all((path.net or "").startswith("IB") for path in pairs):
         return False
     forced = facts.switched_on("NCCL_P2P_READ_ENABLE")
     reading = [path for path in facts.paths(transport="P2P") if "/read" in path.detail and not forced]
