@@ -154,3 +154,23 @@ def test_a_limit_that_somebody_set_is_told_as_the_cause() -> None:
     limit = "host1:38:38 [0] NCCL INFO NCCL_PROTO set by environment to LL\n"
     (low,) = (finding for finding in read(of_host(limit + row())).findings if finding.rule == "bandwidth-low")
     assert low.because == ["algo-proto-forced"]
+
+
+def run(pid: int, busbw: float) -> str:
+    """A whole run with two GPUs in one process."""
+    text = ""
+    for phase in ("START", "COMPLETE"):
+        for number in (0, 1):
+            text += f"host1:{pid}:{pid + number} [{number}] NCCL INFO ncclCommInitAll comm 0x55a4780cd82{number} rank "
+            text += (
+                f"{number} nranks 2 cudaDev {number} nvmlDev {number} busId {number + 1}0 commId 0x88d1d362defe9a10 "
+            )
+            text += f"- Init {phase}\n"
+    for src, dst in ((0, 1), (1, 0)):
+        text += f"host1:{pid}:{pid + src} [{src}] NCCL INFO Channel 00/0 : {src}[{src}] -> {dst}[{dst}] via P2P/CUMEM\n"
+    return rank(0) + rank(1) + text + row(busbw=busbw)
+
+
+def test_a_run_is_not_judged_by_an_earlier_one() -> None:
+    assert is_low(run(100, 300) + run(200, 1.9), "hgx-h100")
+    assert not is_low(run(100, 1.9) + run(200, 300), "hgx-h100")

@@ -135,3 +135,14 @@ def test_names_that_differ_tell_nothing_and_the_user_knows_best() -> None:
 def test_a_name_of_a_gpu_stands_in_one_entry() -> None:
     listed = [name for file in FILES for name in platforms.named(file.stem).gpu_names]
     assert len(listed) == len(set(listed)) > 10
+
+
+def test_a_list_of_nvidia_smi_names_the_gpus() -> None:
+    """After the output of ``nvidia-smi -L``."""
+    gpus = "".join(
+        f"GPU {i}: NVIDIA H100 80GB HBM3 (UUID: GPU-5c89852c-d268-c3f3-1b07-00{i}d5ae1dc3f)\n" for i in (0, 1)
+    )
+    part = "  MIG 3g.40gb     Device  0: (UUID: MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f)\n"
+    assert verdict(gpus + SHM) == ("degraded", "h100-sxm")
+    assert verdict(gpus + part + SHM) == ("unknown", None)
+    assert verdict(gpus + SHM, "NVIDIA GeForce RTX 4090") == ("ok", "geforce-rtx-40")

@@ -235,6 +235,7 @@ STATES = {
 """How far communicators came, for people: the keys are those of the JSON."""
 LISTED_RANKS = ("test-rank", "test-rank-2-13")
 """Where nccl-tests says which GPU each rank has."""
+_LISTED_GPUS = ("listed-gpu", "listed-mig-device")
 _TCP = ("Socket", "FastSocket")
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _SWITCHED = 3
@@ -260,8 +261,12 @@ def platform_of(job: Job) -> Platform | None:
 
 
 def gpu_names(job: Job) -> set[str]:
-    """The names of all GPUs, where nccl-tests lists them."""
-    return {str(value(notice, "gpu")) for notice in job.notices if notice.production in LISTED_RANKS}
+    """The names of the GPUs: those of the job where nccl-tests lists them, else those of nvidia-smi -L."""
+    listed = [
+        {str(value(notice, "gpu")) for notice in job.notices if notice.production in productions}
+        for productions in (LISTED_RANKS, _LISTED_GPUS)
+    ]
+    return next(filter(None, listed), set())
 
 
 def ranges(ranks: Iterable[int]) -> str:
