@@ -138,10 +138,10 @@ def test_a_machine_with_all_its_gpus_has_all_its_nics() -> None:
 
 
 def test_larger_jobs_need_larger_messages() -> None:
-    assert not is_low(of_two_hosts(row(63 << 20, 20)), "p5.48xlarge")
+    assert not is_low(of_two_hosts(row(128 << 20, 20)), "p5.48xlarge")
     world = "".join(rank(number) for number in range(64))
-    assert not is_low(world + p2p(0, 1) + row(128 << 20))
-    assert is_low(world + p2p(0, 1) + row(256 << 20))
+    assert not is_low(world + p2p(0, 1) + row(512 << 20))
+    assert is_low(world + p2p(0, 1) + row(1 << 30))
 
 
 def test_paths_that_are_not_in_the_log_may_be_the_slow_ones() -> None:

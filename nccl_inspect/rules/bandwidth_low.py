@@ -28,7 +28,7 @@ RULE = Rule(
 _SHARE = 4
 """Only what is below this part of the lowest figure is far below."""
 _MIN_BYTES = 64 << 20
-_MIN_BYTES_OF_RANK = 4 << 20
+_MIN_BYTES_OF_RANK = 16 << 20
 """Smaller messages are ruled by latency, the more so the more ranks there are."""
 _SWITCHED = 3
 """The generation of NVLink from which on all platforms here have a switch."""
