@@ -138,7 +138,7 @@ def test_a_name_of_a_gpu_stands_in_one_entry() -> None:
 
 
 def test_a_list_of_nvidia_smi_names_the_gpus() -> None:
-    """After the output of ``nvidia-smi -L``."""
+    """In the form of ``nvidia-smi -L`` that the MIG user guide of NVIDIA shows, from memory."""
     gpus = "".join(
         f"GPU {i}: NVIDIA H100 80GB HBM3 (UUID: GPU-5c89852c-d268-c3f3-1b07-00{i}d5ae1dc3f)\n" for i in (0, 1)
     )
