@@ -24,8 +24,9 @@ _GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN|AT
 _MAX_REMEMBERED = 8 << 20
 """Bytes of a generation of prefixes, and of one of messages: 50,000 of the usual length are less."""
 _LAST_WORDS = re.compile(
-    rb"(?:^(?:  )?|[\])>|:] ?|\t)(?:\[rank\d{1,7}\]: )?"
-    rb"(?:[A-Za-z_][\w.]{0,200}(?:(?:Error|Exception)(?:: |$)|Iteration$|Interrupt$)|Exception (?:in thread|ignored) )"
+    rb"(?:^|[\])>|:\dZFP\"] ?|\t)(?:  )?(?:\[rank\d{1,7}\]: )?"
+    rb"(?:[A-Za-z_][\w.]{0,200}(?:(?:Error|Exception)(?:: |$|[\\\"])|Iteration$|Interrupt$)"
+    rb"|Exception (?:in thread|ignored) )"
 )
 """Where the last line of a Python traceback may begin: at the begin of a line, or behind an envelope."""
 _MAX_PENDING = 10_000
@@ -338,5 +339,5 @@ class Scanner:
 
 
 def _by_worth(line: bytes, layers: Iterable[bytes]) -> list[bytes]:
-    """A line and what it is without prefixes: first what begins with a rank, then what a trailer was taken from."""
-    return sorted((line, *layers), key=lambda one: (not one.startswith(b"[rank"), line.endswith(one)))
+    """A line and what it is without prefixes: first what begins with a rank, then what most was taken from."""
+    return sorted((line, *layers), key=lambda one: (not one.startswith(b"[rank"), line.endswith(one), len(one)))

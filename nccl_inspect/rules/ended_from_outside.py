@@ -13,7 +13,7 @@ from nccl_inspect.rules.departures import departures, since_start
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.rules.hangs import silenced_at_once
-from nccl_inspect.rules.statements import is_retold, value
+from nccl_inspect.rules.statements import is_retold, value, words
 
 RULE = Rule(
     name="ended-from-outside",
@@ -110,4 +110,4 @@ def _by_signal(said: list[Notice]) -> str:
         given = str(int(value(said[0], "exitcode")) - _SIGNALLED)
     if given.isdigit() and int(given) in set(signal.Signals):
         given = signal.Signals(int(given)).name
-    return f"{given} from outside" if given else said[0].message
+    return f"{given} from outside" if given else words(said[0])

@@ -10,7 +10,7 @@ from nccl_inspect.model import endings
 from nccl_inspect.model.job import Evidence, Notice
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.lines import is_before
-from nccl_inspect.rules.statements import value
+from nccl_inspect.rules.statements import value, words
 from nccl_inspect.text import cut
 
 _WITH_TEXT = ("rank-error", "rank-exception", "cuda-error", "cuda-out-of-memory", "data-loader-killed")
@@ -136,7 +136,7 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     said: dict[int, list[Notice]] = {}
     begins = facts.notices("rank-traceback")
     for notice in facts.job.notices if begins else ():
-        front = None if notice.production in _NO_EXCEPTION else _LINE.match(_text(notice))
+        front = None if notice.production in _NO_EXCEPTION else _LINE.match(words(notice))
         if front is not None:
             said.setdefault(int(front[1]), []).append(notice)
     interrupted = {value(notice, "global_rank") for notice in facts.notices("rank-interrupted")}
@@ -257,9 +257,4 @@ def is_caught(facts: Facts, notice: Notice) -> bool:
 
 def _raised(notice: Notice) -> Raised:
     """The exception of a line, without the rank in front."""
-    return Raised(cut(_LINE.sub("", _text(notice), count=1).strip(), _WIDTH), notice.evidence[0], notice)
-
-
-def _text(notice: Notice) -> str:
-    """A statement without what collectors put in front."""
-    return notice.event.message if notice.event else notice.message
+    return Raised(cut(_LINE.sub("", words(notice), count=1).strip(), _WIDTH), notice.evidence[0], notice)

@@ -7,7 +7,7 @@ from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules import cuda, exceptions
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
-from nccl_inspect.rules.statements import broken, value
+from nccl_inspect.rules.statements import broken, value, words
 
 RULE = Rule(
     name="gpu-hardware-error",
@@ -98,4 +98,4 @@ def _cause(*, is_sure: bool, is_stated: bool, is_old: bool) -> str:
 def _words(notice: Notice) -> str:
     if notice.production == "xid":
         return f"Xid {value(notice, 'xid')} on {value(notice, 'bus_id')} ({broken(notice)})"
-    return next((text for text in (*_TEXTS, _CONTAINED) if text in notice.message), notice.message.strip())
+    return next((text for text in (*_TEXTS, _CONTAINED) if text in notice.message), words(notice).strip())

@@ -35,7 +35,7 @@ from nccl_inspect.rules.ib_timeout_err12 import after_another
 from nccl_inspect.rules.lines import first_of_each, precedes
 from nccl_inspect.rules.mpi import stopped
 from nccl_inspect.rules.silence import fell_silent, peers_lost
-from nccl_inspect.rules.statements import FLUSHED, is_retold, rank_in_front, value
+from nccl_inspect.rules.statements import FLUSHED, is_retold, rank_in_front, value, words
 
 RULE = Rule(
     name="peer-death",
@@ -256,7 +256,7 @@ def _of_memory(facts: Facts, killed: list[Notice], departed: list[Departure], ec
     ranks = {rank for one in gone for rank in one.ranks} | ray.selected(facts)
     by_task = set() if ranks else {rank for one in killed for rank in tasks.ranks_of(facts, one)}
     return RULE.finding(
-        f"a process was killed for want of host memory: {killed[0].message.strip()}",
+        f"a process was killed for want of host memory: {words(killed[0]).strip()}",
         cause="the memory of the host, or what the pod or the job may use of it, was exhausted: data loaders, a "
         "checkpoint that is gathered or loaded on every rank, pinned buffers, or /dev/shm, which counts as memory",
         impact="the job is dead: a communicator does not survive the loss of a rank. The others lose connections, or "

@@ -89,6 +89,11 @@ def value(notice: Notice, name: str) -> Any:
     return dict(notice.event.values).get(name) if isinstance(notice.event, events.Notice) else None
 
 
+def words(notice: Notice) -> str:
+    """A statement without what collectors put in front."""
+    return notice.event.message if notice.event else notice.message
+
+
 def rank_in_front(notice: Notice) -> int | None:
     """The rank that PyTorch puts in front of its lines, ``[rank3]:``, maybe behind what a collector puts there."""
     found = _RANK_IN_FRONT.search(notice.message)

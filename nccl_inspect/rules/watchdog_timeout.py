@@ -9,7 +9,7 @@ from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, global_ranks, listed, ranks_word
 from nccl_inspect.rules.hangs import suspects
 from nccl_inspect.rules.lines import short
-from nccl_inspect.rules.statements import rank_in_front
+from nccl_inspect.rules.statements import rank_in_front, words
 from nccl_inspect.rules.waits import Wait, communicator_of, enqueued, latecomers, waits
 
 RULE = Rule(
@@ -152,7 +152,7 @@ def _suspects(
         )
     failed = {rank: notice for notice in facts.notices(*_FAILED) if _is_cuda(notice) for rank in _rank_of(notice)}
     if failed:
-        said = "; ".join(f"rank {rank}: {notice.message}" for rank, notice in sorted(failed.items())[:2])
+        said = "; ".join(f"rank {rank}: {words(notice)}" for rank, notice in sorted(failed.items())[:2])
         return set(failed), f"Suspect, as it reports a failure of its own: {said}", first_said(failed.values())
     if reports := facts.notices("desync-lagging", "desync-not-joined"):
         named = {rank for notice in reports for rank in _members(notice)}

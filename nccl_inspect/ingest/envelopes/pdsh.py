@@ -7,6 +7,7 @@ from nccl_inspect.ingest.stated import Stated
 FIRST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 PATTERN = re.compile(
     rb"(?![\w.]{0,80}(?:Error|Exception): )"  # the last line of a Python traceback
+    rb"(?!slurmstepd(?:-[\w.-]{0,80})?: error: )"  # the step's own daemon, with its node
     rb"(?P<label>[A-Za-z_][\w.-]{0,80}|\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}): "
 )
 SAMPLES = {
