@@ -158,3 +158,44 @@ def test_a_label_of_a_task_with_several_ranks_names_none() -> None:
     several = labelled("1: KeyError: 'loss_scale'\n", "{}: ").replace("2: ", "0: ").replace("3: ", "1: ")
     (finding,) = nccl_inspect.read(several.encode()).findings
     assert (finding.ranks, finding.confidence) == ([], "possible")
+
+
+LOST = (
+    "[rank3]: Traceback (most recent call last):\n"
+    '[rank3]:   File "/train.py", line 10, in <module>\n'
+    "[rank3]: torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:94,"
+    " remote process exited or there was a network error, NCCL version 2.28.9\n"
+)
+"""ncclRemoteError, as torch/csrc/distributed/c10d/NCCLUtils.cpp words it."""
+SYSTEM = LOST.replace("remote process exited or there was a network error", "unhandled system error")
+OWN = "[rank3]: Traceback (most recent call last):\n[rank3]: KeyError: 'tokens'\n"
+CRASHED = "srun: error: node1: task 2: Segmentation fault (core dumped)\n"
+OTHERS = "srun: error: node1: tasks 0-1,3: Exited with exit code 1\n"
+ABORTED = "srun: error: node1: task 3: Aborted (core dumped)\n"
+LEFT = (
+    "srun: First task exited 60s ago\nsrun: StepId=1.0 tasks 0-1,3: running\n"
+    "srun: StepId=1.0 task 2: exited abnormally\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "ranks", "told"),
+    [
+        (CRASHED + LOST + OTHERS, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
+        (LOST + OTHERS + CRASHED, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
+        (LOST + ABORTED + CRASHED, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
+        (LOST + LEFT, [2], "rank 2 (task 2 of Slurm) ended while others still ran"),
+        (LOST + ABORTED, [3], "gave up: torch.distributed.DistBackendError"),
+        (CRASHED + SYSTEM, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
+        (CRASHED + OWN, [2, 3], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV, and 1 more"),
+        ("srun: error: node1: task 2: Killed\n" + OWN, [2, 3], "was ended by SIGKILL, and 1 more"),
+        (OWN + CRASHED, [2, 3], "rank 3 (vm, pid 103) ended with KeyError: 'tokens', and 1 more"),
+    ],
+)
+def test_a_task_that_crashed_comes_before_those_that_lost_it(log: str, ranks: list[int], told: str) -> None:
+    job = read(log)
+    first = job.findings[0]
+    assert (job.verdict, first.rule, first.ranks) == ("failed", "peer-death", ranks)
+    assert told in first.summary
+    assert not job.unexplained
+    assert "system error" not in first.cause  # that is of another rank

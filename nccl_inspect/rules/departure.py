@@ -106,6 +106,11 @@ class Departure(NamedTuple):
         return -self.code in _CRASHES
 
     @property
+    def is_hard(self) -> bool:
+        """Whether it is more than an exit code: that may follow from the failure of a call of NCCL."""
+        return self.is_by_exception or self.is_crash or self.code == -signal.SIGKILL
+
+    @property
     def is_unclear(self) -> bool:
         """Whether the process is gone, and nothing tells by what."""
         return self.code == 0 and self.raised is None and not self.words
@@ -120,7 +125,7 @@ class Departure(NamedTuple):
         """In words how it ended."""
         if self.words and self.raised is None:
             return self.words
-        if self.echo is not None and self.code >= 0:
+        if self.echo is not None and (self.code >= 0 or self.code == -signal.SIGABRT):
             return f"gave up: {self.echo.text}"
         if self.is_by_exception:
             return f"ended with {self.raised.text if self.raised else 'an exception'}"

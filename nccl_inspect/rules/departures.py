@@ -74,17 +74,32 @@ def _departures(facts: Facts) -> list[Departure]:
     known = {rank for one in found for rank in one.ranks}
     found += [_of_trace(facts, trace) for trace in traces if trace.rank not in known]
     found += _of_ray(facts, found)
+    found += _crashed_tasks(facts, found) if found else []
     found = [one._replace(raised=one.trace.last) if one.trace else one for one in found]
-    lost = {one.rank: one.last for one in exceptions.found(facts).echoes}
-    found = [one._replace(echo=lost[one.ranks[0]]) if _lost_another(one, lost) else one for one in found]
+    found = _with_echoes(facts, found)
     # The rank of a loader ends after it, and who lost another process after that one.
     found.sort(key=lambda one: (not one.is_loader, one.echo is not None, one.begin.place))
     found += _nameless(facts, {one.code for one in found})
-    return found or _without_pid(facts) or _undecided(facts)
+    return found or _with_echoes(facts, _without_pid(facts)) or _undecided(facts)
 
 
-def _lost_another(departure: Departure, lost: Mapping[int, Raised | None]) -> bool:
-    return len(departure.ranks) == 1 and departure.ranks[0] in lost and not departure.is_loader
+def _with_echoes(facts: Facts, found: list[Departure]) -> list[Departure]:
+    """The same with what ranks say that lost another process."""
+    lost = {one.rank: one.last for one in exceptions.found(facts).echoes}
+    return [one._replace(echo=_echo_of(one, lost) or one.echo) for one in found]
+
+
+def _echo_of(departure: Departure, lost: Mapping[int, Raised | None]) -> Raised | None:
+    """What it, or one of several of which the same is told, says of the loss of another process."""
+    said = (lost.get(rank) for rank in departure.ranks if not departure.is_loader)
+    return next(filter(None, said), None)
+
+
+def _crashed_tasks(facts: Facts, told: list[Departure]) -> list[Departure]:
+    """Tasks of Slurm that crashed or were killed first, and of which nobody tells more: nothing explains that."""
+    codes, ranks = {one.code for one in told}, {rank for one in told for rank in one.ranks}
+    found = [one for one in _without_pid(facts) if one.notice.production == tasks.TASK and one.is_hard]
+    return [one for one in found if one.code not in codes and ranks.isdisjoint(one.ranks)]
 
 
 class _Processes:

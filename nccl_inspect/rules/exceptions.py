@@ -42,7 +42,7 @@ _OF_PEERS = re.compile(
     r"|.{0,100}ncclRemoteError|.{0,300}but store->get\("
     r"|RuntimeError: (?:\[[^\]]{0,300}/(?:gloo/|pair\.cc:|unbound_buffer\.cc:)|\[c10d\] "
     r"|.{0,300}(?:NCCL communicator was aborted|monitoredBarrier|recvValue failed|sendBytes failed)"
-    r"|(?:Connection reset by peer|Broken pipe|Socket Timeout)$)"
+    r"|(?:Connection reset by peer|Broken pipe|Socket Timeout)$|Connection closed by peer)"
 )
 """What fails because another process is gone; before 2.1 the store says so in these few words. Of gloo's files
 the folders may have been replaced."""

@@ -73,12 +73,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _of_memory(facts, killed, departed, [*closed, *given_up])
         return
     weak = bool(departed) and is_weak(departed[0])
-    if weak and facts.notices("nccl-error", "test-nccl-failure"):
-        return  # ranks ended because NCCL failed: what a launcher says of them follows from that
+    if weak and not departed[0].is_hard and _nccl_failed(facts):
+        return  # ranks ended because of that: what a launcher says of them follows from it
     if departed and not (weak and closed and fell_silent(facts, [*closed, *given_up])):
         yield _departed(facts, departed, [*closed, *given_up])
         return
     yield from _silenced(facts, [*closed, *lost], given_up)
+
+
+def _nccl_failed(facts: Facts) -> bool:
+    """Whether a call of NCCL failed, for another reason than that ranks lost a process."""
+    lost = {id(one.last.notice) for one in exceptions.found(facts).echoes if one.last}
+    return any(id(one) not in lost for one in facts.notices("nccl-error", "test-nccl-failure"))
 
 
 def _closed(facts: Facts) -> list[Notice]:
@@ -213,11 +219,10 @@ def _is_before(departure: Departure, wait: Notice) -> bool:
 
 def _led_to(departure: Departure, error: Notice) -> bool:
     """Whether an error of another rank may follow from the end of a process: lines of several sources have no order."""
-    is_hard = departure.is_by_exception or departure.is_crash or departure.code == -signal.SIGKILL
     here, there = departure.begin.evidence[0], error.evidence[0]
     own = {*error.ranks, rank_in_front(error)} & {*departure.ranks}
     is_after = here.order < there.order if here.source == there.source else error.production.startswith(_AFTER_A_LOSS)
-    return is_hard and not own and is_after
+    return departure.is_hard and not own and is_after
 
 
 def _stores_lost(facts: Facts) -> list[Notice]:
@@ -286,7 +291,7 @@ def _departed(facts: Facts, departed: list[Departure], echoes: list[Notice]) -> 
     over = facts.is_over()
     return RULE.finding(
         victims.what(facts, departed) if first.echo else what(departed),
-        cause=why(facts, first, next(iter(words.values()), None)),
+        cause=why(facts, first, next((words[rank] for rank in first.ranks if rank in words), None)),
         impact="the program failed after NCCL's work was done: all communicators had come to their end"
         if over
         else "the job is dead: a communicator does not survive the loss of a rank",
