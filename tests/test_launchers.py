@@ -175,6 +175,30 @@ def test_a_worker_that_is_no_rank_and_died_before_does_not_lead() -> None:
     assert not job.unexplained
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("ray-actor-killed", "A worker died or was killed"),
+        ("ray-actor-exit", "A worker died or was killed"),
+        ("ray-train-killed", "A worker died or was killed"),
+        ("ray-actor-memory", "worker(s) were killed due to the node running low on memory"),
+    ],
+)
+def test_a_transfer_without_an_answer_is_an_effect_only_after_the_end_of_another_process(name: str, told: str) -> None:
+    lines = contents(name).decode().splitlines(keepends=True)
+    head = next(line for line in lines if "NCCL INFO" in line).partition(" NCCL INFO")[0]
+    lost = (
+        f"{head} transport/net_ib.cc:2449 NCCL WARN NET/IB: Got completion from peer 10.0.0.2<40000> with "
+        "status=12 opcode=0 len=0 vendor err 129 (Send) hca mlx5_3\n"
+    )
+    at = next(index for index, line in enumerate(lines) if told in line)
+    after = nccl_inspect.read("".join([*lines[: at + 1], lost, *lines[at + 1 :]]).encode())
+    assert [(one.rule, one.root) for one in after.findings] == [("peer-death", True), ("ib-timeout-err12", False)]
+    assert after.findings[0].ranks == list(JOBS[name].ranks)
+    before = nccl_inspect.read("".join([*lines[:at], lost, *lines[at:]]).encode())
+    assert before.findings[0].rule == "ib-timeout-err12"
+
+
 def test_who_waited_is_told_as_waiting() -> None:
     lead = nccl_inspect.read(FOLDER / "torchrun-hang.log.gz").findings[0]
     assert "it waited in vain for another process" in lead.cause

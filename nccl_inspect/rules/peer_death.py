@@ -113,6 +113,7 @@ def _came_before(facts: Facts, echoes: list[Notice], killed: list[Notice], depar
     follow = [*echoes, *caught, *_waits(facts, killed, departed), *_effects(facts, departed)]
     known = set(map(id, follow))
     errors = [notice for notice in facts.failures() if id(notice) not in known and not _is_known_end(notice)]
+    errors = [one for one in errors if not (_is_loss(one) and any(precedes(kill, one) for kill in killed))]
     first = in_order(departed)[:1]
     return [notice for notice in errors if not any(_led_to(one, notice) for one in first)]
 
@@ -220,9 +221,18 @@ def _is_before(departure: Departure, wait: Notice) -> bool:
 def _led_to(departure: Departure, error: Notice) -> bool:
     """Whether an error of another rank may follow from the end of a process: lines of several sources have no order."""
     here, there = departure.begin.evidence[0], error.evidence[0]
-    own = {*error.ranks, rank_in_front(error)} & {*departure.ranks}
-    is_after = here.order < there.order if here.source == there.source else error.production.startswith(_AFTER_A_LOSS)
-    return departure.is_hard and not own and is_after
+    if {*error.ranks, rank_in_front(error)} & {*departure.ranks}:
+        return False
+    is_after = here.order < there.order if here.source == there.source else _is_loss(error)
+    # Whoever ended with an exit code before anything else was said did not lose another one.
+    is_first = _is_loss(error) and here.source == there.source and departure.echo is None and not is_weak(departure)
+    is_gone = departure.is_hard or (departure.is_unclear and bool(departure.ranks))
+    return is_after and (is_gone or is_first)
+
+
+def _is_loss(error: Notice) -> bool:
+    """Whether it says that a peer does not answer."""
+    return error.production.startswith(_AFTER_A_LOSS)
 
 
 def _stores_lost(facts: Facts) -> list[Notice]:
