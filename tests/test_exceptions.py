@@ -234,3 +234,37 @@ def test_exceptions_alone_are_no_log_of_nccl(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text("Traceback (most recent call last):\nValueError: bad sample\n")
     with pytest.raises(NcclInspectError, match="no NCCL line among 2 lines"):
         invoke("summarize", str(tmp_path / "job.log"))
+
+
+REPORT = (
+    "Root Cause (first observed failure):\n[0]:\n"
+    "  time      : 2026-11-21_16:35:11\n  host      : vm\n  rank      : 1 (local_rank: 1)\n"
+    f"  exitcode  : -15 (pid: {PID[1]})\n  error_file: <N/A>\n"
+    f"  traceback : Signal 15 (SIGTERM) received by PID {PID[1]}\n"
+)
+"""torch/distributed/elastic/multiprocessing/errors/__init__.py."""
+WORK = "".join(f"step {step} loss 1.5\n" for step in range(3))
+TASK = "srun: error: vm: task 0: Exited with exit code 1\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (failed(1, -15) + TIME_LIMIT, "certain: the job was ended: its time limit was reached"),
+        (failed(1, -15) + REPORT + TIME_LIMIT, "certain: the job was ended: its time limit was reached"),
+        (failed(1, -15) + REPORT + TASK + TIME_LIMIT, "certain: the job was ended: its time limit was reached"),
+        (failed(1, -2) + TIME_LIMIT, "certain: the job was ended: its time limit was reached"),
+        (failed(1, -15) + REPORT, "possible: the job was ended: SIGTERM from outside"),  # maybe one of two only
+    ],
+)
+def test_a_worker_that_was_ended_before_slurm_says_why_did_not_fail(log: str, told: str) -> None:
+    job = read(WORK, log)
+    assert [f"{one.confidence}: {one.summary}" for one in job.findings if one.rule == "ended-from-outside"] == [told]
+    assert job.verdict == ("ok" if "certain" in told else "unknown")
+    assert not job.unexplained
+
+
+@pytest.mark.parametrize("code", [-9, -11, -24, 1])
+def test_a_worker_that_failed_before_slurm_ended_the_job_is_the_cause(code: int) -> None:
+    job = read(WORK, failed(1, code), TIME_LIMIT)
+    assert (job.verdict, job.findings[0].rule, job.findings[0].ranks) == ("failed", "peer-death", [1])

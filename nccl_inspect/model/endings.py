@@ -48,8 +48,13 @@ _TOLD_BY: dict[str, tuple[str, tuple[str, ...]]] = {
     "kubectl-exit-code": ("exitcode", ("130", "143")),
     "mpi-signalled": ("signal_number", ("2", "15")),
     "mpi-process-signal": ("how", ("Interrupt", "Terminated")),
+    "worker-failed": ("exitcode", ("-2", "-15")),
+    "failure-exitcode": ("exitcode", ("-2", "-15")),
+    "failure-signal": ("signal_number", ("2", "15")),
 }
 """Here a value tells whether processes failed or were ended: SIGINT is 2 or 130, SIGTERM 15 or 143."""
+OF_WORKERS = ("worker-failed", "failure-exitcode", "failure-signal")
+"""They tell of one worker: whoever ended it may have ended no other one."""
 
 LAUNCHERS = re.compile(
     rb"\bkilling \d+ (?:rank|process|worker|task)(?:s|es)?\b"
@@ -118,7 +123,8 @@ def is_forced(event: Event | None) -> bool:
         return False
     if told := _TOLD_BY.get(event.production):
         name, values = told
-        return str(event.value(name)).startswith(values)
+        given = str(event.value(name))
+        return given in values or given.startswith(tuple(f"{one} " for one in values))
     return event.production in _FORCED
 
 

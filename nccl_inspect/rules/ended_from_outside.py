@@ -91,9 +91,10 @@ def _is_explained(facts: Facts, forced: Container[int]) -> bool:
 
 
 def _is_of_some(facts: Facts, said: list[Notice]) -> bool:
-    """Whether only some ranks say that they were interrupted, and nobody that he ended them."""
+    """Whether only some ranks say that they were interrupted, or were ended, and nobody that he ended them all."""
     interrupted = {value(notice, "global_rank") for notice in said if notice.production == "rank-interrupted"}
-    return all(one.production == "rank-interrupted" for one in said) and interrupted < set(facts.job.ranks_seen)
+    of_one = ("rank-interrupted", *endings.OF_WORKERS)
+    return all(one.production in of_one for one in said) and not interrupted.issuperset(facts.job.ranks_seen)
 
 
 def _is_effect(notice: Notice) -> bool:
@@ -104,10 +105,8 @@ def _is_effect(notice: Notice) -> bool:
 
 def _by_signal(said: list[Notice]) -> str:
     """Which signal, where the launcher tells; else what it says."""
-    told = (value(notice, "signal") or value(notice, "signal_number") for notice in said)
-    given = next((str(found) for found in told if found), "").rpartition(".")[2]
-    if not given and said[0].production == "exit-after-signal":
-        given = str(int(value(said[0], "exitcode")) - _SIGNALLED)
-    if given.isdigit() and int(given) in set(signal.Signals):
-        given = signal.Signals(int(given)).name
+    told = (value(notice, "signal") or value(notice, "signal_number") or value(notice, "exitcode") for notice in said)
+    given = next((str(found) for found in told if found), "").rpartition(".")[2].removeprefix("-")
+    if given.isdigit() and int(given) % _SIGNALLED in set(signal.Signals):
+        given = signal.Signals(int(given) % _SIGNALLED).name
     return f"{given} from outside" if given else words(said[0])

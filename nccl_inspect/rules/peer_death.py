@@ -47,7 +47,7 @@ RULE = Rule(
 )
 _NEAR_THE_END = 3
 """Lines that launchers and schedulers may put behind the last one of a program."""
-_OF_ONE = ("slurm-task-ended", "rank-interrupted")
+_OF_ONE = ("slurm-task-ended", "rank-interrupted", *endings.OF_WORKERS)
 """They tell that one process was ended."""
 _AFTER_A_LOSS = ("ib-", "socket-", "bootstrap-", "ofi-")
 """Beginnings of what NCCL says where a peer does not answer any more."""
@@ -180,6 +180,8 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> list[Departure]:
     connection before.
     """
     first = first_of_each(end.evidence[0] for end in _ends(facts))
+    workers = (one for one in facts.notices(*endings.OF_WORKERS) if endings.is_forced(one.event))
+    first_worker = first_of_each(one.evidence[0] for one in workers)
     losses: dict[int, list[Evidence]] = {}
     for notice in closed:
         for rank in notice.ranks:
@@ -190,6 +192,7 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> list[Departure]:
     for one in departures(facts):
         line = one.begin.evidence[0]
         is_late = line.order > first.get(line.source, line.order)
+        is_late |= is_weak(one) and line.order > first_worker.get(line.source, line.order)
         before = lost.get(one.trace.rank, {}) if one.trace else {}
         is_victim = line.order > before.get(line.source, line.order)
         (effects if is_late or is_victim else own).append(one)
