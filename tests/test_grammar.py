@@ -28,13 +28,16 @@ def test_samples_are_read_and_written_back_byte_for_byte(production: Production)
 def _parse(production: Production, sample: str) -> engine.Parsed | None:
     """A line without a prefix is parsed by itself, not as a message."""
     if production.foreign:
-        return GRAMMAR.parse_foreign(sample.encode())
+        return GRAMMAR.parse_foreign(sample.encode(), GRAMMAR.traced if production.traced else None)
     return GRAMMAR.parse_bare(sample.encode()) if production.follows else GRAMMAR.parse(sample.encode())
 
 
 def _candidates(production: Production, sample: str) -> list[Production]:
+    if production.traced:
+        return [next(other for other in GRAMMAR.traced if other.match(sample.encode()))]
     if production.foreign:
-        return [other for other in GRAMMAR.productions if other.foreign and other.general <= production.general]
+        others = (other for other in GRAMMAR.productions if other.foreign and not other.traced)
+        return [other for other in others if other.general <= production.general]
     if production.follows:
         return [other for other in GRAMMAR.productions if other.bare]
     return list(GRAMMAR.candidates(sample.encode()))
@@ -94,7 +97,7 @@ def test_a_message_of_several_lines_is_one_event() -> None:
     assert found[0].message.count("\n") == len(lines) - 1
 
 
-FOREIGN = [pytest.param(p, id=f"{p.dialect}-{p.name}") for p in GRAMMAR.productions if p.foreign]
+FOREIGN = [pytest.param(p, id=f"{p.dialect}-{p.name}") for p in GRAMMAR.productions if p.foreign and not p.traced]
 
 
 @pytest.mark.parametrize("production", FOREIGN)

@@ -199,6 +199,13 @@ def test_a_transfer_without_an_answer_is_an_effect_only_after_the_end_of_another
     assert before.findings[0].rule == "ib-timeout-err12"
 
 
+@pytest.mark.parametrize("name", ["ray-actor-exception", "ray-task-exception", "ray-train-exception"])
+def test_an_exception_of_any_name_is_told(name: str) -> None:
+    log = contents(name).replace(b"(KeyError)", b"(TrainingFailed)")
+    log = log.replace(b"KeyError: 'tokens'", b"TrainingFailed: loss is nan")
+    assert "ended with TrainingFailed: loss is nan" in nccl_inspect.read(log).findings[0].summary
+
+
 def test_who_waited_is_told_as_waiting() -> None:
     lead = nccl_inspect.read(FOLDER / "torchrun-hang.log.gz").findings[0]
     assert "it waited in vain for another process" in lead.cause

@@ -18,7 +18,7 @@ from nccl_inspect.grammar.broken import rejoined
 from nccl_inspect.grammar.counts import TAIL, TAIL_WIDTH, Counts, Text, numbered
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.scanner import Scanner
-from nccl_inspect.ingest import envelopes, prefix, retold
+from nccl_inspect.ingest import envelopes, prefix, retold, tracebacks
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.ingest.timed import Frame
@@ -79,6 +79,8 @@ _SPARSE = 4
 _SAMPLES = 64
 _SAME = 4
 """Lines are a flood when not more than one in so many is different from all others."""
+_GO_ON = (retold.MARK, tracebacks.MARK)
+"""Behind such a line the next ones of its printer mean something."""
 _MAX_SHAPES = 20_000
 _SHAPE_WIDTH = 500
 
@@ -261,7 +263,7 @@ class BulkScanner(Scanner):
     def _sparse(self, lines: Lines, counts: Counts) -> None:
         """A block of which few lines are NCCL's."""
         text = lines.text
-        if counts.awaited:
+        if counts.awaited or counts.tracebacks:
             self._by_line(lines, counts)
             return
         if envelopes.needs_cleaning(text):
@@ -269,7 +271,7 @@ class BulkScanner(Scanner):
         shapes = text.translate(None, _DIGITS).split(b"\n")
         distinct = set(shapes)
         worth = self._worth(distinct - self._boring)
-        if worth and (envelopes.has_partials(text) or retold.MARK in text):
+        if worth and (envelopes.has_partials(text) or any(mark in text for mark in _GO_ON)):
             self._by_line(lines, counts)
             return
         picked = list(_among(text, shapes, worth) if worth else _with_nccl(text, shapes, distinct))
@@ -324,7 +326,8 @@ def _places(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]
 
 def _signs(grammar: Grammar) -> list[bytes]:
     """What makes a line without NCCL's prefix worth a look, as it is without digits."""
-    return sorted({sign.translate(None, _DIGITS) for sign in (*grammar.signs(), *envelopes.PARTIALS)})
+    signs = (*grammar.signs(), *envelopes.PARTIALS, tracebacks.MARK)
+    return sorted({sign.translate(None, _DIGITS) for sign in signs})
 
 
 def _among(text: bytes, shapes: Sequence[bytes], worth: set[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nccl_inspect.grammar.engine import Parsed
-from nccl_inspect.ingest import retold
+from nccl_inspect.ingest import retold, tracebacks
 from nccl_inspect.ingest.rejoin import Mended
 from nccl_inspect.records import Record
 
@@ -57,10 +57,13 @@ class Counts(Record):
     awaited: retold.Awaited = field(default_factory=dict)
     """The printers of exceptions whose next line may be what NCCL said last."""
 
+    tracebacks: tracebacks.Open = field(default_factory=dict)
+    """The printers of tracebacks whose next line may be the exception."""
+
     @property
     def goes_on(self) -> bool:
         """Whether what the next lines mean depends on those before."""
-        return bool(self.pending or self.awaited)
+        return bool(self.pending or self.awaited or self.tracebacks)
 
 
 def numbered(size: int, counts: Counts, mended: Mended | None) -> Sequence[int]:

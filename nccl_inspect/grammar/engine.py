@@ -59,7 +59,12 @@ class Grammar:
         self._loose: list[Production] = []
         self._bare: dict[bytes, list[Production]] = {}
         self._foreign: list[Production] = []
+        self.traced: list[Production] = []
+        """Those of other programs that only the end of a traceback is asked for."""
         for production in self.productions:
+            if production.traced:
+                self.traced.append(production)
+                continue
             if production.foreign:
                 self._foreign.append(production)
                 continue

@@ -19,7 +19,8 @@ begin with ``#`` are comments; a line that begins with two blanks goes on with t
 ``follows: NAME`` is said of lines that have no prefix because they go on with the message NAME of several lines,
 ``bare: yes`` of lines that come with and without a prefix,
 ``foreign: yes`` of whole lines that other programs print (PyTorch, libfabric, nccl-tests),
-``general: yes`` of shapes that are so wide that all others come before them.
+``general: yes`` of shapes that are so wide that all others come before them,
+``traced: yes`` of foreign ones that are wider still: only the line below the frames of a traceback is asked for them.
 """
 
 import os
@@ -45,6 +46,7 @@ _KEYS = {
     "bare",
     "foreign",
     "general",
+    "traced",
 }
 
 
@@ -95,6 +97,7 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
         production.bare = bool(follows) or "\nbare: yes" in block
         production.foreign = "foreign" in common
         production.general = "general" in common
+        production.traced = "traced" in common
         productions.append(production)
     return productions
 

@@ -67,6 +67,7 @@ class Production:
         "general",
         "line",
         "name",
+        "traced",
     )
 
     def __init__(self, name: str, dialect: str, family: str, line: str, load: Callable[[], Details] = Details) -> None:
@@ -80,6 +81,8 @@ class Production:
         """Whether it is a whole line that another program prints."""
         self.general = False
         """Whether it is asked only where no other one knows a line."""
+        self.traced = False
+        """Whether only the line below the frames of a traceback is asked for it."""
         self.follows = ""
         """The message of several lines that this line, which has no prefix, goes on with."""
         self._load = load

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from nccl_inspect.grammar.counts import TAIL_WIDTH, Counts, Text, damaged, numbered, remember
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.ingest import envelopes, prefix, retold
+from nccl_inspect.ingest import envelopes, prefix, retold, tracebacks
 from nccl_inspect.ingest.memory import Memory
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.rejoin import Mended
@@ -232,7 +232,8 @@ class Scanner:
         if parsed is None and not worth and self._general and (found := _LAST_WORDS.search(line)):
             worth = found.start() > 0 and (self.wrapped or bool(self._leads) or b"[rank" in line)
             parsed = None if found.start() else self._grammar.parse_foreign(line, self._general)
-        if worth:
+        traces = bool(counts.tracebacks) or tracebacks.MARK in line
+        if worth or (traces and envelopes.is_whole(line)):
             retells = retold.MARK in line and self._announced(number, line, stated, counts, sink)
             if retold.is_quoted(line):
                 retells = self._retell(number, [retold.quoted(line, stated)], sink)
@@ -244,13 +245,14 @@ class Scanner:
             if parsed is None and self._opened(number, Inner(line, stated), counts, sink):
                 return
             parsed = parsed or next(filter(None, map(self._parse_foreign, _by_worth(line, layers))), None)
+        parsed = self._traced(number, line, stated, counts.tracebacks, parsed) if traces else parsed
         if parsed is None or parsed.production.foreign:
             counts.tail.append((number, line[:TAIL_WIDTH]))
         if parsed is None:
             counts.related_lines += retells
             return
         if parsed.production.foreign:
-            counts.related_lines += not parsed.production.general
+            counts.related_lines += not (parsed.production.general or parsed.production.traced)
             level = "OTHER"
         else:
             counts.nccl_lines += 1
@@ -258,6 +260,18 @@ class Scanner:
             level = "INFO" if parsed.production.follows else "VERSION"
         self.productions.add(parsed.production)
         sink(number, prefix.NOBODY, Text(level, line, parsed))
+
+    def _traced(
+        self, number: int, line: bytes, stated: Stated, found: tracebacks.Open, parsed: Parsed | None
+    ) -> Parsed | None:
+        """What a line is if a traceback ends with it and nobody knows it, else what is known of it."""
+        tracebacks.begin(line, number, stated, found)
+        inner = tracebacks.ended(line, number, stated, found)
+        if inner is None or parsed is not None:
+            return parsed
+        front = b"" if inner.stated.rank is None else b"[rank%d]: " % inner.stated.rank
+        text = front + inner.text if front + inner.text in line else inner.text
+        return self._grammar.parse_foreign(text, self._grammar.traced)
 
     def _announced(self, number: int, line: bytes, stated: Stated, counts: Counts, sink: Sink) -> bool:
         """Take NCCL's last warning from the line that announces it; False when it is to come."""

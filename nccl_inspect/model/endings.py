@@ -40,7 +40,7 @@ _FORCED = (
     *("slurm-cancelled", "slurm-step-aborted", "slurm-force-terminated", "slurm-terminating", "slurm-node-failure"),
     *("agent-signalled", "agent-signal-exception", "worker-signalled", "worker-forced", "spawn-ended"),
     *("rank-interrupted", "deepspeed-killing", "deepspeed-signalled", "ray-train-interrupted"),
-    *("exit-after-signal", "mpi-hydra-ctrl-c"),
+    *("exit-after-signal", "mpi-hydra-ctrl-c", "python-interrupted"),
 )
 """Processes did not fail, they were ended."""
 _TOLD_BY: dict[str, tuple[str, tuple[str, ...]]] = {

@@ -94,6 +94,7 @@ class SourceCounts(Record):
         self.newest_first |= later.newest_first
         self.crowded |= later.crowded
         ours, theirs = self.counts, later.counts
+        ours.tracebacks.update((printer, last + ours.lines) for printer, last in theirs.tracebacks.items())
         ours.awaited.update(retold.moved(theirs.awaited, ours.lines))
         ours.pending.update((key, (number + ours.lines, text)) for key, (number, text) in theirs.pending.items())
         self.raised.extend(one._replace(number=one.number + ours.lines) for one in later.raised)

@@ -107,6 +107,8 @@ def _by_signal(said: list[Notice]) -> str:
     """Which signal, where the launcher tells; else what it says."""
     told = (value(notice, "signal") or value(notice, "signal_number") or value(notice, "exitcode") for notice in said)
     given = next((str(found) for found in told if found), "").rpartition(".")[2].removeprefix("-")
+    if not given and words(said[0]).endswith("KeyboardInterrupt"):
+        given = signal.SIGINT.name
     if given.isdigit() and int(given) % _SIGNALLED in set(signal.Signals):
         given = signal.Signals(int(given) % _SIGNALLED).name
     return f"{given} from outside" if given else words(said[0])

@@ -47,7 +47,7 @@ RULE = Rule(
 )
 _NEAR_THE_END = 3
 """Lines that launchers and schedulers may put behind the last one of a program."""
-_OF_ONE = ("slurm-task-ended", "rank-interrupted", *endings.OF_WORKERS)
+_OF_ONE = ("slurm-task-ended", "rank-interrupted", "python-interrupted", *endings.OF_WORKERS)
 """They tell that one process was ended."""
 _AFTER_A_LOSS = ("ib-", "socket-", "bootstrap-", "ofi-")
 """Beginnings of what NCCL says where a peer does not answer any more."""
