@@ -61,10 +61,10 @@ def test_it_is_found_in_objects(last: str) -> None:
 
 
 def test_the_tracebacks_of_labelled_ranks_may_be_mixed() -> None:
-    one, other = (traceback(f"pkg.Failed: rank {rank}", f"[rank{rank}]: ").splitlines(True) for rank in range(2))
-    mixed = "".join(line for pair in zip(one, other, strict=True) for line in pair)
+    every = [traceback(f"pkg.Failed: rank {rank}", f"[rank{rank}]: ").splitlines(True) for rank in range(200)]
+    mixed = "".join(line for row in zip(*every, strict=True) for line in row)
     job = nccl_inspect.read((START + WORK + mixed).encode())
-    assert job.findings[0].summary == "rank 0 (vm, pid 610) ended with pkg.Failed: rank 0, and 1 more"
+    assert job.findings[0].summary == "rank 0 (vm, pid 610) ended with pkg.Failed: rank 0, and 199 more"
 
 
 @pytest.mark.parametrize("last", ["loss: 0.3", "step 3 loss 1.5", "SystemExit: 0", "done"])

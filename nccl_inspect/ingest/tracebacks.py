@@ -6,6 +6,7 @@ Several printers may write tracebacks at once; what stands in front of their lin
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.ingest import envelopes
@@ -14,7 +15,7 @@ from nccl_inspect.ingest.stated import Inner, Stated
 MARK = b"Traceback (most recent call last):"
 _OF_RAY = b": ray::"
 """With which Ray names the call that raised: the frames of that call follow, and then the exception."""
-_FAR = 64
+_FAR = 5_000
 """So many lines later at most: others print in between."""
 _EXCEPTION = re.compile(rb"(?!SystemExit(?:: 0)?$|GeneratorExit)[A-Za-z_]\w{0,100}(?:\.\w{1,100}){0,20}(?:: .*)?")
 _IS_NAMED = re.compile(rb"[\w.]*(?:\.|\b)[A-Z]\w*(?:$|:)|\w+\.\w")
@@ -35,44 +36,41 @@ Open: TypeAlias = dict[_Printer, int]
 
 def begin(line: bytes, number: int, stated: Stated, found: Open) -> None:
     """Remember that a traceback begins, if that is all that stands in a line."""
-    inner = Inner(line, stated)
-    for depth in range(envelopes.MAX_DEPTH):
-        if inner.text.startswith(MARK):
-            found[_Printer(depth, inner.stated.label, inner.stated.rank)] = number + _FAR
+    for printer, text in _printers(line, stated):
+        if text.startswith(MARK):
+            _wait(printer, number, found)
             return
-        layer = envelopes.peel(inner.text)
-        if layer is None:
-            return
-        inner = Inner(layer.text, layer.stated.within(inner.stated))
 
 
 def ended(line: bytes, number: int, stated: Stated, found: Open) -> Inner | None:
     """The exception that a line tells, if a traceback ends with it; None for all other lines."""
-    for printer, last in list(found.items()):
-        if number > last:
-            del found[printer]
+    while found and number > found[oldest := next(iter(found))]:
+        del found[oldest]
+    for printer, text in _printers(line, stated) if found else ():
+        if printer not in found:
             continue
-        inner = _inner(Inner(line, stated), printer.depth)
-        if inner is None or (inner.stated.label, inner.stated.rank) != printer[1:]:
-            continue
-        if not inner.text.strip() or inner.text[:1].isspace():
-            found[printer] = number + _FAR
+        if not text.strip() or text[:1].isspace() or text.startswith(MARK) or _OF_RAY in text:
+            _wait(printer, number, found)
             return None
         del found[printer]
-        text = envelopes.without_trailer(inner.text).rstrip()
-        if text.startswith(MARK) or _OF_RAY in text:
-            found[printer] = number + _FAR
-            return None
+        text = envelopes.without_trailer(text).rstrip()
         is_exception = _EXCEPTION.fullmatch(text) and _IS_NAMED.match(text)
-        return Inner(text, inner.stated) if is_exception else None
+        return Inner(text, Stated(label=printer.label, rank=printer.rank)) if is_exception else None
     return None
 
 
-def _inner(inner: Inner, depth: int) -> Inner | None:
-    """A line without so many prefixes; None where it has not so many."""
-    for _ in range(depth):
+def _wait(printer: _Printer, number: int, found: Open) -> None:
+    """Wait for the next line of a printer; those that have waited longest stand first."""
+    found.pop(printer, None)
+    found[printer] = number + _FAR
+
+
+def _printers(line: bytes, stated: Stated) -> Iterator[tuple[_Printer, bytes]]:
+    """Who may have printed a line: by each number of prefixes, with what is left of it."""
+    inner = Inner(line, stated)
+    for depth in range(envelopes.MAX_DEPTH):
+        yield _Printer(depth, inner.stated.label, inner.stated.rank), inner.text
         layer = envelopes.peel(inner.text)
         if layer is None:
-            return None
+            return
         inner = Inner(layer.text, layer.stated.within(inner.stated))
-    return inner
