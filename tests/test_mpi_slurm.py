@@ -168,6 +168,11 @@ LOST = (
 )
 """ncclRemoteError, as torch/csrc/distributed/c10d/NCCLUtils.cpp words it."""
 SYSTEM = LOST.replace("remote process exited or there was a network error", "unhandled system error")
+CLOSED = "".join(
+    f"vm:{100 + rank}:{100 + rank} [{rank}] misc/socket.cc:881 NCCL WARN socketProgress: Connection closed by remote "
+    "peer vm<40000>\n"
+    for rank in (0, 1, 3)
+)
 OWN = "[rank3]: Traceback (most recent call last):\n[rank3]: KeyError: 'tokens'\n"
 CRASHED = "srun: error: node1: task 2: Segmentation fault (core dumped)\n"
 OTHERS = "srun: error: node1: tasks 0-1,3: Exited with exit code 1\n"
@@ -185,6 +190,9 @@ LEFT = (
         (LOST + OTHERS + CRASHED, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
         (LOST + ABORTED + CRASHED, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
         (LOST + LEFT, [2], "rank 2 (task 2 of Slurm) ended while others still ran"),
+        (CLOSED + CRASHED, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
+        (CLOSED + OTHERS + CRASHED, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
+        (CLOSED + CRASHED.replace("task 2", "task 1"), [2], "rank 2 (vm, pid 102) went away"),
         (LOST + ABORTED, [3], "gave up: torch.distributed.DistBackendError"),
         (CRASHED + SYSTEM, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
         (CRASHED + OWN, [2, 3], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV, and 1 more"),

@@ -106,9 +106,9 @@ class Departure(NamedTuple):
         return -self.code in _CRASHES
 
     @property
-    def is_hard(self) -> bool:
-        """Whether it is more than an exit code: that may follow from the failure of a call of NCCL."""
-        return self.is_by_exception or self.is_crash or self.code == -signal.SIGKILL
+    def is_hit(self) -> bool:
+        """Whether it crashed or was killed: that does not follow from the failure of a call of NCCL, as others may."""
+        return self.is_crash or self.code == -signal.SIGKILL
 
     @property
     def is_unclear(self) -> bool:

@@ -98,7 +98,7 @@ def _echo_of(departure: Departure, lost: Mapping[int, Raised | None]) -> Raised 
 def _crashed_tasks(facts: Facts, told: list[Departure]) -> list[Departure]:
     """Tasks of Slurm that crashed or were killed first, and of which nobody tells more: nothing explains that."""
     codes, ranks = {one.code for one in told}, {rank for one in told for rank in one.ranks}
-    found = [one for one in _without_pid(facts) if one.notice.production == tasks.TASK and one.is_hard]
+    found = [one for one in _without_pid(facts) if one.notice.production == tasks.TASK and one.is_hit]
     return [one for one in found if one.code not in codes and ranks.isdisjoint(one.ranks)]
 
 

@@ -73,12 +73,19 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _of_memory(facts, killed, departed, [*closed, *given_up])
         return
     weak = bool(departed) and is_weak(departed[0])
-    if weak and not departed[0].is_hard and _nccl_failed(facts):
+    if weak and not departed[0].is_hit and _nccl_failed(facts):
         return  # ranks ended because of that: what a launcher says of them follows from it
-    if departed and not (weak and closed and fell_silent(facts, [*closed, *given_up])):
+    silent = fell_silent(facts, [*closed, *given_up]) if weak and closed else []
+    if departed and (not silent or _is_one_of(silent, departed[0])):
         yield _departed(facts, departed, [*closed, *given_up])
         return
     yield from _silenced(facts, [*closed, *lost], given_up)
+
+
+def _is_one_of(silent: list[LastLine], departure: Departure) -> bool:
+    """Whether a process that crashed or was killed may be one that fell silent: how it ended is told then."""
+    ranks = {rank for last in silent for rank in last.ranks}
+    return departure.is_hit and (not departure.ranks or not ranks.isdisjoint(departure.ranks))
 
 
 def _nccl_failed(facts: Facts) -> bool:
@@ -177,7 +184,7 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> list[Departure]:
     """Processes that ended by themselves.
 
     What comes after somebody ended the job is an effect of that, and so is the exception of a rank that had lost a
-    connection before.
+    connection before, or the exit code that a launcher tells of it.
     """
     first = first_of_each(end.evidence[0] for end in _ends(facts))
     workers = (one for one in facts.notices(*endings.OF_WORKERS) if endings.is_forced(one.event))
@@ -193,8 +200,8 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> list[Departure]:
         line = one.begin.evidence[0]
         is_late = line.order > first.get(line.source, line.order)
         is_late |= is_weak(one) and line.order > first_worker.get(line.source, line.order)
-        before = lost.get(one.trace.rank, {}) if one.trace else {}
-        is_victim = line.order > before.get(line.source, line.order)
+        mine = one.ranks if is_weak(one) and not one.is_hit else [one.trace.rank] if one.trace else []
+        is_victim = any(line.order > lost.get(rank, {}).get(line.source, line.order) for rank in mine)
         (effects if is_late or is_victim else own).append(one)
     facts.pass_over(one.begin for one in effects)
     return own
@@ -229,7 +236,7 @@ def _led_to(departure: Departure, error: Notice) -> bool:
     is_after = here.order < there.order if here.source == there.source else _is_loss(error)
     # Whoever ended with an exit code before anything else was said did not lose another one.
     is_first = _is_loss(error) and here.source == there.source and departure.echo is None and not is_weak(departure)
-    is_gone = departure.is_hard or (departure.is_unclear and bool(departure.ranks))
+    is_gone = departure.is_by_exception or departure.is_hit or (departure.is_unclear and bool(departure.ranks))
     return is_after and (is_gone or is_first)
 
 
