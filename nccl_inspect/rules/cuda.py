@@ -128,6 +128,8 @@ communicators and connections."""
 IS_BROKEN = "dmesg -T | grep -i xid; nvidia-smi -q | grep -iE 'retired|remap|ecc errors' -A3   # is a GPU broken?"
 WHICH_KERNEL = "CUDA_LAUNCH_BLOCKING=1   # the traceback then names the kernel; compute-sanitizer tells more"
 FULL = "out of memory"
+ERROR = "CUDA error: "
+"""What PyTorch puts in front of what CUDA says."""
 _NO_HANDLE = "CUBLAS_STATUS_ALLOC_FAILED"
 OUT_OF_MEMORY = CUDA_CODES[FULL]
 _CUDA_ERROR = 1
@@ -204,7 +206,7 @@ def pass_over_retold(facts: Facts, failed: Iterable[Failure]) -> None:
 
 def code_in(text: str) -> int | None:
     """The number of the error that an exception of PyTorch names: ``RuntimeError: CUDA error: …``."""
-    return CUDA_CODES.get(text.partition("CUDA error: ")[2])
+    return CUDA_CODES.get(text.partition(ERROR)[2])
 
 
 def is_full(notice: Notice) -> bool:

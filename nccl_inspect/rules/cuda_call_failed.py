@@ -1,19 +1,22 @@
-"""A CUDA call of NCCL failed, and the log does not say in which part of NCCL."""
+"""A CUDA call of NCCL or of PyTorch failed, and the log does not say in which part of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, NotJudged
-from nccl_inspect.rules import cuda
+from nccl_inspect.rules import cuda, exceptions
+from nccl_inspect.rules.departures import departures, last_words
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.rules.lines import precedes
+from nccl_inspect.rules.statements import rank_in_front, value
 
 RULE = Rule(
     name="cuda-call-failed",
     category="failures",
     severity="error",
-    title="A CUDA call of NCCL failed",
+    title="A CUDA call of NCCL or of PyTorch failed",
     specific=(
         "cuda-failure-in-connect",
         "cuda-failure-in-launch",
@@ -25,27 +28,28 @@ RULE = Rule(
         "peer-mapping-exhausted",
     ),
 )
-_FIX = (
+_PLACE = (
     "NCCL_DEBUG=INFO   # on all ranks, and run again: the WARN of this rank has the place, the lines above it the step",
     cuda.DO_THEY_FIT,
-    cuda.IS_BROKEN,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failures without a source file, as exceptions pass them on, by what CUDA says."""
     failed = [failure for failure in cuda.failures(facts) if failure.file is None and _tells(failure)]
+    whose, place = ("NCCL", _PLACE) if failed else ("PyTorch", ())
+    failed = failed or _of_program(facts)
     if not failed:
         return
     cuda.pass_over_retold(facts, failed)
     code, notices = failed[0].code, [failure.notice for failure in failed]
     yield RULE.finding(
-        f"a CUDA call of NCCL failed: {listed(map(cuda.words, failed))}",
+        f"a CUDA call of {whose} failed: {listed(dict.fromkeys(map(cuda.words, failed)))}",
         cause=cuda.cause(code),
         impact="the rank fails, and with it the job; the others wait for it or lose their connections",
-        fix=cuda.fix(code, (cuda.WHICH_KERNEL, *_FIX) if code in cuda.KERNEL_ERRORS else _FIX),
+        fix=cuda.fix(code, (cuda.WHICH_KERNEL, *place, cuda.IS_BROKEN)),
         confidence="likely",
-        ranks=ranks_in(notices),
+        ranks={*ranks_in(notices), *(rank for one in notices if (rank := rank_in_front(one)) is not None)},
         hosts=hosts_in(notices),
         evidence=first_said(notices),
         fatal=True,
@@ -55,3 +59,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _tells(failure: cuda.Failure) -> bool:
     """Whether the error itself says what was wrong, whatever made the call."""
     return failure.code in cuda.KERNEL_ERRORS or failure.code in cuda.ANSWERS
+
+
+def _of_program(facts: Facts) -> list[cuda.Failure]:
+    """Errors of kernels that PyTorch reports; not those of processes whose end is told by itself."""
+    said = [one for one in facts.notices("watchdog-terminated", "cuda-error") if not exceptions.is_caught(facts, one)]
+    ended = departures(facts)
+    told = {cuda.code_in(str(value(one, "error"))) for one in last_words(facts, ended).values()}
+    failed = []
+    for notice in said:
+        error = str(value(notice, "error")).removeprefix(cuda.ERROR)
+        code = cuda.CUDA_CODES.get(error)
+        is_told = code in told or any(precedes(one.begin, notice) for one in ended)
+        if code in cuda.KERNEL_ERRORS and not is_told:
+            failed.append(cuda.Failure(code, None, error, notice))
+    return failed

@@ -80,7 +80,9 @@ def why(facts: Facts, departure: Departure, said: Notice | None) -> str:
     if departure.is_by_exception:
         return _of_exception(departure)
     if said is not None:
-        return f"its own output tells: {value(said, 'error')}"
+        error = str(value(said, "error"))
+        known = cuda.KERNEL_ERRORS.keys() & {cuda.code_in(error)}
+        return f"its own output tells: {error}" + "".join(f". It comes from {cuda.cause(code)}" for code in known)
     if departure.code == -signal.SIGKILL:
         return (
             "not in the log: killed from outside, most often by the out-of-memory killer of the kernel or the "

@@ -42,7 +42,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A rank went away while the others were at work",
-    echo_of=("gpu-hardware-error", "cuda-init-error", "fabric-manager-down"),
+    echo_of=("gpu-hardware-error", "cuda-init-error", "cuda-call-failed", "fabric-manager-down"),
     leads=True,
 )
 _NEAR_THE_END = 3
