@@ -51,6 +51,8 @@ _OF_ONE = ("slurm-task-ended", "rank-interrupted", "python-interrupted", *ending
 """They tell that one process was ended."""
 _AFTER_A_LOSS = ("ib-", "socket-", "bootstrap-", "ofi-")
 """Beginnings of what NCCL says where a peer does not answer any more."""
+_UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")
+"""Why a transfer over a connection that had worked fails where nobody closed it."""
 _KERNEL_LOG = ("xid", "sxid", "gpu-lost")
 _KILLED = (
     *("out-of-memory", "out-of-memory-container", "kubernetes-oom", "ray-memory-node", "ray-memory"),
@@ -335,8 +337,18 @@ def _raised(departure: Departure) -> list[Evidence]:
 
 def _is_reset(notice: Notice) -> bool:
     """Whether a call failed for no other reason than that the other side is gone."""
-    gone = ("reset by peer", "Broken pipe")
+    gone = ("reset by peer", "Broken pipe", *_UNANSWERED)
     return notice.production == "socket-recv-failed" and any(word in notice.message for word in gone)
+
+
+def _why_closed(echoes: list[Notice]) -> str:
+    """What is known where no process is: who ends closes its connections, and a lost machine does not."""
+    if all(any(word in one.message for word in _UNANSWERED) for one in echoes):
+        return (
+            "nothing closed the connection, it got no answer any more: the peer's machine or the network between was "
+            "lost. Look at both; the log of the peer is not here, or does not tell"
+        )
+    return "every line about it is an echo: these ranks are victims of one whose log is not here, or does not tell"
 
 
 def _finding(facts: Facts, gone: list[LastLine], echoes: list[Notice], *, sure: bool) -> Finding:
@@ -346,7 +358,7 @@ def _finding(facts: Facts, gone: list[LastLine], echoes: list[Notice], *, sure: 
         cause="its lines stop without an error or an end: killed (out of memory, preemption, spot loss), crashed, or "
         "its machine was lost"
         if gone
-        else "every line about it is an echo: these ranks are victims of one whose log is not here, or does not tell",
+        else _why_closed(echoes),
         impact="the job is dead: a communicator does not survive the loss of a rank. 'Connection closed by remote "
         "peer' on the others is the effect, not the fault",
         fix=[

@@ -1,0 +1,49 @@
+"""PyTorch's watchdog did not move, and the process ended itself."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules import watchdog_timeout
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, ranks_word
+from nccl_inspect.rules.statements import rank_in_front, value
+
+RULE = Rule(
+    name="watchdog-stuck",
+    category="failures",
+    severity="error",
+    title="PyTorch's watchdog itself got stuck, and ended the process",
+    echo_of=(watchdog_timeout.RULE.name, *watchdog_timeout.RULE.echo_of),
+    because=watchdog_timeout.RULE.because,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge what the thread says that looks after the watchdog."""
+    said = facts.notices("watchdog-stuck", "heartbeat-timeout")
+    if not said:
+        return
+    ranks = {rank for notice in said if (rank := rank_in_front(notice)) is not None}
+    seconds = next((found for notice in said if (found := value(notice, "seconds")) is not None), None)
+    yield RULE.finding(
+        f"PyTorch's watchdog {f'of {ranks_word(ranks)} ' if ranks else ''}did not move"
+        + (f" for {seconds} s" if seconds is not None else ""),
+        cause="not in the log: a call of CUDA or NCCL did not return to it, or another thread of the program held "
+        "Python's lock (GIL) in such a call. Behind that is mostly a collective that hangs (a rank that did not come, "
+        "GPU or network), or the end of a process that waits for one; where nothing hangs: a rank that was slow to "
+        "load, compile or write",
+        impact="PyTorch ends the process, and with it the job",
+        fix=[
+            "Look at the output of all ranks: one that ended first, or has an error of its own, is the cause.",
+            "py-spy dump --native --pid <pid>   # on every rank, while they hang: in which call is each?",
+            "dmesg -T | grep -i xid   # on the hosts: a GPU that does not answer any more hangs every call",
+            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # the flight recorder: the "
+            "last calls of every rank",
+            "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800   # only where nothing hangs and a rank is merely slow",
+        ],
+        confidence="likely",
+        ranks=ranks,
+        hosts=(host.name for host in facts.job.hosts if set(host.ranks) & ranks),
+        evidence=first_said(said),
+        fatal=True,
+    )
