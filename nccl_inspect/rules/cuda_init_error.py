@@ -9,12 +9,14 @@ from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.rules.statements import value
+from nccl_inspect.text import cut
 
 RULE = Rule(
     name="cuda-init-error",
     category="environment",
     severity="error",
     title="CUDA cannot be initialised",
+    echo_of=("fabric-manager-down",),
     specific=("cuda-lib-missing",),
 )
 _CAUSES = {
@@ -30,8 +32,12 @@ _CAUSES = {
     "container lost its access to the GPUs (a systemctl daemon-reload on the host can take it away)",
 }
 _BUSY, _UNKNOWN, _NO_DEVICE = 46, 999, 100
+_WIDTH = 200
 _NVML = {"Driver/library version mismatch": 803, "Driver Not Loaded": _NO_DEVICE, "Unknown Error": _UNKNOWN}
 """What NVML says, with CUDA's error of the same causes."""
+_STATED = {"no-gpus": _NO_DEVICE, "no-gpus-available": _NO_DEVICE, "driver-too-old": 35}
+"""What PyTorch says in words of its own."""
+_BY_CUDA = ("cuda-error", "device-count-failed")
 _VISIBLE = "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # inside the container: which GPUs are there?"
 _FIX = {
     3: ('torch.multiprocessing.set_start_method("spawn")   # and no CUDA call before the workers start',),
@@ -61,10 +67,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge errors that the start of CUDA gives; a process that already connects has CUDA, and another fault."""
     codes = {id(notice): code for notice in cuda_failed(facts) if (code := _code(notice)) is not None}
     failed = [notice for notice in cuda_failed(facts) if id(notice) in codes]
+    warned = () if facts.job.communicators else ("device-count-warned",)
     program = [
         notice
-        for notice in facts.notices("cuda-error", "test-cuda-failure", "no-gpus")
-        if notice.production != "cuda-error" or not exceptions.is_caught(facts, notice)
+        for notice in facts.notices(*_BY_CUDA, *warned, *_STATED, "test-cuda-failure")
+        if notice.production in ("no-gpus", "test-cuda-failure") or not exceptions.is_caught(facts, notice)
     ]
     said = {id(notice): code for notice in program if (code := _said(notice)) is not None}
     failed += [notice for notice in program if id(notice) in said]
@@ -73,8 +80,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not told:
         return
     found = sorted({*codes.values(), *said.values(), *nvml.values()})
+    found = [code for code in found if code != _NO_DEVICE] or found  # no GPU is what follows from others
     yield RULE.finding(
-        f"CUDA cannot be initialised: {told[0].message}",
+        f"CUDA cannot be initialised: {cut(told[0].message.strip(), _WIDTH)}",
         cause="; ".join(_CAUSES[code] for code in found),
         impact="this rank cannot use its GPU, and the job does not start",
         fix=[step for code in found for step in _FIX[code]],
@@ -94,8 +102,8 @@ def _code(notice: Notice) -> int | None:
 
 def _said(notice: Notice) -> int | None:
     """The number of an error that the program's own CUDA call gave; 'unknown error' may come at any time."""
-    if notice.production == "no-gpus":
-        return _NO_DEVICE
+    if notice.production in _STATED:
+        return _STATED[notice.production]
     words = (text for text, code in CUDA_CODES.items() if code in _CAUSES and code != _UNKNOWN)
     return next((CUDA_CODES[text] for text in words if text in notice.message), None)
 

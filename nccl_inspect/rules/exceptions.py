@@ -13,7 +13,11 @@ from nccl_inspect.rules.lines import is_before
 from nccl_inspect.rules.statements import value, words
 from nccl_inspect.text import cut
 
-_WITH_TEXT = ("rank-error", "rank-exception", "rank-raised", "cuda-error", "cuda-out-of-memory", "data-loader-killed")
+_WITH_TEXT = (
+    *("rank-error", "rank-exception", "rank-raised", "cuda-error", "cuda-out-of-memory", "data-loader-killed"),
+    *("no-gpus-available", "driver-too-old", "device-count-failed"),
+    *("nccl-not-built-in", "nccl-symbol-undefined", "nccl-library-not-found"),
+)
 _WITHOUT = ("rank-assertion", "rank-memory-error", "rank-not-implemented", "rank-stop-iteration")
 STORE = (
     *("store-connect-timeout", "store-join-timeout", "store-wait-timeout", "store-listen-failed"),

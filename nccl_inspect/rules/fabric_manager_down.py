@@ -22,7 +22,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge CUDA error 802, whoever prints it; no other fault gives it."""
     failed = [
         *(notice for notice in cuda_failed(facts) if code_of(notice) == _NOT_READY),
-        *filter(_says_so, facts.notices("cuda-error", "test-cuda-failure")),
+        *filter(_says_so, facts.notices("cuda-error", "device-count-failed", "test-cuda-failure")),
+        *filter(_says_so, () if facts.job.communicators else facts.notices("device-count-warned")),
     ]
     if not failed:
         return
