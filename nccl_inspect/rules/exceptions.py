@@ -16,7 +16,8 @@ from nccl_inspect.text import cut
 _WITH_TEXT = (
     *("rank-error", "rank-exception", "rank-raised", "cuda-error", "cuda-out-of-memory", "data-loader-killed"),
     *("no-gpus-available", "driver-too-old", "device-count-failed"),
-    *("nccl-not-built-in", "nccl-symbol-undefined", "nccl-library-not-found"),
+    *("nccl-not-built-in", "nccl-symbol-undefined", "nccl-library-not-found", "gloo-no-interface"),
+    *("gloo-not-connected", "gloo-connect-failed"),
 )
 _WITHOUT = ("rank-assertion", "rank-memory-error", "rank-not-implemented", "rank-stop-iteration")
 STORE = (
@@ -44,7 +45,7 @@ _OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.spawn.", "
 _OF_PEERS = re.compile(
     r"torch\.distributed\.Dist(?:Store|Network)Error: |.{0,300}remote process exited or there was a network error"
     r"|.{0,100}ncclRemoteError|.{0,300}but store->get\("
-    r"|RuntimeError: (?:\[[^\]]{0,300}/(?:gloo/|pair\.cc:|unbound_buffer\.cc:)|\[c10d\] "
+    r"|RuntimeError: (?:\[(?!enforce fail)[^\]]{0,300}/(?:gloo/|pair\.cc:|unbound_buffer\.cc:)|\[c10d\] "
     r"|.{0,300}(?:NCCL communicator was aborted|monitoredBarrier|recvValue failed|sendBytes failed)"
     r"|(?:Connection reset by peer|Broken pipe|Socket Timeout)$|Connection closed by peer)"
 )
