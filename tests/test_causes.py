@@ -35,6 +35,11 @@ def first(log: str | bytes) -> str:
         ("libibverbs-missing-two-hosts", ("libibverbs is not in the image", "libibverbs1"), "not proved"),
         ("rccl-fine-grain-missing", ("HSA_FORCE_FINE_GRAIN_PCIE=1", "iommu=pt", "numa_balancing=0"), "nvidia"),
         ("rccl-no-peer-memory", ("memory_peers", "ib_peer_mem"), "nvidia"),
+        ("lasterror-not-supported", ("not supported by this GPU, driver or virtual machine", "CUMEM_ENABLE=0"), "IMEX"),
+        ("store-no-route", ("No route to host: a firewall",), "MASTER_PORT is wrong"),
+        ("torch-2-0-rank-0-late", ("Rank 0 of the group did not time out",), "is not in the log"),
+        ("recv-timed-out-2-18", ("machine or the network between was lost",), "victims"),
+        ("torch-launch-failure-abort", ("one of the program", "CUDA_LAUNCH_BLOCKING=1"), "NCCL_DEBUG"),
     ],
 )
 def test_cause_and_steps_of_a_case(name: str, words: tuple[str, ...], astray: str) -> None:
@@ -62,6 +67,11 @@ def test_a_search_for_infiniband_that_did_not_happen_is_told() -> None:
             "a /dev/shm each",
         ),
         ("transport/p2p.cc:275 NCCL WARN Cuda failure 101 'invalid device ordinal'", "this process cannot see"),
+        ("include/alloc.h:48 NCCL WARN Failed to CUDA host alloc 8388608 bytes", "no pinned host memory is left"),
+        (
+            "init.cc:521 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 7000",
+            "MIG instances of one GPU",
+        ),
         ("transport/nvls.cc:153 NCCL WARN Cuda failure 2 'out of memory'", "NCCL_NVLS_ENABLE=0"),
     ],
 )

@@ -78,6 +78,15 @@ MEANINGS = {
 }
 
 
+_TRIALS: dict[int | None, tuple[str, ...]] = {
+    801: (
+        "NCCL_CUMEM_ENABLE=0   # a test: if it runs then, it is cuMem memory, as with some vGPUs, old drivers",
+        "NCCL_NVLS_ENABLE=0   # a test: if it runs then, it is multicast of the NVSwitch",
+    ),
+}
+"""Settings that switch off what may not be supported."""
+
+
 class Answer(NamedTuple):
     """An error whose text is the cause, whatever call gives it: no broken GPU need be looked for."""
 
@@ -236,4 +245,4 @@ def cause(code: int | None) -> str:
 
 def fix(code: int | None, otherwise: Iterable[str]) -> list[str]:
     """What helps where the error is the cause; otherwise what tells more."""
-    return list(ANSWERS[code].fix if code in ANSWERS else otherwise)
+    return list(ANSWERS[code].fix if code in ANSWERS else [*_TRIALS.get(code, ()), *otherwise])

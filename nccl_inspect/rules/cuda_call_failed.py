@@ -28,6 +28,8 @@ RULE = Rule(
         "peer-mapping-exhausted",
     ),
 )
+_TELLING = (500, 801, 900, 901)
+"""Errors that tell more than the place would."""
 _PLACE = (
     "NCCL_DEBUG=INFO   # on all ranks, and run again: the WARN of this rank has the place, the lines above it the step",
     cuda.DO_THEY_FIT,
@@ -47,7 +49,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"a CUDA call of {whose} failed: {listed(dict.fromkeys(map(cuda.words, failed)))}",
         cause=cuda.cause(code),
         impact="the rank fails, and with it the job; the others wait for it or lose their connections",
-        fix=cuda.fix(code, (cuda.WHICH_KERNEL, *place, cuda.IS_BROKEN)),
+        fix=cuda.fix(code, (*((cuda.WHICH_KERNEL,) if code in cuda.KERNEL_ERRORS else ()), *place, cuda.IS_BROKEN)),
         confidence="likely",
         ranks={*ranks_in(notices), *(rank for one in notices if (rank := rank_in_front(one)) is not None)},
         hosts=hosts_in(notices),
@@ -58,7 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _tells(failure: cuda.Failure) -> bool:
     """Whether the error itself says what was wrong, whatever made the call."""
-    return failure.code in cuda.KERNEL_ERRORS or failure.code in cuda.ANSWERS
+    return failure.code in _TELLING or failure.code in cuda.KERNEL_ERRORS or failure.code in cuda.ANSWERS
 
 
 def _of_program(facts: Facts) -> list[cuda.Failure]:

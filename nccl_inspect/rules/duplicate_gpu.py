@@ -31,7 +31,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"two ranks use the same GPU{': ' + words if words else ''}",
         cause="the processes of a host do not choose different devices (all lines show the same [0]?), or two "
-        "launchers run on one host",
+        "launchers run on one host, or they have MIG instances of one GPU, which NCCL takes for the same",
         impact="NCCL refuses to build the communicator; the job does not start",
         fix=[
             'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # in the program, before the first use of CUDA',

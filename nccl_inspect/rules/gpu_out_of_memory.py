@@ -15,9 +15,11 @@ RULE = Rule(
     title="A GPU had no memory left for NCCL, or for PyTorch before the job ended",
 )
 
+_SHARED = "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # does another process hold the memory?"
+_ON_HOST = "CUDA host alloc"
 _GPU_STEPS = (
     "Leave NCCL some GB: a smaller batch, more sharding, or torch.cuda.set_per_process_memory_fraction(0.9).",
-    "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # does another process hold the memory?",
+    _SHARED,
     "NCCL_BUFFSIZE=2097152 NCCL_MAX_CTAS=8   # smaller buffers (before 2.17: NCCL_MAX_NCHANNELS=8)",
 )
 _JAX_STEP = "XLA_PYTHON_CLIENT_MEM_FRACTION=0.6   # JAX takes 75 % of the GPU at its start; NCCL needs some of the rest"
@@ -39,7 +41,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if sizes and not cuda.failures(facts):
             yield _unproved(sizes)
         return
-    host_calls = any("CUDA host alloc" in notice.message for notice in sizes)
+    host_calls = any(_ON_HOST in notice.message for notice in sizes)
     on_host = not torch and (host_calls or all("shm.cc" in (failure.file or "") for failure in full))
     of_xla = bool(facts.notices("xla-nccl-failed"))
     yield RULE.finding(
@@ -89,14 +91,19 @@ def _has_ended(facts: Facts, notice: Notice) -> bool:
 
 def _unproved(sizes: list[Notice]) -> Finding:
     """An allocation that failed where the line with CUDA's reason is missing, as in what exceptions retell."""
+    on_host = all(_ON_HOST in notice.message for notice in sizes)
     return RULE.finding(
         f"{sizes[0].message}, and CUDA's reason is not in the log",
-        cause="most often the GPU is full: the framework has taken nearly all memory, or another process shares it. "
-        "An error of an earlier kernel, or a driver that does not fit, looks the same here",
+        cause=(
+            "most often no pinned host memory is left: the memory limit of the pod or job, or of the host, is reached. "
+            if on_host
+            else "most often the GPU is full: the framework has taken nearly all memory, or another process shares it. "
+        )
+        + "An error of an earlier kernel, or a driver that does not fit, looks the same here",
         impact="the rank fails, and with it the job",
         fix=[
             "NCCL_DEBUG=INFO   # (or WARN) the 'Cuda failure' line before this one tells the reason",
-            "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # when it happens: is the GPU full?",
+            *(_HOST_STEPS if on_host else (_SHARED,)),
         ],
         ranks=ranks_in(sizes),
         hosts=hosts_in(sizes),

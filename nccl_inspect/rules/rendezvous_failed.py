@@ -22,6 +22,16 @@ RULE = Rule(
 _PORT = "ss -ltnp | grep :<port>   # on the host of MASTER_ADDR: who has it?"
 _REACH = "nc -vz $MASTER_ADDR $MASTER_PORT; getent hosts $MASTER_ADDR   # from this host or pod: does it answer?"
 _SAME = "echo $MASTER_ADDR $MASTER_PORT $WORLD_SIZE $RANK   # in every process: the same but for the rank?"
+_REASONS = {
+    frozenset(
+        {"Connection refused"}
+    ): "that host answers, and nobody listens at that port: rank 0 was not there yet or "
+    "had ended, or MASTER_ADDR or MASTER_PORT is wrong; a firewall that rejects looks the same",
+    frozenset({"No route to host", "Network is unreachable"}): "a firewall of that host rejects the port, that host is "
+    "down, or there is no route from this host or pod",
+    frozenset({"Connection timed out"}): "packets are dropped without a word, by a firewall, security group or network "
+    "policy; or MASTER_ADDR is an address that nobody has",
+}
 _LISTEN, _JOIN, _CONNECT = "store-listen-failed", "store-join-timeout", "store-connect-timeout"
 _TIMEOUT, _CLOSED, _WAIT = "rendezvous-timeout", "rendezvous-closed", "store-wait-timeout"
 
@@ -119,7 +129,8 @@ def _unreachable(facts: Facts, said: list[Notice]) -> tuple[str, str, list[str]]
         f"the name is not known on this host: {value(unknown[0], 'error')}. A wrong MASTER_ADDR, a headless Service "
         "that is missing, or a pod that is not there yet"
         if unknown
-        else "rank 0 was not there yet or had died, MASTER_ADDR or MASTER_PORT is wrong, or a firewall or network "
+        else _reason(facts)
+        or "rank 0 was not there yet or had died, MASTER_ADDR or MASTER_PORT is wrong, or a firewall or network "
         "policy is between",
         [
             _REACH,
@@ -128,6 +139,13 @@ def _unreachable(facts: Facts, said: list[Notice]) -> tuple[str, str, list[str]]
             "kubectl get pods,svc,networkpolicy -o wide   # is rank 0 up, and has its name a Service?",
         ],
     )
+
+
+def _reason(facts: Facts) -> str:
+    """What each answer of the operating system leaves as causes; empty where there is none, or several differ."""
+    errors = {str(value(one, "error")) for one in facts.notices("store-connect-failed")}
+    cause = next((causes for words, causes in _REASONS.items() if errors and errors <= words), None)
+    return f"{listed(sorted(errors))}: {cause}" if cause else ""
 
 
 def _alone() -> tuple[str, str, list[str]]:

@@ -159,8 +159,8 @@ def _cause(facts: Facts, pairs: list[Path], refused: bool, possible: bool, fabri
     if fabric:
         return "unknown: the GPUs report an NVLink fabric, so P2P should work; the log does not say why it is not used"
     return (
-        "not proved: either the hardware offers nothing better (PCIe pairs across host bridges, many virtual "
-        "machines), or P2P is blocked"
+        "not proved: either the hardware offers nothing better (PCIe pairs across host bridges, GeForce cards, many "
+        "virtual machines), or P2P is blocked"
     )
 
 

@@ -170,12 +170,22 @@ def _suspects(
         return set(lowest), why, first_said(lowest.values())
     absent = members - waiting - reached.keys() if waiting else set()
     if not absent:
-        whole = "All ranks of the group waited in it" if members and members <= waiting else _UNKNOWN
+        whole = "All ranks of the group waited in it" if members and members <= waiting else _unlisted(mine) or _UNKNOWN
         return set(), whole, []
     seen = absent & set(facts.job.ranks_seen)
     here = f" (this log has other lines of {ranks_word(seen)})" if seen else ""
     why = f"Suspect: {ranks_word(absent)} did not time out{here}. It did not come, died, or its output is not here"
     return absent, why, []
+
+
+def _unlisted(mine: list[Wait]) -> str:
+    """The few ranks below the highest of the process group that are not among those that waited, in words."""
+    waiting = {wait.member for wait in mine if wait.member is not None}
+    absent = set(range(max(waiting, default=0))) - waiting
+    if not absent or len(absent) >= len(waiting):
+        return ""
+    who = ranks_word(absent)
+    return f"{who[:1].upper()}{who[1:]} of the group did not time out: late or dead, or the output is not here"
 
 
 _UNKNOWN = "Which rank did not come is not in the log"
