@@ -54,7 +54,9 @@ _CAUSES = {
         "somebody who is no rank of this communicator connected to its port: a port scanner, another job, or a rank "
         "of another release. Before 2.27.3 that alone ends the job",
     ),
-    **dict.fromkeys(_ADDRESS, "NCCL_COMM_ID cannot be used: not an address with a port, or not of a reachable subnet"),
+    **dict.fromkeys(
+        _ADDRESS, "NCCL_COMM_ID cannot be used: a name that does not resolve, no port, or not of a reachable subnet"
+    ),
     **dict.fromkeys(_DEVICE, "NCCL_OOB_NET_IFNAME fits no device"),
 }
 _ONE_JOB = (

@@ -73,8 +73,6 @@ MEANINGS = {
     500: "a kernel that is not in this library: it was built for other GPUs, or two NCCL libraries are mixed",
     800: "not permitted: missing rights or capabilities in the container",
     801: "not supported by this GPU, driver or virtual machine",
-    900: "a call that may not stand in a CUDA graph, made while one was captured",
-    901: "the capture of a CUDA graph had failed before",
 }
 
 
@@ -131,6 +129,18 @@ ANSWERS = {
         ),
     ),
 }
+ANSWERS |= dict.fromkeys(
+    (900, 901),
+    Answer(
+        "while a CUDA graph was captured, a call was made that may not stand in one, mostly by another thread of the "
+        "process (PyTorch's watchdog, a data loader): a capture in global mode forbids these, too",
+        (
+            'torch.cuda.graph(graph, capture_error_mode="thread_local")   # then only the own thread counts',
+            "Let no other thread use CUDA while a graph is captured; first run once without the graph, so that NCCL "
+            "has its communicators and buffers.",
+        ),
+    ),
+)
 _LAUNCH = ("enqueue", "ce_coll", "device/", "rma/", "scheduler/", "sym_kernels", "misc/strongstream")
 """Beginnings of source files that launch kernels and copies, or wait for streams, also when they end; all others build
 communicators and connections."""

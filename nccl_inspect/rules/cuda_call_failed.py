@@ -28,7 +28,7 @@ RULE = Rule(
         "peer-mapping-exhausted",
     ),
 )
-_TELLING = (500, 801, 900, 901)
+_TELLING = (500, 801)
 """Errors that tell more than the place would."""
 _PLACE = (
     "NCCL_DEBUG=INFO   # on all ranks, and run again: the WARN of this rank has the place, the lines above it the step",
@@ -64,7 +64,7 @@ def _tells(failure: cuda.Failure) -> bool:
 
 
 def _of_program(facts: Facts) -> list[cuda.Failure]:
-    """Errors of kernels that PyTorch reports; not those of processes whose end is told by itself."""
+    """Errors that PyTorch reports; not those of processes whose end is told by itself."""
     said = [one for one in facts.notices("watchdog-terminated", "cuda-error") if not exceptions.is_caught(facts, one)]
     ended = departures(facts)
     told = {cuda.code_in(str(value(one, "error"))) for one in last_words(facts, ended).values()}
@@ -73,6 +73,8 @@ def _of_program(facts: Facts) -> list[cuda.Failure]:
         error = str(value(notice, "error")).removeprefix(cuda.ERROR)
         code = cuda.CUDA_CODES.get(error)
         is_told = code in told or any(precedes(one.begin, notice) for one in ended)
-        if code in cuda.KERNEL_ERRORS and not is_told:
+        # What the program's own calls gave it may have caught; no call works any more after the error of a kernel.
+        known = cuda.KERNEL_ERRORS if notice.production == "cuda-error" else {*cuda.KERNEL_ERRORS, *cuda.ANSWERS}
+        if code in known and not is_told:
             failed.append(cuda.Failure(code, None, error, notice))
     return failed
