@@ -44,12 +44,12 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
 
 def is_secret(name: str) -> bool:
     """Whether a variable of that name holds a secret."""
-    return _may_hide(name) and re.search(_WORD, name) is not None
+    return may_hide(name) and re.search(_WORD, name) is not None
 
 
 def masked(text: str) -> str:
     """The text with ``***`` instead of each secret in it; what is masked already stays as it is."""
-    if not _may_hide(text):
+    if not may_hide(text):
         return text
     for pattern in _patterns():
         text = pattern.sub(_hidden, text)
@@ -79,7 +79,8 @@ def without(text: str, secrets: list[str]) -> str:
     return masked(text)
 
 
-def _may_hide(text: str) -> bool:
+def may_hide(text: str) -> bool:
+    """Whether there can be a secret in a text, of one line or of many."""
     lowered = text.lower()
     return any(map(lowered.__contains__, _HINTS))
 

@@ -6,6 +6,7 @@ NCCL logs are bytes: some versions print raw memory in an error message (2.23 pr
 import re
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffe\uffff]")
+_CONTROL_IN_LINES = re.compile(r"(?!\n)" + _CONTROL.pattern)
 
 
 def decode(data: bytes) -> str:
@@ -23,17 +24,18 @@ def printable(text: str) -> str:
 
     A log is not trusted, so an escape sequence in it must not reach the reader's terminal.
     """
-    shown = encode(text).decode("utf-8", "backslashreplace")
-    return _CONTROL.sub(
-        lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else f"\\u{ord(found[0]):04x}", shown
-    )
+    return _CONTROL.sub(_escaped, encode(text).decode("utf-8", "backslashreplace"))
+
+
+def printable_lines(text: str) -> str:
+    """The same for text of several lines: its line ends stay."""
+    return _CONTROL_IN_LINES.sub(_escaped, encode(text).decode("utf-8", "backslashreplace"))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else f"\\u{ord(found[0]):04x}"
 
 
 def cut(text: str, width: int) -> str:
     """The text, cut at its end, with a mark."""
     return text if len(text) <= width else text[: max(width - 1, 1)] + "…"
-
-
-def printable_lines(text: str) -> str:
-    """The same for text of several lines: its line ends stay."""
-    return "\n".join(map(printable, text.split("\n")))

@@ -11,7 +11,10 @@ import pytest
 import sample_data
 
 from nccl_inspect import reading
+from nccl_inspect.cli.annotate import _Margin
+from nccl_inspect.grammar import engine
 from nccl_inspect.reading import Judge, Options
+from nccl_inspect.report import Style
 
 ONCE = re.compile(rb"(?m)^.*(?: NCCL INFO (?:Bootstrap|cudaDriver|NET/|NCCL_|Check P2P|MNNVL)|NCCL version).*\n")
 """What a process says once, however many communicators it makes."""
@@ -81,3 +84,15 @@ def test_the_work_grows_with_the_number_of_failures(name: str) -> None:
     work(2)
     few, many = work(100), work(400)
     assert many < 6 * few
+
+
+def test_a_margin_note_costs_little() -> None:
+    (log,) = sample_data.contents("p2p-nvlink-8gpu")
+    lines = log.split(b"\n")
+
+    def work() -> None:
+        for _ in _Margin(engine.shipped(), False, Style()).noted(lines):
+            pass
+
+    work()
+    assert calls(work) < 60 * len(lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -11,12 +11,18 @@ from nccl_inspect.cli import say, shared
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine, meaning
 from nccl_inspect.grammar.engine import Grammar
-from nccl_inspect.grammar.meaning import Meaning
+from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes, prefix, sources
-from nccl_inspect.masking import masked
+from nccl_inspect.ingest.memory import Memory
+from nccl_inspect.masking import masked, may_hide
+from nccl_inspect.report import Style
 from nccl_inspect.report.words import paint
-from nccl_inspect.text import decode, printable
+from nccl_inspect.text import decode, printable, printable_lines
 
+_MARK = b" NCCL "
+_MAX_KNOWN = 50_000
+_MAX_BYTES = 8 << 20
+"""Of a generation of messages whose production is remembered."""
 _EXAMPLES = """
 \b
 Examples:
@@ -31,20 +37,17 @@ Examples:
 @shared.output
 def command(logs: tuple[str, ...], only_nccl: bool, out: shared.Output) -> None:
     """The log with a short note below each line of NCCL, of its plugins, of PyTorch or a launcher: what it means."""
-    lines = _annotated(shared.given(logs), only_nccl)
-    out.write_lines(paint(text, "dim", out.style) if note else text for text, note in lines)
+    out.write_lines(_annotated(shared.given(logs), _Margin(engine.shipped(), only_nccl, out.style)))
 
 
-def _annotated(logs: list[str], only_nccl: bool) -> Iterator[tuple[str, bool]]:
-    """Lines of the log, each followed by its note; what could not be read is said at the end.
+def _annotated(logs: list[str], margin: _Margin) -> Iterator[str]:
+    """The logs in blocks of lines with their notes; what could not be read is said at the end.
 
     Raises:
         NoInputError: nothing could be read, or no line is NCCL's.
     """
-    grammar = engine.shipped()
     problems: list[NoInputError] = []
     lines: dict[str, int] = {}
-    has_nccl = False
     for source in sources.find(logs):
         lines[source.name] = 0
         for piece in sources.pieces_of(source):
@@ -52,27 +55,77 @@ def _annotated(logs: list[str], only_nccl: bool) -> Iterator[tuple[str, bool]]:
                 problems.append(piece)
                 continue
             lines[source.name] += len(piece.lines)
-            block = b"\n".join(piece.lines)
-            needles = [b" NCCL ", *(one.needle for one in grammar.foreign_in(block))]
-            for line, plain in zip(piece.lines, envelopes.cleaned(piece.lines, block), strict=True):
-                found = _meaning(plain, needles, grammar)
-                has_nccl = has_nccl or found is not None or prefix.split(plain) is not None
-                yield from _with_note(line, found, only_nccl)
-    if not has_nccl:
+            if noted := list(margin.noted(piece.lines)):
+                yield "\n".join(noted)
+    if not margin.has_nccl:
         raise reading.nothing_found(lines, list(map(str, problems)))
     for problem in problems:
         say(str(problem))
 
 
-def _meaning(line: bytes, needles: list[bytes], grammar: Grammar) -> Meaning | None:
-    """What a line means, if it can be worth a note."""
-    if line.startswith(b"NCCL ") or any(needle in line for needle in needles):
-        return meaning.of_line(masked(decode(line)), grammar)
-    return None
+class _Margin:
+    """Puts notes below lines.
+
+    Args:
+        grammar: what knows the lines.
+        only_nccl: leave out lines that tell nothing of NCCL.
+        style: how notes look.
+    """
+
+    def __init__(self, grammar: Grammar, only_nccl: bool, style: Style) -> None:
+        self._grammar = grammar
+        self._only_nccl = only_nccl
+        self._style = style
+        self._known: Memory[Production] = Memory(_MAX_KNOWN, _MAX_BYTES)
+        """By level and message, which production knows it."""
+        self._notes: dict[Production, str] = {}
+        self.has_nccl = False
+        """Whether there was a line of NCCL, or one that tells something of it."""
+
+    def noted(self, lines: Sequence[bytes]) -> Iterator[str]:
+        """The lines of a block, each with its note."""
+        block = b"\n".join(lines)
+        clean = envelopes.cleaned(lines, block)
+        others = b"\n".join([line for line in clean if _MARK not in line])
+        needles = [one.needle for one in self._grammar.foreign_in(others)]
+        hides = may_hide(decode(block))
+        for plain, shown in zip(clean, _shown(lines, block, hides), strict=True):
+            found = None
+            if _MARK in plain or plain.startswith(b"NCCL ") or any(needle in plain for needle in needles):
+                found = self._production(plain, hides and may_hide(decode(plain)))
+            self.has_nccl = self.has_nccl or found is not None or prefix.split(plain) is not None
+            if found or not self._only_nccl:
+                yield shown
+            if found and found.says:
+                yield self._note(found)
+
+    def _production(self, line: bytes, hides: bool) -> Production | None:
+        """The production that knows a line."""
+        found = prefix.split(line)
+        if hides or found is None or line.startswith(b"NCCL ") or envelopes.is_whole(line):
+            return self._slowly(line)
+        known = self._known.young.get(found[1]) or self._known.recall(found[1])
+        if known is None:
+            parsed = self._grammar.parse(found[1].partition(b" ")[2])
+            known = parsed.production if parsed else self._slowly(line)
+            if parsed:
+                self._known.keep(found[1], parsed.production)
+        return known
+
+    def _slowly(self, line: bytes) -> Production | None:
+        known = meaning.of_line(masked(decode(line)), self._grammar)
+        return known.production if known else None
+
+    def _note(self, production: Production) -> str:
+        if production not in self._notes:
+            self._notes[production] = paint(f"    ^ {production.says}", "dim", self._style)
+        return self._notes[production]
 
 
-def _with_note(line: bytes, found: Meaning | None, only_nccl: bool) -> Iterator[tuple[str, bool]]:
-    if found or not only_nccl:
-        yield printable(masked(decode(line))), False
-    if found and found.production.says:
-        yield f"    ^ {found.production.says}", True
+def _shown(lines: Sequence[bytes], block: bytes, hides: bool) -> list[str]:
+    """The lines as they are shown, mostly all at once."""
+    if not hides:
+        shown = printable_lines(decode(block)).split("\n")
+        if len(shown) == len(lines):  # no line has an end within
+            return shown
+    return [printable(masked(decode(line))) for line in lines]
