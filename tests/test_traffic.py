@@ -118,6 +118,14 @@ def test_the_algorithm_decides_where_it_is_known() -> None:
     assert (old.operations[0].algorithms, old.operations[0].protocols) == (["RING"], ["SIMPLE"])
 
 
+def test_jobs_given_together_keep_their_algorithms() -> None:
+    chosen = "AllReduce: 4000 Bytes -> Algo {} proto {} channel{{Lo..Hi}}={{0..0}}"
+    one = log(call("AllReduce", 1000), extra=chosen.format("RING", "LL"))
+    two = log(call("AllReduce", 1000), extra=chosen.format("TREE", "SIMPLE")).replace(b"commId 0x2", b"commId 0x3")
+    found = traffic(one + two.replace(b"vm:", b"wm:")).operations
+    assert [(op.algorithms, op.protocols) for op in found] == [(["RING"], ["LL"]), (["TREE"], ["SIMPLE"])]
+
+
 def test_sizes_are_gathered_by_powers_of_two() -> None:
     data = log(*(call("AllReduce", count, number=n) for n, count in enumerate((1024, 1500, 2047, 2048))))
     found = traffic(data).operations

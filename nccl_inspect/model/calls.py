@@ -16,6 +16,7 @@ def gathered(processes: Iterable[ProcessMembers], global_rank: Callable[[Member]
         for key, tally in process.log.calls.items():
             member = _member(process, key, tally)
             calls = _calls(key, tally, member, global_rank(member) if member else None)
+            calls.leader = process.log.process if member and member.init.rank == 0 else None
             own = calls.ranks if calls.func in PAIRED else ()
             slot = (calls.communicator, key.nranks, key.func, key.datatype, calls.root, key.size_class, *own)
             known = found.setdefault(slot, calls)
@@ -63,3 +64,4 @@ def _join(mine: Calls, other: Calls) -> None:
     mine.largest = max(mine.largest, other.largest)
     mine.ranks = sorted({*mine.ranks, *other.ranks})
     mine.place = min(mine.place, other.place)
+    mine.leader = mine.leader or other.leader

@@ -103,6 +103,8 @@ class Calls(Record):
     ranks: list[int]
     """Global ranks whose logs show it."""
     place: int = 0
+    leader: Process | None = None
+    """The process of the communicator's rank 0, as far as its log shows the calls: it prints what NCCL chooses."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from nccl_inspect.event import Process
 from nccl_inspect.event_types import Notice as Said
 from nccl_inspect.model.inventory import Calls
-from nccl_inspect.model.job import CommunicatorInfo, Job
+from nccl_inspect.model.job import Job
 
 _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
 _PROTOCOLS = ("LL", "LL128", "SIMPLE")
@@ -28,23 +29,21 @@ class Choices:
     """All choices that a log shows; rank 0 of a communicator prints them, without naming the communicator."""
 
     def __init__(self, job: Job) -> None:
-        self._by_rank: dict[int, list[tuple[str | None, int, Choice]]] = {}
+        self._by_process: dict[Process, list[tuple[str | None, int, Choice]]] = {}
         for notice in job.notices:
             if isinstance(notice.event, Said) and (found := _choice(notice.event)):
-                for rank in notice.ranks:
-                    self._by_rank.setdefault(rank, []).append(found)
+                for process in notice.processes:
+                    self._by_process.setdefault(process, []).append(found)
 
-    def of(self, calls: Calls, comm: CommunicatorInfo | None, size: int) -> list[Choice]:
+    def of(self, calls: Calls, size: int) -> list[Choice]:
         """The choices for calls of this kind and size; several where the sizes or the communicators differ.
 
         Args:
             calls: of one kind.
-            comm: whose rank 0 printed them.
             size: bytes of one element.
         """
-        first = comm.ranks[0] if comm and comm.ranks else None
         low, high = calls.smallest * size, calls.largest * size
-        said = self._by_rank.get(first, []) if first is not None else []
+        said = self._by_process.get(calls.leader, []) if calls.leader else []
         for times in (1, calls.nranks):  # a few versions print the size of the whole result
             found = [
                 choice

@@ -141,7 +141,7 @@ class _Counter:
         parts = calls.nranks if calls.func in _SHARED else 1
         total = calls.elements * size * parts
         senders = calls.nranks if calls.func == "Send" else 1  # each of them is counted on its own
-        choices = self._choices.of(calls, comm, size)
+        choices = self._choices.of(calls, size)
         operation = Operation(
             communicator=calls.communicator,
             func=calls.func,
