@@ -189,6 +189,34 @@ def test_a_folder_of_logs_is_not_written_over(logs: str, tmp_path: Path) -> None
     assert sorted(path.read_bytes() == data for path in tmp_path.rglob("*.log")) == [True, True]
 
 
+@pytest.mark.parametrize("columns", ["40", "120"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("summarize", "summarize --format markdown", "summarize --format json", "summarize --format github"),
+        *("paths", "paths --matrix", "topology", "traffic"),
+    ],
+)
+def test_an_earlier_report_in_the_folder_is_no_log(command: str, columns: str, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "job.log").write_bytes(sample_data.contents("v2.30.7-subsys-all")[0])
+    for name in ("first.txt", "logs/new.txt", "logs/new.txt"):
+        result = shell(f"COLUMNS={columns} TOOL {command} logs -o {name}", tmp_path)
+        assert (result.returncode, result.stderr) == (0, b"")
+    assert (tmp_path / "logs" / "new.txt").read_bytes() == (tmp_path / "first.txt").read_bytes()
+
+
+def test_a_report_in_front_of_a_log_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    log = tmp_path / "logs" / "slurm-1.out"
+    report = shell(f"TOOL summarize {LOG}", tmp_path).stdout
+    log.write_bytes(report + Path(LOG).read_bytes())
+    result = shell("TOOL summarize logs -o logs/slurm-1.out", tmp_path)
+    assert result.returncode == 2
+    assert b"which would be lost" in result.stderr
+    assert log.read_bytes().startswith(report + Path(LOG).read_bytes()[:100])
+
+
 def test_what_is_written_may_lie_beside_the_inputs(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_bytes(Path(LOG).read_bytes())
     (tmp_path / "old.txt").write_text("an older report")

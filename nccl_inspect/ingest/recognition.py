@@ -26,6 +26,18 @@ _OTHER = re.compile(
 )
 """Checkpoints, libraries and cores are big; documents, reports and programs quote logs without being logs."""
 _NCCL_LINE = re.compile(rb":\d+:\d+ (?:\[-?\d+\] )?[^\n]{0,300}?NCCL (?:" + ANY + rb") |NCCL version \d")
+_REPORT = re.compile(
+    rb"""(?:partial:\ interrupted\ [^\n]*\n)?(?:OK|DEGRADED|FAILED|UNKNOWN):\ (?:[^\n]+\n){1,20}\nlog\ {10}
+    |\#\#\ (?:OK|DEGRADED|FAILED|UNKNOWN):\ [^\n]*\n\n\|\ \ \|
+    |::(?:error|warning|notice)\ title=nccl-inspect::
+    |[^\n:]{1,100}:\ \d+\ ranks?\ on\ [^\n]*\n\ \ (?:has|life|host|ring)\ {3}
+    |\{\s*"schema":\ "nccl-inspect/
+    |src\ +dst\ +src\ host\ [^\n]*\n---\ |\ *src\\dst\ |communicator\ +operation\ +size\ [^\n]*\n---""",
+    re.VERBOSE,
+)
+"""How summaries, pictures in text, and tables of paths and traffic begin that this program has written."""
+_BEGINS_WITH_NCCL = re.compile(rb"^(?!\S{1,300}:\d+: )[^\s|].{0,300}? NCCL (?:" + ANY + rb") ", re.MULTILINE)
+"""A line of NCCL that is not quoted: a report has none, but a job may have gone on to write where one stands."""
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\a\b\t\n\v\f\r\x1b")
 _MAX_CONTROL = 0.05
 """Share of control characters that torn or truncated text may have; packed data has a tenth."""
@@ -104,6 +116,8 @@ def is_log(path: str, head: bytes) -> bool:
     if text and not text.strip(b"\0"):
         return False
     text = text.lstrip(b"\0")  # a log that was cut while it was open begins with a hole
+    if _REPORT.match(text) and not _BEGINS_WITH_NCCL.search(text):
+        return False
     if len(text) - len(text.translate(None, _CONTROL)) > _MAX_CONTROL * len(text):
         return False
     return is_plausible(path) or _NCCL_LINE.search(text) is not None
