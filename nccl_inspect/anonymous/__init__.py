@@ -14,6 +14,7 @@ from typing import Any
 
 from nccl_inspect.anonymous import forms, vocabulary
 from nccl_inspect.anonymous.forms import Part
+from nccl_inspect.anonymous.learning import Learned, words
 from nccl_inspect.anonymous.names import Names
 from nccl_inspect.anonymous.remains import Remains
 from nccl_inspect.anonymous.text import Scrubber, is_distinct
@@ -32,40 +33,13 @@ _HOST_FIELDS = {"node", "nodes", "host", "hostname", "address"}
 _HOST_DIALECTS = {"launchers", "torch", "nccl-tests", "frameworks"}
 """Where a node is a host; in NCCL's own messages it is a GPU, NIC or bridge of the topology."""
 _IDENTIFIERS = {"guid": "guid", "serial": "guid", "uuid_high": "guid", "uuid_low": "guid"}
-_HOST_SETTINGS = {"NCCL_HOSTID"}
-_KEYED = re.compile(
-    rb'"(pod|pod_?name|podName|PodName|host|hostname|host_?name|_HOSTNAME|Computer|node|node_?name|nodename|namespace|'
-    rb"namespace_?name|instance|job|job_?name|app|user|user_?name|logStreamName|logGroup|container_?name|account_?name|"
-    rb"cluster|cluster_?name|project|project_?id|logName|resource_?name|owner|dataset|tenant|team|"
-    rb"(?:k8s-pod|compute\.googleapis\.com|kubernetes\.io|[\w.-]{1,60}\.kubernetes\.io)/[\w.-]{1,80})"
-    rb'\\?"\s*:\s*\\?"([^"\\]{1,200})'
-)
-"""Members of JSON that name something; those of JSON within a string, too."""
-_TAGS = re.compile(
-    rb'"(pod|pod_name|host|hostname|host_name|node|node_name|kube_[a-z_]{1,40}|namespace|cluster|cluster_name|'
-    rb'cluster-name|instance|instance-id|project|project_id|job|job_name|app|user|team):([^"\\]{1,200})"'
-)
-"""Tags of Datadog that do."""
+_NUMBERS = {"lid", "interface_hex"}
+"""Numbers that are the same for a port of InfiniBand wherever it is named."""
+_HOST_SETTINGS = {"NCCL_HOSTID", "NCCL_COMM_ID"}
 _PRINTERS = re.compile(rb"(?<![\w.-])([A-Za-z0-9_][\w.-]{0,250}):\d{1,10}:\d{1,10} (?:\[-?\d{1,10}\] |NCCL )")
 """The hosts of lines of which nothing else can be read."""
-_ASSIGNED = re.compile(
-    rb"\b(_?HOSTNAME|MASTER_ADDR|SLURMD_NODENAME|POD_NAME|NODE_NAME|JOB_NAME|SLURM_JOB_NAME|POD_NAMESPACE|USER|LOGNAME|"
-    rb'USERNAME|pod|host|node|namespace|app|job|instance)=[\'"]?([A-Za-z0-9][\w.-]{0,200})'
-)
-"""Settings that programs print, and Loki's labels."""
-_PODS = re.compile(rb"\[pod/([^/\]\s]{1,200})/([^\]\s]{1,200})\]")
-_FILES = re.compile(rb"log[/.](?:containers|pods)[/.]([a-z0-9.-]{1,253})_([a-z0-9.-]{1,253})_([a-z0-9.-]{1,253})")
-"""Pod, namespace and container in the name of a log of Kubernetes."""
-_HOMES = re.compile(rb"/(?:home|Users)/([A-Za-z_][\w.-]{0,60})")
-_WORD = re.compile(r"[A-Za-z0-9_][\w.@-]*")
-_HOST_KEYS = frozenset(
-    (
-        *("host", "hostname", "host_name", "node", "node_name", "nodename"),
-        *("Computer", "HOSTNAME", "NODE_NAME", "SLURMD_NODENAME", "_HOSTNAME"),
-    )
-)
-"""Where a name is one though it be made of common words: ``gpu-17``."""
-_USER_KEYS = frozenset(["user", "user_name", "username", "USER", "LOGNAME", "USERNAME"])
+_LABEL = re.compile(r"[A-Za-z]{4,}")
+_HEXADECIMAL = re.compile(r"[a-f]+")
 
 
 class Anonymizer:
@@ -79,7 +53,7 @@ class Anonymizer:
         self.names = names
         self._hosts: set[str] = set()
         self._labels: set[str] = set()
-        self._users: set[str] = set()
+        self._learned = Learned()
         self._doubtful: set[str] = set()
         """What looks like hosts, before which a line may have been torn."""
         self._grammar = engine.shipped()
@@ -111,17 +85,7 @@ class Anonymizer:
 
     def _learn(self, part: Part) -> None:
         text = part.lines.text if part.end else b"".join(part.pieces)
-        for pattern in (_KEYED, _TAGS, _ASSIGNED):
-            for found in pattern.finditer(text):
-                key, words = decode(found[1]), _words(decode(found[2]))
-                kind = self._users if key in _USER_KEYS else self._labels
-                kind.update(words)
-                if key in _HOST_KEYS:
-                    self._hosts.update(filter(is_distinct, words))
-        for pattern in (_PODS, _FILES):
-            for found in pattern.finditer(text):
-                self._labels.update(word for part in found.groups() for word in _words(decode(part)))
-        self._users.update(decode(found[1]) for found in _HOMES.finditer(text))
+        self._learned.learn(text)
         damaged = self._counts.damaged_lines
         self._scanner.scan(part.lines.lines, self._counts, self._learn_line, part.lines.mended)
         if self._counts.damaged_lines > damaged:
@@ -131,7 +95,7 @@ class Anonymizer:
         if origin.head and not prefix.is_masked(origin.process):
             self._hosts.add(origin.process.host)
         if origin.label:
-            self._labels.update(_words(origin.label))
+            self._labels.update(words(origin.label))
         if text.parsed and (text.parsed.kind is EnvSetting or text.parsed.production.dialect in _HOST_DIALECTS):
             self._learn_message(text.parsed)
 
@@ -139,22 +103,39 @@ class Anonymizer:
         event: Event = parsed.event
         if isinstance(event, EnvSetting):
             if event.name in _HOST_SETTINGS:
-                self._hosts.update(word for word in _words(event.value) if not vocabulary.is_plain(word))
+                self._hosts.update(word for word in words(event.value) if not vocabulary.is_plain(word))
             return
         for name, value in (parsed.production.read(parsed.message) or {}).items():
             if name in _HOST_FIELDS and isinstance(value, str):
-                self._hosts.update(word for part in value.split(",") for word in _words(part.partition("[")[0]))
+                self._hosts.update(word for part in value.split(",") for word in words(part.partition("[")[0]))
 
     def settle(self) -> None:
         """The first reading is over: give each name its replacement."""
         known = tuple(self._hosts)
         self._hosts |= {name for name in self._doubtful if not name.endswith(known)}
+        self._hosts |= set(filter(is_distinct, self._learned.hosts))
         hosts = {name for name in self._hosts if not name.isdigit() and not _is_address(name)}
-        users = {name for name in self._users if name not in vocabulary.ACCOUNTS} - hosts
-        labels = {name for name in self._labels if not vocabulary.is_plain(name) and not _is_address(name)}
-        self.names.settle("host", hosts)
+        domains = {name: domain for name in hosts if (domain := _domain_of(name))}
+        hosts |= {name.partition(".")[0] for name in domains}
+        users = {name for name in self._learned.users if name.lower() not in vocabulary.ACCOUNTS} - hosts
+        labels = {name for name in self._labels | self._learned.labels if not _is_address(name)}
+        labels |= {stem for stem in self._learned.stems if any(host.startswith(stem) for host in hosts | labels)}
+        labels |= {word for name in labels | hosts for word in _LABEL.findall(name) if not _HEXADECIMAL.fullmatch(word)}
+        labels -= vocabulary.LIBRARIES
+        labels -= {
+            form for name in labels for form in (name.upper(), name.capitalize()) if form != name == name.lower()
+        }
+        labels = {name for name in labels if not vocabulary.is_plain(name) and name.lower() not in vocabulary.said()}
+        self.names.settle("host", hosts - domains.keys())
         self.names.settle("user", users)
         self.names.settle("name", labels - hosts - users)
+        self.names.settle(
+            "domain", {".".join(parts[at:]) for parts in map(_parts, domains.values()) for at in range(len(parts) - 1)}
+        )
+        for name in sorted(domains):
+            short, _, domain = name.partition(".")
+            self.names.put("host", name, f"{self.names.get('host', short)}.{self.names.get('domain', domain)}")
+        self.names.settle("cloud", self._learned.accounts)
         self._scrubber.refresh()
         self._remains = Remains(self.names)
 
@@ -227,6 +208,8 @@ class Anonymizer:
     def _value(self, name: str, value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(self._value(name, item) for item in value)
+        if isinstance(value, int) and name.rstrip("0123456789") in _NUMBERS and value:
+            return int(self.names.get("guid", f"0x{value:x}"), 16)
         if not isinstance(value, str):
             return value
         if name in _IDENTIFIERS:
@@ -234,12 +217,14 @@ class Anonymizer:
         return self._scrubber.text(value)
 
 
-def _words(label: str) -> list[str]:
-    """The names in a label: ``pod/llama-0/trainer``, ``ml › llama-0``."""
-    words = re.split(r"[\s/,=()›]+", label)
-    return [
-        word for word in words if len(word) > 1 and re.fullmatch(r"[A-Za-z0-9_][\w.@-]*", word) and not word.isdigit()
-    ]
+def _domain_of(host: str) -> str:
+    """The domain of a host that is called by its whole name, in words."""
+    parts = _parts(host)
+    return "" if len(parts) < 3 or any(part.isdigit() for part in parts) else ".".join(parts[1:])
+
+
+def _parts(name: str) -> list[str]:
+    return name.split(".")
 
 
 def _is_address(name: str) -> bool:

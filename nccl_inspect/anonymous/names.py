@@ -67,6 +67,10 @@ class Names:
             entries[name] = replacement
         return entries[name]
 
+    def put(self, category: str, name: str, replacement: str) -> None:
+        """Let this stand in the place of a name, if nothing does yet."""
+        self._given[category].add(self.table[category].setdefault(name, replacement))
+
     def _new(self, category: str, name: str) -> str:
         self._counts[category] += 1
         number = self._counts[category]

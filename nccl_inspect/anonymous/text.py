@@ -7,27 +7,35 @@ import re
 
 from nccl_inspect.anonymous import vocabulary
 from nccl_inspect.anonymous.names import Names
+from nccl_inspect.masking import may_hide
 
 _MAX_REMEMBERED = 200_000
 _FINDERS = re.compile(
     r"""
-    (?=[\w/~:"\\])(?:
-    (?P<number>\d++(?:\.\d++)?+(?=[\s,;)]|$))
-    |(?P<word>(?!(?:on|ON|node|host(?:name)?)\b)[A-Za-z_][\w-]*+(?:\.[\w-]++)*+(?=[\s,;)]|$))
+    (?=[\w/~:".\\])(?:
+    (?P<dashes>(?<![\w.-])(?:(?:[0-9a-fA-F]{2}-){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4})(?![\w.-]))
+    |(?=[bcdfgilnpsBCDFGILNPS])(?P<stated>\b(?:
+      (?i:(?:port\ |node\ |image\ |sys\ )?_?guid|(?:board_?)?serial(?:[_\ ]number)?)\s{0,2}[:=]?\s{0,4}(?=\w{5})
+      |(?i:(?:base\ |sm\ |[sdf])?lid)\s{0,2}[:=]?\s{0,4}))
+      (?P<identifier>(?=[0-9A-Za-z]*\d)(?:0x)?[0-9A-Za-z]{1,40}(?![\w:]))
+    |(?=[bB])(?P<scheme_of>(?i:bearer|basic)\s{1,4})(?P<credential>(?!(?i:tokens?|auth\w*)\b)[\w.~+/=-]{3,})
+    |(?<=--)(?P<option>[\w-]{0,40}?(?i:token|key|passw(?:or)?d|secret|passphrase)(?:=|\s{1,4})["']?)(?P<argument>(?!-)[^\s"',;]+)
+    |(?P<number>\d++(?:\.\d++)?+(?=[\s,;)]|$))
+    |(?P<word>(?!(?:on|ON|node|host(?:name)?|for|user|USER|LOGNAME)\b)[A-Za-z_][\w-]*+(?:\.[\w-]++)*+(?=[\s,;)]|$))
     |(?P<escape>\\(?:[nrtbf"\\]|u[0-9a-fA-F]{4}))
     |(?P<printer>[A-Za-z0-9_][^\s:\[\]<>(){},"'|\\]{0,255}+):(?=\d{1,10}:\d{1,10}(?:\ \[-?\d|\ NCCL\ |$))
     |(?P<scheme>[a-z][a-z0-9+.-]{1,20}+://)(?P<url>[^\s"'<>\\,;()\[\]{}]+)
     |(?P<email>[\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+(?:\.[A-Za-z0-9-]{1,63}+)+)
-    |(?=[\w-]{3,80}+["']?\s?[=:])
-     (?P<label>[\w-]{0,60}(?i:api[_-]?key|access[_-]?key|secret|passw(?:or)?d|token)["']?\s?[=:]\s?["']?)
-     (?P<secret>[^\s"',;&]{8,})
-    |(?P<path>(?:(?<![\w.>\]])|(?<=\\[nrt]))(?:~[\w.-]*+)?/[\w.+@%=~#-]++(?:\\?/[\w.+@%=~#-]++)*+/?)
+    |(?=["']?[\w-]{3,80}+\\?["']?\s?[=:])
+     (?P<label>["']?[\w-]{0,60}(?i:api[_-]?key|access[_-]?key|private[_-]?key|wandb[_-]?key|secret|passw(?:or)?d|
+      passphrase|token)\\?["']?\s?[=:]\s?\\?["']?)(?P<secret>(?<=["'])[^"'\\\n]+|[^\s"'\\,;&]+)
+    |(?P<path>(?:(?<![\w.>\]])|(?<=\\[nrt]))(?:~[\w.-]*+|\.{1,2})?/[\w.+@%=~#-]++(?:\\?/[\w.+@%=~#-]++)*+/?)
     |(?P<colons>(?:(?<![\w.:])|(?<=\\[nrt]))(?:[0-9a-fA-F]{0,4}+:){2,19}[0-9a-fA-F]{0,4}(?:\.\d{1,3}){0,3}(?![\w:]))
     |(?P<interface>[A-Za-z][\w.-]{0,30}+:)(?P<behind>(?:[0-9a-fA-F]{0,4}+:){2,7}[0-9a-fA-F]{0,4}(?:\.\d{1,3}){0,3}(?![\w:]))
     |(?P<ipv4>(?<!version\ )(?:(?<![\w.])|(?<=\\[nrt]))\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d))
     |(?P<arn>arn:aws[\w-]{0,10}:[\w-]{0,40}:[\w-]{0,20}:)(?P<account>\d{12})
     |"(?P<quoted>[^"\\\s/:]{1,100}+)"
-    |(?P<place>\b(?:on\ node|on|host(?:name)?|node|ON)[\ :=]{1,8})(?P<placed>[A-Za-z0-9][\w.-]*+)
+    |(?P<place>\b(?:on\ node|on|host(?:name)?|node|ON|for|user|USER|LOGNAME)[\ :=]{1,8})(?P<placed>[A-Za-z0-9][\w.-]*+)
     |(?P<token>[A-Za-z0-9_][\w.-]*+)
     )
     """,
@@ -42,18 +50,22 @@ _PLAIN = re.compile(
 _WORDS = re.compile(r"[A-Za-z_][\w.-]*+", re.ASCII)
 _MAC = re.compile(r"(?:[0-9a-fA-F]{2}:){5,19}[0-9a-fA-F]{2}")
 _GUID = re.compile(r"(?:[0-9a-fA-F]{4}:){3}[0-9a-fA-F]{4}")
-_UUID = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9A-Za-z])")
+_UUID = re.compile(r"(?i)(?<![0-9A-Za-z])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9A-Za-z])")
 _CLOUD = re.compile(r"(?:i|eni|vpc|subnet|sg|vol|ami|fs|lt|rtb|igw|cr|pg)-[0-9a-f]{8,17}")
 _HASH = re.compile(r"[0-9a-f]{64}|sha256-[0-9a-f]{64}")
 _SECRET = re.compile(
-    r"hf_\w{20,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|(?:AKIA|ASIA)[A-Z0-9]{16}|sk-[\w-]{20,}|glpat-[\w-]{20,}|"
-    r"xox[abprs]-[\w-]{10,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*|nvapi-[\w-]{20,}",
+    r"hf_(?=\w*[A-Z0-9])\w{4,}|gh[pousr]_\w{4,}|github_pat_\w{4,}|(?:AKIA|ASIA)[A-Z0-9]{4,}|sk-(?=[\w-]*\d)[\w-]{4,}|"
+    r"glpat-[\w-]{2,}|xox[abprs]-[\w-]{4,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*|nvapi-[\w-]{4,}|dapi[0-9a-f]{16,}",
     re.ASCII,
 )
 _CLOUD_HOST = re.compile(
     r"ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?:\.[\w.-]+)?|[\w-]+(?:\.[\w-]+)*\.(?:internal|local|corp|lan|intra)"
 )
 _PUBLIC_NAME = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+\.(?:com|org|net|edu|gov|io|ai|cloud)")
+_TOKEN_OF_TEXT = re.compile(r"(?i)(?:pad|eos|bos|unk|sep|cls|mask|image|special|stop|end|start)_token")
+_COUNT = re.compile(r"[\d.,]+[kKMB]?|True|False|None|null|true|false|\*{3}|<.*")
+_BEHIND = {"credential": ("scheme_of", "secret"), "identifier": ("stated", "guid"), "account": ("arn", "cloud")}
+"""What stays in front of a find, and what kind of name it is."""
 _PARTS = re.compile(r"([._-]+)")
 _SUFFIXES = frozenset(
     (
@@ -82,7 +94,6 @@ _SUFFIXES = frozenset(
         "tgz",
     )
 )
-_KEPT_ROOTS = ("/proc/", "/sys/", "/dev/", "/opt/amazon/")
 _HOMES = ("home", "Users", "users")
 
 
@@ -104,9 +115,13 @@ class Scrubber:
 
     def refresh(self) -> None:
         """Know what the table holds by now."""
-        for category in ("name", "user", "host"):
+        for category in ("domain", "name", "user", "host"):
             self._all.update(self.names.table[category])
-        self._distinct = {name: new for name, new in self._all.items() if is_distinct(name)}
+        for name, new in [*self._all.items()]:
+            if name.isalpha() and len(name) > 2:
+                for other in (name.lower(), name.upper(), name.capitalize()):
+                    self._all.setdefault(other, new)
+        self._distinct = {name: new for name, new in self._all.items() if is_distinct(name) or vocabulary.is_rare(name)}
         self._tokens.clear()
         self._harmless.clear()
 
@@ -117,7 +132,7 @@ class Scrubber:
             text: a line or a part of it.
             structural: whether short common words count as names, too: in what stands before a message.
         """
-        words = _WORDS.findall(text) if _PLAIN.fullmatch(text) else None
+        words = _WORDS.findall(text) if _PLAIN.fullmatch(text) and not may_hide(text) else None
         if words is not None and self._harmless.issuperset(words):
             return text
         new = _FINDERS.sub(lambda found: self._replaced(found, structural), text)
@@ -137,8 +152,12 @@ class Scrubber:
         """What stands in the place of one find; the last group that took part names its kind."""
         whole = found[0]
         match found.lastgroup:
-            case "number" | "escape":
+            case "number":
+                return self.names.table["cloud"].get(whole, whole)
+            case "escape":
                 return whole
+            case "dashes":
+                return self.names.get("guid", whole)
             case "path":
                 return self.path(whole)
             case "colons":
@@ -156,24 +175,32 @@ class Scrubber:
                 return f"{self._printer(found['printer'])}:"
             case "url":
                 return found["scheme"] + self._url(found["url"])
-            case "secret":
-                return found["label"] + self.names.get("secret", found["secret"])
+            case "secret" | "argument" as kind:
+                label = found["label"] or found["option"]
+                return label + self._secret(label, found[kind])
+            case "credential" | "identifier" | "account" as kind:
+                front, category = _BEHIND[kind]
+                return found[front] + self.names.get(category, found[kind])
             case "behind":
                 interface = self._token(found["interface"][:-1], structural)
                 return f"{interface}:{self._colons(found['behind'], structural)}"
-            case "account":
-                return f"{found['arn']}000000000000"
             case "quoted":
                 return f'"{self._all.get(found["quoted"]) or self.text(found["quoted"], structural)}"'
             case "placed":
                 return found["place"] + self._token(found["placed"], structural=True)
         return self.names.get("email", found[0])
 
+    def _secret(self, label: str, value: str) -> str:
+        """A secret; tokens are counted, too, and models have some that are none."""
+        if _TOKEN_OF_TEXT.search(label) or ("oken" in label and _COUNT.fullmatch(value)):
+            return value
+        return self.names.get("secret", value)
+
     def _printer(self, host: str) -> str:
         """The host of a prefix; where a line was torn before it, the end of what stands there."""
         for start in range(len(host)):
-            if host[start:] in self._all:
-                return self.text(host[:start]) + self._all[host[start:]]
+            if host[start:] in self.names.table["host"]:
+                return self.text(host[:start]) + self.names.table["host"][host[start:]]
         return self.text(host, structural=True)
 
     def _url(self, rest: str) -> str:
@@ -190,7 +217,7 @@ class Scrubber:
 
     def path(self, path: str) -> str:
         """A path: directories that every system has stay, others are replaced one by one."""
-        if path.startswith(_KEPT_ROOTS):
+        if path.startswith(vocabulary.KEPT_ROOTS):
             return "/".join(self._token(part, False) for part in path.split("/"))
         parts = re.split(r"(\\?/)", path)
         last = max((index for index, part in enumerate(parts) if part and index % 2 == 0), default=0)
@@ -284,7 +311,8 @@ class Scrubber:
                     at = end - 1
                     break
             else:
-                out += parts[at]
+                library = parts[at][3:] if parts[at].startswith("lib") else ""
+                out += f"lib{known[library]}" if library in known else parts[at]
             if at + 1 < len(parts):
                 out += parts[at + 1]
             at += 2

@@ -44,6 +44,9 @@ class Parsed(Record):
         return self._event
 
 
+_WORD = re.compile(r"[A-Za-z]{3,}")
+
+
 class Grammar:
     """All productions of all dialects, ready to parse messages.
 
@@ -111,6 +114,10 @@ class Grammar:
     def foreign_in(self, block: bytes) -> list[Production]:
         """The productions of other programs whose fixed text occurs in many lines at once: most blocks have none."""
         return [production for production in self._foreign if production.needle in block]
+
+    def words(self) -> set[str]:
+        """The words of all messages, in small letters."""
+        return {word.lower() for production in self.productions for word in _WORD.findall(production.line)}
 
     def signs(self) -> set[bytes]:
         """Every literal of which each line without a prefix that can be recognised holds one."""
