@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 
 import pytest
@@ -109,6 +110,28 @@ def test_a_picture_shows_the_largest_communicator_and_is_always_the_same(form: s
     assert "world: 8 ranks on 2 hosts" in picture
     assert "split" not in picture
     assert "split 1 color 0" in run(TWO_HOSTS, "--format", form, "--communicator", "split*").stdout
+
+
+def test_labels_stand_beside_their_links() -> None:
+    root = fromstring(run(TWO_HOSTS, "--format", "svg").stdout)
+    namespace = "{http://www.w3.org/2000/svg}"
+    labels = [part for part in root.iter(f"{namespace}text") if part.get("class") == "label"]
+    assert len(labels) == 8
+    for label in labels:
+        x, y = float(label.get("x", 0)), float(label.get("y", 0)) - 4
+        for link in root.iter(f"{namespace}path"):
+            if link.get("class") == "link" and "Q" in link.get("d", ""):
+                a, b, c, d, e, f = map(float, re.findall(r"-?[\d.]+", link.get("d", "")))
+                at = [n / 50 for n in range(51)]
+                curve = [
+                    (
+                        (1 - t) ** 2 * a + 2 * t * (1 - t) * c + t**2 * e,
+                        (1 - t) ** 2 * b + 2 * t * (1 - t) * d + t**2 * f,
+                    )
+                    for t in at
+                ]
+                half = 3 * len(label.text or "")
+                assert not any(abs(x - over) < half and abs(y - down) < 4 for over, down in curve)
 
 
 def test_svg_is_sound_and_tells_links_by_more_than_colour() -> None:

@@ -29,6 +29,10 @@ _LINE = 18
 _HOST_WIDTH, _HOST_HEIGHT = 150, 46
 _CHAR = 7.0
 """Width of a letter, about."""
+_LETTER = 10.0
+"""Height of a letter of a label."""
+_GAP = 3.0
+"""Between a link and its label."""
 _BEND = 0.13
 """How far a link bends, so that both directions can be seen."""
 
@@ -228,13 +232,21 @@ def _drawn_arrow(arrow: _Arrow) -> str:
         )
         a, b = _towards(start, bend, arrow.box), _towards(end, bend, arrow.box)
         path = f"M{a.x:.1f} {a.y:.1f} Q{bend.x:.1f} {bend.y:.1f} {b.x:.1f} {b.y:.1f}"
-        middle = _Point((a.x + 2 * bend.x + b.x) / 4, (a.y + 2 * bend.y + b.y) / 4)
+        middle = _beside(arrow.label, _Point((a.x + 2 * bend.x + b.x) / 4, (a.y + 2 * bend.y + b.y) / 4), start, end)
     dashes = f' stroke-dasharray="{arrow.look.dashes}"' if arrow.look.dashes else ""
     label = _text(middle.x, middle.y + 4, arrow.label, "label") if arrow.label else ""
     return (
         f'<path class="link" d="{path}" stroke="{arrow.look.color}" stroke-width="1.8"{dashes} '
         f'marker-end="url(#{arrow.look.key})"><title>{escape(arrow.title)}</title></path>{label}'
     )
+
+
+def _beside(label: str, middle: _Point, start: _Point, end: _Point) -> _Point:
+    """The place of a label at the outer side of a link: a short one would be hidden below it."""
+    length = math.hypot(end.x - start.x, end.y - start.y)
+    across, down = (start.y - end.y) / length, (end.x - start.x) / length
+    room = abs(across) * len(label) * _CHAR / 2 + abs(down) * _LETTER / 2 + _GAP
+    return _Point(middle.x + across * room, middle.y + down * room)
 
 
 def _towards(start: _Point, end: _Point, box: tuple[float, float]) -> _Point:
