@@ -9,9 +9,15 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.errors import NoInputError
+from nccl_inspect.ingest import entries
+from nccl_inspect.ingest.entries import Reader
+from nccl_inspect.ingest.rejoin import Numbered
 from nccl_inspect.ingest.sources import BLOCK, Lines
+from nccl_inspect.ingest.streams import HEAD
 
 STDIN = "<stdin>"
+_REMEMBERED = 256
+"""Bytes before the place that was read last."""
 
 
 class Note(NamedTuple):
@@ -107,12 +113,13 @@ def follow(path: Path, waiter: Waiter, until_end: bool = False) -> Iterator[Piec
         return
     with _Open(path) as file:
         while True:
-            while data := file.read():
-                yield data
+            if came := file.begun_anew() or file.read():
+                yield came
+                continue
             if until_end:
                 return
             waiter.wait()
-            yield file.begun_anew()
+            yield None
 
 
 class _Open:
@@ -121,6 +128,8 @@ class _Open:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._place = 0
+        self._seen = b""
+        """The last bytes that were read: a file that was written anew and grew beyond them holds others there."""
         self.descriptor = self._open()
 
     def __enter__(self) -> _Open:
@@ -142,6 +151,7 @@ class _Open:
         except OSError as error:
             raise NoInputError(f"{self._path}: {error.strerror}", "check the file") from None
         self._place += len(data)
+        self._seen = (self._seen + data)[-_REMEMBERED:]
         return data
 
     def begun_anew(self) -> Note | None:
@@ -151,32 +161,73 @@ class _Open:
             there = self._path.stat()
         except OSError:
             return None  # moved away, and the next one has not begun
-        if mine.st_size < self._place:
+        if mine.st_size < self._place or not self._is_as_seen():
             os.lseek(self.descriptor, 0, os.SEEK_SET)
-            how = "was cut"
+            how = "was cut or written anew"
         elif mine.st_size == self._place and (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
             os.close(self.descriptor)
             self.descriptor = self._open()
             how = "was replaced"
         else:
             return None
-        self._place = 0
+        self._place, self._seen = 0, b""
         return Note(f"{self._path} {how}: reading it from its beginning", begins=True)
+
+    def _is_as_seen(self) -> bool:
+        try:
+            return os.pread(self.descriptor, len(self._seen), self._place - len(self._seen)) == self._seen
+        except OSError:  # reading on will tell
+            return True
 
 
 class Splitter:
-    """Cuts bytes into lines; a line without its end waits for it."""
+    """Cuts bytes into lines; a line without its end waits for it, and so does the beginning of an export.
+
+    An export in JSON or as a table is read as every command reads it, as far as it has come.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
+        self._head: bytes | None = b""
+        """What came until it is enough to tell whether this is an export; None from then on."""
+        self._reader: Reader | None = None
+        self._total = 0
 
     def split(self, data: bytes) -> Lines:
         """The lines that end here."""
+        if self._head is None:
+            return self._lines(data, len(data))
+        self._head += data
+        return self._begun(len(data)) if _tells(self._head) else Lines([], len(data))
+
+    def rest(self) -> Iterator[Lines]:
+        """The lines that never ended."""
+        if self._head:
+            yield self._begun(0)
+        if self._reader is not None:
+            yield self._found(self._reader, list(self._reader.finish()), 0)
+        elif self._rest:
+            rest, self._rest = self._rest, b""
+            yield Lines([rest.rstrip(b"\r")], 0)
+
+    def _begun(self, size: int) -> Lines:
+        head, self._head = self._head or b"", None
+        self._reader = entries.reader_of(head[:HEAD]) if entries.may_be_export(head) else None
+        return self._lines(head, size)
+
+    def _lines(self, data: bytes, size: int) -> Lines:
+        if self._reader is not None:
+            return self._found(self._reader, list(self._reader.feed(data)), size)
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:BLOCK]
-        return Lines([line[:BLOCK].rstrip(b"\r") for line in lines], len(data))
+        return Lines([line[:BLOCK].rstrip(b"\r") for line in lines], size)
 
-    def rest(self) -> Lines:
-        """The line that never ended, if there is one."""
-        rest, self._rest = self._rest, b""
-        return Lines([rest.rstrip(b"\r")] if rest else [], 0)
+    def _found(self, reader: Reader, found: list[Numbered], size: int) -> Lines:
+        self._total += len(found)
+        return entries.numbered(found, self._total - len(found), size, reader.lines)
+
+
+def _tells(head: bytes) -> bool:
+    """Whether this shows if it is an export: its first line does, if it is more than a bracket."""
+    first, end, _ = head.partition(b"\n")
+    return entries.tells(head) or (bool(end) and len(first.strip()) > 2)

@@ -149,8 +149,13 @@ class Watch:
 
     def begin(self) -> None:
         """What follows is the beginning of a file: lines count from 1 again."""
-        self._fold.feed(self._splitter.rest())
+        self._finish()
+        self._splitter = Splitter()
         self._fold.start(self._name)
+
+    def _finish(self) -> None:
+        for lines in self._splitter.rest():
+            self._fold.feed(lines)
 
     def look(self) -> list[News]:
         """What there is to tell by now; looks at the job only when it is time for that."""
@@ -183,7 +188,7 @@ class Watch:
             NoInputError: no line was NCCL's.
             KeyboardInterrupt: so it is with an interrupted log.
         """
-        self._fold.feed(self._splitter.rest())
+        self._finish()
         try:
             require_nccl(self._fold)
         except NoInputError:

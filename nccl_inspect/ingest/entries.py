@@ -93,16 +93,17 @@ def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
     try:
         for piece in data:
             found = list(reader.feed(piece))
-            yield _numbered(found, total, len(piece), reader.lines)
+            yield numbered(found, total, len(piece), reader.lines)
             total += len(found)
     except NoInputError as error:
         problem = error
-    yield _numbered(list(reader.finish()), total, 0, reader.lines)
+    yield numbered(list(reader.finish()), total, 0, reader.lines)
     if problem:
         raise problem
 
 
-def _numbered(found: list[Numbered], before: int, size: int, lines: int) -> Lines:
+def numbered(found: list[Numbered], before: int, size: int, lines: int) -> Lines:
+    """The lines of a block with their numbers in the order of reading."""
     numbers = range(before + 1, before + len(found) + 1)
     return Lines((one.line for one in found), size, Mended(numbers, lines, stands=[one.number for one in found]))
 
