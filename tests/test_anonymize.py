@@ -376,7 +376,7 @@ def test_archives_are_unpacked_and_stay_in_the_folder(tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text("hello\n")
-    with pytest.raises(NoInputError, match="no NCCL line among 1 lines"):
+    with pytest.raises(NoInputError, match=r"job\.log: no NCCL line among 1 line;"):
         cli.main(["anonymize", str(tmp_path / "job.log"), "-o", str(tmp_path / "out")], standalone_mode=False)
     assert not (tmp_path / "out").exists()
     with pytest.raises(NoInputError, match="no such file"):

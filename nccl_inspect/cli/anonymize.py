@@ -18,9 +18,12 @@ from nccl_inspect.anonymous import Anonymizer
 from nccl_inspect.anonymous.names import Names, load
 from nccl_inspect.cli import say, shared
 from nccl_inspect.errors import NcclInspectError, NoInputError
+from nccl_inspect.following import STDIN
 from nccl_inspect.ingest import sources
 from nccl_inspect.ingest.sources import Progress, Source
 from nccl_inspect.progress import Bar
+from nccl_inspect.report.words import shortened
+from nccl_inspect.rules.facts import count
 
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lzma")
 _EXAMPLES = """
@@ -67,7 +70,7 @@ def command(logs: tuple[str, ...], output: str, map_file: str | None, progress: 
         bar = stack.enter_context(Bar(progress))
         told = _twice(bar.update) if bar.wanted else None
         anonymizer = Anonymizer(Names(load(map_file) if map_file else None))
-        readable = _learn(anonymizer, inputs, told)
+        readable = _learn(anonymizer, inputs, told, [STDIN if name == "-" else name for name in names])
         target = _Target(output, names, anonymizer, several=readable > 1 or any(Path(name).is_dir() for name in names))
         for source in _found(inputs, told):
             _write(anonymizer, source, target)
@@ -98,13 +101,14 @@ def _found(inputs: list[str | BinaryIO], told: Progress | None) -> Iterator[Sour
     return sources.find(inputs, told)
 
 
-def _learn(anonymizer: Anonymizer, inputs: list[str | BinaryIO], told: Progress | None) -> int:
+def _learn(anonymizer: Anonymizer, inputs: list[str | BinaryIO], told: Progress | None, names: list[str]) -> int:
     """Learn names from all inputs; how many could be read.
 
     Raises:
         NoInputError: none could, or no line is NCCL's.
     """
-    readable, problems = 0, []
+    readable = 0
+    problems: list[NoInputError] = []
     for source in _found(inputs, told):
         try:
             anonymizer.learn_from(source)
@@ -116,7 +120,7 @@ def _learn(anonymizer: Anonymizer, inputs: list[str | BinaryIO], told: Progress 
     if problems and not anonymizer.lines_read:
         raise problems[0]
     if not anonymizer.nccl_lines:
-        what = f"no NCCL line among {anonymizer.lines_read} lines"
+        what = f"{shortened(names, 3)}: no NCCL line among {count(anonymizer.lines_read, 'line')}"
         raise NoInputError(what, "its names are known from the lines of NCCL only, so nothing was written")
     anonymizer.settle()
     return readable
