@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from test_anonymize import anonymized
+
+from nccl_inspect.anonymous.learning import Learned
 
 HEAD = "gpu-a17:11:11 [0] NCCL INFO cudaDriverVersion 13000\n"
 LOGS = {
@@ -264,7 +267,8 @@ Nov 20 10:00:00 zennode7 systemd[1]: Started Session 5 of user bob.
 """Shaped as Kubernetes, Slurm, AWS, wandb, Docker and the others print it; the names are made up."""
 LEAKS = re.compile(
     r"zen|zeus|orion|\bbob\b|smith|/b/|hunter2|ab12|\bxy9|q1w2|p w|0a1b|zz9|abc\.def|hf_abc|sk-abc|AKIA|Zz1|12-34|"
-    r"gpu-a1|login01|p123|1234567890|10[.-]4[.-]5|10[.-]9[.-]8|54-12|10-0-3-4|\b1423\b|0x58f|3b1|5e1f|16505|CZ12|8aa8|2001:db8|"
+    r"gpu-a1|login01|p123|1234567890|10[.-]4[.-]5|10[.-]9[.-]8|54-12|10-0-3-4|\b1423\b|0x58f|3b1|5e1f|16505|CZ12|"
+    r"8aa8|2001:db8|"
     r"abcdef0123|dashing|1f2e|x7k2p|x9z8|sig=abc|:pw@|wJalr|abc123",
     re.IGNORECASE,
 )
@@ -316,3 +320,15 @@ def test_a_port_of_infiniband_has_no_number() -> None:
         "fifoRkey=0x1 fifoLkey=0x2\n"
     )
     assert b"1423" not in anonymized(log.encode())[1][0]
+
+
+@pytest.mark.parametrize(
+    "piece", ["a-", "a/", "/a", "a@", "a.", "a=", "a:b ", "' : '", "--a ", "srun -A ", "image a/", "a[1"]
+)
+def test_learning_takes_time_that_is_linear(piece: str) -> None:
+    def seconds(count: int) -> float:
+        begin = time.process_time()
+        Learned().learn((piece * count).encode())
+        return time.process_time() - begin
+
+    assert min(seconds(80_000) for _ in range(3)) < 30 * max(seconds(10_000), 0.01)
