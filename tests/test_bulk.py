@@ -217,14 +217,36 @@ def test_a_flood_is_counted(picked: list[bytes], order: list[int]) -> None:
         assert (one.first, one.last, one.number) == (numbers[0], numbers[-1], len(numbers))
 
 
-@settings(max_examples=100, deadline=None)
-@given(picked=st.lists(st.tuples(st.integers(0, 1200), LINES), max_size=8), size=st.integers(300, 1200))
-def test_few_lines_among_many_of_other_programs_are_found(picked: list[tuple[int, bytes]], size: int) -> None:
+TRACEBACKS = st.builds(
+    lambda front, lines: [front + line for line in lines],
+    st.sampled_from([b"", b"[rank1]: ", b"[pod/llama-0] ", b"2026-11-20T23:13:07.071868123Z ", b"1: "]),
+    st.lists(
+        st.sampled_from(
+            [
+                b"Traceback (most recent call last):",
+                b'  File "/app/train.py", line 12, in load',
+                b"    raise Failed('loss')",
+                b"trainer.Failed: loss is nan",
+                b"KeyboardInterrupt",
+                b"the end",
+            ]
+        ),
+        max_size=6,
+    ),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    picked=st.lists(st.tuples(st.integers(0, 1200), LINES.map(lambda line: [line]) | TRACEBACKS), max_size=8),
+    size=st.integers(300, 1200),
+)
+def test_few_lines_among_many_of_other_programs_are_found(picked: list[tuple[int, list[bytes]]], size: int) -> None:
     blocks = []
     for _ in range(2):
         block = [b"step %d: loss %.4f" % (step, 1 / (step + 1)) for step in range(size)]
-        for at, line in picked:
-            block.insert(at, line)
+        for at, lines in picked:
+            block[at:at] = lines
         blocks.append(block)
     listing, counts = by_block(blocks, countable=False)
     seen_by_line, counts_by_line = by_line(blocks)

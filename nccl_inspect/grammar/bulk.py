@@ -8,7 +8,7 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -79,8 +79,6 @@ _SPARSE = 4
 _SAMPLES = 64
 _SAME = 4
 """Lines are a flood when not more than one in so many is different from all others."""
-_GO_ON = (retold.MARK, tracebacks.MARK)
-"""Behind such a line the next ones of its printer mean something."""
 _MAX_SHAPES = 20_000
 _SHAPE_WIDTH = 500
 
@@ -263,7 +261,7 @@ class BulkScanner(Scanner):
     def _sparse(self, lines: Lines, counts: Counts) -> None:
         """A block of which few lines are NCCL's."""
         text = lines.text
-        if counts.awaited or counts.tracebacks:
+        if counts.awaited:
             self._by_line(lines, counts)
             return
         if envelopes.needs_cleaning(text):
@@ -271,7 +269,7 @@ class BulkScanner(Scanner):
         shapes = text.translate(None, _DIGITS).split(b"\n")
         distinct = set(shapes)
         worth = self._worth(distinct - self._boring)
-        if worth and (envelopes.has_partials(text) or any(mark in text for mark in _GO_ON)):
+        if worth and (envelopes.has_partials(text) or retold.MARK in text):
             self._by_line(lines, counts)
             return
         picked = list(_among(text, shapes, worth) if worth else _with_nccl(text, shapes, distinct))
@@ -279,8 +277,11 @@ class BulkScanner(Scanner):
         counts.lines += len(shapes)
         found = Found()
         self._begin([line for _, line in picked])
-        for index, line, is_picked in _with_tail(text, len(shapes), picked):
-            if is_picked:
+        wanted = _with_tail(text, len(shapes), picked)
+        if counts.tracebacks or tracebacks.MARK in text:
+            wanted = _with_frames(text, picked, counts.tracebacks)
+        for index, line, is_picked in wanted:
+            if is_picked or counts.tracebacks:
                 self._line(first + index, line, counts, found.keep)
             else:
                 counts.tail.append((first + index, line[:TAIL_WIDTH]))
@@ -359,13 +360,35 @@ def _named(text: bytes) -> Iterator[bytes]:
 def _with_tail(text: bytes, size: int, picked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bool]]:
     """The picked lines, and as many of the last others as are kept, in their order; each with whether it was picked."""
     taken = {index for index, _ in picked}
-    begin, others = size, 0
-    while begin and others < TAIL:
-        begin -= 1
-        others += begin not in taken
+    begin = _begin_of_tail(size, taken)
     ending = text.rsplit(b"\n", size - begin)[-(size - begin) :]
     for index, line in picked:
         if index < begin:
             yield index, line, True
     for index, line in enumerate(ending, begin):
         yield index, line, index in taken
+
+
+def _with_frames(
+    text: bytes, picked: Sequence[tuple[int, bytes]], tracing: tracebacks.Open
+) -> Iterator[tuple[int, bytes, bool]]:
+    """The same, and all that follows while tracebacks have not ended: who takes a line tells that by ``tracing``."""
+    lines = text.split(b"\n")
+    taken = {index for index, _ in picked}
+    begin = _begin_of_tail(len(lines), taken)
+    at = 0
+    for index in (*(index for index, _ in picked if index < begin), *range(begin, len(lines))):
+        while tracing and at < index:
+            yield at, lines[at], False
+            at += 1
+        yield index, lines[index], index in taken
+        at = index + 1
+
+
+def _begin_of_tail(size: int, taken: Container[int]) -> int:
+    """From where on there are as many lines that were not taken as are kept."""
+    begin, others = size, 0
+    while begin and others < TAIL:
+        begin -= 1
+        others += begin not in taken
+    return begin
