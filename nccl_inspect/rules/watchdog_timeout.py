@@ -9,7 +9,7 @@ from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, global_ranks, listed, ranks_word
 from nccl_inspect.rules.hangs import suspects
 from nccl_inspect.rules.lines import short
-from nccl_inspect.rules.statements import rank_in_front, words
+from nccl_inspect.rules.statements import rank_in_front, value, words
 from nccl_inspect.rules.waits import Wait, communicator_of, enqueued, latecomers, waits
 
 RULE = Rule(
@@ -50,12 +50,18 @@ RULE = Rule(
 _PAIRWISE = ("SEND", "RECV")
 """Between two ranks: PyTorch has a communicator of their own for them, in whatever process group they are."""
 _FAILED = ("cuda-error", "cuda-out-of-memory", "watchdog-terminated")
+_RECORD = (
+    "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # the flight recorder: the "
+    "last calls of every rank",
+    "TORCH_DISTRIBUTED_DEBUG=DETAIL   # compares the calls of all ranks",
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the process group that timed out first; time-outs of others mostly follow from it."""
     found = waits(facts)
     if not found:
+        yield from _as_others_tell(facts)
         return
     group = found[0].group
     mine = [wait for wait in found if wait.group == group]
@@ -78,9 +84,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             if blamed
             else "Find the rank that did not come: look at the output of every rank.",
             f"py-spy dump --pid <pid>   # on {ranks_word(blamed) if blamed else 'every rank'}: where does it stand?",
-            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # the flight recorder: the "
-            "last calls of every rank",
-            "TORCH_DISTRIBUTED_DEBUG=DETAIL   # compares the calls of all ranks",
+            *_RECORD,
             "A longer time limit (init_process_group(timeout=…)) helps only where a rank is slow, as in "
             "writing a checkpoint; it hides what is stuck.",
         ],
@@ -89,6 +93,38 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         evidence=[*first_said([wait.notice for wait in mine][:3]), *lines[:2]],
         fatal=True,
     )
+
+
+def _as_others_tell(facts: Facts) -> Iterator[Finding]:
+    """A time-out of which only those tell who were asked to write what they know."""
+    told = [one for one in facts.notices("dump-signal", "dump-signal-2-3") if "timeout" in one.message]
+    if not told:
+        return
+    tells = {rank for one in told for rank in _rank_of(one)}
+    origins = {rank for one in told for rank in _gave_up(one)}
+    who = ranks_word(origins) if origins else "a rank"
+    yield RULE.finding(
+        f"{who} waited for a collective in vain, by the lines of {ranks_word(tells)}",
+        cause="the lines tell who gave up first, not why: the output of that rank has the collective, that of the rank "
+        "which did not come its reason. Neither is in the log",
+        impact="PyTorch ends the process, and with it the job",
+        fix=[
+            "Add the output of all ranks to this log: the line 'Watchdog caught collective operation timeout'.",
+            *_RECORD,
+        ],
+        confidence="likely",
+        ranks=origins,
+        evidence=first_said(told),
+        fatal=True,
+    )
+
+
+def _gave_up(told: Notice) -> list[int]:
+    """Whose time-out a dump signal is about, if it says so."""
+    if "from this local rank" in told.message:
+        return _rank_of(told)
+    rank = value(told, "origin_rank")
+    return [] if rank is None else [rank]
 
 
 def _of_threads(facts: Facts) -> str:
