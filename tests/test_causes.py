@@ -125,3 +125,17 @@ def test_nccl_may_choose_the_network_inside_a_host_without_gpudirect() -> None:
     text = first(log.encode())
     assert "takes the NICs for faster" in text
     assert "NCCL_NET_DISABLE_INTRA=1" in text
+
+
+def test_the_host_that_has_no_card_is_named() -> None:
+    log = TWO_HOSTS.replace(
+        "h1:1:9 [0] NCCL INFO NET/Socket", "h1:1:9 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO];"
+    )
+    log = log.replace("[RO]; : Using [0]eth0:10.0.0.1<0>", "[RO]; OOB eth0:10.0.0.1<0>")
+    log = log.replace("h1:1:9 [0] NCCL INFO Using network Socket", "h1:1:9 [0] NCCL INFO Using network IB")
+    job = nccl_inspect.read(("h2:1:9 [0] NCCL INFO NET/IB : No device found.\n" + log).encode())
+    for finding in job.findings[:2]:
+        assert "on h2 NCCL found no InfiniBand or RoCE card" in finding.cause
+        assert any("No device found" in line.text for line in finding.evidence)
+    mixed = next(finding for finding in job.findings if finding.rule == "mixed-networks")
+    assert (mixed.ranks, mixed.hosts) == ([1], ["h2"])

@@ -158,3 +158,10 @@ def test_a_process_that_was_ending_already_is_no_failed_job(log: str) -> None:
     job = nccl_inspect.read(log.encode())
     assert job.first_failure is None
     assert job.verdict != "failed"
+
+
+@pytest.mark.parametrize("name", ["intel-mpi-segv", "intel-mpi-exit-3", "intel-mpi-killed"])
+def test_a_process_that_the_launcher_ended_did_not_fail_first(name: str) -> None:
+    job = nccl_inspect.read(Path(__file__).parent / "launchers" / f"{name}.log")
+    assert job.verdict == "failed"
+    assert job.first_failure is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nccl_inspect.event import NO_HOST
 from nccl_inspect.model.job import FirstFailure, Notice
+from nccl_inspect.rules import mpi
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.statements import rank_in_front, value
 from nccl_inspect.times import in_order, moment
@@ -32,7 +33,12 @@ def first(facts: Facts) -> FirstFailure | None:
 
 
 def _counts(facts: Facts, notice: Notice, is_shown: bool) -> bool:
-    """Whether an error may be the first one; the traceback of a rank that lost another is shown, and is none."""
+    """Whether an error may be the first one.
+
+    The traceback of a rank that lost another is shown, and is none; Hydra tells the end of those that it ended, too.
+    """
+    if notice.production == mpi.HYDRA:
+        return False
     return not facts.is_echo(notice) or (is_shown and notice.production != "rank-traceback")
 
 

@@ -41,8 +41,17 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     for comm in facts.job.communicators:
         waiting = sorted(set(comm.started) - set(comm.completed))
-        if not waiting or facts.paths_of(comm):
-            continue  # what has connections was complete, though a line of it may be lost
+        if not waiting:
+            continue
+        if paths := facts.paths_of(comm):  # it was complete, though a line of it may be lost
+            if silent := _silent(facts, comm, waiting):
+                facts.leave_open(path for path in paths if silent & {path.src, path.dst})
+                yield RULE.undecided(
+                    f"{ranks_word(silent)} of communicator {comm.id} began and printed nothing more, while others are "
+                    "connected: stuck, or the log was cut there",
+                    "the end of the log of these ranks",
+                )
+            continue
         if facts.job.ended_by:
             yield _finding(facts, comm, waiting)
         else:
@@ -52,6 +61,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 "the end of the log of every rank, up to the kill, the timeout or the next prompt",
             )
         return  # what follows the first stuck communicator waits for it
+
+
+def _silent(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> set[int]:
+    """Those of waiting ranks of which no later line is there, in a log that lost none by tearing."""
+    if any(source.damaged_lines for source in facts.job.sources):
+        return set()
+    spoke = {*comm.connected, *comm.unconnected, *comm.ended}
+    return global_ranks(comm, [rank for rank in waiting if rank not in spoke])
 
 
 def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Finding:

@@ -4,7 +4,16 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, ends, first_lines, first_said, global_ranks, hosts_of, ranks_word
+from nccl_inspect.rules.facts import (
+    Facts,
+    ends,
+    first_lines,
+    first_said,
+    global_ranks,
+    hosts_of,
+    ranks_word,
+)
+from nccl_inspect.rules.socket_instead_of_rdma import no_cards_on, without_cards
 from nccl_inspect.rules.statements import value
 
 RULE = Rule(
@@ -30,13 +39,17 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     dead = bool(crossed or refused or facts.job.failed) and not idle
     stuck = bool(mixed) and not idle and not works and facts.unfinished(mixed)  # or the log was cut there
     odd = _odd_ranks(mixed)
+    where = {host.name for host in facts.job.hosts if odd & set(host.ranks)}
+    without = [notice for notice in without_cards(facts) if set(notice.hosts) <= where]
     lines = [line for comm in mixed[:1] for line in comm.network_lines]
     yield RULE.finding(
         f"communicator {mixed[0].id} mixes networks: {_who(mixed[0])}"
         if mixed
         else f"the two ends of a connection use different networks: {' and '.join(_both(crossed[0]))} between ranks "
         f"{crossed[0].src} and {crossed[0].dst}",
-        cause="a network plugin, a card or a setting (NCCL_NET, NCCL_IB_DISABLE, NCCL_IB_HCA) is there on some ranks "
+        cause=no_cards_on(without)
+        if without
+        else "a network plugin, a card or a setting (NCCL_NET, NCCL_IB_DISABLE, NCCL_IB_HCA) is there on some ranks "
         "only",
         impact="none as long as no path of this communicator uses the network"
         if idle
@@ -51,8 +64,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         severity="info" if idle else "error" if dead or not works else "warning",
         confidence="certain" if mixed and (dead or idle) else "likely",
         ranks=odd or ends(crossed),
-        hosts={host for comm in mixed[:1] for host in comm.hosts} or hosts_of(crossed),
-        evidence=[*lines, *first_lines(crossed)[:2], *refused[:2]],
+        hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or hosts_of(crossed),
+        evidence=[*first_said(without)[:1], *lines, *first_lines(crossed)[:2], *refused[:2]],
         fatal=dead or stuck,
     )
 

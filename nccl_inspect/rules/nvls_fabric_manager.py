@@ -20,11 +20,11 @@ RULE = Rule(
 _BROKEN = (1, 101, 304, 400, 401, 800, 801, 999)
 _NO_MEMORY = 2
 _FIX = (
-    "systemctl stop nvidia-fabricmanager; nvidia-smi -r; systemctl start nvidia-fabricmanager   # first stop all jobs; "
-    "never restart it under load",
+    "NCCL_NVLS_ENABLE=0   # on all ranks: goes on without it meanwhile",
     "nv-fabricmanager --version; nvidia-smi   # its version must be that of the driver",
     "dmesg -T | grep -iE 'xid|sxid'; nvidia-smi -q | grep -A4 Fabric   # NVL72 also: nvidia-imex-ctl -N",
-    "NCCL_NVLS_ENABLE=0   # on all ranks: goes on without it meanwhile",
+    "Stop all jobs of the node before the next step: it resets its GPUs.",
+    "systemctl stop nvidia-fabricmanager; nvidia-smi -r; systemctl start nvidia-fabricmanager   # never under load",
 )
 
 

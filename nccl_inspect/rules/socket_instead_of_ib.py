@@ -6,9 +6,27 @@ from nccl_inspect.event_types import NetDevices
 from nccl_inspect.impact import over_tcp
 from nccl_inspect.model.job import Finding, NotJudged, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, ends, first_lines, hosts_of, lines_of, listed, unset, words_of
+from nccl_inspect.rules.facts import (
+    Facts,
+    ends,
+    first_lines,
+    first_said,
+    hosts_of,
+    lines_of,
+    listed,
+    unset,
+    words_of,
+)
 from nccl_inspect.rules.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
-from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, ib_cards, ib_hints, tcp_paths, wording
+from nccl_inspect.rules.socket_instead_of_rdma import (
+    efa_hints,
+    ib_cards,
+    ib_hints,
+    no_cards_on,
+    tcp_paths,
+    without_cards,
+    wording,
+)
 
 RULE = Rule(
     name="socket-instead-of-ib",
@@ -31,7 +49,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     facts.mark(paths, RULE.name)
     off = facts.switched_on("NCCL_IB_DISABLE")
     unusable = facts.notices("ib-device-not-usable")
-    cards = ib_cards(facts)
+    cards, without = ib_cards(facts), without_cards(facts)
     named = [] if cards else facts.chosen("NCCL_IB_HCA")
     yield RULE.finding(
         f"{wording(paths)} over {listed(path.detail for path in paths)} instead of InfiniBand or RoCE",
@@ -39,6 +57,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if off
         else f"a card is there and cannot be used: {unusable[0].message}"
         if unusable
+        else no_cards_on(without)
+        if without
         else f"{words_of(named)} {_speaks(named)} cards, and NCCL found none that fits: the names differ on these "
         "hosts, device nodes or verbs libraries are missing in the container, or the hosts have no such card; "
         "ibv_devices tells"
@@ -61,7 +81,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="certain" if expected and off else "likely" if expected or found else "possible",
         ranks=ends(paths),
         hosts=hosts_of(paths),
-        evidence=[*first_lines(paths)[:2], *hints[:3], *lines_of(off, 1)],
+        evidence=[*first_lines(paths)[:2], *first_said(without)[:1], *hints[: 1 if without else 3], *lines_of(off, 1)],
     )
 
 

@@ -6,7 +6,7 @@ from nccl_inspect import event_types as events
 from nccl_inspect.impact import over_tcp
 from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged, Path, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_of, listed
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_in, hosts_of, listed
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.statements import value
 
@@ -51,6 +51,23 @@ def wording(paths: list[Path]) -> str:
     """How the paths are told: only a fragment of a log leaves open whether they leave the host."""
     sure = all(path.scope == "inter" for path in paths)
     return f"{count(len(paths), 'path')} between hosts" if sure else f"{count(len(paths), 'network path')}"
+
+
+def without_cards(facts: Facts) -> list[Notice]:
+    """What hosts say that have no InfiniBand or RoCE card, where only they say so and others list theirs."""
+    none = facts.notices("net-ib-none")
+    listed_by = hosts_in(
+        facts.said(events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices))
+    )
+    return none if listed_by and not listed_by & hosts_in(none) else []
+
+
+def no_cards_on(said: list[Notice]) -> str:
+    """What is missing on the hosts of :func:`without_cards`, in words."""
+    return (
+        f"on {listed(sorted(hosts_in(said)))} NCCL found no InfiniBand or RoCE card, and others have one: device nodes "
+        "or verbs libraries are missing in the container, the card is down, or the host has none"
+    )
 
 
 def efa_hints(facts: Facts) -> list[Evidence]:
