@@ -15,6 +15,7 @@ _MAX_COMMUNICATORS = 8
 _MAX_PROBLEMS = 5
 _MAX_RUNS = 12
 _MAX_MESSAGE = 300
+_MAX_NAMED = 2
 MAX_ERRORS = 10
 """Errors without a rule that formats for machines show."""
 _MEANING = {
@@ -33,13 +34,21 @@ def reason(job: Job) -> str:
     if job.verdict == "failed" and not any(finding.fatal for finding in leads) and job.unexplained:
         return f"{_MEANING['failed']}; the log says: {_said(job.unexplained)}"
     if leads:
-        return (f"{_known(job)}; perhaps: " if job.verdict == "unknown" else "") + leads[0].summary
+        return (
+            (f"{_known(job)}; perhaps: " if job.verdict == "unknown" else "") + leads[0].summary + _whose(leads[0], job)
+        )
     if job.verdict == "unknown" and job.unexplained:
         return f"an error that no rule explains: {_said(job.unexplained)}"
     if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
         unjudged, told = _unjudged(job), _left_out(job)
         return "; ".join([*told, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
     return _known(job) if job.verdict == "ok" else _MEANING[job.verdict]
+
+
+def _whose(lead: Finding, job: Job) -> str:
+    """The ranks that failed, where they are few and the summary names none."""
+    is_told = "rank" in lead.summary or job.verdict != "failed"
+    return "" if is_told or not 0 < len(lead.ranks) <= _MAX_NAMED else f" ({ranks_word(lead.ranks)})"
 
 
 def _known(job: Job) -> str:
