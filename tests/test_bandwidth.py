@@ -16,6 +16,10 @@ OPTIONS = (
 )
 
 
+START = "# Collective test starting: all_reduce_perf\n"
+"""After the format string of nccl-tests 2.17.0, src/common.cu."""
+
+
 def row(size: int = LARGE, busbw: float = 1.9, redop: str = "sum", root: int = -1, wrong: str = "0") -> str:
     """A row after the formats of nccl-tests 2.18.1, src/util.cu."""
     time = size / busbw / 1000
@@ -23,9 +27,9 @@ def row(size: int = LARGE, busbw: float = 1.9, redop: str = "sum", root: int = -
     return f"{size:12}  {size // 4:12}  {'float':>8}  {redop:>6}  {root:6}{half}{half}\n"
 
 
-def rank(number: int, gpu: str = SXM, host: str = "host1") -> str:
+def rank(number: int, gpu: str = SXM, host: str = "host1", pid: int | None = None) -> str:
     place = f"device {number % 8:2} [0000:{number % 8:02x}:00]"
-    return f"#  Rank {number:2} Group  0 Pid {38 + number:6} on {host:>10} {place} {gpu}\n"
+    return f"#  Rank {number:2} Group  0 Pid {38 + number if pid is None else pid:6} on {host:>10} {place} {gpu}\n"
 
 
 def p2p(src: int, dst: int, host: str = "host1") -> str:
@@ -37,15 +41,15 @@ def p2p(src: int, dst: int, host: str = "host1") -> str:
 
 def of_host(body: str, gpu: str = SXM) -> str:
     """Two GPUs of one host over P2P."""
-    return rank(0, gpu) + rank(1, gpu) + p2p(0, 1) + p2p(1, 0) + body
+    return START + rank(0, gpu) + rank(1, gpu) + p2p(0, 1) + p2p(1, 0) + body
 
 
 def of_two_hosts(body: str, local: int = 8) -> str:
     """Two hosts: rings of P2P inside, one pair of RDMA each way between them."""
-    text, world = "", 2 * local
+    world = 2 * local
+    text = START + "".join(rank(number, host=f"host{1 + number // local}") for number in range(world))
     for number in range(world):
         host = f"host{1 + number // local}"
-        text += rank(number, host=host)
         mine = f"{host}:{38 + number}:{38 + number} [{number % local}] NCCL INFO "
         text += f"{mine}ncclCommInitRank comm 0x55a4780cd820 rank {number} nranks {world} cudaDev {number % local} "
         text += f"nvmlDev {number % local} busId {number % local + 1}0 commId 0x88d1d362defe9a10 - Init START\n"
@@ -139,15 +143,15 @@ def test_a_machine_with_all_its_gpus_has_all_its_nics() -> None:
 
 def test_larger_jobs_need_larger_messages() -> None:
     assert not is_low(of_two_hosts(row(128 << 20, 20)), "p5.48xlarge")
-    world = "".join(rank(number) for number in range(64))
+    world = START + "".join(rank(number) for number in range(64))
     assert not is_low(world + p2p(0, 1) + row(512 << 20))
     assert is_low(world + p2p(0, 1) + row(1 << 30))
 
 
 def test_paths_that_are_not_in_the_log_may_be_the_slow_ones() -> None:
-    assert not is_low(rank(0) + rank(8, host="host2") + p2p(0, 1) + row())
+    assert not is_low(START + rank(0) + rank(8, host="host2") + p2p(0, 1) + row())
     socket = "host1:38:38 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0\n"
-    assert not is_low(rank(0) + rank(8, host="host2") + p2p(0, 1) + socket + row())
+    assert not is_low(START + rank(0) + rank(8, host="host2") + p2p(0, 1) + socket + row())
 
 
 def test_a_limit_that_somebody_set_is_told_as_the_cause() -> None:
@@ -168,9 +172,30 @@ def run(pid: int, busbw: float) -> str:
             text += f"- Init {phase}\n"
     for src, dst in ((0, 1), (1, 0)):
         text += f"host1:{pid}:{pid + src} [{src}] NCCL INFO Channel 00/0 : {src}[{src}] -> {dst}[{dst}] via P2P/CUMEM\n"
-    return rank(0) + rank(1) + text + row(busbw=busbw)
+    return START + rank(0, pid=pid) + rank(1, pid=pid) + text + row(busbw=busbw)
 
 
-def test_a_run_is_not_judged_by_an_earlier_one() -> None:
-    assert is_low(run(100, 300) + run(200, 1.9), "hgx-h100")
+def test_only_the_one_run_of_nccl_tests_is_judged() -> None:
+    assert is_low(run(200, 1.9), "hgx-h100")
+    assert not is_low(run(100, 300) + run(200, 1.9), "hgx-h100")
     assert not is_low(run(100, 1.9) + run(200, 300), "hgx-h100")
+    other = START.replace("all_reduce", "sendrecv")
+    assert not is_low(other + row() + run(200, 300), "hgx-h100")
+    assert not is_low(run(200, 300) + other + row(), "hgx-h100")
+
+
+def test_only_tests_of_which_the_slowest_path_tells_are_judged() -> None:
+    text = of_host(row())
+    assert is_low(text.replace("all_reduce_perf", "reduce_scatter_perf_mpi"))
+    assert not is_low(text.replace("all_reduce_perf", "sendrecv_perf"))
+    assert not is_low(text.replace(START, ""))
+
+
+def test_a_row_of_another_run_is_not_held_against_the_paths_of_the_job() -> None:
+    said = of_host("")
+    test = START + rank(0) + rank(1)
+    paths = said.removeprefix(test)
+    assert not is_low(paths + test + row()), "the job ran before the test"
+    assert not is_low(test + row() + paths), "the job ran after the test"
+    assert not is_low(START + rank(0, pid=7) + rank(1, pid=8) + paths + row()), "other processes"
+    assert not is_low(START + paths + row()), "a test whose list is not in the log"

@@ -8,6 +8,7 @@ from nccl_inspect.impact import NVLINK, Rate, compared, nic
 from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import LISTED_RANKS, Facts, count, first_lines, first_said, gpu_names
+from nccl_inspect.rules.lines import is_before
 from nccl_inspect.rules.statements import value
 
 RULE = Rule(
@@ -30,13 +31,15 @@ _SHARE = 4
 _MIN_BYTES = 64 << 20
 _MIN_BYTES_OF_RANK = 16 << 20
 """Smaller messages are ruled by latency, the more so the more ranks there are."""
+_TESTS = ("all_reduce_perf", "reduce_scatter_perf")
+"""How their names begin: builds with MPI are often called all_reduce_perf_mpi."""
 _SWITCHED = 3
 """The generation of NVLink from which on all platforms here have a switch."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the best large all-reduce or reduce-scatter by the slowest kind of path, where its speed is known."""
-    best = max(_large(facts), key=_measured, default=None)
+    best = max(_large(facts), key=_measured, default=None) if _is_of_test(facts) else None
     worth = _worth(facts) if best else None
     if best is None or worth is None or _measured(best) * _SHARE >= worth.low:
         return
@@ -77,6 +80,23 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
+def _is_of_test(facts: Facts) -> bool:
+    """Whether the job is the one run of nccl-tests in the log, and that is of a test that can be judged.
+
+    A row does not tell its test: sendrecv_perf, which joins pairs of ranks, prints an operation and root -1, too.
+    """
+    started, listed = facts.notices("test-starting"), facts.notices(*LISTED_RANKS)
+    if not started or not listed or any(said.count > 1 for said in (*started, *listed)):
+        return False
+    pids = {value(said, "pid") for said in listed}
+    return (
+        len(started) == 1
+        and str(value(started[0], "program")).startswith(_TESTS)
+        and len({value(said, "rank") for said in listed}) == len(listed)
+        and all(last.process.pid in pids for last in facts.job.last_lines if last.ranks)
+    )
+
+
 def _large(facts: Facts) -> list[Notice]:
     """Rows of all-reduce and reduce-scatter, whose bus bandwidth is that of the slowest path whatever the ranks.
 
@@ -86,12 +106,17 @@ def _large(facts: Facts) -> list[Notice]:
     if any(value(options, "warmup") == 0 for options in facts.notices("test-options")):
         return []
     least = max(_MIN_BYTES, _MIN_BYTES_OF_RANK * _size(facts))
+    (start,) = first_said(facts.notices("test-starting"))
+    connected = first_lines(facts.job.paths)
+    if any(is_before(line, start) for line in connected):
+        return []  # connections of a job that ran before the test
     return [
         row
         for row in facts.said(NcclTestResult)
         if isinstance(row.event, NcclTestResult)
         and (row.event.size >= least and row.event.redop != "none" and row.event.root < 0)
         and _measured(row) > 0
+        and not any(is_before(row.evidence[0], line) for line in connected)
     ]
 
 
