@@ -212,7 +212,7 @@ class Judge:
         busiest = max(job.hosts, key=lambda host: host.gpus, default=None)
         named = self._platform
         told = platform_of(job)
-        if named and told and told.name != named.name:
+        if named and told and told.excludes(named):
             yield f"the platform is to be {named.name}, but the log says {told.name}; leave --platform out"
         if busiest is None:
             return

@@ -132,6 +132,29 @@ def test_names_that_differ_tell_nothing_and_the_user_knows_best() -> None:
     assert verdict(SHM, "NVIDIA GeForce RTX 4090", platform="p5.48xlarge") == ("degraded", "p5.48xlarge")
 
 
+@pytest.mark.parametrize(
+    ("gpu", "machine", "fits"),
+    [
+        ("NVIDIA H100 80GB HBM3", "nd96isr-h100-v5", True),
+        ("NVIDIA H100 80GB HBM3", "p5.4xlarge", True),
+        ("NVIDIA A100-SXM4-40GB", "p4d.24xlarge", True),
+        ("NVIDIA H100 80GB HBM3", "p5e.48xlarge", False),
+        ("NVIDIA H100 80GB HBM3", "p4d.24xlarge", False),
+        ("NVIDIA GB200", "p6-b200.48xlarge", False),
+        ("NVIDIA GeForce RTX 4090", "p5.48xlarge", False),
+    ],
+)
+def test_gpus_contradict_only_a_machine_with_others(gpu: str, machine: str, fits: bool) -> None:
+    told = platforms.of_gpus([gpu])
+    assert told is not None
+    assert told.excludes(platforms.named(machine)) is not fits
+
+
+def test_a_machine_type_that_a_plugin_names_is_no_other_one() -> None:
+    assert platforms.named("p5.48xlarge").excludes(platforms.named("nd96isr-h100-v5"))
+    assert not platforms.named("p5.48xlarge").excludes(platforms.named("P5.48xlarge"))
+
+
 def test_a_name_of_a_gpu_stands_in_one_entry() -> None:
     listed = [name for file in FILES for name in platforms.named(file.stem).gpu_names]
     assert len(listed) == len(set(listed)) > 10

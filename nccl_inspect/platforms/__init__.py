@@ -40,6 +40,17 @@ class Platform(Record):
     network: str | None = None
     gdr: bool | None = None
 
+    def excludes(self, other: Platform) -> bool:
+        """Whether a machine of this type cannot be of the other one, too.
+
+        A type that the names of GPUs tell stands for all machines with such GPUs.
+        """
+        if not self.gpu_names:
+            return self.name != other.name
+        models = {machine.gpu.split()[0] for machine in (self, other) if machine.gpu}
+        generations = {machine.nvlink for machine in (self, other) if machine.nvlink is not None}
+        return len(models) > 1 or len(generations) > 1
+
 
 @cache
 def shipped() -> dict[str, Platform]:
