@@ -169,3 +169,24 @@ def test_a_list_of_nvidia_smi_names_the_gpus() -> None:
     assert verdict(gpus + SHM) == ("degraded", "h100-sxm")
     assert verdict(gpus + part + SHM) == ("unknown", None)
     assert verdict(gpus + SHM, "NVIDIA GeForce RTX 4090") == ("ok", "geforce-rtx-40")
+
+
+def test_a_list_of_another_machine_names_no_gpus_of_the_job() -> None:
+    gpus = [f"GPU {i}: NVIDIA H100 80GB HBM3 (UUID: GPU-5c89852c-d268-c3f3-1b07-00{i}d5ae1dc3f)\n" for i in (0, 1)]
+    shm = f"vm0: {SHM}"
+
+    def behind(lead: str) -> str:
+        return "".join(f"{lead}{line}" for line in gpus)
+
+    assert verdict(behind("login-1: ") + shm) == ("unknown", None)
+    assert verdict(behind("vm0: as in the guide: ") + shm) == ("unknown", None)
+    assert verdict(gpus[0] + SHM) == ("unknown", None), "one GPU of two"
+    assert verdict(behind("login-1: ") + behind("vm0: ") + shm) == ("degraded", "h100-sxm")
+
+
+def test_what_a_list_names_is_certain_only_where_it_is_known_to_be_of_the_job() -> None:
+    listed = "GPU {0}: NVIDIA H100 80GB HBM3 (UUID: GPU-5c89852c-d268-c3f3-1b07-00{0}d5ae1dc3f)\n"
+    for lead, confidence in (("", "likely"), ("vm0: ", "certain")):
+        log = "".join(lead + line for line in (listed.format(0), listed.format(1), SHM))
+        found = nccl_inspect.read(log.encode()).findings
+        assert {finding.rule: finding.confidence for finding in found}["nvlink-not-used"] == confidence

@@ -177,3 +177,47 @@ def test_machines_that_print_the_same_matrix_are_of_one_kind() -> None:
 )
 def test_a_matrix_that_is_not_whole_or_not_the_only_one_tells_nothing(matrix: str) -> None:
     assert kinds_in(matrix + SHM) == {None}
+
+
+def behind(lead: str, text: str) -> str:
+    return "".join(f"{lead}{line}\n" for line in text.splitlines())
+
+
+def certainty(log: str, **options: str) -> dict[str, str]:
+    return {finding.rule: finding.confidence for finding in nccl_inspect.read(log.encode(), **options).findings}
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        pytest.param(behind("login-1: ", NVSWITCH), id="of a host that is not in the job"),
+        pytest.param(behind("vm: docs example: ", NVSWITCH), id="quoted"),
+        pytest.param(behind("[stderr] see ", NVSWITCH), id="in a sentence"),
+    ],
+)
+def test_a_matrix_of_another_machine_tells_nothing(matrix: str) -> None:
+    assert kinds_in(matrix + behind("vm: ", SHM)) == {None}
+    assert kinds_in(matrix + SHM) == {None}
+
+
+def test_a_matrix_with_fewer_gpus_than_the_job_uses_on_a_host_is_none_of_its_machines() -> None:
+    four = "".join(
+        f"vm:151{rank}:151{rank} [{rank}] NCCL INFO Channel 00 : {rank}[{rank}] -> {end}[{end}] via SHM/direct/direct\n"
+        for rank, end in ((0, 1), (1, 2), (2, 3), (3, 0))
+    )
+    assert kinds_in(NVSWITCH + four) == {None}
+
+
+def test_what_a_matrix_tells_is_certain_only_where_it_is_known_to_be_of_the_job() -> None:
+    shm, vm = "shm-instead-of-p2p", behind("vm: ", SHM)
+    assert certainty(NVSWITCH + SHM) == {"nvlink-not-used": "likely", shm: "likely"}
+    assert certainty(behind("vm: ", NVSWITCH) + vm) == {"nvlink-not-used": "certain", shm: "certain"}
+    assert certainty(behind("vm.example.org: ", NVSWITCH) + vm)[shm] == "certain"
+    assert certainty(WITH_NICS + SHM) == {shm: "likely"}
+    assert certainty(SHM, platform="p5.48xlarge")[shm] == "certain"
+    other = vm.replace("vm", "worker-2").replace("0[0]", "2[0]").replace("1[1]", "3[1]")
+    assert certainty(behind("vm: ", NVSWITCH) + vm + other)[shm] == "likely"
+
+
+def test_a_rank_of_a_launcher_tells_the_host() -> None:
+    assert certainty(behind("[1,0]<stdout>:", NVSWITCH) + behind("[1,0]<stdout>:", SHM))["nvlink-not-used"] == "certain"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from nccl_inspect import event_types as events
 from nccl_inspect import platforms
-from nccl_inspect.model import endings
+from nccl_inspect.model import endings, shown
 from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Notice, Path, Setting
 from nccl_inspect.platforms import Platform
 from nccl_inspect.rules.statements import is_error, value
@@ -39,6 +39,10 @@ class Facts:
         self._named: dict[str, list[tuple[int, Notice]]] = {}
         for index, notice in enumerate(job.notices):
             self._named.setdefault(notice.production, []).append((index, notice))
+        whole = [found.proven for found in self.topologies if found.host is None]
+        foreign = self._rests_on_list(platform) or (bool(whole) and not any(whole))
+        self.hardware = "likely" if foreign else "certain"
+        """How sure it is what joins the GPUs, as far as it is known."""
         self._of_communicator: dict[str, list[Path]] = {}
         for path in job.paths:
             for name in path.communicators:
@@ -49,6 +53,11 @@ class Facts:
             path.link = self._link(path, path.src in fabric and path.dst in fabric)
         for path in self.job.paths:
             path.expected = self._expected(path)
+
+    def _rests_on_list(self, given: Platform | None) -> bool:
+        """Whether only a list of nvidia-smi, maybe of another machine, tells the platform."""
+        by_name = given is None and self.platform is not None and bool(self.platform.gpu_names)
+        return by_name and not self.notices(*LISTED_RANKS) and not _listed(self.job).proven
 
     def _link(self, path: Path, on_fabric: bool) -> str | None:
         """NVLink or PCIe, by the nearest evidence: the pair itself, the machine type, an NVSwitch for both."""
@@ -262,11 +271,14 @@ def platform_of(job: Job) -> Platform | None:
 
 def gpu_names(job: Job) -> set[str]:
     """The names of the GPUs: those of the job where nccl-tests lists them, else those of nvidia-smi -L."""
-    listed = [
-        {str(value(notice, "gpu")) for notice in job.notices if notice.production in productions}
-        for productions in (LISTED_RANKS, _LISTED_GPUS)
-    ]
-    return next(filter(None, listed), set())
+    said = {str(value(notice, "gpu")) for notice in job.notices if notice.production in LISTED_RANKS}
+    return said or {str(value(notice, "gpu")) for notice in _listed(job).lines.values()}
+
+
+def _listed(job: Job) -> shown.Shown:
+    """What nvidia-smi -L printed of the job's hosts; nothing where it lists fewer GPUs than the job uses on one."""
+    found = shown.on_hosts(job, _LISTED_GPUS)
+    return found if len(found.lines) >= shown.most_gpus(job) else shown.Shown()
 
 
 def ranges(ranks: Iterable[int]) -> str:

@@ -37,6 +37,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "nvidia-smi nvlink -s   # links that are down; systemctl status nvidia-fabricmanager on NVSwitch machines",
             GPUS_IN_POD,
         ],
+        confidence=facts.hardware,
         ranks=ends(idle),
         hosts=hosts_of(idle),
         evidence=first_lines(idle),

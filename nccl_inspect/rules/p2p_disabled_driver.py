@@ -49,7 +49,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "(NCCL_IGNORE_DISABLED_P2P=1 only hides the line).",
         ],
         severity="info" if poor else "warning",
-        confidence="certain" if slow and (poor or any(known)) else "possible",
+        confidence=facts.hardware if slow and (poor or any(known)) else "possible",
         ranks=ends(slow) or ranks_in(refused),
         hosts=hosts_in(refused),
         evidence=[*first_said(refused)[:3], *first_lines(slow)[:2]],

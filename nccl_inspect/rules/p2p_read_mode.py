@@ -32,7 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if forced
         else [NOTHING, "NCCL_P2P_READ_ENABLE=0   # measure it before you blame the read mode"],
         severity="warning" if forced else "info",
-        confidence="certain" if forced or _is_a100(facts) else "likely",
+        confidence="certain" if forced else facts.hardware if _is_a100(facts) else "likely",
         ranks=ends(pairs),
         hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *(line for setting in forced for line in setting.evidence[:1])],

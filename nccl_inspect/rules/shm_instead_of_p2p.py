@@ -73,7 +73,13 @@ def _fault(facts: Facts, pairs: list[Path], possible: bool) -> Finding:
     levels = [] if overridden or refused or fabric else narrowed(facts, pairs)
     warned = [] if overridden or refused or levels else facts.notices(*_RCCL_WARNS)
     confidence = (
-        "certain" if possible or overridden else "likely" if fabric or _lacks_fine_grain(warned) else "possible"
+        "certain"
+        if overridden
+        else facts.hardware
+        if possible
+        else "likely"
+        if fabric or _lacks_fine_grain(warned)
+        else "possible"
     )
     cause = (
         "see p2p-disabled-by-env"
@@ -184,6 +190,7 @@ def _expected(facts: Facts, pairs: list[Path]) -> Finding:
             "there is nothing to fix",
         ],
         severity="info",
+        confidence=facts.hardware,
         ranks=ends(pairs),
         hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *lines_of(off, 1)[:2]],

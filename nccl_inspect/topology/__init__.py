@@ -89,6 +89,8 @@ class Topology(Record):
     nics: tuple[Nic, ...] = ()
     host: str | None = None
     """The only host that it is about; None for a file, which stands for all machines of its kind."""
+    proven: bool = True
+    """Whether it is known to be of the job's machines."""
 
     @property
     def gpus(self) -> int:

@@ -10,10 +10,12 @@ A matrix of ``nvidia-smi topo -m`` that stands in the log proves as much as one 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.event_types import Notice
+from nccl_inspect.model import shown
 from nccl_inspect.model.job import Job
 from nccl_inspect.topology import Gpu, Topology, nvidia_smi
 
@@ -37,16 +39,17 @@ def topologies(job: Job) -> list[Topology]:
 def _matrix(job: Job) -> list[Topology]:
     """What ``nvidia-smi topo -m`` printed into the log, where it did so of one kind of machines and as a whole.
 
-    Launchers and collectors put something before each line, and of several machines the lines may be mixed.
+    Launchers and collectors put something before each line, and of several machines the lines may be mixed. A machine
+    with fewer GPUs than the job uses on one host is none of the job.
     """
-    lines = [notice for notice in job.notices if notice.production in _MATRIX]
-    rows = {line[line.index("GPU") :].rstrip() for line in (notice.message for notice in lines)}
-    if not rows or len({row.split()[0] for row in rows}) < len(rows) - 1:
+    rows = shown.on_hosts(job, _MATRIX)
+    if not rows.lines or len({row.split()[0] for row in rows.lines}) < len(rows.lines) - 1:
         return []  # none, or two that differ: the head begins with GPU0 as the first row does
     try:
-        return [nvidia_smi.read("\n".join(sorted(rows)), lines[0].evidence[0].source)]
+        matrix = nvidia_smi.read("\n".join(sorted(rows.lines)), next(iter(rows.lines.values())).evidence[0].source)
     except TopologyError:
         return []
+    return [replace(matrix, proven=rows.proven)] if matrix.gpus >= shown.most_gpus(job) else []
 
 
 class _Said(NamedTuple):
