@@ -6,10 +6,11 @@ import re
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from nccl_inspect import event_types as events
 from nccl_inspect.model import endings
 from nccl_inspect.model.job import Evidence, Notice
 from nccl_inspect.rules.facts import Facts
-from nccl_inspect.rules.lines import is_before
+from nccl_inspect.rules.lines import first_of_each, is_before
 from nccl_inspect.rules.statements import value, words
 from nccl_inspect.text import cut
 
@@ -254,10 +255,41 @@ def is_of_a_loader(raised: Raised) -> bool:
 
 
 def is_caught(facts: Facts, notice: Notice) -> bool:
-    """Whether a program went on after an exception, as far as the log tells: others ended it, or it came to its end."""
+    """Whether a program went on after an exception, as far as the log tells.
+
+    Others ended it, it came to its end, or NCCL came up below.
+    """
     if fatal := found(facts).fatal:
         return id(notice) not in fatal
-    return facts.is_over() and not facts.job.failed
+    return (facts.is_over() and not facts.job.failed) or came_up_below(facts, notice)
+
+
+def is_survived(facts: Facts, notice: Notice) -> bool:
+    """Whether a program went on after what its own start of CUDA gave it, as an exception or as a warning."""
+    if notice.production == "device-count-warned":
+        return bool(facts.job.communicators) or is_used_below(facts, notice)
+    return came_up_below(facts, notice) or (notice.production in _OWN and is_caught(facts, notice))
+
+
+def came_up_below(facts: Facts, notice: Notice) -> bool:
+    """Whether all communicators began below a statement, and every rank of them is initialised."""
+    comms = facts.job.communicators
+    if not comms or any(len(comm.completed) < comm.nranks for comm in comms):
+        return False
+    begins = first_of_each(line for comm in comms for line in comm.evidence)
+    # Of more lines the log keeps the first ones: whether the last one stands above is not known.
+    return notice.count == len(notice.evidence) and all(
+        line.order < begins.get(line.source, 0) for line in notice.evidence
+    )
+
+
+def is_used_below(facts: Facts, notice: Notice) -> bool:
+    """Whether NCCL prints anything below a statement: then the program has it, and calls it."""
+    here = notice.evidence[0]
+    versions = (line for one in facts.said(events.NcclVersion) for line in one.evidence)
+    lasts = {(last.source, last.order) for last in facts.job.last_lines}
+    own = any(source == here.source and order > here.order for source, order in lasts)
+    return id(notice) not in found(facts).fatal and (own or any(is_before(here, line) for line in versions))
 
 
 def _raised(notice: Notice) -> Raised:

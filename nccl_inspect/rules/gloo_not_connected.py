@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules import exceptions
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, listed
 from nccl_inspect.rules.statements import rank_in_front, value
@@ -14,6 +15,7 @@ RULE = Rule(
     title="Gloo, which connects processes beside NCCL, found no interface or did not reach all",
     echo_of=("rendezvous-failed", "peer-death", "gpu-out-of-memory", "cuda-init-error", "gpu-hardware-error"),
 )
+_FAILED = ("gloo-no-interface", "gloo-connect-failed", "gloo-not-connected")
 _CHOOSE = "GLOO_SOCKET_IFNAME=<interface>   # on all ranks: a whole name; mostly the same as NCCL_SOCKET_IFNAME"
 _ADDRESSES = "ip -br addr   # on each host, inside the container: which interface do all share?"
 _OWN_NAME = "getent hosts $(hostname)   # on each host: 127.0.1.1 there, as some installers write it to /etc/hosts?"
@@ -21,11 +23,15 @@ _OWN_NAME = "getent hosts $(hostname)   # on each host: 127.0.1.1 there, as some
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what Gloo says, in the order of how much it tells."""
-    missing = facts.notices("gloo-no-interface")
-    refused = facts.notices("gloo-connect-failed")
-    said = [*missing, *refused, *facts.notices("gloo-not-connected")]
+    caught = [one for one in facts.notices(*_FAILED) if exceptions.is_caught(facts, one)]
+    facts.pass_over(caught)
+    missing, refused, others = ([one for one in facts.notices(name) if one not in caught] for name in _FAILED)
+    said = [*missing, *refused, *others]
     if not said:
         return
+    ranks = {rank for notice in said if (rank := rank_in_front(notice)) is not None}
+    # Beside communicators the exception of nobody may have been caught.
+    is_dead = not facts.job.communicators or bool(missing and (ranks or facts.job.ended_by))
     yield RULE.finding(
         _what(missing, refused),
         cause="GLOO_SOCKET_IFNAME, or a setting of the framework that becomes it, names an interface that this host or "
@@ -36,10 +42,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "or a process that ended before",
         impact="the program ends before or beside NCCL: process groups of PyTorch for the CPU use Gloo",
         fix=[_ADDRESSES, _CHOOSE] if missing else [_OWN_NAME, _ADDRESSES, _CHOOSE],
-        confidence="certain" if missing else "likely",
-        ranks={rank for notice in said if (rank := rank_in_front(notice)) is not None},
+        confidence="certain" if missing and is_dead else "likely",
+        ranks=ranks,
         evidence=first_said(said),
-        fatal=bool(missing or not facts.job.communicators),
+        fatal=is_dead,
     )
 
 
