@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules import exceptions
 from nccl_inspect.rules.cuda import code_of
 from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
@@ -20,10 +21,10 @@ _WORDS = "system not yet initialized"
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge CUDA error 802, whoever prints it; no other fault gives it."""
+    said = facts.notices("cuda-error", "device-count-failed", "device-count-warned", "test-cuda-failure")
     failed = [
         *(notice for notice in cuda_failed(facts) if code_of(notice) == _NOT_READY),
-        *filter(_says_so, facts.notices("cuda-error", "device-count-failed", "test-cuda-failure")),
-        *filter(_says_so, () if facts.job.communicators else facts.notices("device-count-warned")),
+        *(notice for notice in said if _says_so(notice) and not exceptions.is_survived(facts, notice)),
     ]
     if not failed:
         return
