@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.rules import exceptions
 from nccl_inspect.rules.cuda import Answer
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said
@@ -45,11 +46,11 @@ _ANSWERS = {
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what PyTorch and the linker say, unless NCCL came up: then the program had another way."""
-    said = facts.notices(*_ANSWERS)
-    if facts.job.communicators:
-        facts.pass_over(said)
-        return
+    """Judge what PyTorch and the linker say, unless NCCL is used all the same: then the program had another way."""
+    told = facts.notices(*_ANSWERS)
+    used = {id(one) for one in told if facts.job.communicators or exceptions.is_used_below(facts, one)}
+    facts.pass_over(one for one in told if id(one) in used)
+    said = [one for one in told if id(one) not in used]
     if not said:
         return
     answers = [_ANSWERS[name] for name in dict.fromkeys(notice.production for notice in said)]
