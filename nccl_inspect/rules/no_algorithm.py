@@ -31,12 +31,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = [n for n in facts.notices("no-algorithm") if "collnet" not in str(value(n, "settings")).lower()]
     if not failed:
         return
+    is_dead = facts.job.failed or not facts.is_over()
     function = value(failed[0], "function")
     named = dict(_SETTING.findall(str(value(failed[0], "settings"))))
     yield RULE.finding(
         f"NCCL has no way left to do {f'the collective {function}' if function else 'a collective'}",
         cause=_cause(function, named),
-        impact="the collective fails, and with it the job",
+        impact="the collective fails" + (", and with it the job" if is_dead else "; the job went on to its end"),
         fix=[
             f"unset {' '.join(named or ('NCCL_ALGO', 'NCCL_PROTO'))}   # NCCL then chooses for each call",
             *(
@@ -50,7 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),
         evidence=first_said(failed),
-        fatal=True,
+        fatal=is_dead,
     )
 
 

@@ -24,11 +24,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = [notice for notice in facts.notices("system-call-failed", "thread-failed") if _is_start(notice)]
     if not failed:
         return
+    is_dead = facts.job.failed or not facts.job.paths
     yield RULE.finding(
         f"no more threads can be started: {failed[0].message}",
         cause="the user, the container or the host has as many processes and threads as its limit allows (ulimit -u, "
         "pids of the cgroup); more seldom there is no memory for the stack",
-        impact="NCCL cannot start its helper threads, and the job stops",
+        impact="NCCL cannot start its helper threads, and the job stops"
+        if is_dead
+        else "NCCL could not start a helper thread at that time; the job went on",
         fix=[
             "ulimit -u; cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids.current   # in the container, beside the job",
             "--pids-limit=-1   # option of docker run; Kubernetes: podPidsLimit of the kubelet",
@@ -39,7 +42,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),
         evidence=first_said(failed),
-        fatal=facts.job.failed or not facts.job.paths,
+        fatal=is_dead,
     )
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, NotJudged
-from nccl_inspect.rules import watchdog_timeout
+from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.rules import exceptions, watchdog_timeout
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, ranks_word
 from nccl_inspect.rules.statements import rank_in_front, value
@@ -16,23 +16,33 @@ RULE = Rule(
     echo_of=(watchdog_timeout.RULE.name, *watchdog_timeout.RULE.echo_of),
     because=watchdog_timeout.RULE.because,
 )
+_AT_END = (
+    "all communicators came to their end, so no collective hangs: mostly the process did not end in time, because a "
+    "call of CUDA did not return, or it had still something to do, such as a checkpoint to write"
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what the thread says that looks after the watchdog."""
-    said = facts.notices("watchdog-stuck", "heartbeat-timeout")
+    told = facts.notices("watchdog-stuck", "heartbeat-timeout")
+    survived = [notice for notice in told if exceptions.came_up_below(facts, notice)]
+    facts.pass_over(survived)
+    said = [notice for notice in told if notice not in survived]
     if not said:
         return
+    is_over = _is_at_end(facts, said)
     ranks = {rank for notice in said if (rank := rank_in_front(notice)) is not None}
     seconds = next((found for notice in said if (found := value(notice, "seconds")) is not None), None)
     yield RULE.finding(
         f"PyTorch's watchdog {f'of {ranks_word(ranks)} ' if ranks else ''}did not move"
         + (f" for {seconds} s" if seconds is not None else ""),
-        cause="not in the log: a call of CUDA or NCCL did not return to it, or another thread of the program held "
+        cause=_AT_END
+        if is_over
+        else "not in the log: a call of CUDA or NCCL did not return to it, or another thread of the program held "
         "Python's lock (GIL) in such a call. Behind that is mostly a collective that hangs (a rank that did not come, "
         "GPU or network), or the end of a process that waits for one; where nothing hangs: a rank that was slow to "
         "load, compile or write",
-        impact="PyTorch ends the process, and with it the job",
+        impact="PyTorch ends the process" + (" after its work with NCCL" if is_over else ", and with it the job"),
         fix=[
             "Look at the output of all ranks: one that ended first, or has an error of its own, is the cause.",
             "py-spy dump --native --pid <pid>   # on every rank, while they hang: in which call is each?",
@@ -45,5 +55,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks,
         hosts=(host.name for host in facts.job.hosts if set(host.ranks) & ranks),
         evidence=first_said(said),
-        fatal=True,
+        fatal=facts.job.failed or not is_over,
     )
+
+
+def _is_at_end(facts: Facts, said: list[Notice]) -> bool:
+    """Whether the work was done; communicators may be aborted at the normal end, but also after a hang."""
+    destroyed = all(comm.state == "destroyed" for comm in facts.job.communicators)
+    return facts.is_over() and (destroyed or not any(exceptions.is_used_below(facts, notice) for notice in said))
