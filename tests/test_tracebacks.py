@@ -77,6 +77,20 @@ def test_without_a_traceback_such_a_line_is_anything() -> None:
     assert "Epoch" not in cause(traceback("ValueError: bad"), "Epoch: 3\n", failed(1))
 
 
+@pytest.mark.parametrize("line", ["Loss: 2.31", "Epoch: 3 Loss: 2.31", "Training: finished in 3 s", "train.py: done"])
+def test_lines_that_others_print_in_between_are_none(line: str) -> None:
+    mixed = f"{FRAMES.replace('    main()', f'{line}{chr(10)}    main()')}{line}\n"
+    assert "not in the log: an exception" in cause(mixed, failed(1))
+    assert "likely queue.Empty (" in cause(f"{mixed}queue.Empty\n", failed(1))
+    assert "likely ValueError: bad (" in cause(traceback("ValueError: bad"), mixed, failed(1))
+
+
+def test_what_a_program_caught_later_is_not_the_cause() -> None:
+    told = cause(traceback("ValueError: bad"), traceback("queue.Empty"), failed(1))
+    assert "likely ValueError: bad (" in told
+    assert told.endswith("; other exceptions stand near it")
+
+
 def test_read_in_blocks_and_merged_where_that_is_allowed_it_is_the_same() -> None:
     lines = (START + WORK + traceback("pkg.Failed: x") + failed(1)).encode().splitlines()
     whole = sample_data.folded([("log", lines)]).sources[0].raised

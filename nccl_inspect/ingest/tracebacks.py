@@ -1,6 +1,7 @@
 """Where Python tracebacks end: the exception stands in the first line that is not indented, whatever its name is.
 
-Several printers may write tracebacks at once; what stands in front of their lines tells them apart.
+Several printers may write tracebacks at once; what stands in front of their lines tells them apart. Where nothing
+stands there others print in between: lines that have no name of an exception are theirs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ _FAR = 5_000
 _EXCEPTION = re.compile(rb"(?!SystemExit(?:: 0)?$|GeneratorExit)[A-Za-z_]\w{0,100}(?:\.\w{1,100}){0,20}(?:: .*)?")
 _IS_NAMED = re.compile(rb"[\w.]*(?:\.|\b)[A-Z]\w*(?:$|:)|\w+\.\w")
 """A class begins with a capital, or comes with its module: ``socket.timeout``."""
+_IS_SAFELY_NAMED = re.compile(
+    rb"[\w.]+\.[A-Z]\w*(?:$|:)|[\w.]+\.\w*(?:error|timeout)(?:$|:)|(?:\w*Error|Exception)(?:$|:)"
+    rb"|\w+(?:Exception|Warning|Exit|Interrupt|Iteration|Fail(?:ed|ure)|Timeout|TimedOut|Expired|Empty|Full|Group"
+    rb"|Abort(?:ed)?|Cancell?ed|Stop(?:ped)?|Interrupted|Exceeded|Exhausted|Unavailable|Lost|Died|Killed|NotFound)(?:$|:)"
+)
+"""Where others may print between the lines of a traceback: ``Loss: 2.31`` looks like a class, too. Only classes of
+Python and of the script come without a module, and few of them have another ending."""
 
 
 class _Printer(NamedTuple):
@@ -52,10 +60,12 @@ def ended(line: bytes, number: int, stated: Stated, found: Open) -> Inner | None
         if not text.strip() or text[:1].isspace() or text.startswith(MARK) or _OF_RAY in text:
             _wait(printer, number, found)
             return None
-        del found[printer]
+        is_mixed = printer.label is None and printer.rank is None
         text = envelopes.without_trailer(text).rstrip()
-        is_exception = _EXCEPTION.fullmatch(text) and _IS_NAMED.match(text)
-        return Inner(text, Stated(label=printer.label, rank=printer.rank)) if is_exception else None
+        is_exception = _EXCEPTION.fullmatch(text) and (_IS_SAFELY_NAMED if is_mixed else _IS_NAMED).match(text)
+        if is_exception or not is_mixed:
+            del found[printer]
+            return Inner(text, Stated(label=printer.label, rank=printer.rank)) if is_exception else None
     return None
 
 

@@ -134,8 +134,9 @@ def _above(facts: Facts, departure: Departure) -> str:
     maybe = _candidates(facts, departure) if departure.code == EXCEPTION else []
     if not maybe:
         return "not in the log: an exception or an error of the program; the traceback stands in that rank's own output"
-    last = maybe[-1]
-    more = "; other exceptions stand above it" if len(maybe) > 1 else ""
+    last = next((one for one in reversed(maybe) if one.is_error), maybe[-1])
+    where = "above" if last is maybe[-1] else "near"
+    more = f"; other exceptions stand {where} it" if len(maybe) > 1 else ""
     if last.rank is not None and departure.ranks:
         return f"likely {last.text} ({short(last.line)}), in front of which the launcher puts this rank{more}"
     return f"likely {last.text} ({short(last.line)}), though that line does not say which process printed it{more}"

@@ -60,6 +60,8 @@ _ENDED = re.compile(r"is killed by signal: (?:Terminated|Interrupt)")
 _AGAIN = re.compile(r"Caught \w+ in DataLoader worker process")
 """What a data loader puts in front of the exception of its worker."""
 _THREAD, _IGNORED = "Exception in thread ", "Exception ignored in"
+_ERROR = re.compile(r"[\w.]*(?:Error|Exception)(?:$|:)")
+"""How classes of errors are called; others, such as ``queue.Empty``, often only tell a program to go on."""
 _WIDTH = 160
 
 
@@ -84,6 +86,11 @@ class Raised(NamedTuple):
     def is_of_a_peer(self) -> bool:
         """Whether it tells of the end of another process."""
         return _OF_PEERS.match(self.text) is not None
+
+    @property
+    def is_error(self) -> bool:
+        """Whether its name says that it is an error."""
+        return _ERROR.match(self.text) is not None
 
     @property
     def is_ended(self) -> bool:
