@@ -6,7 +6,7 @@ import json
 
 import pytest
 import sample_data
-from test_exceptions import START, WORK, failed, raised
+from test_exceptions import ENDED, START, WORK, failed, raised
 
 import nccl_inspect
 
@@ -109,6 +109,35 @@ def test_a_ctrl_c_in_the_driver_of_ray_is_told() -> None:
     job = nccl_inspect.read((START + WORK + traceback("KeyboardInterrupt")).encode())
     assert (job.verdict, [one.rule for one in job.findings]) == ("ok", ["ended-from-outside"])
     assert job.findings[0].summary == "the job was ended: SIGINT from outside"
+    assert job.findings[0].confidence == "possible"
+
+
+INTERRUPTED = traceback("KeyboardInterrupt")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        INTERRUPTED + START + WORK,
+        traceback("KeyboardInterrupt", "(Monitor pid=33) ") + START + WORK + ENDED,
+        START.replace("\n", f"\n{INTERRUPTED}", 40) + WORK + ENDED,
+        START + INTERRUPTED + WORK,
+        START + WORK + ENDED + INTERRUPTED,
+    ],
+)
+def test_a_ctrl_c_after_which_the_job_goes_on_is_that_of_a_helper(log: str) -> None:
+    job = nccl_inspect.read(log.encode())
+    assert (job.verdict, job.findings, job.unexplained) == ("ok", [], [])
+
+
+def test_a_ctrl_c_before_a_rank_is_killed_tells_nothing() -> None:
+    job = nccl_inspect.read((START + INTERRUPTED + WORK + failed(1, -9)).encode())
+    assert [one.rule for one in job.findings] == ["peer-death"]
+
+
+def test_a_ctrl_c_of_many_processes_is_told() -> None:
+    job = nccl_inspect.read((START + WORK + INTERRUPTED * 50).encode())
+    assert [(one.rule, one.confidence) for one in job.findings] == [("ended-from-outside", "possible")]
 
 
 def test_a_ctrl_c_after_the_end_of_a_rank_is_not_the_cause() -> None:

@@ -13,6 +13,7 @@ from nccl_inspect.rules.departures import departures, since_start
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.rules.hangs import silenced_at_once
+from nccl_inspect.rules.silence import is_last
 from nccl_inspect.rules.statements import is_retold, value, words
 
 RULE = Rule(
@@ -23,6 +24,7 @@ RULE = Rule(
     specific=("hang-after-init", "hang-after-p2p-setup", "hang-in-init", "rank-missing", "watchdog-timeout"),
     ends=True,
 )
+_OF_NOBODY = "python-interrupted"
 _REASONS = {
     endings.TIME_LIMIT: "its time limit was reached",
     endings.PREEMPTED: "a job of higher priority took its place",
@@ -36,6 +38,8 @@ _KILLED = (
 )
 _SIGNALLED = 128
 """What programs add to a signal to make an exit code of it."""
+_OF_ONE = ("rank-interrupted", _OF_NOBODY, *endings.OF_WORKERS)
+"""They tell that one process was ended."""
 _NODE = "scontrol show node <node>; dmesg -T | tail -100   # why did the node fail?"
 _IN_TIME = "sbatch --signal=B:USR1@300 --requeue …   # time to save a checkpoint, then go on in a new job"
 _WHY_KILLED = "dmesg -T | grep -i 'killed process'   # on its host: was there no memory left?"
@@ -46,6 +50,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     stopped = mpi.stopped(facts)
     forced = {id(notice): notice for notice in facts.errors() if endings.is_forced(notice.event)}
     forced.update((id(notice), notice) for notice in stopped)
+    interrupts = facts.notices(_OF_NOBODY)
+    facts.pass_over(interrupts)
+    if not _ended_with(facts, interrupts):
+        forced = {key: notice for key, notice in forced.items() if notice.production != _OF_NOBODY}
     said = sorted(since_start(facts, forced.values()), key=attrgetter("place"))
     if not said or facts.job.failed or _is_explained(facts, forced):
         return
@@ -61,7 +69,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     is_broken = reason == endings.NODE_FAILURE
     is_unclear = reason is None and str(value(said[0], "how")).startswith("Killed")
     may_hang = not is_broken and bool(silenced_at_once(facts, facts.job.ended_by))
-    is_doubtful = is_unclear or may_hang or _is_of_some(facts, said)
+    is_of_some = _is_of_some(facts, said)
+    is_of_nobody = any(notice.production == _OF_NOBODY for notice in said)
+    is_doubtful = is_unclear or may_hang or (is_of_some and not is_of_nobody)
     by_slurm = any(notice.production.startswith("slurm-") for notice in said)
     yield RULE.finding(
         f"the job was ended: {_REASONS[reason] if reason else _by_signal(said)}",
@@ -77,12 +87,19 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             *([_NODE] if is_broken else [_IN_TIME] if by_slurm else []),
         ],
         severity="error" if is_broken else "warning" if is_doubtful else None,
-        confidence="possible" if is_doubtful else "certain",
+        confidence="possible" if is_doubtful or is_of_some else "certain",
         fatal=is_broken,
         ranks=ranks_in(said),
         hosts=hosts_in(said),
         evidence=first_said(said),
     )
+
+
+def _ended_with(facts: Facts, interrupts: list[Notice]) -> bool:
+    """Whether the output of the job ends with a KeyboardInterrupt of nobody: else it may be that of any helper."""
+    lines = [line for one in interrupts for line in one.evidence]
+    lines += [end for end in facts.job.ended_by if lines and end.text.endswith("KeyboardInterrupt")]
+    return not facts.is_over() and any(is_last(facts, line) for line in lines)
 
 
 def _is_explained(facts: Facts, forced: Container[int]) -> bool:
@@ -93,8 +110,7 @@ def _is_explained(facts: Facts, forced: Container[int]) -> bool:
 def _is_of_some(facts: Facts, said: list[Notice]) -> bool:
     """Whether only some ranks say that they were interrupted, or were ended, and nobody that he ended them all."""
     interrupted = {value(notice, "global_rank") for notice in said if notice.production == "rank-interrupted"}
-    of_one = ("rank-interrupted", *endings.OF_WORKERS)
-    return all(one.production in of_one for one in said) and not interrupted.issuperset(facts.job.ranks_seen)
+    return all(one.production in _OF_ONE for one in said) and not interrupted.issuperset(facts.job.ranks_seen)
 
 
 def _is_effect(notice: Notice) -> bool:

@@ -34,7 +34,7 @@ from nccl_inspect.rules.facts import (
 from nccl_inspect.rules.ib_timeout_err12 import after_another
 from nccl_inspect.rules.lines import first_of_each, precedes
 from nccl_inspect.rules.mpi import stopped
-from nccl_inspect.rules.silence import fell_silent, peers_lost
+from nccl_inspect.rules.silence import fell_silent, is_last, peers_lost
 from nccl_inspect.rules.statements import FLUSHED, is_retold, rank_in_front, value, words
 
 RULE = Rule(
@@ -45,8 +45,6 @@ RULE = Rule(
     echo_of=("gpu-hardware-error", "cuda-init-error", "cuda-call-failed", "fabric-manager-down"),
     leads=True,
 )
-_NEAR_THE_END = 3
-"""Lines that launchers and schedulers may put behind the last one of a program."""
 _OF_ONE = ("slurm-task-ended", "rank-interrupted", "python-interrupted", *endings.OF_WORKERS)
 """They tell that one process was ended."""
 _AFTER_A_LOSS = ("ib-", "socket-", "bootstrap-", "ofi-")
@@ -153,7 +151,7 @@ def _at_the_end(facts: Facts) -> Iterator[Finding]:
     """An exception of nobody after which no output follows, while communicators were in use."""
     comms = facts.job.communicators
     loose = exceptions.found(facts).loose
-    if not loose or not comms or any(comm.ended for comm in comms) or not _is_last(facts, loose[-1].line):
+    if not loose or not comms or any(comm.ended for comm in comms) or not is_last(facts, loose[-1].line):
         return
     last = loose[-1]
     whose = "the output" if last.rank is None else f"the output of {ranks_word([last.rank])}"
@@ -170,16 +168,6 @@ def _at_the_end(facts: Facts) -> Iterator[Finding]:
         evidence=[last.line],
         fatal=True,
     )
-
-
-def _is_last(facts: Facts, line: Evidence) -> bool:
-    """Whether nothing but what launchers and schedulers say follows a line in its source."""
-    last = next(source.lines for source in facts.job.sources if source.name == line.source)
-    if last - line.order > _NEAR_THE_END:
-        return False
-    said = [*(one for notice in facts.job.notices for one in notice.evidence), *facts.job.ended_by]
-    known = {one.order for one in said if one.source == line.source}
-    return known.issuperset(range(line.order + 1, last + 1))
 
 
 def _by_themselves(facts: Facts, closed: list[Notice]) -> list[Departure]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nccl_inspect.event_types import BootstrapInterface
 from nccl_inspect.model.inventory import LastLine
-from nccl_inspect.model.job import Notice
+from nccl_inspect.model.job import Evidence, Notice
 from nccl_inspect.rules.facts import Facts, global_ranks
 from nccl_inspect.rules.statements import value
 
@@ -60,3 +60,17 @@ def peers_lost(echoes: list[Notice]) -> list[str]:
     """The addresses or names to which connections were lost."""
     peers = (value(notice, "peer") for notice in echoes if notice.production in _NAME_PEERS)
     return sorted({str(peer).partition("<")[0] for peer in peers if peer})
+
+
+def is_last(facts: Facts, line: Evidence) -> bool:
+    """Whether nothing but what launchers and schedulers say follows a line in its source."""
+    last = next(source.lines for source in facts.job.sources if source.name == line.source)
+    if last - line.order > _NEAR_THE_END:
+        return False
+    said = [*(one for notice in facts.job.notices for one in notice.evidence), *facts.job.ended_by]
+    known = {one.order for one in said if one.source == line.source}
+    return known.issuperset(range(line.order + 1, last + 1))
+
+
+_NEAR_THE_END = 3
+"""Lines that launchers and schedulers may put behind the last one of a program."""
