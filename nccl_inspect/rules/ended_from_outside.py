@@ -9,7 +9,7 @@ from operator import attrgetter
 from nccl_inspect.model import endings
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules import exceptions, mpi, tasks
-from nccl_inspect.rules.departures import departures, since_start
+from nccl_inspect.rules.departures import departures, is_weak, since_start
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.rules.hangs import silenced_at_once
@@ -55,7 +55,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not _ended_with(facts, interrupts):
         forced = {key: notice for key, notice in forced.items() if notice.production != _OF_NOBODY}
     said = sorted(since_start(facts, forced.values()), key=attrgetter("place"))
-    if not said or facts.job.failed or _is_explained(facts, forced):
+    if not said or facts.job.failed or _is_explained(facts, forced, said):
         return
     begin = min(notice.place for notice in said)
     failed = facts.failures()
@@ -102,9 +102,12 @@ def _ended_with(facts: Facts, interrupts: list[Notice]) -> bool:
     return not facts.is_over() and any(is_last(facts, line) for line in lines)
 
 
-def _is_explained(facts: Facts, forced: Container[int]) -> bool:
-    """Whether srun tells of a task that ended before: what it did to the others follows from that."""
-    return any(id(one.notice) in forced or one.notice.production == tasks.STATE for one in departures(facts))
+def _is_explained(facts: Facts, forced: Container[int], said: list[Notice]) -> bool:
+    """Whether a process ended before, as srun or its own end tells: what was done to others follows from that."""
+    gone = departures(facts)
+    if all(one.production in _OF_ONE for one in said) and any(one.echo is None and not is_weak(one) for one in gone):
+        return True
+    return any(id(one.notice) in forced or one.notice.production == tasks.STATE for one in gone)
 
 
 def _is_of_some(facts: Facts, said: list[Notice]) -> bool:
