@@ -149,6 +149,27 @@ def test_what_may_have_ended_a_job_makes_it_unknown(log: str) -> None:
     assert read(log).verdict == "unknown"
 
 
+PEER = "RuntimeError: Connection {} by peer"
+"""As PyTorch passes on what its backend says, without the file of Gloo in front."""
+
+
+@pytest.mark.parametrize("how", ["closed", "reset"])
+def test_a_rank_that_lost_another_after_the_end_is_no_sound_job(how: str) -> None:
+    job = read(ENDED + raised(1, PEER.format(how)))
+    assert (job.verdict, [(one.rule, one.confidence) for one in job.findings]) == (
+        "unknown",
+        [("peer-death", "possible")],
+    )
+    assert job.findings[0].impact.startswith("the program failed after NCCL's work was done")
+
+
+def test_a_connection_to_a_server_is_none_to_a_rank() -> None:
+    text = f"{PEER.format('closed')} [s3.amazonaws.com]"
+    assert lead(read(raised(1, text))).startswith(f"peer-death [1]: rank 1 (vm, pid {PID[1]}) ended with {text}")
+    for address in ("", " [127.0.0.1]:31641", " [::1]:2"):
+        assert read(raised(1, PEER.format("closed") + address)).findings[0].summary.startswith("ranks lost connections")
+
+
 def test_an_exception_that_output_follows_was_caught() -> None:
     assert read("ValueError: skipped\nstep 100\n").verdict == "ok"
 

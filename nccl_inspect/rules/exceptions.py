@@ -48,10 +48,11 @@ _OF_PEERS = re.compile(
     r"|.{0,100}ncclRemoteError|.{0,300}but store->get\("
     r"|RuntimeError: (?:\[(?!enforce fail)[^\]]{0,300}/(?:gloo/|pair\.cc:|unbound_buffer\.cc:)|\[c10d\] "
     r"|.{0,300}(?:NCCL communicator was aborted|monitoredBarrier|recvValue failed|sendBytes failed)"
-    r"|(?:Connection reset by peer|Broken pipe|Socket Timeout)$|Connection closed by peer)"
+    r"|(?:Connection reset by peer|Broken pipe|Socket Timeout)$"
+    r"|Connection closed by peer(?: \[[\d.:a-f]+\](?::\d+)?\.?)?$)"
 )
 """What fails because another process is gone; before 2.1 the store says so in these few words. Of gloo's files
-the folders may have been replaced."""
+the folders may have been replaced. It names the peer by its address: a server with a name is none."""
 WAITED = "] Timed out waiting "
 """How gloo says that another process did not come in time."""
 _ABSENT = re.compile(r"Ranks? (\d[\d, ]{0,200}) failed to pass monitoredBarrier")

@@ -57,6 +57,8 @@ _KILLED = (
     *("ray-memory-workers", "slurm-out-of-memory", "slurm-out-of-memory-20-11"),
 )
 """The kernel, or who runs the job, killed a process for want of memory."""
+_OVER = "the program failed after NCCL's work was done: all communicators had come to their end"
+_DEAD = "the job is dead: a communicator does not survive the loss of a rank"
 _SLURM_KILLED = "Out Of Memory"
 
 
@@ -79,7 +81,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if departed and (not silent or _is_one_of(silent, departed[0])):
         yield _departed(facts, departed, [*closed, *given_up])
         return
-    yield from _silenced(facts, [*closed, *lost], given_up)
+    if facts.is_over() and (late := since_start(facts, lost)):
+        yield _finding(facts, [], late, sure=False)
+    else:
+        yield from _silenced(facts, [*closed, *lost], given_up)
 
 
 def _is_one_of(silent: list[LastLine], departure: Departure) -> bool:
@@ -274,8 +279,7 @@ def _of_memory(facts: Facts, killed: list[Notice], departed: list[Departure], ec
         f"a process was killed for want of host memory: {words(killed[0]).strip()}",
         cause="the memory of the host, or what the pod or the job may use of it, was exhausted: data loaders, a "
         "checkpoint that is gathered or loaded on every rank, pinned buffers, or /dev/shm, which counts as memory",
-        impact="the job is dead: a communicator does not survive the loss of a rank. The others lose connections, or "
-        "wait until PyTorch gives up",
+        impact=f"{_DEAD}. The others lose connections, or wait until PyTorch gives up",
         fix=[
             "Give the pod more memory (resources.limits.memory); Slurm: --mem=0 is all of the node.",
             "Use less: fewer data loader workers, checkpoints loaded and saved in shards; an emptyDir of "
@@ -298,13 +302,10 @@ def _departed(facts: Facts, departed: list[Departure], echoes: list[Notice]) -> 
     suspected = victims.suspects(facts, departed) if first.echo else set()
     lines = [one.notice for one in departed[:2]]
     begin = [first.trace.begin] if first.trace else []
-    over = facts.is_over()
     return RULE.finding(
         victims.what(facts, departed) if first.echo else what(departed),
         cause=why(facts, first, next((words[rank] for rank in first.ranks if rank in words), None)),
-        impact="the program failed after NCCL's work was done: all communicators had come to their end"
-        if over
-        else "the job is dead: a communicator does not survive the loss of a rank",
+        impact=_OVER if facts.is_over() else _DEAD,
         fix=victims.fix(suspected) if first.echo else fix(first),
         # It may have been no rank, or one that only lost another.
         confidence="likely" if first.echo or _is_doubtful(facts, first) else "certain",
@@ -347,8 +348,9 @@ def _finding(facts: Facts, gone: list[LastLine], echoes: list[Notice], *, sure: 
         "its machine was lost"
         if gone
         else _why_closed(echoes),
-        impact="the job is dead: a communicator does not survive the loss of a rank. 'Connection closed by remote "
-        "peer' on the others is the effect, not the fault",
+        impact=_OVER
+        if facts.is_over()
+        else f"{_DEAD}. 'Connection closed by remote peer' on the others is the effect, not the fault",
         fix=[
             "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?",
             "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host",
