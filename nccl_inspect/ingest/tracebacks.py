@@ -18,7 +18,11 @@ _OF_RAY = b": ray::"
 """With which Ray names the call that raised: the frames of that call follow, and then the exception."""
 _FAR = 5_000
 """So many lines later at most: others print in between."""
-_EXCEPTION = re.compile(rb"(?!SystemExit(?:: 0)?$|GeneratorExit)[A-Za-z_]\w{0,100}(?:\.\w{1,100}){0,20}(?:: .*)?")
+_FRAME = b'  File "'
+"""Others print lines that are indented, too."""
+_ENDS_NOTHING = re.compile(rb"SystemExit(?:: 0)?|GeneratorExit.*")
+"""With which programs end in order, or not at all."""
+_EXCEPTION = re.compile(rb"[A-Za-z_]\w{0,100}(?:\.\w{1,100}){0,20}(?:: .*)?")
 _IS_NAMED = re.compile(rb"[\w.]*(?:\.|\b)[A-Z]\w*(?:$|:)|\w+\.\w")
 """A class begins with a capital, or comes with its module: ``socket.timeout``."""
 _IS_SAFELY_NAMED = re.compile(
@@ -57,15 +61,17 @@ def ended(line: bytes, number: int, stated: Stated, found: Open) -> Inner | None
     for printer, text in _printers(line, stated) if found else ():
         if printer not in found:
             continue
-        if not text.strip() or text[:1].isspace() or text.startswith(MARK) or _OF_RAY in text:
-            _wait(printer, number, found)
-            return None
         is_mixed = printer.label is None and printer.rank is None
+        if not text.strip() or text[:1].isspace() or text.startswith(MARK) or _OF_RAY in text:
+            if not is_mixed or text.startswith((_FRAME, MARK)) or _OF_RAY in text:
+                _wait(printer, number, found)
+            return None
         text = envelopes.without_trailer(text).rstrip()
         is_exception = _EXCEPTION.fullmatch(text) and (_IS_SAFELY_NAMED if is_mixed else _IS_NAMED).match(text)
         if is_exception or not is_mixed:
             del found[printer]
-            return Inner(text, Stated(label=printer.label, rank=printer.rank)) if is_exception else None
+            is_told = is_exception and not _ENDS_NOTHING.fullmatch(text)
+            return Inner(text, Stated(label=printer.label, rank=printer.rank)) if is_told else None
     return None
 
 
