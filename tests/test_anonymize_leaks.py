@@ -332,3 +332,18 @@ def test_learning_takes_time_that_is_linear(piece: str) -> None:
         return time.process_time() - begin
 
     assert min(seconds(80_000) for _ in range(3)) < 30 * max(seconds(10_000), 0.01)
+
+
+def test_settling_takes_time_that_is_linear() -> None:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+
+    def seconds(count: int) -> float:
+        numbered = [
+            (number, "".join(letters[number // 26**place % 26] for place in range(4))) for number in range(count)
+        ]
+        log = "".join(f"SLURM_NODELIST=q{name}zk[1-4] host=gq{name}-{number}\n" for number, name in numbered)
+        begin = time.process_time()
+        anonymized((HEAD + log).encode())
+        return time.process_time() - begin
+
+    assert seconds(8_000) < 20 * max(seconds(1_000), 0.05)

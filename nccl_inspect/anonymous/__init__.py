@@ -9,6 +9,7 @@ exports: their lines are read as every command reads them, and the text around t
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -119,7 +120,8 @@ class Anonymizer:
         hosts |= {name.partition(".")[0] for name in domains}
         users = {name for name in self._learned.users if name.lower() not in vocabulary.ACCOUNTS} - hosts
         labels = {name for name in self._labels | self._learned.labels if not _is_address(name)}
-        labels |= {stem for stem in self._learned.stems if any(host.startswith(stem) for host in hosts | labels)}
+        ordered = sorted(hosts | labels)
+        labels |= {stem for stem in self._learned.stems if _begins_one(stem, ordered)}
         labels |= {word for name in labels | hosts for word in _LABEL.findall(name) if not _HEXADECIMAL.fullmatch(word)}
         labels -= vocabulary.LIBRARIES
         labels -= {
@@ -221,6 +223,12 @@ def _domain_of(host: str) -> str:
     """The domain of a host that is called by its whole name, in words."""
     parts = _parts(host)
     return "" if len(parts) < 3 or any(part.isdigit() for part in parts) else ".".join(parts[1:])
+
+
+def _begins_one(stem: str, ordered: list[str]) -> bool:
+    """Whether one of the names, which are in order, begins so."""
+    at = bisect_left(ordered, stem)
+    return at < len(ordered) and ordered[at].startswith(stem)
 
 
 def _parts(name: str) -> list[str]:
