@@ -347,3 +347,31 @@ def test_settling_takes_time_that_is_linear() -> None:
         return time.process_time() - begin
 
     assert seconds(8_000) < 20 * max(seconds(1_000), 0.05)
+
+
+@pytest.mark.parametrize(
+    "front", ["", "user=", "user: ", "USER ", "for ", "on ", "node=", "--mail-user=", "(", "host:"]
+)
+def test_an_address_of_mail_goes_whatever_stands_before_it(front: str) -> None:
+    made = anonymized(f"{HEAD}{front}jane.doe@mail.zenithcorp.com\n".encode())[1][0].splitlines()[1].decode()
+    assert made == f"{front}user-1@mail.invalid"
+
+
+@pytest.mark.parametrize(
+    ("line", "made"),
+    [
+        ("wandb_api_key 0123456789abcdef0123456789abcdef01234567", "wandb_api_key redacted-1"),
+        ("WANDB_API_KEY abcdef0123456789abcdef0123456789abcdef01", "WANDB_API_KEY redacted-1"),
+        ("access_token zenith0123456789", "access_token redacted-1"),
+        ("the secret key of zone 7 is missing", "the secret key of zone 7 is missing"),
+        ("123456789012.dkr.ecr.us-east-1.amazonaws.com/zenithcorp/llm:1", "site-1.invalid/name-2/name-1:1"),
+        ("123456789012.dkr.ecr.us-east-1.amazonaws.com/zenithcorp", "site-1.invalid/dir-1"),
+        ("image zenithcr.azurecr.io/orionx/llm", "image site-1.invalid/dir-1/dir-2"),
+        ("nvcr.io/nvidia/pytorch:24.05-py3", "nvcr.io/nvidia/pytorch:24.05-py3"),
+        ("see github.com/NVIDIA/nccl/issues", "see github.com/NVIDIA/nccl/issues"),
+        ("org=zenithcorp on zenithcorp0 by libzenithcorp", "org=name-1 on name-1x0 by libname-1"),
+        ("org=zenithcorp\nNCCL_SOCKET_IFNAME=zenithcorp0,eth0", "org=name-1\nNCCL_SOCKET_IFNAME=name-1x0,eth0"),
+    ],
+)
+def test_what_goes_and_what_stays_of_a_line(line: str, made: str) -> None:
+    assert anonymized(f"{HEAD}{line}\n".encode())[1][0].decode().splitlines()[1:] == made.splitlines()

@@ -85,7 +85,7 @@ _SIGNS: dict[re.Pattern[bytes], tuple[bytes, ...]] = {
     _BUCKET: (b"://", b"arn:"),
     _ADDRESS: (b"://", b"git@"),
     _ARN: (b"arn:",),
-    _IMAGE: (b"sha256", b"mage", b"docker", b"registry", b"pull", b":latest", b".io/", b".dev/"),
+    _IMAGE: (b"sha256", b"mage", b"docker", b"registry", b"pull", b":latest", b".io/", b".dev/", b".com/"),
     _ACCOUNT: (b"ccount", b"ACCOUNT", b".dkr.", b"arn:"),
     _HOSTLIST: (b"odelist", b"odeList", b"NODELIST", b"hosts", b"srun", b"slurm"),
     _PODS: (b"[pod/",),

@@ -20,6 +20,9 @@ _FINDERS = re.compile(
       (?P<identifier>(?=[0-9A-Za-z]*\d)(?:0x)?[0-9A-Za-z]{1,40}(?![\w:]))
     |(?=[bB])(?P<scheme_of>(?i:bearer|basic)\s{1,4})(?P<credential>(?!(?i:tokens?|auth\w*)\b)[\w.~+/=-]{3,})
     |(?<=--)(?P<option>[\w-]{0,40}?(?i:token|key|passw(?:or)?d|secret|passphrase)(?:=|\s{1,4})["']?)(?P<argument>(?!-)[^\s"',;]+)
+    |(?<=[yYnNtTdDeE]\ )
+     (?:(?<=(?i:key)\ )|(?<=(?i:token)\ )|(?<=(?i:secret)\ )|(?<=(?i:password)\ )|(?<=(?i:passphrase)\ ))
+     (?P<bare_secret>(?=[\w+/-]{0,80}\d)[\w+/-]{16,}={0,2})
     |(?P<number>\d++(?:\.\d++)?+(?=[\s,;)]|$))
     |(?P<word>(?!(?:on|ON|node|host(?:name)?|for|user|USER|LOGNAME)\b)[A-Za-z_][\w-]*+(?:\.[\w-]++)*+(?=[\s,;)]|$))
     |(?P<escape>\\(?:[nrtbf"\\]|u[0-9a-fA-F]{4}))
@@ -35,7 +38,10 @@ _FINDERS = re.compile(
     |(?P<ipv4>(?<!version\ )(?:(?<![\w.])|(?<=\\[nrt]))\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d))
     |(?P<arn>arn:aws[\w-]{0,10}:[\w-]{0,40}:[\w-]{0,20}:)(?P<account>\d{12})
     |"(?P<quoted>[^"\\\s/:]{1,100}+)"
-    |(?P<place>\b(?:on\ node|on|host(?:name)?|node|ON|for|user|USER|LOGNAME)[\ :=]{1,8})(?P<placed>[A-Za-z0-9][\w.-]*+)
+    |(?P<place>\b(?:on\ node|on|host(?:name)?|node|ON|for|user|USER|LOGNAME)[\ :=]{1,8})(?P<placed>(?![\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+\.\w)[A-Za-z0-9][\w.-]*+)
+    |(?P<site>(?:[A-Za-z0-9-]{1,63}+\.){1,8}
+      (?:com|org|net|edu|gov|io|ai|cloud|dev|internal|local|corp|lan|intra))
+     (?P<port>(?::\d{1,5}+)?+)(?P<inside>(?:/[\w.+%=~#-]++)+/?)
     |(?P<token>[A-Za-z0-9_][\w.-]*+)
     )
     """,
@@ -94,6 +100,8 @@ _SUFFIXES = frozenset(
         "tgz",
     )
 )
+_MIN_STEM = 4
+"""Letters of a name that is known with a number behind it, too."""
 _HOMES = ("home", "Users", "users")
 
 
@@ -166,6 +174,8 @@ class Scrubber:
                 return self._ipv4(whole)
             case "word" | "token":
                 return self._token(whole, structural)
+            case "bare_secret":
+                return self.names.get("secret", whole)
         return self._composed(found, structural)
 
     def _composed(self, found: re.Match[str], structural: bool) -> str:
@@ -188,6 +198,10 @@ class Scrubber:
                 return f'"{self._all.get(found["quoted"]) or self.text(found["quoted"], structural)}"'
             case "placed":
                 return found["place"] + self._token(found["placed"], structural=True)
+            case "inside":
+                if found["site"] in vocabulary.PUBLIC_HOSTS or vocabulary.PUBLIC_PLACES.match(found[0]):
+                    return found[0]
+                return self.host(found["site"]) + found["port"] + self.path(found["inside"])
         return self.names.get("email", found[0])
 
     def _secret(self, label: str, value: str) -> str:
@@ -298,7 +312,7 @@ class Scrubber:
     def _in_parts(self, token: str, known: dict[str, str]) -> str:
         """A word in which names are joined to others by dots, dashes or underscores: the longest ones are replaced."""
         parts = _PARTS.split(token)
-        if len(parts) == 1 or len(parts) > 60:
+        if len(parts) > 60:
             return token
         out, at = "", 0
         while at < len(parts):
@@ -311,12 +325,22 @@ class Scrubber:
                     at = end - 1
                     break
             else:
-                library = parts[at][3:] if parts[at].startswith("lib") else ""
-                out += f"lib{known[library]}" if library in known else parts[at]
+                out += self._affixed(parts[at], known)
             if at + 1 < len(parts):
                 out += parts[at + 1]
             at += 2
         return out
+
+    @staticmethod
+    def _affixed(part: str, known: dict[str, str]) -> str:
+        """A word that may be a name with something before or behind it: ``libacme``, the interface ``zenith0``."""
+        library = part[3:] if part.startswith("lib") else ""
+        if library in known:
+            return f"lib{known[library]}"
+        stem = part.rstrip("0123456789")
+        if stem == part or len(stem) < _MIN_STEM or not stem.isalpha() or stem not in known:
+            return part
+        return f"{known[stem]}x{part[len(stem) :]}"
 
     def _is_domain(self, rest: list[str]) -> bool:
         """Whether what follows a host is its domain, not the suffix of a file."""
