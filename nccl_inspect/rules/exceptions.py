@@ -20,6 +20,11 @@ _WITH_TEXT = (
     *("nccl-not-built-in", "nccl-symbol-undefined", "nccl-library-not-found", "gloo-no-interface"),
     *("gloo-not-connected", "gloo-connect-failed"),
 )
+CATCHABLE = (
+    *("cuda-error", "cuda-out-of-memory", "no-gpus-available", "driver-too-old", "device-count-failed"),
+    *("gloo-no-interface", "gloo-not-connected", "gloo-connect-failed"),
+)
+"""What programs may catch, and rules of their own tell."""
 _WITHOUT = ("rank-assertion", "rank-memory-error", "rank-not-implemented", "rank-stop-iteration")
 STORE = (
     *("store-connect-timeout", "store-join-timeout", "store-wait-timeout", "store-listen-failed"),

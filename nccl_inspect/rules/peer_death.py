@@ -120,7 +120,7 @@ def _lost(facts: Facts) -> list[Notice]:
 
 def _came_before(facts: Facts, echoes: list[Notice], killed: list[Notice], departed: list[Departure]) -> list[Notice]:
     """Errors that do not follow from the end of a process: the cause is there."""
-    caught = [one for one in facts.notices("cuda-error", "cuda-out-of-memory") if exceptions.is_caught(facts, one)]
+    caught = [one for one in facts.notices(*exceptions.CATCHABLE) if exceptions.is_caught(facts, one)]
     facts.pass_over(caught)
     follow = [*echoes, *caught, *_waits(facts, killed, departed), *_effects(facts, departed)]
     known = set(map(id, follow))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.job import Finding, Notice, NotJudged
 from nccl_inspect.rules import exceptions, watchdog_timeout
+from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, ranks_word
 from nccl_inspect.rules.statements import rank_in_front, value
@@ -61,5 +62,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _is_at_end(facts: Facts, said: list[Notice]) -> bool:
     """Whether the work was done; communicators may be aborted at the normal end, but also after a hang."""
+    if departures(facts):
+        return False
     destroyed = all(comm.state == "destroyed" for comm in facts.job.communicators)
     return facts.is_over() and (destroyed or not any(exceptions.is_used_below(facts, notice) for notice in said))
