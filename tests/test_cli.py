@@ -795,6 +795,28 @@ def test_what_is_neither_a_rule_nor_a_line_is_told_as_what_it_is(what: str, says
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [
+        ("KeyboardInterrupt", "python-interrupted"),
+        ("trainer.TrainingFailed: loss is nan", "python-raised"),
+        ("queue.Empty", "python-raised"),
+        ("[rank1]: trainer.errors.TrainingFailed: loss is nan", "rank-raised"),
+        ("2026-11-20T23:13:07.000000000Z stderr F trainer.TrainingFailed: loss is nan", "python-raised"),
+        ("Traceback (most recent call last):", "python-traceback"),
+        ("^CTraceback (most recent call last):", "python-traceback"),
+    ],
+)
+def test_a_line_of_a_traceback_is_explained_alone(line: str, known: str) -> None:
+    assert f"torch/{known}," in invoke("explain", line).stdout
+
+
+@pytest.mark.parametrize("line", ["Epoch: 3", "Warning: something", "Loss", "numpy.float", "train.py: 7"])
+def test_what_may_be_any_print_is_not_explained_as_an_exception(line: str) -> None:
+    with pytest.raises(NcclInspectError):
+        invoke("explain", line)
+
+
 def test_capitals_do_not_matter_in_the_name_of_a_rule() -> None:
     assert invoke("explain", "GDR-Disabled").stdout == invoke("explain", "gdr-disabled").stdout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ _WORRY = {
 _LEFT_OUT = re.compile(rb"(0x)?(?:\.{2,}|\xe2\x80\xa6|\b[Xx*]{2,}\b|(?<=0x)[Xx*]+)")
 """Numbers as NCCL's manual and those who pass lines on leave them out."""
 _STAND_IN = b"e11ded"
+_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*[a-z]\w*|[A-Z]\w*(?:Error|Exception)")
+"""``trainer.TrainingFailed``: with its module, or named as most are."""
 
 
 def of_line(text: str, grammar: Grammar) -> Meaning | None:
@@ -72,7 +75,12 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
     if envelopes.needs_cleaning(line):
         (line,) = envelopes.cleaned([line], line)
     wrapped = envelopes.is_whole(line)  # what stands behind the message there must not be taken for a part of it
-    return (None if wrapped else _direct(line, grammar)) or _scanned(line, grammar) or _direct(line, grammar)
+    return (
+        (None if wrapped else _direct(line, grammar))
+        or _scanned(line, grammar)
+        or _direct(line, grammar)
+        or _of_traceback(line, grammar)
+    )
 
 
 def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
@@ -88,6 +96,26 @@ def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
         plain = prefix.unwrapped(line)
         parsed = grammar.parse_bare(plain) or grammar.parse_foreign(line) or grammar.parse_foreign(plain)
     return _meaning(parsed, origin, level, message) if parsed else None
+
+
+def _of_traceback(line: bytes, grammar: Grammar) -> Meaning | None:
+    """The meaning of a line that only says something as a part of a traceback, if it is one by its own looks."""
+    layers = [line]
+    while len(layers) < envelopes.MAX_DEPTH and (layer := envelopes.peel(layers[-1])):
+        layers.append(layer.text)
+    parsed = next(filter(None, (grammar.parse_foreign(layer, grammar.traced) for layer in layers)), None)
+    exception = (parsed.production.read(parsed.message) or {}).get("exception") if parsed else None
+    if parsed is None or (exception is not None and not _is_exception(str(exception))):
+        return None
+    return _meaning(parsed, None, None, line)
+
+
+def _is_exception(name: str) -> bool:
+    """Whether a name alone tells that it is one of an exception, as ``Epoch`` in ``Epoch: 3`` does not."""
+    kind = getattr(builtins, name, None)
+    if isinstance(kind, type):
+        return issubclass(kind, BaseException) and not issubclass(kind, Warning)
+    return _EXCEPTION.fullmatch(name) is not None
 
 
 def _scanned(line: bytes, grammar: Grammar) -> Meaning | None:
