@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import gc
 import io
 import json
@@ -23,7 +24,9 @@ from command_line import invoke
 import nccl_inspect
 from nccl_inspect.cli import cli
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.report import Style
 from nccl_inspect.report.tables import pairs
+from nccl_inspect.report.text import brief
 from nccl_inspect.rules.engine import registered
 
 HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
@@ -827,3 +830,25 @@ def test_a_program_that_calls_the_command_keeps_its_garbage_collection() -> None
     assert invoke("summarize", SLOW).exit_code == 0
     assert gc.isenabled()
     assert gc.get_freeze_count() == frozen
+
+
+def test_a_long_line_of_evidence_is_cut_for_people_and_whole_with_verbose() -> None:
+    # what PyTorch prints since 2.5, c10/cuda/CUDACachingAllocator.cpp
+    memory = (
+        "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity "
+        "of 79.10 GiB of which 1.29 GiB is free. Including non-PyTorch memory, this process has 77.80 GiB memory in "
+        "use. Of the allocated memory 70.18 GiB is allocated by PyTorch, and 5.06 GiB is reserved by PyTorch but "
+        "unallocated. If reserved but unallocated memory is large try setting "
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+    )
+    job = nccl_inspect.read(SLOW)
+    finding = next(one for one in job.findings if one.evidence)
+    finding.evidence[0] = dataclasses.replace(finding.evidence[0], text=memory)
+    short, whole = (
+        " ".join(" ".join(brief(finding, job, Style(color=False, width=100, verbose=verbose))).split())
+        for verbose in (False, True)
+    )
+    assert f"{memory[:299]}…" in short
+    assert memory not in short
+    assert memory in whole
+    assert memory in json.dumps(job.to_dict())

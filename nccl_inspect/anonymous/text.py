@@ -38,7 +38,8 @@ _FINDERS = re.compile(
     |(?P<ipv4>(?<!version\ )(?:(?<![\w.])|(?<=\\[nrt]))\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d))
     |(?P<arn>arn:aws[\w-]{0,10}:[\w-]{0,40}:[\w-]{0,20}:)(?P<account>\d{12})
     |"(?P<quoted>[^"\\\s/:]{1,100}+)"
-    |(?P<place>\b(?:on\ node|on|host(?:name)?|node|ON|for|user|USER|LOGNAME)[\ :=]{1,8})(?P<placed>(?![\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+\.\w)[A-Za-z0-9][\w.-]*+)
+    |(?P<place>\b(?:on\ node|on|host(?:name)?|node|ON|for|user|USER|LOGNAME)[\ :=]{1,8})
+     (?P<placed>(?![\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+\.\w)[A-Za-z0-9][\w.-]*+)
     |(?P<site>(?:[A-Za-z0-9-]{1,63}+\.){1,8}
       (?:com|org|net|edu|gov|io|ai|cloud|dev|internal|local|corp|lan|intra))
      (?P<port>(?::\d{1,5}+)?+)(?P<inside>(?:/[\w.+%=~#-]++)+/?)

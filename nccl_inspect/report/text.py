@@ -14,6 +14,8 @@ from nccl_inspect.rules.facts import count, ranks_word
 from nccl_inspect.text import cut, printable
 
 _MAX_ERRORS = 5
+_MAX_QUOTED = 300
+"""Characters of a line of evidence; all with ``--verbose``."""
 
 
 def render(job: Job, style: Style) -> str:
@@ -131,7 +133,8 @@ def _folded_finding(finding: Finding, style: Style, names: dict[str, str], lead:
 def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str], limit: int = 3) -> Iterator[str]:
     for index, line in enumerate(evidence[: None if style.verbose else limit]):
         label = "" if index else "evidence"
-        text = f"{names[line.source]}:{line.line}: {printable(line.text)}"
+        quoted = printable(line.text) if style.verbose else cut(printable(line.text), _MAX_QUOTED)
+        text = f"{names[line.source]}:{line.line}: {quoted}"
         for part in block(label, text, style):
             yield paint(part, "dim", style)
 
