@@ -139,3 +139,19 @@ def test_the_host_that_has_no_card_is_named() -> None:
         assert any("No device found" in line.text for line in finding.evidence)
     mixed = next(finding for finding in job.findings if finding.rule == "mixed-networks")
     assert (mixed.ranks, mixed.hosts) == ([1], ["h2"])
+
+
+def test_a_time_out_is_told_by_whom_it_is_known_as_far_as_the_line_says() -> None:
+    """Shaped after the format of PyTorch 2.6; what the launcher puts in front may be missing."""
+    told = (
+        "[E1218 20:27:21.426415540 ProcessGroupNCCL.cpp:1682] [PG ID 0 PG GUID 0(default_pg) Rank 3] Received a dump "
+        "signal due to a collective timeout from {} and we will try our best to dump the debug info. Last enqueued "
+        "NCCL work: 5, last completed NCCL work: 4.This is most likely caused by incorrect usages of collectives\n"
+    )
+    for front, whose, words, ranks in (
+        ("[rank3]:", " rank 4", "rank 4 waited for a collective in vain, by the lines of rank 3", [4]),
+        ("", " rank 4", "rank 4 waited for a collective in vain, by the lines of others", [4]),
+        ("[rank3]:", "this local rank", "rank 3 waited for a collective in vain, by the lines of rank 3", [3]),
+    ):
+        finding = nccl_inspect.read((front + told.format(whose)).encode()).findings[0]
+        assert (finding.rule, finding.summary, finding.ranks) == ("watchdog-timeout", words, ranks)

@@ -97,8 +97,6 @@ PUBLIC_DOMAINS = frozenset(
     )
 )
 """Domains that many share: what stands before them names somebody, they do not."""
-REGISTRIES = frozenset(("docker.io", "gcr.io", "ghcr.io", "nvcr.io", "quay.io", "registry.k8s.io", "public.ecr.aws"))
-"""Public ones for images of containers."""
 KEPT_ROOTS = ("/proc/", "/sys/", "/dev/", "/opt/amazon/", "/opt/hpcx/", "/opt/rocm/")
 """Folders in which all is what a program brings along."""
 PUBLIC_PLACES = re.compile(

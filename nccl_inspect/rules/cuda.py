@@ -92,6 +92,7 @@ class Answer(NamedTuple):
     fix: tuple[str, ...]
 
 
+IMPACT = "the rank fails, and with it the job; the others wait for it or lose their connections"
 DO_THEY_FIT = "nvidia-smi; python -c 'import torch; print(torch.version.cuda)'   # do driver and CUDA fit?"
 _COMPAT = "ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH   # in the container: is cuda/compat found first?"
 ANSWERS = {

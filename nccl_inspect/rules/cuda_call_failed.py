@@ -48,7 +48,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"a CUDA call of {whose} failed: {listed(dict.fromkeys(map(cuda.words, failed)))}",
         cause=cuda.cause(code),
-        impact="the rank fails, and with it the job; the others wait for it or lose their connections",
+        impact=cuda.IMPACT,
         fix=cuda.fix(code, (*((cuda.WHICH_KERNEL,) if code in cuda.KERNEL_ERRORS else ()), *place, cuda.IS_BROKEN)),
         confidence="likely",
         ranks={*ranks_in(notices), *(rank for one in notices if (rank := rank_in_front(one)) is not None)},

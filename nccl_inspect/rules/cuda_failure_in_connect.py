@@ -52,7 +52,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"CUDA failed in {first.file}: {listed(map(cuda.words, failed))}",
         cause=_HIDDEN if _is_hidden(first) else cuda.cause(first.code),
-        impact="the rank fails, and with it the job; the others wait for it or lose their connections",
+        impact=cuda.IMPACT,
         fix=_FIX_HIDDEN
         if _is_hidden(first)
         else cuda.fix(first.code, _FIX_KERNEL if first.code in cuda.KERNEL_ERRORS else _FIX),

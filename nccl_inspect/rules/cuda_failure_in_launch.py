@@ -28,7 +28,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"CUDA failed in {failed[0].file}: {listed(map(cuda.words, failed))}",
         cause=cuda.cause(code),
-        impact="the rank fails, and with it the job; the others wait for it or lose their connections",
+        impact=cuda.IMPACT,
         fix=cuda.fix(
             code,
             (

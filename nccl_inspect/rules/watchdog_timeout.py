@@ -104,7 +104,7 @@ def _as_others_tell(facts: Facts) -> Iterator[Finding]:
     origins = {rank for one in told for rank in _gave_up(one)}
     who = ranks_word(origins) if origins else "a rank"
     yield RULE.finding(
-        f"{who} waited for a collective in vain, by the lines of {ranks_word(tells)}",
+        f"{who} waited for a collective in vain, by the lines of {ranks_word(tells) if tells else 'others'}",
         cause="the lines tell who gave up first, not why: the output of that rank has the collective, that of the rank "
         "which did not come its reason. Neither is in the log",
         impact="PyTorch ends the process, and with it the job",
