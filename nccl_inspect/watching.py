@@ -11,8 +11,9 @@ from nccl_inspect import event_types as events
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.following import STDIN, Splitter
 from nccl_inspect.grammar import engine
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.fold import Burst, Fold, Step
-from nccl_inspect.model.job import CommunicatorInfo, Finding, Job
+from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.reading import Judge, require_nccl
 from nccl_inspect.records import Record
 

@@ -21,7 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import nccl_inspect
 from nccl_inspect import __version__, report
-from nccl_inspect.model.job import Evidence, Finding, Job, NotJudged, Suppressed
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
+from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.rules.engine import registered
 from nccl_inspect.text import printable

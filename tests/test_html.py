@@ -17,7 +17,8 @@ from command_line import invoke
 
 import nccl_inspect
 from nccl_inspect import report
-from nccl_inspect.model.job import Finding, Job, NotJudged, Suppressed
+from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
+from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.page import sections
 

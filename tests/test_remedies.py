@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from test_rules import RULES, examples
 
-from nccl_inspect.model.job import Finding
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.rules.remedies import COMMENT, is_sentence
 
 _PLACEHOLDER = re.compile(r"<[A-Za-z][^<>]*>")

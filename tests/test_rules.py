@@ -12,7 +12,8 @@ import pytest
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import engine as grammar
-from nccl_inspect.model.job import Finding, Job
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Job
 from nccl_inspect.platforms import named
 from nccl_inspect.rules import engine
 
@@ -29,7 +30,7 @@ HEADINGS = [
     "Examples",
 ]
 OUTCOMES = {"raises", "silent", "undecided"}
-OPTIONS = {"severity", "confidence", "platform", "topology", "repeat"}
+OPTIONS = {"severity", "confidence", "clue", "platform", "topology", "repeat"}
 BLOCK = re.compile(r"^```log (?P<info>.*)\n(?P<log>(?:.*\n)*?)```$", re.MULTILINE)
 
 
@@ -103,6 +104,10 @@ def test_an_example_comes_out_as_its_page_says(example: Example) -> None:
         (finding,) = findings
         assert example.options.get("severity", finding.severity) == finding.severity
         assert example.options.get("confidence", finding.confidence) == finding.confidence
+        assert finding.clue == (example.options.get("clue") == "true")
+        if finding.clue:
+            assert finding.confidence != "certain"
+            assert finding.confirm
         assert finding.evidence
         assert finding.summary
         assert finding.cause

@@ -21,8 +21,8 @@ from command_line import invoke
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.following import Note, Piece, Splitter, Waiter, follow
 from nccl_inspect.grammar import engine
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.fold import Fold
-from nccl_inspect.model.job import Finding
 from nccl_inspect.reading import Judge, Options
 from nccl_inspect.watching import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, Watch, paired
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nccl_inspect.model.job import Evidence, Job
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
 
 AREAS = ("verdict", "versions", "network", "world", "environment", "communicators", "paths", "findings")

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from nccl_inspect import event_types as events
 from nccl_inspect.differences import AREAS, Change, Difference, explanations, findings, structure, ways
 from nccl_inspect.model.environment import is_echoed
-from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Setting
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import CommunicatorInfo, Job, Setting
 from nccl_inspect.rules.facts import count, listed, ranges
 
 _SOUND = ("complete", "connected", "destroyed")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.differences import Change
-from nccl_inspect.model.job import Finding, Job
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Job
 from nccl_inspect.rules.engine import SEVERITIES
 from nccl_inspect.rules.facts import ranges
 

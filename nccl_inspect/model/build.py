@@ -33,9 +33,10 @@ from nccl_inspect.model import (
 )
 from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import MAX_EVIDENCE, settings
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold import Burst, Fold, Note, ProcessLog, Step, position, source_and_line
 from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
-from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Notice, Paths, Unrecognised
+from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Paths, Unrecognised
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.model.nics import NicNames
 from nccl_inspect.model.source_counts import SourceCounts

@@ -7,7 +7,9 @@ from types import NoneType
 from typing import Any
 
 from nccl_inspect.grammar import engine
-from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, FirstFailure, Job, Notice, Path
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Path
 from nccl_inspect.text import printable
 
 SCHEMA = "nccl-inspect/1"
@@ -152,6 +154,9 @@ def finding_to_dict(finding: Finding) -> dict[str, Any]:
         "ranks": finding.ranks,
         "hosts": finding.hosts,
         "evidence": [evidence_to_dict(evidence) for evidence in finding.evidence],
+        "clue": finding.clue,
+        "confirm": finding.confirm or None,
+        "culprits": [asdict(culprit) for culprit in finding.culprits],
     }
 
 

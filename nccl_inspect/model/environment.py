@@ -9,8 +9,9 @@ from nccl_inspect import masking
 from nccl_inspect.event import Process
 from nccl_inspect.event_types import EnvSetting
 from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold import Note
-from nccl_inspect.model.job import Evidence, Setting
+from nccl_inspect.model.job import Setting
 from nccl_inspect.model.members import ProcessMembers
 from nccl_inspect.model.versions import order
 from nccl_inspect.records import Record

@@ -141,4 +141,4 @@ class LastLine(Record):
     source: str
     line: int
     order: int
-    """As in :class:`~nccl_inspect.model.job.Evidence`."""
+    """As in :class:`~nccl_inspect.model.evidence.Evidence`."""

@@ -7,8 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import NoPathError
-from nccl_inspect.masking import masked
-from nccl_inspect.model.inventory import Calls, Gpu, Host, LastLine, Network, Parallelism, Progress, SourceInfo, Stage
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
+from nccl_inspect.model.inventory import (
+    Calls,
+    Gpu,
+    Host,
+    LastLine,
+    Network,
+    Parallelism,
+    Progress,
+    SourceInfo,
+    Stage,
+)
 from nccl_inspect.model.ways import AlsoPath, End, Link
 from nccl_inspect.records import Record
 
@@ -17,22 +28,6 @@ if TYPE_CHECKING:
 
     from nccl_inspect.event import Process
     from nccl_inspect.event_types import Event
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Evidence(Record):
-    """One line of the log that supports a statement; secrets in it are hidden from the beginning."""
-
-    source: str
-    line: int
-    text: str
-    order: int = 0
-    """Orders the lines of a source as they were printed: the number of the line, where the log does not begin with the
-    newest one and is no export in one line."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "text", masked(self.text))
-        object.__setattr__(self, "order", self.order or self.line)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -247,38 +242,6 @@ class Notice(Record):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Finding(Record):
-    """One thing that a rule found."""
-
-    rule: str
-    category: str
-    severity: str
-    """``error``, ``warning`` or ``info``."""
-    confidence: str
-    """``certain``, ``likely`` or ``possible``."""
-    summary: str
-    cause: str
-    impact: str
-    fix: list[str]
-    ranks: list[int] = field(default_factory=list)
-    hosts: list[str] = field(default_factory=list)
-    evidence: list[Evidence] = field(default_factory=list)
-    root: bool = True
-    because: list[str] = field(default_factory=list)
-    fatal: bool = False
-    """The job is dead or stuck."""
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Suppressed(Record):
-    """A finding that the user knows and accepts: it counts for nothing and is still told."""
-
-    finding: Finding
-    reason: str
-    """Why it is accepted, in the user's words."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
 class Unrecognised(Record):
     """NCCL lines of one shape that no production knows."""
 
@@ -286,15 +249,6 @@ class Unrecognised(Record):
     """The message with its numbers replaced by ``{}``."""
     count: int
     example: Evidence
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class NotJudged(Record):
-    """What a rule could not decide, and what would tell."""
-
-    rule: str
-    reason: str
-    needs: str
 
 
 @dataclass(slots=True, eq=False, repr=False)

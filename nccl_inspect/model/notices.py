@@ -11,8 +11,9 @@ from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.masking import masked
 from nccl_inspect.model import lifetime
 from nccl_inspect.model.environment import MAX_EVIDENCE
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold import Note, ProcessLog, source_and_line
-from nccl_inspect.model.job import Earliest, Evidence, Notice
+from nccl_inspect.model.job import Earliest, Notice
 from nccl_inspect.text import decode
 from nccl_inspect.times import in_order, moment
 

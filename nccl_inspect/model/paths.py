@@ -11,8 +11,9 @@ from nccl_inspect.ingest.prefix import Origin, is_masked
 from nccl_inspect.model import links
 from nccl_inspect.model.attribution import Attribution
 from nccl_inspect.model.communicators import Communicator
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold import Burst, ProcessLog
-from nccl_inspect.model.job import Evidence, Path
+from nccl_inspect.model.job import Path
 from nccl_inspect.model.links import Line, NicName
 from nccl_inspect.model.members import Member
 from nccl_inspect.model.ways import AlsoPath

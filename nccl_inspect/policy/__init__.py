@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from nccl_inspect.model.job import Evidence, Job
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
 
 STATES = ("broken", "undecided", "kept")

@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 
 from nccl_inspect import event_types as events
 from nccl_inspect.model.environment import is_echoed
-from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Setting
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import CommunicatorInfo, Job, Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.policy import Answer, broken, kept, undecided
 from nccl_inspect.rules.engine import SEVERITIES

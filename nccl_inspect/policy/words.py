@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Evidence
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.policy import Checked, Outcome
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import paint

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nccl_inspect.grammar import engine
-from nccl_inspect.model.job import CommunicatorInfo, Finding, FirstFailure, Job, Notice, Setting
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.report.words import shortened
 from nccl_inspect.rules.facts import STATES, count, ranges, ranks_word
 from nccl_inspect.rules.statements import is_retold
@@ -28,21 +29,39 @@ _HEAD = "rank-traceback"
 """How a traceback begins: what it leads to says more."""
 
 
+def verdict_line(job: Job) -> str:
+    """The verdict with what it rests on: ``UNKNOWN, likely: GPUDirect RDMA is off for mlx5_0``."""
+    joint = ", " if job.verdict == "unknown" and _leads(job) else ": "
+    return f"{job.verdict.upper()}{joint}{reason(job)}"
+
+
+def _leads(job: Job) -> list[Finding]:
+    """The findings that may make the headline; where the job is not judged, the likely before the possible."""
+    leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
+    return sorted(leads, key=lambda f: f.confidence == "possible") if job.verdict == "unknown" else leads
+
+
 def reason(job: Job) -> str:
     """What the verdict rests on, in one sentence."""
-    leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
+    leads = _leads(job)
     if job.verdict == "failed" and not any(finding.fatal for finding in leads) and job.unexplained:
         return f"{_MEANING['failed']}; the log says: {_said(job.unexplained)}"
     if leads:
-        return (
-            (f"{_known(job)}; perhaps: " if job.verdict == "unknown" else "") + leads[0].summary + _whose(leads[0], job)
-        )
+        lead = leads[0].summary + _whose(leads[0], job)
+        return _doubt(leads[0], lead, job) if job.verdict == "unknown" else lead
     if job.verdict == "unknown" and job.unexplained:
         return f"an error that no rule explains: {_said(job.unexplained)}"
     if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
         unjudged, told = _unjudged(job), _left_out(job)
         return "; ".join([*told, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
     return _known(job) if job.verdict == "ok" else _MEANING[job.verdict]
+
+
+def _doubt(lead: Finding, text: str, job: Job) -> str:
+    """What keeps a job without verdict from one, and what the log shows of its paths all the same."""
+    how = "possibly" if lead.confidence == "possible" else "likely"
+    known = _known(job)
+    return f"{how}: {text}" + ("" if known == _MEANING["unknown"] else f"; {known}")
 
 
 def _whose(lead: Finding, job: Job) -> str:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Evidence, Finding, Job
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import MAX_ERRORS, in_words, reason
+from nccl_inspect.report.digest import MAX_ERRORS, in_words, verdict_line
 from nccl_inspect.text import printable, printable_lines
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
@@ -22,7 +24,7 @@ def render(job: Job, style: Style) -> str:
 
 
 def _commands(job: Job) -> Iterator[str]:
-    text = f"{job.verdict.upper()}: {reason(job)}"
+    text = verdict_line(job)
     yield f"::{_VERDICT[job.verdict]} title=nccl-inspect::{_data(text)}"
     for source in job.sources:
         if source.problem:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from nccl_inspect.model.job import Finding, Job
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.digest import reason
 from nccl_inspect.rules.engine import CATEGORIES, registered

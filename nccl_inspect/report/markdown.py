@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from nccl_inspect._version import __version__
-from nccl_inspect.model.job import Evidence, Finding, Job
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import accepted_causes, facts, folded, meaning, reason, short_names, steps_under
+from nccl_inspect.report.digest import accepted_causes, facts, folded, meaning, short_names, steps_under, verdict_line
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
 from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count, ranks_word
@@ -37,7 +39,7 @@ def render(job: Job, style: Style) -> str:
 
 def _head(job: Job) -> Iterator[str]:
     partial = " (partial: the reading was interrupted)" if job.partial else ""
-    yield f"## {job.verdict.upper()}: {_plain(reason(job))}{partial}"
+    yield f"## {_plain(verdict_line(job))}{partial}"
     told: list[list[str]] = []
     for label, text in facts(job):
         if label:
@@ -76,6 +78,8 @@ def _finding(finding: Finding, style: Style, names: dict[str, str]) -> Iterator[
     yield _BEGINS_BLOCK.sub(r"\1\\\2", _plain(finding.summary))
     yield f"**Cause:** {_plain(finding.cause)}"
     yield f"**Impact:** {_plain(finding.impact)}"
+    if finding.confirm:
+        yield f"**Confirm:** {_plain(finding.confirm)}"
     if finding.fix:
         yield "**Fix:**"
         yield "\n".join(map(_step, finding.fix))

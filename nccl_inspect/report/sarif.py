@@ -15,7 +15,9 @@ from typing import Any
 from urllib.parse import quote
 
 from nccl_inspect._version import __version__
-from nccl_inspect.model.job import Evidence, Finding, Job
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.digest import MAX_ERRORS, in_words, reason
 from nccl_inspect.rules.engine import Rule, registered

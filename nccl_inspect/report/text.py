@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Evidence, Finding, Job
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import accepted_causes, facts, folded, meaning, reason, short_names, steps_under
+from nccl_inspect.report.digest import accepted_causes, facts, folded, meaning, short_names, steps_under, verdict_line
 from nccl_inspect.report.tables import KIND_HEAD, aligned, by_kind
 from nccl_inspect.report.words import block, paint, step_block, verdict_color
 from nccl_inspect.rules import capture
@@ -48,9 +50,8 @@ def _verdict(job: Job, style: Style) -> Iterator[str]:
 
 def headline(job: Job, style: Style) -> Iterator[str]:
     """The verdict with its main reason."""
-    headline = reason(job)
     word = paint(job.verdict.upper(), verdict_color(job.verdict), style)
-    lines = block("", printable(f"{job.verdict.upper()}: {headline}"), style, indent=0, hang=0)
+    lines = block("", printable(verdict_line(job)), style, indent=0, hang=0)
     yield lines[0].replace(job.verdict.upper(), word, 1)
     yield from lines[1:]
 
@@ -116,6 +117,8 @@ def _finding(finding: Finding, style: Style, names: dict[str, str], in_brief: bo
     if not in_brief:
         yield from block("cause", printable(finding.cause), style)
         yield from block("impact", printable(finding.impact), style)
+        if finding.confirm:
+            yield from block("confirm", printable(finding.confirm), style)
     for index, fix in enumerate(finding.fix[: 1 if in_brief else None]):
         yield from step_block("fix" if index == 0 else "", printable(fix), style)
     yield from _evidence(finding.evidence[: 1 if in_brief else None], style, names)

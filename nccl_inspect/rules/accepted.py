@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from nccl_inspect.model.job import Finding, Suppressed
+from nccl_inspect.model.finding import Finding, Suppressed
 from nccl_inspect.records import Record
 
 

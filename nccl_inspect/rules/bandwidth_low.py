@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from nccl_inspect import platforms
 from nccl_inspect.event_types import NcclTestResult
 from nccl_inspect.impact import NVLINK, Rate, compared, nic
-from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import LISTED_RANKS, Facts, count, first_lines, first_said, gpu_names
 from nccl_inspect.rules.lines import is_before

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.bootstrap_connect_refused import REFUSED, came_up, gave_up, of_one_link
 from nccl_inspect.rules.bootstrap_no_route import NO_ROUTE
 from nccl_inspect.rules.engine import Rule

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import BootstrapInterface
-from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.bootstrap_connect_refused import addresses, came_up, gave_up, retried
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in

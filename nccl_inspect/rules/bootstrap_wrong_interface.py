@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import BootstrapInterface, Event
-from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.bootstrap_connect_refused import REFUSED, addresses, came_up, gave_up, of_one_link, retried
 from nccl_inspect.rules.bootstrap_no_route import NO_ROUTE, interface
 from nccl_inspect.rules.engine import Rule

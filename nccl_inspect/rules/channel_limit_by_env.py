@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged, Setting
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo, Setting
 from nccl_inspect.rules.algo_proto_forced import vendor_asks
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, lines_of, listed, unset, words_of

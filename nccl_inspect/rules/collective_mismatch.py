@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
 from nccl_inspect.rules.waits import Wait, waits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import cuda, exceptions
 from nccl_inspect.rules.departures import departures, last_words
 from nccl_inspect.rules.engine import Rule

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import cuda
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in

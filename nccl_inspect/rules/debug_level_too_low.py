@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.levels import STATEMENTS
-from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.model import endings
-from nccl_inspect.model.job import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import cuda
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, global_ranks, hosts_in, ranks_in, ranks_word

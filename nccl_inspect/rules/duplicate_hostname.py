@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import BootstrapInterface
-from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, first_lines, first_said, listed, ranks_in
 

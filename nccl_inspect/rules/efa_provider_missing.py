@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.event import Process
 from nccl_inspect.event_types import ErrorCascade, OfiProvider
-from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD

@@ -7,7 +7,8 @@ from collections.abc import Container, Iterator
 from operator import attrgetter
 
 from nccl_inspect.model import endings
-from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import exceptions, mpi, tasks
 from nccl_inspect.rules.departures import departures, is_weak, since_start
 from nccl_inspect.rules.engine import Rule

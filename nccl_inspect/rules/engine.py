@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model import endings
-from nccl_inspect.model.job import Evidence, Finding, Job, Notice, NotJudged
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.records import Record
 from nccl_inspect.rules import failure
 from nccl_inspect.rules.facts import Facts
@@ -43,7 +45,7 @@ _MAX_SUMMARY = 300
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rule(Record):
-    """What a rule is; what it found is a :class:`~nccl_inspect.model.job.Finding`."""
+    """What a rule is; what it found is a :class:`~nccl_inspect.model.finding.Finding`."""
 
     name: str
     category: str
@@ -93,6 +95,52 @@ class Rule(Record):
             evidence=_in_order(evidence)[:_MAX_EVIDENCE],
             fatal=fatal,
         )
+
+    def clue(
+        self,
+        summary: str,
+        *,
+        cause: str,
+        impact: str,
+        fix: Iterable[str],
+        confirm: str,
+        severity: str | None = None,
+        confidence: str = "likely",
+        ranks: Iterable[int] = (),
+        hosts: Iterable[str | None] = (),
+        evidence: Iterable[Evidence] = (),
+    ) -> Finding:
+        """A finding that rests on a statement, a setting or an inventory: the log does not show the effect.
+
+        It never makes the verdict of a job ``degraded`` or ``failed``; where nothing else does, the verdict is
+        ``unknown``, and the headline leads with the strongest clue.
+
+        Args:
+            summary: what the log suggests, in one line.
+            cause: why.
+            impact: what it costs if it is so.
+            fix: what must be changed, step by step.
+            confirm: what would confirm or refute it: a line to look for, a command, a setting for the next run.
+            severity: that of the effect, one step lower; None for that of the rule.
+            confidence: ``likely`` where the statement hardly leaves another reading, else ``possible``.
+            ranks: that it is about.
+            hosts: that it is about.
+            evidence: the lines that suggest it.
+        """
+        found = self.finding(
+            summary,
+            cause=cause,
+            impact=impact,
+            fix=fix,
+            severity=severity,
+            confidence=confidence,
+            ranks=ranks,
+            hosts=hosts,
+            evidence=evidence,
+        )
+        found.clue = True
+        found.confirm = confirm
+        return found
 
     def undecided(self, reason: str, needs: str) -> NotJudged:
         """A question that the log leaves open, with what would answer it."""
@@ -332,12 +380,12 @@ def verdict(job: Job) -> str:
 
     ``ok`` needs paths, every one of them judged, and good but for what the user calls an info. ``unknown`` is what is
     left: no path, one that could not be judged, connections that could not be placed, something that is only possible,
-    an error that no rule explains, or a rule that is left out and finds fault.
+    a clue, an error that no rule explains, or a rule that is left out and finds fault.
     """
     everything = [*job.findings, *(entry.finding for entry in job.suppressed)]  # who accepts a death does not undo it
     if any(f.fatal and f.confidence != "possible" for f in everything) or job.failed:
         return "failed"
-    if any(f.severity != "info" and f.confidence != "possible" for f in job.findings):
+    if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in job.findings):
         return "degraded"
     doubts = bool(job.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in job.findings)
     judged = len(job.paths) > 0 and all(path.verdict != "unknown" for path in job.paths)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import BootstrapInterface
-from nccl_inspect.model.job import Finding, NotJudged, Setting
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Setting
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, global_ranks, lines_of, ranks_word
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from nccl_inspect import event_types as events
 from nccl_inspect.model import endings
-from nccl_inspect.model.job import Evidence, Notice
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.lines import first_of_each, is_before
 from nccl_inspect.rules.statements import value, words

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from nccl_inspect import event_types as events
 from nccl_inspect import platforms
 from nccl_inspect.model import endings, shown
-from nccl_inspect.model.job import CommunicatorInfo, Evidence, Job, Notice, Path, Setting
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Path, Setting
 from nccl_inspect.platforms import Platform
 from nccl_inspect.rules.statements import is_error, value
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import GdrDecision
 from nccl_inspect.impact import nic
-from nccl_inspect.model.job import Finding, Notice, NotJudged, Path, Setting
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Path, Setting
 from nccl_inspect.rules import distances, google
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, does, ends, first_lines, hosts_of, listed, ranks_word

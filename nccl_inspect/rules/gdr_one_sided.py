@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import GdrDecision
-from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.rules import distances, google
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, listed, ranks_word, unset

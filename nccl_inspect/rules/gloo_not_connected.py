@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import exceptions
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, listed

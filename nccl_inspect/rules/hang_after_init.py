@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, NotJudged
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ranks_word

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import CollectiveTimeout
-from nccl_inspect.model.job import CommunicatorInfo, Finding, Notice, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, first_lines, first_said

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import NetDevices
-from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.versions import order
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, first_said, global_ranks, hosts_in, ranks_word

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from nccl_inspect.event_types import NcclVersion
 from nccl_inspect.model import endings
-from nccl_inspect.model.job import CommunicatorInfo, Evidence
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.rules.departures import since_start
 from nccl_inspect.rules.env_mismatch_across_ranks import (
     AGREE_ON_A_HOST,

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.impact import over_tcp
-from nccl_inspect.model.job import Evidence, Finding, NotJudged, Path, Setting
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Path, Setting
 from nccl_inspect.platforms import Platform
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, words_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nccl_inspect.model.job import Evidence, Notice
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import Notice
 
 
 def is_before(line: Evidence, other: Evidence) -> bool:

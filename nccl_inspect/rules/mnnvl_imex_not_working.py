@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import Notice as Said
-from nccl_inspect.model.job import Finding, Notice, NotJudged, Path
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.rules.cuda import code_of
 from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event_types import NetDevices
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.inventory import Host
-from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, listed, nics_used
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.impact import compared, nic, p2p
-from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
 from nccl_inspect.rules.remedies import GPUS_IN_POD

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, global_ranks, listed
 

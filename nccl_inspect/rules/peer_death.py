@@ -5,8 +5,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import CollectiveTimeout
 from nccl_inspect.model import endings
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.inventory import LastLine
-from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import cuda, exceptions, ray, tasks, victims
 from nccl_inspect.rules.departure import Departure
 from nccl_inspect.rules.departure_words import fix, what, why

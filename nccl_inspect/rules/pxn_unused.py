@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, Notice, NotJudged, Path, Setting
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Path, Setting
 from nccl_inspect.rules.algo_proto_forced import vendor_asks
 from nccl_inspect.rules.cross_rail_traffic import crossing
 from nccl_inspect.rules.engine import Rule

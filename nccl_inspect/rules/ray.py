@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import NamedTuple
 
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
-from nccl_inspect.model.job import Evidence, Notice
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import exceptions
 from nccl_inspect.rules.exceptions import Raised
 from nccl_inspect.rules.facts import Facts

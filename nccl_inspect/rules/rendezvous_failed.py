@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import exceptions
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.exceptions import STORE

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import CommunicatorInfo, Finding, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.shapes import crossings, is_closed
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, first_lines, global_ranks

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import ErrorCascade
-from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.cuda import code_of
 from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import Message, P2pRefused
 from nccl_inspect.impact import NVLINK, P2P, PCIE, SHM, compared, p2p
-from nccl_inspect.model.job import Finding, Notice, NotJudged, Path, Setting
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Path, Setting
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import (
     Facts,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from nccl_inspect.event_types import BootstrapInterface
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
-from nccl_inspect.model.job import Evidence, Notice
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.facts import Facts, global_ranks
 from nccl_inspect.rules.statements import value
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import NetDevices
 from nccl_inspect.impact import over_tcp
-from nccl_inspect.model.job import Finding, NotJudged, Setting
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Setting
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import (
     Facts,

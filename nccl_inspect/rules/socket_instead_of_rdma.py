@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 from nccl_inspect import event_types as events
 from nccl_inspect.impact import over_tcp
-from nccl_inspect.model.job import Evidence, Finding, Notice, NotJudged, Path, Setting
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Path, Setting
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_in, hosts_of, listed
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD

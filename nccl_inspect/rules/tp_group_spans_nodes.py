@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import CollectiveTimeout
-from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Notice, NotJudged
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, first_lines, first_said, global_ranks
 from nccl_inspect.rules.remedies import GPUS_IN_POD

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from nccl_inspect.event import Process
 from nccl_inspect.event_types import NcclVersion
 from nccl_inspect.model import versions
-from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, ranks_word
 from nccl_inspect.rules.statements import value

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model.job import Finding, Notice, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import exceptions, watchdog_timeout
 from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import Notice as Said
-from nccl_inspect.model.job import CommunicatorInfo, Evidence, Finding, Notice, NotJudged
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.rules import exceptions
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, global_ranks, listed, ranks_word

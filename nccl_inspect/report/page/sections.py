@@ -9,8 +9,9 @@ from statistics import median
 from typing import NamedTuple
 
 from nccl_inspect import event_types as events
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Progress, SourceInfo, Stamp
-from nccl_inspect.model.job import Finding, Job, Setting
+from nccl_inspect.model.job import Job, Setting
 from nccl_inspect.model.ways import End
 from nccl_inspect.report.digest import accepted_causes, folded
 from nccl_inspect.report.tables import gdr_word
