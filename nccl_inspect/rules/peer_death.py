@@ -55,8 +55,8 @@ _UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachab
 """Why a transfer over a connection that had worked fails where nobody closed it."""
 _KERNEL_LOG = ("xid", "sxid", "gpu-lost")
 _KILLED = (
-    *("out-of-memory", "out-of-memory-container", "kubernetes-oom", "ray-memory-node", "ray-memory"),
-    *("ray-memory-workers", "slurm-out-of-memory", "slurm-out-of-memory-20-11"),
+    *("out-of-memory", "out-of-memory-task", "out-of-memory-container", "kubernetes-oom", "ray-memory-node"),
+    *("ray-memory", "ray-memory-workers", "slurm-out-of-memory", "slurm-out-of-memory-20-11"),
 )
 """The kernel, or who runs the job, killed a process for want of memory."""
 _OVER = "the program failed after NCCL's work was done: all communicators had come to their end"
