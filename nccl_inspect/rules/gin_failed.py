@@ -32,7 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         stops="the kernel or the call that uses it fails, and with it the job",
         fix=(
             "Look at the errors above this line, and at those of the other ranks: it may only follow from one of them.",
-            "NCCL_GIN_TYPE=2   # a test: a proxy thread instead of the GPU drives the NIC (2.28 and later)",
+            "NCCL_GIN_TYPE=2   # a test: a proxy thread instead of the GPU drives the NIC (2.28.7 and later)",
             "Take one current release of NCCL, NIC firmware and driver, and plugin on all nodes.",
         ),
         confirm="Look for an exception of this rank, or of its peer.",
