@@ -1,6 +1,7 @@
 """Every error line that the grammar knows leads to a rule, which says what to do about it."""
 
 import pytest
+from command_line import invoke
 
 import nccl_inspect
 from nccl_inspect.errors import NoInputError
@@ -93,3 +94,59 @@ def test_an_error_line_leads_to_a_rule(production: Production) -> None:
 
 def test_exceptions_are_error_lines() -> None:
     assert set(EXCEPTIONS) <= {production.name for production in ERRORS}
+
+
+LEADS = {
+    "NET/IB : unable to allocate requests": "internal-limit-reached",  # by the grammar
+    "NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129": "ib-timeout-err12",  # by judging it
+    "vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct": "shm-instead-of-p2p",
+}
+
+
+@pytest.mark.parametrize(("line", "rule"), LEADS.items())
+def test_explain_says_which_rule_a_line_leads_to_and_the_first_fix(line: str, rule: str) -> None:
+    lines = invoke("explain", line).stdout.splitlines()
+    assert any(one.startswith(f"rule        {rule}: ") for one in lines)
+    assert any(one.startswith("first fix   ") for one in lines)
+
+
+def test_explain_names_the_rule_of_a_line_that_raises_nothing_alone() -> None:
+    output = invoke("explain", FULL).stdout
+    assert "\nrule        gpu-out-of-memory: " in output
+    assert "first fix" not in output
+
+
+def test_explain_names_no_rule_where_there_is_none() -> None:
+    assert "\nrule" not in invoke("explain", "Trees [0] -1/-1/-1->0->1").stdout
+
+
+FULL = (
+    "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of "
+    "79.15 GiB of which 1.02 GiB is free."
+)
+WARN = "node-a:100:120 [0] file.cc:1 NCCL WARN "
+REFUSED = f"{WARN}Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000\n"
+LOST = f"{WARN}Net : Call to recv from 10.0.0.2<40000> failed : Connection reset by peer\n"
+INTERNAL = f"{WARN}Error: trying to connect already connected sendComm\n"
+PROGRESS = f"{WARN}NET/Socket : socket progress error\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "root", "echo"),
+    [
+        (REFUSED + INTERNAL, "duplicate-gpu", "internal-error"),
+        (INTERNAL + REFUSED, "duplicate-gpu", "internal-error"),
+        (LOST + PROGRESS, "peer-death", "transfer-failed"),
+        (PROGRESS + INTERNAL, "transfer-failed", "internal-error"),
+    ],
+)
+def test_what_tells_where_something_failed_stands_under_what_tells_why(log: str, root: str, echo: str) -> None:
+    found = {finding.rule: finding for finding in told(nccl_inspect.read(log.encode()))}
+    assert set(found) == {root, echo}
+    assert found[root].root
+    assert not found[echo].root
+    assert found[echo].because == [root]
+
+
+def test_a_symptom_is_left_out_where_another_finding_shows_its_lines() -> None:
+    assert [finding.rule for finding in told(nccl_inspect.read(LOST.encode()))] == ["peer-death"]

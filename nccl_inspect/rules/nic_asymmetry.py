@@ -29,8 +29,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         said = [*counted, *facts.notices("net-device-count-low")]
         yield _finding(low, high, "", said, stopped=bool(stopped), stated=True)
         return
-    if told := facts.leading_to(RULE.name):
-        yield _of_one_side(facts, told)
+    if of_one := facts.leading_to(RULE.name):
+        yield _of_one_side(facts, of_one)
         return
     lists = _lists(facts)
     if not any(path.net != "Socket" for path in facts.leaving()) or len(facts.settings("NCCL_IB_HCA")) > 1:
