@@ -235,6 +235,8 @@ class Notice(Record):
     earliest: Earliest
     releases: str = ""
     """The NCCL releases that print it, as grammar files write them; empty where that is not known."""
+    rule: str = ""
+    """The rule that it leads to, as the grammar names it; empty where it leads to none by itself."""
     location: str | None = None
     """``file:line`` of a WARN: the same words from two places are two statements."""
     until: list[int] = field(default_factory=list)

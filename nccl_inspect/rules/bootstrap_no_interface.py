@@ -21,6 +21,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     missing = facts.notices("bootstrap-no-interface")
     if not facts.job.paths:
         missing = [*missing, *facts.notices("socket-net-no-interface", "fastsocket-no-interface")]
+        missing += facts.leading_to(RULE.name)
     if not missing:
         return
     where = {process for notice in missing for process in notice.processes}

@@ -17,7 +17,10 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own check: up to 2.29 it names the ranks, from 2.30 on it only says that it is so."""
-    refused = facts.notices("duplicate-gpu", "duplicate-gpu-ranks", "duplicate-gpu-nvls")
+    refused = [
+        *facts.notices("duplicate-gpu", "duplicate-gpu-ranks", "duplicate-gpu-nvls"),
+        *facts.leading_to(RULE.name),
+    ]
     if not refused:
         return
     pairs = {

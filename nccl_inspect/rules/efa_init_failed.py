@@ -53,7 +53,7 @@ _BUILT_IN = (None, "Socket", "IB")
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge a failed initialisation, and errors of set-up where no network of the plugin came up."""
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
-    reasons = facts.notices(*_REASONS)
+    reasons = [*facts.notices(*_REASONS), *facts.leading_to(RULE.name)]
     told = [*reasons, *facts.notices("ofi-protocol-failed"), *failed]
     broken = _connecting(facts, reasons)
     if not told or _lacks_memory(facts) or (_came_up(facts) and not failed and not facts.job.failed and not broken):

@@ -186,6 +186,10 @@ class Facts:
         """What went wrong where it was said: no echoes, and no plugin that NCCL went on without."""
         return [notice for notice in self.job.notices if is_error(notice) and not self._is_survived(notice)]
 
+    def leading_to(self, rule: str) -> list[Notice]:
+        """The :meth:`errors` whose productions in the grammar name that rule (``rule: NAME``)."""
+        return self.once(_by_rule).get(rule, [])
+
     def failures(self) -> list[Notice]:
         """Errors without those that only say that somebody ended the job: what a hanging job does not have."""
         return [notice for notice in self.errors() if not endings.is_forced(notice.event)]
@@ -233,6 +237,13 @@ class Facts:
         if found := self.pair_class(path):
             return found.startswith(P2P_CLASSES)
         return self.platform.p2p if self.platform else None
+
+
+def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
+    found: dict[str, list[Notice]] = {}
+    for notice in facts.errors():
+        found.setdefault(notice.rule, []).append(notice)
+    return found
 
 
 STATES = {

@@ -29,6 +29,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         said = [*counted, *facts.notices("net-device-count-low")]
         yield _finding(low, high, "", said, stopped=bool(stopped), stated=True)
         return
+    if of_one := facts.leading_to(RULE.name):
+        yield _of_one_side(facts, of_one)
+        return
     lists = _lists(facts)
     if not any(path.net != "Socket" for path in facts.leaving()) or len(facts.settings("NCCL_IB_HCA")) > 1:
         return
@@ -43,6 +46,25 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     told = listed(f"{host.name} {nics[host.name]}" for host in peers)
     lines = [notice for number in sorted(lists) for notice in lists[number][:2]]
     yield _finding(min(lists), max(lists), f": {told}", lines, stopped=False, stated=False)
+
+
+def _of_one_side(facts: Facts, told: list[Notice]) -> Finding:
+    """What one rank says of its own NICs, without the line that compares all."""
+    facts.pass_over(told)
+    return RULE.clue(
+        f"ranks do not have the same number of NICs: {told[0].message}",
+        cause="NICs are missing on some hosts or in some pods: a port is down, the device plugin gave fewer, or the "
+        "variables that choose NICs differ",
+        impact="connections use the NICs that both sides have: the slowest rank sets the pace, or the set-up fails",
+        fix=[
+            "kubectl describe pod <pod> | grep -A4 Limits   # equally many rdma/<resource> or vpc.amazonaws.com/efa",
+            "ibstat | grep -E 'CA |State'; ls /dev/infiniband   # on all hosts; EFA: fi_info -p efa",
+        ],
+        confirm="Compare the NICs that each rank lists (NET/IB : Using …, Selected provider …).",
+        ranks=ranks_in(told),
+        hosts=hosts_in(told),
+        evidence=first_said(told),
+    )
 
 
 def _lists(facts: Facts) -> dict[int, list[Notice]]:

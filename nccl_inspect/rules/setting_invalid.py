@@ -1,5 +1,6 @@
 """A setting whose value NCCL cannot read."""
 
+import re
 from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -12,15 +13,20 @@ RULE = Rule(
     name="setting-invalid",
     category="environment",
     severity="info",
-    title="A setting has a value that NCCL cannot read",
+    title="A setting has a value that NCCL cannot read or use",
 )
+_VARIABLE = re.compile(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
+_NUMBER, _LIST = "env-invalid", "algo-setting-invalid"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL says of numbers that are none (src/misc/param.cc), and of lists (src/graph/tuning.cc)."""
-    if lists := facts.notices("algo-setting-invalid"):
+    if lists := facts.notices(_LIST):
         yield _not_a_list(facts, lists)
-    said = facts.notices("env-invalid")
+    corrected = [one for one in facts.leading_to(RULE.name) if one.production not in (_NUMBER, _LIST)]
+    if corrected:
+        yield _corrected(facts, corrected)
+    said = facts.notices(_NUMBER)
     if not said:
         return
     facts.pass_over(said)
@@ -56,6 +62,24 @@ def _not_a_list(facts: Facts, said: list[Notice]) -> Finding:
         hosts=hosts_in(said),
         evidence=[*first_said(said), *lines_of(given, 1)],
         fatal=True,
+    )
+
+
+def _corrected(facts: Facts, said: list[Notice]) -> Finding:
+    """A value that NCCL or a plugin passes over, or replaces by the nearest one that it can use."""
+    facts.pass_over(said)
+    names = dict.fromkeys(name for one in said for name in _VARIABLE.findall(one.message))
+    return RULE.finding(
+        f"a setting does not do what it says: {said[0].message}",
+        cause="the value is out of range, misspelled, or not possible with this release or on this machine",
+        impact="NCCL goes on with its default, or with the nearest value that it can use",
+        fix=[
+            *([f"unset {' '.join(names)}   # or give a value that this release knows"] if names else []),
+            "env | grep NCCL_; cat /etc/nccl.conf ~/.nccl.conf   # inside the container; a program may set it, too",
+        ],
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=first_said(said),
     )
 
 

@@ -24,6 +24,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warnings about making a segment; one about attaching to it alone is the echo of a failure elsewhere."""
     failed = [
         *facts.notices("shm-extend-failed", "shm-create-failed"),
+        *facts.leading_to(RULE.name),
         *(notice for notice in facts.notices("shm-segment-failed") if _value(notice, "what") == "creating"),
     ]
     if not failed:

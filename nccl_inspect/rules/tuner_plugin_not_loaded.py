@@ -25,7 +25,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     unavailable = facts.notices("ofi-tuner-not-available")
     asked = [s for s in facts.settings("NCCL_TUNER_PLUGIN") if s.value not in ("none", "")]
     missed = [] if facts.plugin("TUNER", "loaded") else facts.plugin("TUNER", "not-found", "probe")
-    if overridden:
+    if failed := facts.leading_to(RULE.name):
+        facts.pass_over(failed)
+        yield _finding(
+            failed,
+            cause="the tuner of the plugin could not start: it got no memory, or does not know this job",
+            fix=["Nothing to fix where speed is as expected; else compare a current release of the plugin."],
+        )
+    elif overridden:
         yield _finding(
             overridden,
             cause=f"{words_of(facts.chosen('NCCL_ALGO', 'NCCL_PROTO')) or 'NCCL_ALGO or NCCL_PROTO'} is set; the "
