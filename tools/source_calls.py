@@ -36,6 +36,8 @@ class Dialect:
     skip: tuple[str, ...] = ()
     prefix: str = ""
     """Of a program with Abseil's log, which has no macros of its own: what it puts in front of a message."""
+    answers: tuple[str, ...] = ()
+    """Files of another program whose errors come back to this one; what they log themselves does not."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,9 @@ _TCPXO = (
     *("buffer_mgmt_daemon/client/", "buffer_mgmt_daemon/common/", "buffer_mgmt_daemon/pci_utils"),
 )
 """What is linked into the plugin; the rest is the daemon's."""
+_RXDM = tuple(
+    f"buffer_mgmt_daemon/fastrak_{name}" for name in ("gpu_mem_importer", "addr_translator", "buffer_resource_tracker")
+)
 _FOREIGN = ("nvtx", "doca", "/nccl_device/", "third_party")
 DIALECTS = {
     "nccl": Dialect(_COMMON, ("src/",), _FOREIGN),
@@ -86,7 +91,7 @@ DIALECTS = {
     "aws-ofi-nccl": Dialect(_OFI, ("src/", "include/", "m4/"), ("3rd-party",)),
     "fastsocket": Dialect(_COMMON | {"nccl_log_func": Macro("", 1, 4)}, ("",)),
     "hpcx": Dialect(_COMMON | {"pluginLogFunction": Macro("", 1, 4)}, ("src/", "include/")),
-    "tcpxo": Dialect({}, _TCPXO, ("_tool.cc",), prefix="NET/FasTrak %s: "),
+    "tcpxo": Dialect({}, _TCPXO + _RXDM, ("_tool.cc",), prefix="NET/FasTrak %s: ", answers=_RXDM),
 }
 
 CONVERSION = re.compile(
@@ -167,6 +172,7 @@ def _of_call(macro: Macro, arguments: list[str], file: str, line: int) -> Iterat
 
 
 def without_comments(content: str) -> str:
+    """The content with comments blanked, line by line."""
     content = content.replace("\\\n", _CONTINUED)
     return _BLANKED.sub(lambda found: found[1] or "\n" * found[0].count("\n") or " ", content)
 

@@ -1,9 +1,9 @@
 """Finds what a C++ program with Abseil's log prints: streams (``LOG(INFO) << …``) and the texts of its errors.
 
 What stands between ``<<`` becomes a format: literals are joined, ``absl::StrFormat`` gives its format, ``absl::StrCat``
-its parts, and everything else is ``%s``. An error (``absl::InternalError("…")``) is printed where it ends up, behind the
-name of its code; what is added on the way (``RETURN_IF_ERROR(…) << "…"``) follows a semicolon. The program's log prints
-each line of a text as a message of its own, and its prefix before the first one only.
+its parts, and everything else is ``%s``. An error (``absl::InternalError("…")``) is printed where it ends up, behind
+the name of its code; what is added on the way (``RETURN_IF_ERROR(…) << "…"``) follows a semicolon. The program's log
+prints each line of a text as a message of its own, and its prefix before the first one only.
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ def stream_calls(files: Iterable[tuple[str, str]], dialect: Dialect) -> Iterator
     """Every message of some source files, line by line."""
     for file, content in files:
         text = _with_headers(without_comments(content))
-        for start, level, shown in (*_streams(text), *_errors(text), *_additions(text)):
-            line = text.count("\n", 0, start) + 1
-            yield from (
-                Call(level, ("NET",) if level == "INFO" else (), one, file, line) for one in _lines(shown, dialect)
-            )
+        logged = () if file.startswith(dialect.answers) else (*_streams(text), *_additions(text))
+        for start, level, shown in (*logged, *_errors(text)):
+            line, subsystems = text.count("\n", 0, start) + 1, ("NET",) if level == "INFO" else ()
+            yield from (Call(level, subsystems, one, file, line) for one in _lines(shown, dialect))
 
 
 def _with_headers(text: str) -> str:
