@@ -20,7 +20,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL says of numbers that are none (src/misc/param.cc), and of lists (src/graph/tuning.cc)."""
     if lists := facts.notices("algo-setting-invalid"):
         yield _not_a_list(facts, lists)
-    said = facts.notices("env-invalid")
+    said = facts.notices("env-invalid", "fastrak-env-invalid")
     if not said:
         return
     facts.pass_over(said)
