@@ -163,8 +163,8 @@ def _cause(facts: Facts, pairs: list[Path], reasons: list[Notice], able: bool | 
         return f"NCCL or its plugin says: {reasons[0].message}"
     if google.daemon(pairs):
         return (
-            "not in the log: these plugins offer GPU memory to NCCL (that of TCPXO by Google's guide; it is closed), "
-            "which decides by the distance between GPU and NIC; the pod may not have all GPUs and NICs of the node"
+            "not in the log: these plugins offer GPU memory to NCCL, which decides by the distance between GPU and "
+            "NIC; the pod may not have all GPUs and NICs of the node"
         )
     if able:
         return (

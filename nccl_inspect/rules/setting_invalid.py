@@ -16,17 +16,17 @@ RULE = Rule(
     title="A setting has a value that NCCL cannot read or use",
 )
 _VARIABLE = re.compile(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
-_NUMBER, _LIST = "env-invalid", "algo-setting-invalid"
+_NUMBERS, _LIST = ("env-invalid", "fastrak-env-invalid"), "algo-setting-invalid"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL says of numbers that are none (src/misc/param.cc), and of lists (src/graph/tuning.cc)."""
     if lists := facts.notices(_LIST):
         yield _not_a_list(facts, lists)
-    corrected = [one for one in facts.leading_to(RULE.name) if one.production not in (_NUMBER, _LIST)]
+    corrected = [one for one in facts.leading_to(RULE.name) if one.production not in (*_NUMBERS, _LIST)]
     if corrected:
         yield _corrected(facts, corrected)
-    said = facts.notices(_NUMBER)
+    said = facts.notices(*_NUMBERS)
     if not said:
         return
     facts.pass_over(said)
