@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import ErrorCascade, Event, OfiProvider
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import slingshot
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
@@ -52,6 +53,8 @@ _BUILT_IN = (None, "Socket", "IB")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge a failed initialisation, and errors of set-up where no network of the plugin came up."""
+    if slingshot.signs(facts):
+        return  # the plugin carries Slingshot, too
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
     reasons = facts.notices(*_REASONS)
     told = [*reasons, *facts.notices("ofi-protocol-failed"), *failed]
