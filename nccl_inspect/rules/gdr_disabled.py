@@ -148,7 +148,7 @@ def _cause_of_clue(facts: Facts, off: list[Setting], refused: list[Notice], far:
     if facts.is_rccl():
         return "the driver of the GPUs offers no peer memory to the NICs, or their driver does not take it"
     return "neither nvidia-peermem nor DMA-BUF works for these NICs, as far as NCCL sees" + (
-        "; 2.22 and earlier look for the module in /sys/kernel/mm/memory_peers only, where it is not with every NIC driver"
+        "; 2.22 and earlier look for the module in /sys/kernel/mm/memory_peers only, and some NIC drivers lack that"
         if _may_look_elsewhere(facts)
         else ""
     )

@@ -59,7 +59,7 @@ def wording(paths: list[Path]) -> str:
 
 def without_cards(facts: Facts) -> list[Notice]:
     """What hosts say that have no InfiniBand or RoCE card, where only they say so and others list theirs."""
-    none = facts.notices("net-ib-none")
+    none = [*facts.notices("net-ib-none"), *lacking_verbs(facts)]
     listed_by = hosts_in(
         facts.said(events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices))
     )
