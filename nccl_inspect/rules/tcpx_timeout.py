@@ -15,6 +15,8 @@ RULE = Rule(
     title="GPUDirect-TCPX or TCPXO waits in vain for its daemon or for a peer",
 )
 _PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")
+_RETURNS = "tcpxResult_t"
+"""TCPX prints the signature of a function where other warnings have their place in the source."""
 _TIMED_OUT = ("timed out", "timeout", "deadline exceeded")
 
 
@@ -61,7 +63,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _is_timeout(notice: Notice) -> bool:
     text = notice.message.lower()
-    return notice.level == "WARN" and notice.message.startswith(_PLUGINS) and any(words in text for words in _TIMED_OUT)
+    own = notice.message.startswith(_PLUGINS) or (notice.location or "").startswith(_RETURNS)
+    return notice.level == "WARN" and own and any(words in text for words in _TIMED_OUT)
 
 
 def _summary(differing: list[Notice], late: list[Notice], waiting: list[Notice]) -> str:
