@@ -16,7 +16,7 @@ TCP_PROVIDERS = ("tcp", "sockets")
 NO_PROVIDER = ("ofi-no-protocol", "ofi-no-optimal-provider")
 """What aws-ofi-nccl says when all its searches have failed."""
 _CAME_UP = ("initialised", "assigned")
-_ABSENT = ("net-ib-none", "verbs-library-missing", "verbs-library-not-opened", "ib-device-not-usable")
+_ABSENT = ("net-ib-none", "verbs-library-missing", "verbs-library-not-opened")
 CONFIRM = "Look for 'Using network' and, once the hosts talk, for 'via NET/': NET/Socket is TCP."
 """How each clue about the network is confirmed."""
 
@@ -38,7 +38,16 @@ class Fallback(NamedTuple):
     @property
     def severity(self) -> str:
         """Within a host nobody misses the network."""
-        return "info" if self.is_near and not self.is_spread else "warning"
+        return "info" if self.may_be_idle else "warning"
+
+    def confidence(self, sure: bool) -> str:
+        """``likely`` with a sure sign of a better network, where there is something to carry."""
+        return "likely" if sure and not self.may_be_idle else "possible"
+
+    @property
+    def may_be_idle(self) -> bool:
+        """Whether nothing in the log leaves the host, and nothing shows another one."""
+        return self.is_near and not self.is_spread
 
 
 def fallback(facts: Facts) -> Fallback | None:

@@ -32,7 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     facts.mark(slow, RULE.name)
     hardware = bool(ib_hints(facts)) or network in ("ib", "roce")
     left = None if by_plugin or slow else fallback(facts)
-    if left and (ib_cards(facts) or network in ("ib", "roce")):
+    if left and not left.may_be_idle and (ib_cards(facts) or network in ("ib", "roce")):
         yield _clue(facts, settings, left)
         return
     yield RULE.finding(
@@ -57,6 +57,7 @@ def _clue(facts: Facts, settings: list[Setting], left: Fallback) -> Finding:
         fix=[*unset(settings), _LOOK],
         confirm=CONFIRM,
         severity=left.severity,
+        confidence=left.confidence(sure=True),
         ranks=facts.ranks_with(settings) or left.ranks,
         hosts={host for setting in settings for host in setting.hosts} or left.hosts,
         evidence=ways([*lines_of(settings, 1), *ib_cards(facts)[:2]], left),

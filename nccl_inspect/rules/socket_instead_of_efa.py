@@ -93,7 +93,7 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
         fix=_fixes(facts),
         confirm="Run fi_info -p efa inside the container: does it list the NICs? On the node: lspci | grep -i elastic",
         severity=found.severity,
-        confidence="likely" if expected or signs or over_tcp_only or refused else "possible",
+        confidence=found.confidence(bool(expected or signs or over_tcp_only or refused)),
         ranks=found.ranks,
         hosts=found.hosts,
         evidence=ways([*first_said([*over_tcp_only, *refused]), *signs, *hints], found),

@@ -89,7 +89,7 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
         fix=_fixes(facts),
         confirm=CONFIRM if expected or cards else "Run ibv_devices on a host, outside of the container: has it cards?",
         severity=found.severity,
-        confidence="likely" if expected or cards else "possible",
+        confidence=found.confidence(bool(expected or cards)),
         ranks=found.ranks,
         hosts=found.hosts,
         evidence=ways([*cards[:2], *first_said(lacking_verbs(facts))[:1], *meant[:1]], found),

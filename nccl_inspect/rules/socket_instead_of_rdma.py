@@ -181,7 +181,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         fix=_fixes(facts),
         confirm=CONFIRM,
         severity=found.severity,
-        confidence="likely" if better else "possible",
+        confidence=found.confidence(bool(better)),
         ranks=found.ranks,
         hosts=found.hosts,
         evidence=ways([*slingshot.signs(facts), *first_said(failed), *first_said(lacking_verbs(facts))], found),
