@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from nccl_inspect.impact import over_tcp
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Path, Setting
+from nccl_inspect.model.job import Path
 from nccl_inspect.platforms import Platform
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, words_of
-from nccl_inspect.rules.fallback import CONFIRM, Fallback, fallback, ways
-from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, ib_cards, ib_hints, switched_off, tcp_paths
+from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, ib_hints, switched_off, tcp_paths
 
 RULE = Rule(
     name="ib-disabled-by-env",
@@ -18,7 +17,6 @@ RULE = Rule(
     severity="warning",
     title="InfiniBand and RoCE are switched off by a setting",
 )
-_LOOK = "ibv_devinfo; ls /dev/infiniband   # is there a card in the container at all?"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -31,43 +29,20 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     slow = [] if by_plugin else tcp_paths(facts)
     facts.mark(slow, RULE.name)
     hardware = bool(ib_hints(facts)) or network in ("ib", "roce")
-    left = None if by_plugin or slow else fallback(facts)
-    if left and not left.may_be_idle and (ib_cards(facts) or network in ("ib", "roce")):
-        yield _clue(facts, settings, left)
-        return
     yield RULE.finding(
         f"{words_of(settings)} " + (f"keeps {count(len(slow), 'path')} on TCP" if slow else "is set"),
-        cause=_cause(settings),
+        cause=f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}; often copied from "
+        "another cluster, or left over from a test",
         impact=_impact(slow, hardware, by_plugin, facts.platform),
-        fix=[*unset(settings), _LOOK],
+        fix=[
+            *unset(settings),
+            "ibv_devinfo; ls /dev/infiniband   # is there a card in the container at all?",
+        ],
         severity="info" if not slow else "error" if hardware else "warning",
         confidence="likely" if slow and not hardware else "certain",
         ranks=facts.ranks_with(settings),
         hosts=hosts_of(slow) or {host for setting in settings for host in setting.hosts},
         evidence=[*lines_of(settings), *_consequences(facts), *(path.evidence[0] for path in slow[:2])],
-    )
-
-
-def _clue(facts: Facts, settings: list[Setting], left: Fallback) -> Finding:
-    """Before hosts talk: the machines have cards, and NCCL is kept from them."""
-    return RULE.clue(
-        f"{words_of(settings)} keeps NCCL from InfiniBand or RoCE: hosts are left with TCP",
-        cause=_cause(settings),
-        impact=over_tcp(facts.platform),
-        fix=[*unset(settings), _LOOK],
-        confirm=CONFIRM,
-        severity=left.severity,
-        confidence=left.confidence(sure=True),
-        ranks=facts.ranks_with(settings) or left.ranks,
-        hosts={host for setting in settings for host in setting.hosts} or left.hosts,
-        evidence=ways([*lines_of(settings, 1), *ib_cards(facts)[:2]], left),
-    )
-
-
-def _cause(settings: list[Setting]) -> str:
-    return (
-        f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}; often copied from "
-        "another cluster, or left over from a test"
     )
 
 

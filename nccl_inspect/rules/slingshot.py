@@ -8,7 +8,7 @@ from nccl_inspect import event_types as events
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.rules.facts import Facts, first_said, lines_of
-from nccl_inspect.rules.interfaces import interfaces
+from nccl_inspect.rules.rdma_interfaces import interfaces
 from nccl_inspect.rules.statements import value
 
 PROVIDER = "cxi"

@@ -21,7 +21,7 @@ from nccl_inspect.rules.facts import (
     words_of,
 )
 from nccl_inspect.rules.fallback import CONFIRM, fallback, ways
-from nccl_inspect.rules.interfaces import interfaces, is_for_rdma
+from nccl_inspect.rules.rdma_interfaces import interfaces, is_for_rdma
 from nccl_inspect.rules.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.socket_instead_of_rdma import (
     VERBS,

@@ -11,7 +11,7 @@ from nccl_inspect.rules import slingshot
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_in, hosts_of, listed
 from nccl_inspect.rules.fallback import CONFIRM, NO_PROVIDER, TCP_PROVIDERS, fallback, is_of_libfabric, tried, ways
-from nccl_inspect.rules.interfaces import interfaces, is_over_infiniband
+from nccl_inspect.rules.rdma_interfaces import interfaces, is_over_infiniband
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.statements import value
 
