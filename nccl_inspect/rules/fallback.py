@@ -11,9 +11,9 @@ from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 
 _SOCKET = "Socket"
-TCP_PROVIDERS = ("tcp", "sockets")
+_TCP_PROVIDERS = ("tcp", "sockets")
 """Providers of libfabric that carry it over TCP."""
-NO_PROVIDER = ("ofi-no-protocol", "ofi-no-optimal-provider")
+NO_PROVIDER = ("ofi-no-protocol", "ofi-no-optimal-provider", "ofi-only-efa", "ofi-getinfo-failed")
 """What aws-ofi-nccl says when all its searches have failed."""
 _CAME_UP = ("initialised", "assigned")
 _ABSENT = ("net-ib-none", "verbs-library-missing", "verbs-library-not-opened")
@@ -82,6 +82,11 @@ def tried(facts: Facts) -> list[Notice]:
     return [n for n in facts.plugin("NET", "failed") if getattr(n.event, "plugin", None) not in ("IB", _SOCKET)]
 
 
+def is_over_tcp(notice: Notice) -> bool:
+    """Whether aws-ofi-nccl says that it selected TCP, maybe with a layer above it: ``tcp;ofi_rxm``."""
+    return str(getattr(notice.event, "provider", "")).partition(";")[0] in _TCP_PROVIDERS
+
+
 def is_of_libfabric(notice: Notice) -> bool:
     """Whether a statement about a plugin is about aws-ofi-nccl, by the name of file, plugin or network."""
     name = str(getattr(notice.event, "plugin", "")).lower()
@@ -92,10 +97,10 @@ def _another_network(facts: Facts) -> bool:
     """Whether some rank has a network that is not TCP, or Google's own TCP plugin, which is meant."""
     used = {net for comm in facts.job.communicators for net in comm.networks}
     came_up = {getattr(notice.event, "plugin", None) for notice in facts.plugin("NET", *_CAME_UP)}
-    providers = {getattr(notice.event, "provider", None) for notice in facts.said(events.OfiProvider)}
+    providers = [notice for notice in facts.said(events.OfiProvider) if not is_over_tcp(notice)]
     lists = {getattr(n.event, "net", None) for n in facts.said(events.NetDevices) if getattr(n.event, "devices", ())}
     merged = facts.notices("net-ib-merged")
-    return bool((used | came_up | lists) - {_SOCKET} or providers - {*TCP_PROVIDERS} or merged)
+    return bool((used | came_up | lists) - {_SOCKET} or providers or merged)
 
 
 def _takes_tcp(facts: Facts) -> list[Notice]:

@@ -10,9 +10,11 @@ from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.rules.facts import Facts, hosts_in, ranges
 from nccl_inspect.rules.fallback import is_on_one_host
 
-_BY_DRIVER = ("gdr-nic-disabled", "gdr-nic-no-module")
+_BY_DRIVER = ("gdr-nic-disabled", "gdr-nic-no-module", "gdr-nic-no-module-3")
 """The driver of the NIC cannot reach GPU memory: NCCL asks before it looks at distances."""
 _BY_PLUGIN = ("ofi-gdr-disabled-on-capable", "ofi-gdr-hmem-disabled")
+_WEAK = "ofi-gdr-not-supported"
+"""The plugin says so of every provider without it; EFA has it on some instance types."""
 _SETTINGS = {"NCCL_NET_GDR_LEVEL": ("LOC", "0"), "FI_EFA_USE_DEVICE_RDMA": ("0",), "NCCL_IB_CUDA_SUPPORT": ("0",)}
 """Values that switch it off."""
 _NUMBERED = re.compile(r"(.*?)(\d+)")
@@ -32,7 +34,7 @@ def is_open(facts: Facts) -> bool:
 
 def refused(facts: Facts) -> list[Notice]:
     """NICs that cannot reach GPU memory, as their driver or the plugin says."""
-    said = facts.notices(*_BY_DRIVER, *_BY_PLUGIN)
+    said = [*facts.notices(*_BY_DRIVER, *_BY_PLUGIN), *(facts.notices(_WEAK) if _is_on_efa(facts) else ())]
     return [notice for notice in said if "NET/Socket" not in notice.message and not _is_without(notice)]
 
 
@@ -57,7 +59,12 @@ def allowed_on(facts: Facts) -> set[str]:
 
 def is_sure(said: Iterable[Notice]) -> bool:
     """Whether the NICs are of a kind that can do it in nearly every machine."""
-    return not any(_MAYBE_WITHOUT.fullmatch(name) for name in nics(said))
+    said = list(said)
+    return not any(notice.production == _WEAK for notice in said) and not any(map(_MAYBE_WITHOUT.fullmatch, nics(said)))
+
+
+def _is_on_efa(facts: Facts) -> bool:
+    return any(getattr(notice.event, "provider", None) == "efa" for notice in facts.said(OfiProvider))
 
 
 def nics(said: Iterable[Notice]) -> list[str]:

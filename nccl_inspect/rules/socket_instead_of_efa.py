@@ -12,7 +12,8 @@ from nccl_inspect.rules import slingshot
 from nccl_inspect.rules.efa_provider_missing import dies_here
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, ends, first_lines, first_said, hosts_of, lines_of, listed
-from nccl_inspect.rules.fallback import TCP_PROVIDERS, fallback, is_of_libfabric, tried, ways
+from nccl_inspect.rules.fallback import fallback, is_of_libfabric, is_over_tcp, tried, ways
+from nccl_inspect.rules.plugin_load_failed import lacks_a_library
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 from nccl_inspect.rules.socket_instead_of_rdma import (
     efa_hints,
@@ -20,7 +21,9 @@ from nccl_inspect.rules.socket_instead_of_rdma import (
     over_tcp_provider,
     plugins_off,
     sought_plugin,
+    switched_off,
     tcp_paths,
+    unusable_efa,
     wording,
 )
 from nccl_inspect.rules.statements import value
@@ -79,7 +82,11 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
     """What suggests it before hosts talk: the plugin that did not come up, or found TCP, or a platform with EFA."""
     found = fallback(facts)
     signs, hints, refused = _signs(facts), efa_hints(facts), _refusals(facts)
-    if not found or ib_cards(facts) or slingshot.signs(facts) or not (expected or signs or hints or refused):
+    if not found or ib_cards(facts) or slingshot.signs(facts):
+        return
+    in_ec2 = found.is_spread and bool(found.stated) and any(map(_IN_EC2.fullmatch, found.hosts))
+    known = expected or signs or hints or refused
+    if not (known or (in_ec2 and not switched_off(facts))):
         return
     over_tcp_only = _tcp_provider(facts)
     was_tried = any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in facts.job.notices)
@@ -92,7 +99,7 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
         impact=over_tcp(facts.platform),
         fix=_fixes(facts),
         confirm="Run fi_info -p efa inside the container: does it list the NICs? On the node: lspci | grep -i elastic",
-        severity=found.severity,
+        severity=found.severity if known else "info",
         confidence=found.confidence(bool(expected or signs or over_tcp_only or refused)),
         ranks=found.ranks,
         hosts=found.hosts,
@@ -106,7 +113,8 @@ def _signs(facts: Facts) -> list[Evidence]:
     own = [s for s in facts.job.environment if s.name.startswith("FI_EFA_") and s.source != "plugin"]
     said = [n for n in facts.job.notices if isinstance(n.event, OfiPlatform) or _is_of_efa(n)]
     on_aws = [n for n in _refusals(facts) if any(map(_IN_EC2.fullmatch, n.hosts))]
-    return first_said([*said[:2], *on_aws[:1]]) + lines_of([*asked, *own], 1)
+    named = [*said[:2], *on_aws[:1], *sought_plugin(facts)[:1], *unusable_efa(facts)[:1]]
+    return first_said(named) + lines_of([*asked, *own], 1)
 
 
 def _is_of_efa(notice: Notice) -> bool:
@@ -119,11 +127,16 @@ def _refusals(facts: Facts) -> list[Notice]:
     """Where aws-ofi-nccl says that it does not come up, and why."""
     said = [n for n in facts.job.notices if n.event and n.event.dialect == "aws-ofi-nccl"]
     reasons = [n for n in said if getattr(n.event, "tone", "") == "error" or n.production == _SEARCH_FAILED]
-    return [*reasons[:2], *[notice for notice in tried(facts) if is_of_libfabric(notice)][:1]]
+    broken = [*facts.plugin("NET", "load-failed"), *filter(lacks_a_library, facts.plugin("NET", "not-found"))]
+    without = [notice for notice in broken if "fabric" in str(getattr(notice.event, "detail", ""))]
+    return [
+        *reasons[:2],
+        *[notice for notice in (*tried(facts), *without) if is_of_libfabric(notice) or notice in without][:1],
+    ]
 
 
 def _tcp_provider(facts: Facts) -> list[Notice]:
-    return facts.said(OfiProvider, lambda e: isinstance(e, OfiProvider) and e.provider in TCP_PROVIDERS)
+    return [notice for notice in facts.said(OfiProvider) if is_over_tcp(notice)]
 
 
 def _fixes(facts: Facts) -> list[str]:

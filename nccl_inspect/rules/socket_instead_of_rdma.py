@@ -10,7 +10,7 @@ from nccl_inspect.model.job import Notice, Path, Setting
 from nccl_inspect.rules import slingshot
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_in, hosts_of, listed
-from nccl_inspect.rules.fallback import CONFIRM, NO_PROVIDER, TCP_PROVIDERS, fallback, is_of_libfabric, tried, ways
+from nccl_inspect.rules.fallback import CONFIRM, NO_PROVIDER, fallback, is_of_libfabric, is_over_tcp, tried, ways
 from nccl_inspect.rules.rdma_interfaces import interfaces, is_over_infiniband
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.statements import value
@@ -38,7 +38,7 @@ _PLUGINS_OF_GOOGLE = {"tcpx": "GPUDirect-TCPX", "tcpxo": "GPUDirect-TCPXO (FasTr
 
 def over_tcp_provider(facts: Facts) -> list[Path]:
     """Paths between hosts over libfabric whose provider is TCP: the word Libfabric alone is not EFA."""
-    said = facts.said(events.OfiProvider, lambda e: isinstance(e, events.OfiProvider) and e.provider in TCP_PROVIDERS)
+    said = any(map(is_over_tcp, facts.said(events.OfiProvider)))
     return [path for path in facts.leaving() if "Libfabric" in path.detail] if said else []
 
 
@@ -89,8 +89,12 @@ def efa_hints(facts: Facts) -> list[Evidence]:
         for line in setting.evidence[:1]
     ]
     sought = sought_plugin(facts)
-    unusable = [notice for notice in facts.notices("ib-device-not-usable") if _is_efa(notice)]
-    return [*(notice.evidence[0] for notice in (*plugin[:3], *sought[:2], *unusable[:2])), *asked]
+    return [*first_said((*plugin[:3], *sought[:2], *unusable_efa(facts)[:2])), *asked]
+
+
+def unusable_efa(facts: Facts) -> list[Notice]:
+    """EFA devices that NCCL's own code cannot open: it takes them for InfiniBand cards."""
+    return [notice for notice in facts.notices("ib-device-not-usable") if _is_efa(notice)]
 
 
 def sought_plugin(facts: Facts) -> list[Notice]:
