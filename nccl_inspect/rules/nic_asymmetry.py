@@ -81,7 +81,9 @@ def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
     found: dict[str, dict[object, Notice]] = {}
     for notice in lists or facts.said(OfiProvider, _is_efa):
         number = getattr(notice.event, "nics", None) or 0
-        names = [d[1:3] for d in _cards(notice) if not common or d[-1] in common] or list(range(number))
+        names = [d[1:3] for d in _cards(notice) if not common or d[-1] in common] or [
+            (index,) for index in range(number)
+        ]
         for host in notice.hosts:
             known = found.setdefault(host, {})
             for name in names:

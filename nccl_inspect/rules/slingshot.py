@@ -34,7 +34,7 @@ def _is_sign(notice: Notice) -> bool:
     if isinstance(notice.event, events.OfiProvider):
         return notice.event.provider == PROVIDER
     if notice.production == "libfabric-warning":
-        return value(notice, "provider") == PROVIDER
+        return bool(value(notice, "provider") == PROVIDER)
     return any(_INTERFACE.fullmatch(name) for name in interfaces(notice))
 
 

@@ -129,10 +129,7 @@ def _refusals(facts: Facts) -> list[Notice]:
     reasons = [n for n in said if getattr(n.event, "tone", "") == "error" or n.production == _SEARCH_FAILED]
     broken = [*facts.plugin("NET", "load-failed"), *filter(lacks_a_library, facts.plugin("NET", "not-found"))]
     without = [notice for notice in broken if "fabric" in str(getattr(notice.event, "detail", ""))]
-    return [
-        *reasons[:2],
-        *[notice for notice in (*tried(facts), *without) if is_of_libfabric(notice) or notice in without][:1],
-    ]
+    return [*reasons[:2], *[*filter(is_of_libfabric, tried(facts)), *without][:1]]
 
 
 def _tcp_provider(facts: Facts) -> list[Notice]:
