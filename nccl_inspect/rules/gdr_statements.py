@@ -15,7 +15,7 @@ _BY_DRIVER = ("gdr-nic-disabled", "gdr-nic-no-module", "gdr-nic-no-module-3")
 _BY_PLUGIN = ("ofi-gdr-disabled-on-capable", "ofi-gdr-hmem-disabled")
 _WEAK = "ofi-gdr-not-supported"
 """The plugin says so of every provider without it; EFA has it on some instance types."""
-_SETTINGS = {"NCCL_NET_GDR_LEVEL": ("LOC", "0"), "FI_EFA_USE_DEVICE_RDMA": ("0",), "NCCL_IB_CUDA_SUPPORT": ("0",)}
+_SETTINGS = {"NCCL_NET_GDR_LEVEL": ("LOC", "0"), "FI_EFA_USE_DEVICE_RDMA": ("0",)}
 """Values that switch it off."""
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 _WITHOUT = re.compile(r"roce(?:P2)?p1s0f[01]")

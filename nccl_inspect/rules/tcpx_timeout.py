@@ -71,6 +71,11 @@ def _summary(differing: list[Notice], late: list[Notice], waiting: list[Notice])
     if differing:
         return f"GPUDirect-TCPXO: releases differ ({value(differing[0], 'detail')})"
     if late:
-        return f"GPUDirect-TCPX(O) timed out: {late[0].message}"
+        waited = value(late[0], "nanos")
+        if waited is None:
+            return f"GPUDirect-TCPX(O) timed out: {late[0].message}"
+        peer, interface = value(late[0], "peer"), value(late[0], "interface")
+        seconds = int(waited) // 10**9
+        return f"GPUDirect-TCPX waits {seconds} s for {peer} on {interface} ({value(late[0], 'what')})"
     seconds = max(int(value(notice, "seconds") or 0) for notice in waiting)
     return f"GPUDirect-TCPXO waits for its receive daemon: not ready after {seconds} s"
