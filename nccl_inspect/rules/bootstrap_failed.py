@@ -8,6 +8,7 @@ from nccl_inspect.rules.bootstrap_connect_refused import REFUSED, came_up, gave_
 from nccl_inspect.rules.bootstrap_no_route import NO_ROUTE
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.mixed_networks import meetings
 from nccl_inspect.rules.statements import value
 
 RULE = Rule(
@@ -121,7 +122,8 @@ def _failed(facts: Facts) -> list[Notice]:
     other = [notice for notice in gave_up(facts, "") if id(notice) not in told]
     stated = facts.notices(*_MIXED, *_STRANGER, *_ADDRESS, *_DEVICE)
     system = [] if came_up(facts) else [*facts.notices(*_SYSTEM), *_calls(facts)]
-    return [*stated, *other, *system]
+    later = {id(notice) for notice in meetings(facts)}  # mixed-networks tells them
+    return [notice for notice in (*stated, *other, *system) if id(notice) not in later]
 
 
 def _calls(facts: Facts) -> list[Notice]:

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from nccl_inspect.impact import over_tcp
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Path, Setting
+from nccl_inspect.model.job import Path
 from nccl_inspect.platforms import Platform
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, words_of
-from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, ib_hints, tcp_paths
+from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, ib_hints, switched_off, tcp_paths
 
 RULE = Rule(
     name="ib-disabled-by-env",
@@ -17,12 +17,6 @@ RULE = Rule(
     severity="warning",
     title="InfiniBand and RoCE are switched off by a setting",
 )
-
-
-def switched_off(facts: Facts) -> list[Setting]:
-    """The settings that keep NCCL from its own InfiniBand and RoCE code."""
-    forced = [setting for setting in facts.chosen("NCCL_NET") if setting.value.lower() == "socket"]
-    return [*facts.switched_on("NCCL_IB_DISABLE"), *forced]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
