@@ -81,6 +81,8 @@ class BootstrapInterface(Event):
 
     interface: str
     address: str | None = None
+    others: tuple[Any, ...] = ()
+    """What old releases list behind it, one tuple each: (index, name, address)."""
 
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.rules.connecting import REFUSED, addresses, came_up, gave_up, retried
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
-from nccl_inspect.rules.statements import value
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 
 RULE = Rule(
     name="bootstrap-connect-refused",
@@ -25,44 +24,6 @@ RULE = Rule(
     because=("env-mismatch-across-ranks",),
     specific=("version-mismatch",),
 )
-REFUSED = ("Connection refused", "exceeded retries")
-"""The error as it is printed; up to 2.23 only the number of retries is."""
-_GAVE_UP = (
-    "socket-connect-failed",
-    "socket-connect-gave-up",
-    "socket-connect-gave-up-old",
-    "socket-poll-connect-failed",
-    "socket-poll-connect-failed-os",
-    "socket-poll-connect-result",
-)
-
-
-def gave_up(facts: Facts, *errors: str) -> list[Notice]:
-    """Connections that failed for good with one of these errors."""
-    return [notice for notice in facts.notices(*_GAVE_UP) if any(error in notice.message for error in errors)]
-
-
-def of_one_link(facts: Facts) -> list[Notice]:
-    """Connections to link-local IPv6 addresses that the system refuses: it cannot tell by which interface to go."""
-    failed = gave_up(facts, "Invalid argument")
-    return [notice for notice in failed if str(value(notice, "peer")).lstrip("[").startswith("fe80:")]
-
-
-def retried(facts: Facts, *errors: str) -> list[Notice]:
-    """Connections that failed with one of these errors and were tried again."""
-    said = facts.notices("connect-retry", "call-retry")
-    return [notice for notice in said if any(f"returned {error}" in notice.message for error in errors)]
-
-
-def came_up(facts: Facts) -> bool:
-    """Whether a communicator was built after all: NCCL tries again, and a few failures are the start of others."""
-    return bool(facts.job.paths) or any(len(comm.completed) == comm.nranks for comm in facts.job.communicators)
-
-
-def addresses(notices: list[Notice]) -> str:
-    """The addresses that these connections went to, in words."""
-    known = (value(notice, "peer") or value(notice, "address") for notice in notices)
-    return listed(str(address) for address in known if address)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.bootstrap_connect_refused import REFUSED, came_up, gave_up, of_one_link
-from nccl_inspect.rules.bootstrap_no_route import NO_ROUTE
+from nccl_inspect.rules.connecting import NO_ROUTE, REFUSED, came_up, gave_up, of_one_link
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.rules.statements import value
@@ -118,7 +117,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _failed(facts: Facts) -> list[Notice]:
     links = [] if came_up(facts) else of_one_link(facts)  # bootstrap-wrong-interface tells them
     told = {id(notice) for notice in (*gave_up(facts, *REFUSED, *NO_ROUTE), *links)}
-    other = [notice for notice in gave_up(facts, "") if id(notice) not in told]
+    other = [notice for notice in gave_up(facts) if id(notice) not in told]
     stated = facts.notices(*_MIXED, *_STRANGER, *_ADDRESS, *_DEVICE)
     system = [] if came_up(facts) else [*facts.notices(*_SYSTEM), *_calls(facts)]
     return [*stated, *other, *system]
