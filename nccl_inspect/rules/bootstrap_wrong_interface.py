@@ -45,9 +45,7 @@ _DOCKER = "172.17."
 """What Docker takes for its first bridge."""
 _SOCKETS = ("Socket", "FastSocket")
 """Networks that use all interfaces."""
-_CONFIRM = (
-    "Run 'nc -vz <address> <port>' on another host; or look whether 'Init COMPLETE' or a failed connection follows."
-)
+_CONFIRM = "Run 'nc -vz <address> <port>' on another host, or look whether 'Init COMPLETE' follows on all ranks."
 _LOOPS = (
     "the other side gave the address of its loopback interface. NCCL leaves that out where another one is up, unless a "
     "list of the user lets it in, as NCCL_SOCKET_IFNAME=^docker0 does, or fits no other"
