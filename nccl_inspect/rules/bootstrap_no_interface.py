@@ -27,7 +27,7 @@ _OF_NETWORKS = (
 _NETWORK = "--network=host   # option of docker run; one host alone: NCCL_SOCKET_IFNAME=lo"
 _TELLS = (2, 4, 8)
 """The first release that says that there is no interface (src/bootstrap.cc)."""
-_NO_FAMILY = "Address family not supported"
+NO_FAMILY = "Address family not supported"
 
 
 def without_family(facts: Facts) -> list[Notice]:
@@ -36,7 +36,7 @@ def without_family(facts: Facts) -> list[Notice]:
     A process that lists an interface has an address of its own, and was given that of another family by its peer.
     """
     chose = {process for one in offered(facts) for process in one.said.processes}
-    said = [notice for notice in facts.notices("socket-create-failed") if _NO_FAMILY in notice.message]
+    said = [notice for notice in facts.notices("socket-create-failed") if NO_FAMILY in notice.message]
     old = not any(order(text) >= _TELLS for text in facts.job.nccl_versions if "inferred" not in text)
     return [notice for notice in said if old and chose.isdisjoint(notice.processes)]
 

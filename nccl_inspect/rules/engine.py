@@ -61,6 +61,8 @@ class Rule(Record):
     """More specific rules: when one of them found something, this one keeps silent."""
     leads: bool = False
     """Found only where it came first: what else ends the job is its effect, but for the rules that it is an echo of."""
+    upsets: bool = False
+    """A fault of the set-up: what the same process reports after it is its effect, whatever that is elsewhere."""
     ends: bool = False
     """It tells why the job ended: that makes the headline before what only costs time."""
     folds: bool = False
@@ -242,7 +244,17 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     accepted = {entry.finding.rule for entry in facts.job.suppressed}
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in kept}
     leaders = [by_name[name] for name in present if by_name[name].leads]
-    joined = [_joined(finding, by_name[finding.rule], present, accepted, leaders) for finding in kept]
+    upset = [finding for finding in kept if by_name[finding.rule].upsets and finding.fatal]
+    joined = [
+        _joined(
+            finding,
+            by_name[finding.rule],
+            present,
+            accepted,
+            [*leaders, *(by_name[one.rule] for one in upset if finding.fatal and failure.follows(facts, finding, one))],
+        )
+        for finding in kept
+    ]
     worst = {finding.rule: _worst(finding, joined, by_name) for finding in joined}
     aside = accepted | {finding.rule for finding in found if finding.rule not in wanted}
     facts.job.findings = sorted(joined, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside))
@@ -302,7 +314,7 @@ def _joined(
         rule: its rule.
         present: rules with findings, and their severities.
         accepted: rules with findings that the user accepts.
-        leaders: rules with findings that came first.
+        leaders: rules with findings that came first, in this job or before this finding.
     """
     own = SEVERITIES.index(finding.severity)
     # What the user made less severe than its effect does not hide it.

@@ -17,8 +17,11 @@ RULE = Rule(
     severity="error",
     title="Ranks of one job run different NCCL releases",
 )
-_STRANGE = ("bootstrap-already-checked-in", "bootstrap-rank-count-mismatch", "bootstrap-root-internal")
-"""What the root says when it misreads what a process of another release sent."""
+_STRANGE = (
+    *("bootstrap-already-checked-in", "bootstrap-rank-count-mismatch", "bootstrap-root-internal"),
+    *("bootstrap-message-truncated", "socket-wrong-magic", "socket-address-family", "socket-address-family-init"),
+)
+"""What processes say when they misread what one of another release sent."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
