@@ -100,13 +100,8 @@ def _is_lost(facts: Facts, notice: Notice) -> bool:
 
 def _unreachable(facts: Facts, used: list[Interface]) -> list[Interface]:
     """Those of interfaces that other hosts most likely cannot reach."""
-    shared = same_address(used)
     bridged = facts.several_hosts()
-    return [
-        one
-        for one in used
-        if one.is_of_one_machine or one.address in shared or (bridged and one.address.startswith(_DOCKER))
-    ]
+    return [one for one in used if one.is_of_one_machine or (bridged and one.address.startswith(_DOCKER))]
 
 
 def _may_use_tcp(facts: Facts) -> bool:
