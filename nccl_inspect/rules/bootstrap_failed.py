@@ -145,7 +145,8 @@ def _frames(facts: Facts) -> list[Notice]:
     """Frames of the set-up where no line says why it failed, and none that the error reached the caller."""
     frames = facts.said(ErrorCascade)
     files = [frame.event.file.rpartition("/")[2] for frame in frames if isinstance(frame.event, ErrorCascade)]
-    if facts.failures() or came_up(facts) or any(file.startswith(_CALLERS) for file in files):
+    warned = any(notice.level == "WARN" for notice in facts.job.notices)
+    if warned or facts.failures() or came_up(facts) or any(file.startswith(_CALLERS) for file in files):
         return []
     return frames if any(file.startswith(_SET_UP) for file in files) else []
 

@@ -78,14 +78,24 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     for_setup = [] if came_up(facts) else [one for one in offered(facts) if one.for_setup]
     if used := _unreachable(facts, for_setup):
         sure = ended or bool(same_address(used))
-        yield _told(facts, _of_setup(facts, used, failed), is_dead=ended and facts.several_hosts(), sure=sure)
+        weight = "warning" if ended or facts.several_hosts() else "info"
+        yield _told(
+            facts, _of_setup(facts, used, failed), is_dead=ended and facts.several_hosts(), sure=sure, severity=weight
+        )
     elif used := [one for one in offered(facts) if one.is_of_one_machine] if _may_use_tcp(facts) else []:
         unnamed = [notice for notice in failed if not peer(notice)]
-        yield _told(facts, _of_data(facts, used, unnamed), sure=bool(unnamed or facts.job.ended_by))
+        ended = bool(unnamed or facts.job.ended_by)
+        weight = "warning" if ended or facts.several_hosts() else "info"
+        yield _told(facts, _of_data(facts, used, unnamed), sure=ended, severity=weight)
     elif named := [] if came_up(facts) or offered(facts) else _named(facts):
         yield _of_settings(facts, named)
-    elif used := [one for one in for_setup if one.is_ipoib]:
+    elif used := [one for one in for_setup if one.is_ipoib and _is_stuck(facts, failed)]:
         yield _told(facts, _of_ipoib(used, failed, ended), sure=False, severity="warning" if ended else "info")
+
+
+def _is_stuck(facts: Facts, failed: list[Notice]) -> bool:
+    """Whether nothing else went wrong than connections, as far as the log goes."""
+    return not (facts.job.failed or facts.failures()) or bool(failed)
 
 
 def _is_lost(facts: Facts, notice: Notice) -> bool:

@@ -40,8 +40,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     facts.mark(slow, RULE.name)
     hardware = bool(ib_hints(facts)) or network in ("ib", "roce")
     proved = [*ib_cards(facts), *_ipoib(facts)]
-    if (hardware or proved) and not (by_plugin or facts.leaving() or is_alone(facts)):
-        yield _suspected(facts, settings, proved, sure=bool(proved) or network in ("ib", "roce"))
+    if (hardware or proved) and not (by_plugin or facts.job.paths or is_alone(facts)):
+        known = bool(proved) or network in ("ib", "roce")
+        yield _suspected(facts, settings, proved, sure=known and facts.several_hosts())
         return
     yield RULE.finding(
         f"{words_of(settings)} " + (f"keeps {count(len(slow), 'path')} on TCP" if slow else "is set"),

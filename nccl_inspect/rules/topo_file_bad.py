@@ -6,7 +6,6 @@ from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
-from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="topo-file-bad",
@@ -16,25 +15,17 @@ RULE = Rule(
 )
 _NAMES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
 
-_FILLED_IN = ("numaid", "arch", "vendor", "familyid", "modelid")
-"""Of a CPU: NCCL writes them itself where it detects the machine (src/graph/xml.cc), so that only a file lacks them."""
-
-
-def _is_of_file(notice: Notice) -> bool:
-    return value(notice, "node") == "cpu" and value(notice, "attribute") in _FILLED_IN
-
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL's reader of these files complains about: all but a missing topology file stops the rank."""
     unread = facts.notices("topology-file-not-opened")
     broken = facts.notices("graph-file-missing", "topology-file-version", "topology-xml-error")
     settings = facts.settings(*_NAMES)
-    doubtful = facts.notices("topology-attribute-missing", "topology-xml-mismatch", "topology-too-large")
-    doubtful = [notice for notice in doubtful if notice.level != "INFO"]  # what it may do without it asks for at INFO
-    if settings or broken:
-        broken += doubtful
-    else:  # without a file these are about what NCCL detected itself, but for what it always fills in
-        broken += [notice for notice in doubtful if _is_of_file(notice)]
+    if settings or broken:  # without a file these are about what NCCL detected itself
+        doubtful = facts.notices("topology-attribute-missing", "topology-xml-mismatch", "topology-too-large")
+        broken += [
+            notice for notice in doubtful if notice.level != "INFO"
+        ]  # what it may do without it asks for at INFO
     said = broken or unread
     if not said:
         return
