@@ -31,14 +31,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             yield _suspected(setup, let_in)
         return
     data = [notice for notice in facts.said(NetDevices, _is_loopback) if _is_socket(notice)]
+    named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
     carried = [path for path in facts.paths("inter", "NET", "Socket") if path.nic == "lo"]
     if not setup and not data:
+        if named and not came_up(facts):
+            yield _of_settings(facts, named)
         return
     facts.mark(carried, RULE.name)
     works = bool(carried) and any(comm.connected and len(comm.hosts) > 1 for comm in facts.job.communicators)
     dead = facts.job.failed or (bool(facts.job.ended_by) and not facts.job.paths)
     stuck = not dead and not facts.job.paths and facts.unfinished(facts.job.communicators)  # or the log was cut there
-    named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
     yield RULE.finding(
         "ranks of several hosts use the loopback interface (lo)"
         + (", and connect: these hosts are parts of one machine" if works else ", which reaches no other host"),
@@ -73,6 +75,21 @@ def _suspected(setup: list[Notice], let_in: list[Setting]) -> Finding:
         ranks=ranks_in(setup),
         hosts=hosts_in(setup),
         evidence=[*first_said(setup)[:3], *lines_of(let_in, 1)],
+    )
+
+
+def _of_settings(facts: Facts, named: list[Setting]) -> Finding:
+    """What is said where the log ends before ranks say which interface they use."""
+    return RULE.clue(
+        f"{words_of(named)} is set, and the job has several hosts",
+        cause=f"{words_of(named)} names the loopback interface",
+        impact="loopback addresses lead back to the same host: the job stops in the bootstrap",
+        fix=[CHOOSE_INTERFACE, _LOOK],
+        confirm="Look for 'Bootstrap: Using lo' on each host.",
+        severity="warning",
+        ranks=facts.ranks_with(named),
+        hosts={host for setting in named for host in setting.hosts},
+        evidence=lines_of(named),
     )
 
 

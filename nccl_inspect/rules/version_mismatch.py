@@ -7,6 +7,7 @@ from nccl_inspect.event_types import NcclVersion
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.rules.connecting import connected
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, ranks_word
 from nccl_inspect.rules.statements import value
@@ -34,10 +35,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     known = _printed(facts)
     guessed = _inferred(facts, set(known)) if strange and known else {}
     stated = _stated(checked)
-    releases = sorted({*known.values(), *guessed.values(), *stated}, key=versions.order)
+    bare = set() if connected(facts) else _without_process(facts)
+    releases = sorted({*known.values(), *guessed.values(), *stated, *bare}, key=versions.order)
     if not checked and len(releases) < 2:
         return
-    said = [notice for notice in facts.said(NcclVersion) if notice.hosts]
+    said = [notice for notice in facts.said(NcclVersion) if notice.hosts or bare]
     yield RULE.finding(
         "ranks run different NCCL releases" + (f": {', '.join(releases)}" if len(releases) > 1 else ""),
         cause="; ".join(_where(release, stated.get(release, set()), {**known, **guessed}) for release in releases)
@@ -63,12 +65,20 @@ def _printed(facts: Facts) -> dict[Process, str]:
         if isinstance(notice.event, NcclVersion)
     ]
     return {
-        process: release
-        for release, processes in said
-        if release.count(".") >= 2 and not release.endswith(".")  # else the log was cut there
-        for process in processes
-        if process.host
+        process: release for release, processes in said if _is_whole(release) for process in processes if process.host
     }
+
+
+def _without_process(facts: Facts) -> set[str]:
+    """The releases that lines without a prefix name, as rank 0 of each communicator prints them up to 2.22."""
+    said = [one for one in facts.said(NcclVersion) if not one.hosts and not facts.job.earlier_runs]
+    texts = {one.event.version.partition("+")[0] for one in said if isinstance(one.event, NcclVersion)}
+    return set(filter(_is_whole, texts))
+
+
+def _is_whole(release: str) -> bool:
+    """Whether a release was printed to its end, and not cut there."""
+    return release.count(".") >= 2 and not release.endswith(".")
 
 
 def _inferred(facts: Facts, known: set[Process]) -> dict[Process, str]:
