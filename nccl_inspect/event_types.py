@@ -77,12 +77,11 @@ class NetDevices(Event):
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class BootstrapInterface(Event):
-    """The interface used for set-up traffic."""
+    """The interface used for set-up traffic; old releases list others behind it: (index, name, address) of each."""
 
     interface: str
     address: str | None = None
     others: tuple[Any, ...] = ()
-    """What old releases list behind it, one tuple each: (index, name, address)."""
 
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)

@@ -62,7 +62,7 @@ class Rule(Record):
     leads: bool = False
     """Found only where it came first: what else ends the job is its effect, but for the rules that it is an echo of."""
     upsets: bool = False
-    """A fault of the set-up: what the same process reports after it is its effect, whatever that is elsewhere."""
+    """What the same process reports after it is its effect, whatever that is elsewhere."""
     ends: bool = False
     """It tells why the job ended: that makes the headline before what only costs time."""
     folds: bool = False
@@ -244,16 +244,11 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     accepted = {entry.finding.rule for entry in facts.job.suppressed}
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in kept}
     leaders = [by_name[name] for name in present if by_name[name].leads]
-    upset = [finding for finding in kept if by_name[finding.rule].upsets and finding.fatal]
+    upset = [f for f in kept if by_name[f.rule].upsets and f.fatal]
+    before = [[by_name[one.rule] for one in upset if failure.follows(facts, f, one)] for f in kept]
     joined = [
-        _joined(
-            finding,
-            by_name[finding.rule],
-            present,
-            accepted,
-            [*leaders, *(by_name[one.rule] for one in upset if finding.fatal and failure.follows(facts, finding, one))],
-        )
-        for finding in kept
+        _joined(f, by_name[f.rule], present, accepted, [*leaders, *first])
+        for f, first in zip(kept, before, strict=True)
     ]
     worst = {finding.rule: _worst(finding, joined, by_name) for finding in joined}
     aside = accepted | {finding.rule for finding in found if finding.rule not in wanted}

@@ -35,7 +35,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     known = _printed(facts)
     guessed = _inferred(facts, set(known)) if strange and known else {}
     stated = _stated(checked)
-    bare = set() if connected(facts) else _without_process(facts)
+    bare = _without_process(facts) if strange and not connected(facts) else set()
     releases = sorted({*known.values(), *guessed.values(), *stated, *bare}, key=versions.order)
     if not checked and len(releases) < 2:
         return
