@@ -88,7 +88,7 @@ def _offered(facts: Facts) -> list[Interface]:
     for notice in facts.said(BootstrapInterface):
         assert isinstance(notice.event, BootstrapInterface)
         found.append(_made(notice.event.interface, notice.event.address, True, notice))
-        found += [_made(name, address, False, notice) for _, name, address, *_ in notice.event.others]
+        found += [_made(name, address, False, notice) for _, name, address, *_ in notice.event.devices]
     for notice in facts.said(NetDevices):
         assert isinstance(notice.event, NetDevices)
         if notice.event.net == "Socket":
