@@ -61,6 +61,8 @@ class Rule(Record):
     """More specific rules: when one of them found something, this one keeps silent."""
     leads: bool = False
     """Found only where it came first: what else ends the job is its effect, but for the rules that it is an echo of."""
+    upsets: bool = False
+    """What the same process reports after it is its effect, whatever that is elsewhere."""
     ends: bool = False
     """It tells why the job ended: that makes the headline before what only costs time."""
     symptom: bool = False
@@ -246,8 +248,11 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in kept}
     leaders = [by_name[name] for name in present if by_name[name].leads]
     reasons = [by_name[f.rule] for f in kept if f.fatal and not by_name[f.rule].symptom]
+    upset = [f for f in kept if by_name[f.rule].upsets and f.fatal]
+    before = [[by_name[one.rule] for one in upset if failure.follows(facts, f, one)] for f in kept]
     joined = [
-        _joined(f, by_name[f.rule], present, accepted, reasons if by_name[f.rule].symptom else leaders) for f in kept
+        _joined(f, by_name[f.rule], present, accepted, [*(reasons if by_name[f.rule].symptom else leaders), *first])
+        for f, first in zip(kept, before, strict=True)
     ]
     worst = {finding.rule: _worst(finding, joined, by_name) for finding in joined}
     aside = accepted | {finding.rule for finding in found if finding.rule not in wanted}
@@ -319,7 +324,8 @@ def _joined(
         rule: its rule.
         present: rules with findings, and their severities.
         accepted: rules with findings that the user accepts.
-        leaders: rules with findings that came first; for a symptom, all that tell why the job ended.
+        leaders: rules with findings that came first, in this job or before this finding; for a symptom, all that tell
+            why the job ended.
     """
     own = SEVERITIES.index(finding.severity)
     # What the user made less severe than its effect does not hide it.

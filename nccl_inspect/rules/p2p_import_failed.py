@@ -17,7 +17,7 @@ RULE = Rule(
     severity="error",
     title="The memory of a GPU could not be shared with another rank of its host",
     echo_of=("open-files-limit",),
-    because=("env-mismatch-across-ranks",),
+    because=("env-mismatch-across-ranks", "duplicate-hostname"),
     specific=("cuda-ipc-isolated-gpus", "mnnvl-imex-not-working"),
 )
 _NOT_SHAREABLE = (1, 304, 400, 800)
