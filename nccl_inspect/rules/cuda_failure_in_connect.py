@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import cuda
+from nccl_inspect.rules.cuda_codes import AT_START
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
 
@@ -16,7 +17,7 @@ RULE = Rule(
     specific=("cuda-failure-in-launch", "cuda-init-error", "nccl-too-old", "gpu-hardware-error"),
 )
 _CONNECT = ("transport", "proxy", "channel")
-_P2P_IMPORT, _SHM, _INIT = (1, 304, 400, 800), (1, 217, 801), (3, 35, 46, 100, 101, 803, 804, 999)
+_P2P_IMPORT, _SHM = (1, 304, 400, 800), (1, 217, 801)
 _NVLS = (1, 101, 304, 400, 401, 800, 801, 999)
 """What rules about one place take, by its file."""
 _MAPPING, _FABRIC = 711, 802
@@ -78,4 +79,4 @@ def _is_ours(failure: cuda.Failure) -> bool:
         return code not in _SHM
     if file.endswith("transport/nvls.cc"):
         return code not in _NVLS
-    return code not in _INIT or file.startswith(_CONNECT)
+    return code not in AT_START or file.startswith(_CONNECT)
