@@ -17,6 +17,7 @@ from nccl_inspect.model import (
     endings,
     graph,
     groups,
+    isolation,
     labels,
     layout,
     lifetime,
@@ -131,7 +132,7 @@ class _Builder:
             or self._inferred_version(),
             cuda_versions=sorted({versions.cuda(text) for text in _values(said, events.CudaDriver, "cuda_version")}),
             hosts=self._hosts(),
-            isolated_hosts=self._isolated_hosts(),
+            isolated_hosts=isolation.hosts(self._processes),
             network=self._network(said),
             environment=environment,
             communicators=[self._info(comm) for comm in self._communicators],
@@ -212,18 +213,6 @@ class _Builder:
             ranks.setdefault(name, set()).add(rank)
         hosts = [Host(name, sorted(known), len(gpus.get(name, ()))) for name, known in ranks.items()]
         return sorted(hosts, key=lambda host: (host.ranks or [1 << 30], host.name))
-
-    def _isolated_hosts(self) -> list[str]:
-        """Hosts with several GPUs of which every process sees its own only."""
-        devices: dict[str, set[tuple[int | None, str | None]]] = {}
-        for process in self._processes:
-            seen = devices.setdefault(process.log.process[0], set())
-            seen.update((member.init.cuda_dev, member.init.bus_id) for member in process.members)
-        return [
-            name
-            for name, seen in devices.items()
-            if {cuda_dev for cuda_dev, _ in seen} == {0} and len({bus_id for _, bus_id in seen}) > 1
-        ]
 
     def _gpus(self) -> dict[int, Gpu]:
         gpus: dict[int, Gpu] = {}

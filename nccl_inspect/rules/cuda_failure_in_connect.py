@@ -14,7 +14,13 @@ RULE = Rule(
     severity="error",
     title="A CUDA call failed while NCCL set up its connections",
     because=("gpu-out-of-memory",),
-    specific=("cuda-failure-in-launch", "cuda-init-error", "nccl-too-old", "gpu-hardware-error"),
+    specific=(
+        "cuda-failure-in-launch",
+        "cuda-ipc-isolated-gpus",
+        "cuda-init-error",
+        "nccl-too-old",
+        "gpu-hardware-error",
+    ),
 )
 _CONNECT = ("transport", "proxy", "channel")
 _P2P_IMPORT, _SHM = (1, 304, 400, 800), (1, 217, 801)
