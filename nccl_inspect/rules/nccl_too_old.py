@@ -21,8 +21,8 @@ _NO_KERNEL = [
     CUDA_CODES[text] for text in ("no kernel image is available for execution on the device", "invalid device function")
 ]
 _TOO_SMALL = ("shared-memory-exceeded", "shared-memory-too-small")
-"""NCCL itself sees that its kernels ask for more shared memory than the GPU has; 2.25.1 says so as an INFO, goes on, and
-fails in the launch."""
+"""NCCL itself sees that its kernels ask for more shared memory than the GPU has; 2.25.1 says so as an INFO, and fails
+in the launch."""
 _COUNTS_LINKS = (2, 15, 1)
 """The first release that looks at all 18 NVLinks of a Hopper; those before look at 12 (src/graph/xml.cc), so that one
 end of a link may be seen and the other one not."""

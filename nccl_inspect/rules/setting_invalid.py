@@ -20,6 +20,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL says of numbers that are none (src/misc/param.cc), and of lists (src/graph/tuning.cc)."""
     if lists := facts.notices("algo-setting-invalid"):
         yield _not_a_list(facts, lists)
+    if rings := facts.notices("rings-invalid-old"):
+        yield _not_rings(facts, rings)
     said = facts.notices("env-invalid")
     if not said:
         return
@@ -35,6 +37,20 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks_in(said),
         hosts=hosts_in(said),
         evidence=first_said(said),
+    )
+
+
+def _not_rings(facts: Facts, said: list[Notice]) -> Finding:
+    """Until 2.4 rings could be given by hand (src/misc/rings.cc)."""
+    given = facts.chosen("NCCL_RINGS")
+    return RULE.finding(
+        f"NCCL cannot use the rings of {words_of(given) if given else 'NCCL_RINGS'}",
+        cause="they do not hold each rank of the job once: written for another number of GPUs",
+        impact="the setting does nothing: NCCL looks for rings itself",
+        fix=unset(given) or ["unset NCCL_RINGS"],
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=[*first_said(said), *lines_of(given, 1)],
     )
 
 
