@@ -29,6 +29,7 @@ from nccl_inspect.model import (
     repeats,
     runs,
     timeline,
+    unfinished,
     unknown,
     versions,
 )
@@ -145,6 +146,7 @@ class _Builder:
             processes=len(self._processes),
             failed=endings.has_failed(said),
             ended_by=self._ended_by(),
+            broken_off=self._broken_off(),
             partial=self._fold.partial,
             earlier_runs=[self._run(run) for run in self._earlier],
             last_lines=[self._last_line(process.log) for process in self._processes],
@@ -335,6 +337,11 @@ class _Builder:
         """Unrecognised lines that are no pieces of torn ones."""
         torn = set(map(id, self._torn))
         return [note for note in self._fold.unrecognised.values() if id(note) not in torn]
+
+    def _broken_off(self) -> list[Evidence]:
+        lines = {index: source.counts.lines for index, source in enumerate(self._fold.sources)}
+        edges = unfinished.connections((process.log for process in self._processes), lines)
+        return [self.evidence(edge.place, edge.origin, edge.level, edge.event.message) for edge in edges[:MAX_EVIDENCE]]
 
     def _ended_by(self) -> list[Evidence]:
         """The last line of each kind that ends the job; one that processes begin after ended something else."""
