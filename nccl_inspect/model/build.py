@@ -147,6 +147,7 @@ class _Builder:
             failed=endings.has_failed(said),
             ended_by=self._ended_by(),
             broken_off=self._broken_off(),
+            without_nvls=self._without_nvls(),
             partial=self._fold.partial,
             earlier_runs=[self._run(run) for run in self._earlier],
             last_lines=[self._last_line(process.log) for process in self._processes],
@@ -342,6 +343,10 @@ class _Builder:
         lines = {index: source.counts.lines for index, source in enumerate(self._fold.sources)}
         edges = unfinished.connections((process.log for process in self._processes), lines)
         return [self.evidence(edge.place, edge.origin, edge.level, edge.event.message) for edge in edges[:MAX_EVIDENCE]]
+
+    def _without_nvls(self) -> list[Evidence]:
+        steps = layout.without_nvls(process.log for process in self._processes)
+        return [self._step_evidence(step) for step in steps[:MAX_EVIDENCE]]
 
     def _ended_by(self) -> list[Evidence]:
         """The last line of each kind that ends the job; one that processes begin after ended something else."""

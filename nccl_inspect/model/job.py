@@ -306,6 +306,8 @@ class Job(Record):
     """More will come, so that no line is the last one."""
     broken_off: list[Evidence] = field(default_factory=list)
     """The last connections of rings and trees where the log ends with them, and no rank says that it has them all."""
+    without_nvls: list[Evidence] = field(default_factory=list)
+    """Lines that count no channels for reduction inside the NVSwitch, in a job that has none anywhere."""
     partial: bool = False
     """The reading was interrupted: this is the job as far as it was read."""
     last_lines: list[LastLine] = field(default_factory=list)

@@ -43,6 +43,12 @@ _HOSTS = Fault(
         "unset NCCL_HOSTID   # or another value for each machine",
     ),
 )
+_ROCM = Fault(
+    "RCCL cannot learn how the GPUs are connected",
+    "the ROCm runtime or its SMI library is missing, of another release than the driver, or the container does not see "
+    "/sys and /dev/kfd of the host",
+    ("rocm-smi --showtopo; ls -l /dev/kfd /dev/dri   # inside the container: does ROCm answer?",),
+)
 FAULTS = {
     "topology-reverse-path": Fault(
         "an NVLink is seen from one end only",
@@ -55,6 +61,14 @@ FAULTS = {
         "the container or virtual machine was given a part of the board, or the topology file is for another machine",
         (_VISIBLE, *_LINKS),
     ),
+    "rccl-xgmi-missing": Fault(
+        "an xGMI link leads to a GPU that is not in the topology",
+        "the container or virtual machine was given a part of the GPUs, or the topology file is for another machine",
+        ("rocm-smi --showtopo; ls /dev/dri /sys/class/kfd/kfd/topology/nodes   # in the container: all there?",),
+    ),
+    "rccl-rocm-smi-failed": _ROCM,
+    "rccl-rocr-unusable": _ROCM,
+    "rccl-rocr-failure": _ROCM,
     "pci-add-failed": Fault(
         "a PCIe switch is missing in the topology",
         "a container or virtual machine that hides a part of the PCI tree, or a topology file for another machine",
