@@ -10,7 +10,8 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, load
 from nccl_inspect.report.digest import reason, verdict_line
-from nccl_inspect.rules.engine import Rule, verdict
+from nccl_inspect.rules import verdicts
+from nccl_inspect.rules.engine import Rule
 
 RULE = Rule(name="gdr-disabled", category="gpudirect", severity="warning", title="No GPUDirect RDMA")
 CONNECTED = b"node-a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
@@ -32,7 +33,7 @@ def clue(severity: str = "warning", confidence: str = "likely") -> Finding:
 def job(*findings: Finding, log: bytes = BEGUN) -> Job:
     found = nccl_inspect.read(log)
     found.findings = list(findings)
-    found.verdict = verdict(found)
+    found.verdict = verdicts.of_job(found)
     return found
 
 

@@ -30,6 +30,8 @@ RULE = Rule(
     title="Hosts are joined by NVLink (MNNVL), and ranks cannot use it: IMEX",
 )
 _NOT_PERMITTED = 800
+_FORCED = ("mnnvl-unsupported",)
+"""Somebody asked for it, and the hosts are not known to be joined."""
 _FIX = (
     "nvidia-imex-ctl -N   # every node of the domain must be READY; systemctl status nvidia-imex on each",
     "ls /dev/nvidia-caps-imex-channels   # inside the container: the channel device must be there",
@@ -40,7 +42,7 @@ _FIX = (
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own statement, CUDA's refusal to import on such machines, and NET between hosts of one domain."""
-    stated = facts.notices("mnnvl-not-working")
+    stated = facts.notices("mnnvl-not-working", *_FORCED)
     failed = list(stated)
     if _domains(facts) or facts.notices("mnnvl-clique"):
         refused = cuda_failed(facts, "transport/p2p.cc")
@@ -48,7 +50,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if failed:
         yield RULE.finding(
             f"multi-node NVLink is there and does not work: {failed[0].message}",
-            cause="the IMEX service of a node is down or does not know the others, or the container lacks the IMEX "
+            cause=f"{_asked(facts)} asks for it, and this machine does not offer it: not a rack of GB200 or GB300, or "
+            "its fabric or IMEX is not up"
+            if stated and stated[0].production in _FORCED
+            else "the IMEX service of a node is down or does not know the others, or the container lacks the IMEX "
             "channel",
             impact="the job stops",
             fix=_FIX,
@@ -60,6 +65,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         )
     elif slow := _over_net(facts):
         yield _unused(facts, slow)
+
+
+def _asked(facts: Facts) -> str:
+    return words_of(facts.chosen("NCCL_MNNVL_ENABLE", "NCCL_MNNVL")) or "NCCL_MNNVL_ENABLE=1 (2.20: NCCL_MNNVL=1)"
 
 
 def _unused(facts: Facts, slow: list[Path]) -> Finding:

@@ -36,8 +36,7 @@ def not_shared(facts: Facts) -> list[Notice]:
     peers = facts.notices("p2p-peer-access-failed")
     return [
         *(notice for notice in cuda_failed(facts, "transport/p2p.cc") if code_of(notice) in _NOT_SHAREABLE),
-        *facts.notices("p2p-ipc-handle-failed"),
-        *facts.leading_to(RULE.name),
+        *facts.notices("p2p-ipc-handle-failed", "rccl-ipc-handle-failed"),
         *(notice for notice in peers if _value(notice, "code") != _EXHAUSTED),
     ]
 
