@@ -18,7 +18,7 @@ from nccl_inspect.ingest import entries, files, sources
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Input, Progress, Source
 from nccl_inspect.interruption import Interruption
-from nccl_inspect.model import backwards, build
+from nccl_inspect.model import backwards, build, excerpts
 from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
@@ -81,6 +81,9 @@ def fold(
         files.require_again(given, turned)
         state = Fold(engine.shipped())
         _fill(state, _of_all(given, None, turned), interruption)
+    if not state.partial and excerpts.may_be(state):
+        again = excerpts.read(_of_all(given, None))
+        state = again if again.restored else state
     if state.partial and not _has_nccl(state):
         raise KeyboardInterrupt
     require_nccl(state)

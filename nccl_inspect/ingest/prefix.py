@@ -40,7 +40,7 @@ _MASKED = re.compile(
     rb"" + _NUMBER + rb") )?\[(?P<device>-?\d{1,10})\](?P<location> [\w./+-]+:\d{1,7}(?: \([^()]*\))?)?"
 )
 """A prefix whose host or numbers were taken out before the log was passed on, or that has the device only."""
-_PLACE = re.compile(rb"/?[a-z_][\w/]{0,120}\.(?:cc|cpp|h):\d{1,7}(?: \([^()]{1,200}\))?")
+_PLACE = re.compile(rb"/?[a-z_][\w/]{0,120}\.(?:cc|cpp|cu|h):\d{1,7}(?: \([^()]{1,200}\))?")
 """What is left where everything before the place in NCCL's source was taken out: ``misc/socket.cc:71``."""
 _NO_HOST = re.compile(
     rb"[Xx*#?]*|(?i:(?:my|your|the)?[_-]?(?:host|hostname|host[_-]name|node|nodename|node[_-]name|server|machine|name|pod)|"

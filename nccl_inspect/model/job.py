@@ -304,6 +304,8 @@ class Job(Record):
     """Hosts with several GPUs where the GPU of every rank is CUDA device 0: each process sees its own only."""
     partial: bool = False
     """The reading was interrupted: this is the job as far as it was read."""
+    excerpt: bool = False
+    """This is a part of a log: no communicator begins in it though it has connections, or lines were left out of it."""
     last_lines: list[LastLine] = field(default_factory=list)
     """Where each process falls silent."""
     timeline: list[Progress] = field(default_factory=list)
