@@ -1,24 +1,26 @@
-"""Reads what people pass on of a log: lines without prefix, with a bullet, a quote or a name before them, broken by hand.
+"""Reads what people pass on of a log: lines without prefix, with a bullet or a name before them, broken by hand.
 
 The reading of logs knows a line by its prefix. Here it is known by its message alone, which is right only for what is
-short and holds no whole log: prose speaks of the same things. So a message must be there as a whole, and what the grammar
-takes as free text must not be a sentence.
+short and holds no whole log: prose speaks of the same things. So a message must be there as a whole, and what the
+grammar takes as free text must not be a sentence.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
+from itertools import takewhile
 from typing import NamedTuple
 
 from nccl_inspect import event_types as events
-from nccl_inspect.grammar.counts import Counts, Text, remember
+from nccl_inspect.grammar import notation
+from nccl_inspect.grammar.counts import Counts, Text
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.scanner import Scanner, Sink
-from nccl_inspect.ingest import decoration, prefix
+from nccl_inspect.ingest import decoration, envelopes, prefix
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.levels import ANY
 from nccl_inspect.text import decode
@@ -31,13 +33,26 @@ _LEVEL = re.compile(rb"(?P<head>.{0,300}?)(?<![^\s:\]])(?P<level>" + ANY + rb")(
 """A line of NCCL 2.1 to 2.3, which had no ``NCCL`` before the level, or one of which that was cut off."""
 _PLUGIN = re.compile(rb"(?P<level>INFO|WARN|TRACE): Function: \S+ Line: \d+: (?P<text>.+)", re.DOTALL)
 """What aws-ofi-nccl prints where it does not run within NCCL (its tests): ``WARN: Function: f Line: 1: NET/OFI …``."""
+_FORMAT = re.compile(rb"%-?\d*(?:l|ll|z|h)?[sdxupc]")
+"""What stands in source code where a line has a value."""
+_PRINTED = re.compile(
+    rb"NCCL |\[-?\d+\] (?:\S+:\d+ )?(?:" + ANY + rb") |\.(?:cc|cu|cpp|h):\d+ (?:" + ANY + rb") | Line: \d+: "
+)
+"""What a line may hold that has something of a prefix."""
+_SIGN_SIZE = 4
+_CITED = re.compile(rb"(?:evidence +)?\S{1,200}:\d+: ")
+"""How reports name the place of a line that they cite, and fold: what is in it was read elsewhere."""
 _LEFT_OUT = re.compile(rb"(0x)?(?:\.{2,}|\xe2\x80\xa6|\b[Xx*]{2,}\b|(?<=0x)[Xx*]+)")
 """Numbers as NCCL's manual and those who pass lines on leave them out."""
 STAND_IN = b"e11ded"
 _NUMBERED = frozenset((events.CommInit, events.CommSplit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
 """Events that are about numbers: where one was left out, nothing is left."""
 _LETTER, _SIGN = re.compile(rb"[A-Za-z]"), re.compile(rb"\S")
-_FEW_LETTERS, _FEW_SIGNS, _MANY_SIGNS = 4, 12, 40
+_FEW_LETTERS, _FEW_SIGNS, _MANY_SIGNS = 4, 10, 30
+_PLAIN_WORD = re.compile(rb"(?<!\S)[A-Za-z]+[.,;]?(?!\S)")
+_MANY_WORDS = 6
+_OPENING = (b"'", b'"', b"(")
+"""What stands before a text that NCCL quotes, which may be a sentence."""
 _SENTENCE = re.compile(
     rb"\b(?:is|are|was|were|be|been|the|a|an|you|your|we|our|I|it|its|this|that|these|which|when|where|what|should|"
     rb"would|can|will|may|must|and|or|but|because|so|with|in|of|for|to|from|by|has|have|had|if|then|not)\b"
@@ -65,6 +80,10 @@ class Excerpt:
         self._grammar = grammar
         self._scanner = Scanner(grammar)
         self._foreign: list[Production] = []
+        self._possible: list[tuple[bytes, Production]] = []
+        """The productions that may have a message in the text, by what it would hold."""
+        self._among: list[Production] = []
+        """Those that may have one in the line that is looked at."""
         self.read = 0
         """Lines that only this reading knows."""
 
@@ -81,17 +100,23 @@ class Excerpt:
             counts: of the source.
             sink: gets the number, the origin and the text of each line that is NCCL's, or that tells something of it.
         """
+        if envelopes.has_partials(b"\n".join(lines)):  # a collector wrote them, and their parts were put together
+            self._scanner.scan(lines, counts, sink)
+            return
         found: list[tuple[int, Origin, Text]] = []
         self._scanner.scan(lines, counts, lambda *one: found.append(one))
         known = {number for number, _, text in found if text.parsed is not None}
+        unknown = {number for number, _, _ in found} - known
+        anew: set[int] = set()
+        better: list[tuple[int, Origin, Text]] = []
         for reading in self.readings(lines, known):
-            numbers = range(reading.place + 1, reading.place + reading.pieces + 1)
-            before = [one for one in found if one[0] in numbers]
-            found = [one for one in found if one[0] not in numbers]
-            found.extend((numbers[0], *one) for one in reading.said)
-            _count(reading, lines, counts, len(before))
-            self.read += len(reading.said)
-        for number, origin, text in sorted(found, key=lambda one: one[0]):
+            numbers = set(range(reading.place + 1, reading.place + reading.pieces + 1))
+            _count(reading, counts, len(unknown & numbers))
+            better.extend((reading.place + 1, *one) for one in reading.said)
+            anew |= numbers
+        self.read += len(better)
+        found = [one for one in found if one[0] not in anew]
+        for number, origin, text in sorted([*found, *better], key=lambda one: one[0]):
             if text.parsed:
                 self.productions.add(text.parsed.production)
             sink(number, origin, text)
@@ -104,9 +129,15 @@ class Excerpt:
             known: the numbers of lines, from 1, that are none of these.
         """
         plain = list(map(decoration.normal, lines))
-        self._foreign = [one for one in self._grammar.foreign_in(b"\n".join(plain)) if not one.general]
+        block = b"\n".join(plain)
+        self._foreign = [one for one in self._grammar.foreign_in(block) if not one.general]
+        together = block.replace(b"\n", b" ") + block.replace(b"\n", b"")  # what is broken by hand may be broken there
+        self._possible = [(sign, one) for sign, found in _by_sign(self._grammar) if sign in together for one in found]
         may_be = decoration.in_code(plain)
-        wanted = [line if may and place not in known else b"" for place, (line, may) in enumerate(zip(plain, may_be), 1)]
+        wanted = [
+            line if may and place not in known else b""
+            for place, (line, may) in enumerate(zip(plain, may_be, strict=True), 1)
+        ]
         place = 0
         while place < len(wanted):
             reading = self._reading(place, wanted) if wanted[place] else None
@@ -118,12 +149,13 @@ class Excerpt:
         """What a line says; where it says nothing by itself, what it says with those below."""
         if said := self._said(lines[place]):
             return Reading(place, 1, said)
-        size = next((size for size in range(1, _PIECES) if not lines[place + size : place + size + 1] or not lines[place + size]), _PIECES)
-        if size > 1 and self._may_go_on(lines[place]):
-            for pieces, text in decoration.joined(lines[place : place + size]):
+        below = list(takewhile(bool, lines[place + 1 : place + _PIECES]))
+        if below and not _CITED.match(lines[place]) and self._may_hold(lines[place], *below):
+            for pieces, text in decoration.joined([lines[place], *below]):
                 if one := self._whole(text):
                     return Reading(place, pieces, [one])
-        old = next(filter(None, map(self._of_old, decoration.layers(lines[place]))), None)
+        is_printed = _PRINTED.search(lines[place]) is not None
+        old = next(filter(None, map(self._of_old, decoration.layers(lines[place]))), None) if is_printed else None
         return Reading(place, 1, [old]) if old else None
 
     def _said(self, line: bytes) -> list[tuple[Origin, Text]]:
@@ -132,7 +164,7 @@ class Excerpt:
             if one := self._whole(text):
                 return [one]
         parts = [*decoration.parts(line), *self._sentences(line)]
-        return list(filter(None, map(self._whole, parts))) if len(parts) > 1 else []
+        return list(filter(None, map(self._whole, parts))) if parts != [line] else []
 
     def _sentences(self, line: bytes) -> Iterator[bytes]:
         """The lines of a message of several lines that stand in one."""
@@ -140,16 +172,19 @@ class Excerpt:
         if begins:
             yield from (line[a:b].strip() for a, b in zip([0, *begins], [*begins, len(line)], strict=True))
 
-    def _may_go_on(self, line: bytes) -> bool:
-        """Whether a message begins in a line."""
-        return any(
-            prefix.MARK in text or _LEVEL.match(text) or any(True for _ in self._grammar.beginnings(text))
-            for text in decoration.layers(line)
-        )
-
     def _whole(self, line: bytes) -> tuple[Origin, Text] | None:
         """The message that a line is, without what stands around it."""
+        if not self._may_hold(line):
+            return None
+        self._among = [production for sign, production in self._possible if sign in line]
         return next(filter(None, map(self._message, decoration.layers(line))), None)
+
+    def _may_hold(self, *lines: bytes) -> bool:
+        """Whether there may be a message in a line, or in lines that were one."""
+        for text in {b" ".join(lines), b"".join(lines)}:
+            if any(sign in text for sign, _ in self._possible) or any(one.needle in text for one in self._foreign):
+                return True
+        return _PRINTED.search(lines[0]) is not None
 
     def _message(self, text: bytes) -> tuple[Origin, Text] | None:
         """The message that a text is as it stands."""
@@ -172,14 +207,32 @@ class Excerpt:
 
     def _of_old(self, text: bytes) -> tuple[Origin, Text] | None:
         """A line of NCCL before 2.4 by its prefix: its message is not known."""
-        found = None if prefix.MARK in text else _LEVEL.match(text)
+        found = None if prefix.MARK in text or _FORMAT.search(text) else _LEVEL.match(text)
         origin = _origin(found) if found else None
         return (origin, Text(decode(found["level"]), found["text"], None)) if found and origin else None
 
     def _parsed(self, message: bytes) -> Parsed | None:
         """A message that may have lost its full stop, or got one; numbers may be left out."""
-        stops = (message, message + b".", message.rstrip(b".:;!"))
-        return next(filter(None, map(self._grammar.parse, stops)), None) or without_numbers(message, self._grammar)
+        for text in (message, message + b".", message.rstrip(b".:;!")):
+            if any(production.fit(text) for production in self._among if production.needle in text):
+                return self._grammar.parse(text)
+        return without_numbers(message, self._grammar) if self._among else None
+
+
+@cache
+def _by_sign(grammar: Grammar) -> list[tuple[bytes, list[Production]]]:
+    """The productions whose messages are known without a prefix, by a text that they hold."""
+    found: dict[bytes, list[Production]] = {}
+    for production in grammar.productions:
+        if production.foreign:
+            continue
+        signs = [production.needle]
+        if len(production.needle) < _SIGN_SIZE:
+            signs = [lead.encode() for lead in notation.leads(notation.parse(production.line), limit=256)]
+        if all(len(sign) >= _SIGN_SIZE for sign in signs):
+            for sign in signs:
+                found.setdefault(sign, []).append(production)
+    return list(found.items())
 
 
 def without_numbers(message: bytes, grammar: Grammar) -> Parsed | None:
@@ -194,12 +247,11 @@ def without_numbers(message: bytes, grammar: Grammar) -> Parsed | None:
     return Parsed(parsed.production, parsed.message, parsed.kind, event)
 
 
-def _count(reading: Reading, lines: Sequence[bytes], counts: Counts, unknown: int) -> None:
+def _count(reading: Reading, counts: Counts, unknown: int) -> None:
     """Count lines anew that were counted as something else.
 
     Args:
         reading: what they say.
-        lines: all of the source.
         counts: of the source.
         unknown: how many of them were counted as not recognised.
     """
@@ -214,9 +266,6 @@ def _count(reading: Reading, lines: Sequence[bytes], counts: Counts, unknown: in
     counts.nccl_lines += len(texts) - foreign - unknown - len(broken)
     counts.unrecognised_lines += len(texts) - foreign - typed - unknown
     counts.damaged_lines -= len(broken)
-    if reading.pieces > 1:
-        counts.repaired_lines += 1
-        remember(number, b" ".join(lines[reading.place : reading.place + reading.pieces]), counts.mended)
 
 
 def _origin(found: re.Match[bytes]) -> Origin | None:
@@ -235,23 +284,30 @@ def _level(parsed: Parsed) -> str:
 
 def _is_telling(parsed: Parsed) -> bool:
     """Whether a message is one without any prefix: enough of it is NCCL's, and the rest is no sentence."""
+    if parsed.kind is events.ErrorCascade:
+        return True
     production, message = parsed.production, parsed.message
     match = production.match(message)
     assert match is not None
-    begins, ends = [0], list[int]()
-    said = list[bytes]()
-    for start, end in production.shape.open_spans(match):
-        ends.append(start)
-        begins.append(end)
-        said.append(message[start:end])
-    own = b" ".join(message[start:end] for start, end in zip(begins, [*ends, len(message)], strict=True))
+    own, free, end = b"", list[bytes](), 0
+    for start, stop in production.shape.open_spans(match):
+        own += message[end:start]
+        end = stop
+        if b" " in message[start:stop] and message[start - 1 : start] not in _OPENING:
+            free.append(_system_error().sub(b"", message[start:stop]))
+    own += message[end:]
     signs = len(_SIGN.findall(own))
     if signs < _FEW_SIGNS or len(_LETTER.findall(own)) < _FEW_LETTERS:
         return False
-    free = [text for text in said if decode(text) not in _system_errors()]
-    return signs >= _MANY_SIGNS or (sum(map(len, free)) <= 2 * signs and not any(map(_SENTENCE.search, free)))
+    return signs >= _MANY_SIGNS or not any(map(_is_sentence, free))
+
+
+def _is_sentence(text: bytes) -> bool:
+    """Whether a text is one that people write."""
+    return _SENTENCE.search(text) is not None or len(_PLAIN_WORD.findall(text)) > _MANY_WORDS
 
 
 @cache
-def _system_errors() -> frozenset[str]:
-    return frozenset(map(os.strerror, range(1, 134)))
+def _system_error() -> re.Pattern[bytes]:
+    """What the system says of a failed call."""
+    return re.compile(b"|".join(re.escape(os.strerror(number).encode()) for number in range(1, 134)))

@@ -186,7 +186,9 @@ class Shape:
     def open_spans(self, match: re.Match[bytes]) -> list[tuple[int, int]]:
         """Where fields of a match stand that are words or text of any kind, in their order."""
         open_ = [
-            match.span(group) for _, kind, group in self.fields if isinstance(kind, FieldType) and (kind.free or kind.run)
+            match.span(group)
+            for _, kind, group in self.fields
+            if isinstance(kind, FieldType) and (kind.free or kind.run)
         ]
         return sorted(span for span in open_ if span[0] >= 0)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from nccl_inspect.ingest import envelopes
 
-_MOST = 48
+_MOST = 32
 """Ways to see a line that are tried: a sentence has more of them, and is none."""
 _MARKUP = re.compile(rb"<(?:/?(?:b|i|em|strong|code|pre|p|li|ul|ol|td|tr|span|div|samp|tt|kbd)|font[^<>]{0,80})>", re.I)
 _TYPOGRAPHY = {
@@ -26,14 +26,22 @@ _TYPOGRAPHY = {
     b"\t": b" ",
 }
 """What word processors and chats make of blanks and quotation marks."""
-_BREAKS = re.compile(rb"<br\s?/?>|\xe2\x8f\x8e|\xe2\x86\xb5|\\n|\s\|\s|\t", re.IGNORECASE)
-"""What stands for a line end, or between the cells of a table."""
+_BREAKS = re.compile(rb"<br\s?/?>|\xe2\x8f\x8e|\xe2\x86\xb5|\\n", re.IGNORECASE)
+"""What stands for a line end."""
+_CELL = re.compile(rb"\s\|\s")
+_CELLS = 3
+"""A row of a log has a time, maybe who printed, and the line; others are of a table about something."""
 _ARROWS = re.compile(rb"\s*(?:\xe2\x86\x92|\xe2\x87\x92|\xe2\x9e\x9c|\xe2\x86\x93|\s=>\s)\s*")
 _ARROW = re.compile(rb"\xe2\x86\x92|\xe2\x87\x92")
-_ELISION = rb"(?:\.{3,6}|\xe2\x80\xa6|\[(?:\.{2,}|\xe2\x80\xa6|[Tt]runcated|snip|cut|omitted)\]|\((?:\.{3}|\xe2\x80\xa6)\)|<snip>|-+ ?(?:snip|8<) ?-+)"
+_ELISION = (
+    rb"(?:\.{3,6}|\xe2\x80\xa6|\[(?:\.{2,}|\xe2\x80\xa6|[Tt]runcated|snip|cut|omitted)\]|\((?:\.{3}|\xe2\x80\xa6)\)"
+    rb"|<snip>|-+ ?(?:snip|8<) ?-+)"
+)
 _ELISIONS = b"...", b"\xe2\x80\xa6", b"snip", b"runcated]", b"omitted]", b"[cut]"
 _LEFT_OUT = re.compile(rb"^[ \t>|*_`#+-]*" + _ELISION + rb"[ \t|*_`\r]*$", re.MULTILINE)
 """A line that says that others were left out."""
+_KEYS = rb"sample|example|line|says|event|fix|cause|means|note|evidence|needs|format|message|text|name|e\.g"
+"""Words before a colon that introduce a quotation; others may be the name of who speaks or prints."""
 _LEADS = tuple(
     re.compile(lead)
     for lead in (
@@ -44,20 +52,31 @@ _LEADS = tuple(
         rb"[+-](?=[^\s+-])",
         rb"(?:\xe2\x86\x92|\xe2\x87\x92|\xe2\x9e\x9c|\xe2\x86\xb3|[-=]{1,2}>|<-)\s*",
         rb"[\[(]?(?:\d{4}-\d\d-\d\d[ T])?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?Z?(?: ?[AaPp][Mm])?[\])]?:? ?",
-        rb"<[@\w][\w .@-]{0,40}>:? |@?[\w.@-]{1,40}(?: [A-Z][\w.-]{0,30})?(?: ?\[[^\[\]]{1,30}\]| ?\([^()]{1,30}\))?: (?=\S)",
+        rb"(?!(?:"
+        + _KEYS
+        + rb"):)(?:<[@\w][\w .@-]{0,40}>:? |@?[\w.@-]{1,40}(?: [A-Z][\w.-]{0,30})?(?: ?\[[^\[\]]{1,30}\]| ?\([^()]{1,30}\))?: (?=\S))",
         rb"Last error: ?",
         _ELISION + rb"\s*",
-        rb"[_*~`'\"]{1,3}(?=[^\s_*~`'\"])|``+",
+        rb"(?P<mark>[_*~`'\"])(?P=mark){0,2}(?=\S)",
     )
 )
 """What may stand before a line, one by one."""
 _TRAILS = tuple(
     re.compile(rb"(?:" + trail + rb")$")
-    for trail in (rb"[_*~`'\"]{1,3}", rb"[,;]", rb"\s*\|", rb"\s*" + _ELISION, rb"\s*\\", rb"\s+<-.{0,60}|\s+#.{0,60}")
+    for trail in (
+        rb"(?P<mark>[_*~`'\"])(?P=mark){0,2}",
+        rb"[,;]",
+        rb"\s*\|",
+        rb"\s*" + _ELISION,
+        rb"\s*\\",
+        rb"\s+<-.{0,60}|\s+#.{0,60}",
+    )
 )
 """What may stand behind it."""
-_MARGIN = re.compile(rb"[\s>|]+")
-_CODE = re.compile(rb"^[\s>]*(?:`{3,}|~{3,}) *(?P<language>[\w+-]*)[^`\n]*$|^\s*\{(?:code|noformat)(?::(?P<jira>[\w+-]*))?[^{}\n]*\}")
+_MARGIN = re.compile(rb"^[\s>|]+")
+_CODE = re.compile(
+    rb"^[\s>]*(?:`{3,}|~{3,}) *(?P<language>[\w+-]*)[^`\n]*$|^\s*\{(?:code|noformat)(?::(?P<jira>[\w+-]*))?[^{}\n]*\}"
+)
 _PROGRAMS = frozenset(b"python py c cpp c++ cuda sh bash shell zsh toml yaml yml ini json xml make cmake diff".split())
 
 
@@ -96,13 +115,18 @@ def _with_less(text: bytes) -> Iterator[bytes]:
     for trail in _TRAILS:
         if found := trail.search(text):
             yield text[: found.start()].strip()
-    if layer := envelopes.peel(text):
+    layer = envelopes.peel(text)
+    if layer and (text.startswith(b"[") or layer.stated.time or layer.stated.rank is not None):
         yield layer.text.strip()
 
 
 def parts(line: bytes) -> list[bytes]:
-    """What a line was put together from: by line ends written in letters, arrows, and cells of a table."""
-    return [part for piece in _BREAKS.split(line) for part in _ARROWS.split(piece) if part.strip()]
+    """What a line was put together from: by line ends written in letters, arrows, and few cells of a table."""
+    cells = [cell for cell in _CELL.split(line.strip(b"| ")) if cell.strip()]
+    if len(cells) > _CELLS:
+        return [line]
+    pieces = [piece for cell in cells for piece in _BREAKS.split(cell)]
+    return [part for piece in pieces for part in _ARROWS.split(piece) if part.strip()]
 
 
 def joined(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
