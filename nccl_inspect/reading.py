@@ -13,6 +13,7 @@ from nccl_inspect.event import Told, without_secrets
 from nccl_inspect.event_types import Event, Where
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.counts import Counts, Text
+from nccl_inspect.grammar.excerpts import Short
 from nccl_inspect.grammar.scanner import Scanner
 from nccl_inspect.ingest import entries, files, sources
 from nccl_inspect.ingest.prefix import Origin
@@ -290,10 +291,12 @@ def _lines(
 ) -> Iterator[tuple[int, Origin, Text]]:
     """What was recognised in a source; the error that ended it, if there was one, joins the problems."""
     stands: list[int] = []
+    short = Short()
     for lines in entries.pieces_of(source):
         if isinstance(lines, NoInputError):
             problems.append(lines)
             return
+        short.add(lines)
         if lines.mended and lines.mended.stands is not None:
             stands.extend(lines.mended.stands)
         found: list[tuple[int, Origin, Text]] = []
@@ -303,6 +306,7 @@ def _lines(
 
         scanner.scan(lines.lines, counts, sink, lines.mended)
         yield from found
+    yield from short.read(source.name, counts, engine.shipped())
 
 
 def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[Told]:

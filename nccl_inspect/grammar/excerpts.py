@@ -20,8 +20,9 @@ from nccl_inspect.grammar.counts import Counts, Text
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.scanner import Scanner, Sink
-from nccl_inspect.ingest import decoration, envelopes, prefix
+from nccl_inspect.ingest import decoration, envelopes, prefix, recognition
 from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.levels import ANY
 from nccl_inspect.text import decode
 
@@ -58,6 +59,40 @@ _SENTENCE = re.compile(
     rb"would|can|will|may|must|and|or|but|because|so|with|in|of|for|to|from|by|has|have|had|if|then|not)\b"
 )
 """Words that make a sentence of what stands where the grammar takes any text."""
+
+
+class Short:
+    """The lines of a source, as long as it may be an excerpt: one that is read once only may have to be read again."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        """None where there were too many, or a collector wrote them."""
+        self._size = 0
+
+    def add(self, lines: Lines) -> None:
+        """Keep the next lines."""
+        self._size += MOST + 1 if lines.mended else lines.size
+        if self._size <= MOST:
+            self.lines += lines.lines
+        else:
+            self.lines.clear()
+
+    def read(self, name: str, counts: Counts, grammar: Grammar) -> list[tuple[int, Origin, Text]]:
+        """What the lines say as those of an excerpt; nothing where something was known of them before.
+
+        Args:
+            name: of the source.
+            counts: of the source, which are made anew.
+            grammar: what to recognise messages with.
+        """
+        if not self.lines or counts.typed_lines or counts.related_lines or recognition.is_program(name):
+            return []
+        found: list[tuple[int, Origin, Text]] = []
+        excerpt, again = Excerpt(grammar), Counts()
+        excerpt.scan(self.lines, again, lambda *one: found.append(one))
+        if excerpt.read:
+            counts.become(again)
+        return found if excerpt.read else []
 
 
 class Reading(NamedTuple):
@@ -216,7 +251,8 @@ class Excerpt:
         for text in (message, message + b".", message.rstrip(b".:;!")):
             if any(production.fit(text) for production in self._among if production.needle in text):
                 return self._grammar.parse(text)
-        return without_numbers(message, self._grammar) if self._among else None
+        parsed = without_numbers(message, self._grammar) if self._among else None
+        return None if parsed is None or parsed.kind in _NUMBERED else parsed
 
 
 @cache
@@ -231,7 +267,7 @@ def _by_sign(grammar: Grammar) -> list[tuple[bytes, list[Production]]]:
             signs = [lead.encode() for lead in notation.leads(notation.parse(production.line), limit=256)]
         if all(len(sign) >= _SIGN_SIZE for sign in signs):
             for sign in signs:
-                found.setdefault(sign, []).append(production)
+                found.setdefault(sign.rstrip(b"."), []).append(production)
     return list(found.items())
 
 

@@ -42,6 +42,7 @@ _LEFT_OUT = re.compile(rb"^[ \t>|*_`#+-]*" + _ELISION + rb"[ \t|*_`\r]*$", re.MU
 """A line that says that others were left out."""
 _KEYS = rb"sample|example|line|says|event|fix|cause|means|note|evidence|needs|format|message|text|name|e\.g"
 """Words before a colon that introduce a quotation; others may be the name of who speaks or prints."""
+_SPEAKER = rb"@?[\w.@-]{1,40}(?: [A-Z][\w.-]{0,30})?(?: ?\[[^\[\]]{1,30}\]| ?\([^()]{1,30}\))?"
 _LEADS = tuple(
     re.compile(lead)
     for lead in (
@@ -52,9 +53,7 @@ _LEADS = tuple(
         rb"[+-](?=[^\s+-])",
         rb"(?:\xe2\x86\x92|\xe2\x87\x92|\xe2\x9e\x9c|\xe2\x86\xb3|[-=]{1,2}>|<-)\s*",
         rb"[\[(]?(?:\d{4}-\d\d-\d\d[ T])?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?Z?(?: ?[AaPp][Mm])?[\])]?:? ?",
-        rb"(?!(?:"
-        + _KEYS
-        + rb"):)(?:<[@\w][\w .@-]{0,40}>:? |@?[\w.@-]{1,40}(?: [A-Z][\w.-]{0,30})?(?: ?\[[^\[\]]{1,30}\]| ?\([^()]{1,30}\))?: (?=\S))",
+        rb"(?!(?:" + _KEYS + rb"):)(?:<[@\w][\w .@-]{0,40}>:? |" + _SPEAKER + rb": (?=\S))",
         rb"Last error: ?",
         _ELISION + rb"\s*",
         rb"(?P<mark>[_*~`'\"])(?P=mark){0,2}(?=\S)",
