@@ -127,6 +127,7 @@ def line(rank: int, message: str, host: str = "vm") -> str:
 
 SHM = line(0, "Channel 00 : 0[0] -> 1[1] via SHM/direct/direct")
 P2P = line(0, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")
+COMPLETE = line(0, "comm 0x1 rank 0 nranks 2 cudaDev 0 busId 60 - Init COMPLETE")
 P2P_OFF = line(0, "NCCL_P2P_DISABLE set by environment to 1")
 SOCKET = "".join(
     f"node-{host}:{pid}:{pid} [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [{side}] via NET/Socket/0\n"
@@ -362,7 +363,8 @@ def test_a_rule_names_others_that_exist(rule: engine.Rule) -> None:
 
 
 def test_verdicts() -> None:
-    assert read(P2P).verdict == "ok"
+    assert read(P2P).verdict == "unknown"  # an excerpt: it does not show that a communicator came up
+    assert read(COMPLETE + P2P).verdict == "ok"
     assert read(SHM).verdict == "unknown"
     assert read(P2P_OFF + SHM).verdict == "degraded"
     assert read(line(0, "NCCL version 2.27.3+cuda12.9")).verdict == "unknown"
@@ -527,7 +529,8 @@ def test_field_notes_p4d_four_pods() -> None:
 
 def test_field_notes_g6e_over_efa() -> None:
     job = field_note("g6e-4x4-efa-libfabric.log", platform="g6e.12xlarge", topology=G6E_TOPOLOGY)
-    assert job.verdict == "ok"
+    assert job.excerpt and job.verdict == "unknown"
+    assert {path.verdict for path in job.paths} == {"ok"}
     assert sorted(names(job)) == ["gdr-not-possible", "shm-instead-of-p2p"]
     assert {finding.severity for finding in job.findings} == {"info"}
     assert "NODE" in found(job, "shm-instead-of-p2p").cause

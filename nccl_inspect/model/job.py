@@ -312,6 +312,8 @@ class Job(Record):
     """Lines that count no channels for reduction inside the NVSwitch, in a job that has none anywhere."""
     partial: bool = False
     """The reading was interrupted: this is the job as far as it was read."""
+    excerpt: bool = False
+    """This is a part of a log: no communicator begins in it though it has connections, or lines were left out of it."""
     last_lines: list[LastLine] = field(default_factory=list)
     """Where each process falls silent."""
     timeline: list[Progress] = field(default_factory=list)

@@ -25,6 +25,7 @@ _MEANING = {
     "failed": "the job is dead or stuck",
     "unknown": "the log does not show enough to judge a path",
 }
+_EXCERPT = "an excerpt, not a whole log: give all that the job printed for a verdict on it"
 _HEAD = "rank-traceback"
 """How a traceback begins: what it leads to says more."""
 
@@ -51,6 +52,8 @@ def reason(job: Job) -> str:
         return _doubt(leads[0], lead, job) if job.verdict == "unknown" else lead
     if job.verdict == "unknown" and job.unexplained:
         return f"an error that no rule explains: {_said(job.unexplained)}"
+    if job.verdict == "unknown" and job.excerpt and job.paths and _known(job) == _MEANING["ok"]:
+        return "an excerpt, in which nothing is wrong: every path in it is as good as expected"
     if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
         unjudged, told = _unjudged(job), _left_out(job)
         return "; ".join([*told, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
@@ -116,6 +119,8 @@ def _earlier(runs: list[str]) -> Iterator[tuple[str, str]]:
 def facts(job: Job) -> Iterator[tuple[str, str]]:
     """What the log shows of the job, as labels and texts; a text without a label goes on with the one before."""
     yield "log", _sources(job)
+    if job.excerpt:
+        yield "", _EXCERPT
     problems = [source.problem for source in job.sources if source.problem]
     for problem in problems[:_MAX_PROBLEMS]:
         yield "not read", problem
