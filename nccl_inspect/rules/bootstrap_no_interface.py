@@ -13,6 +13,7 @@ RULE = Rule(
     severity="error",
     title="A rank finds no network interface to start with",
     because=("env-mismatch-across-ranks",),
+    local=True,
 )
 
 

@@ -14,6 +14,7 @@ RULE = Rule(
     title="A CUDA call failed while NCCL set up its connections",
     because=("gpu-out-of-memory",),
     specific=("cuda-failure-in-launch", "cuda-init-error", "nccl-too-old", "gpu-hardware-error"),
+    local=True,
 )
 _CONNECT = ("transport", "proxy", "channel")
 _P2P_IMPORT, _SHM, _INIT = (1, 304, 400, 800), (1, 217, 801), (3, 35, 46, 100, 101, 803, 804, 999)

@@ -19,6 +19,7 @@ RULE = Rule(
     title="CUDA cannot be initialised",
     echo_of=("fabric-manager-down",),
     specific=("cuda-lib-missing",),
+    local=True,
 )
 _CAUSES = {
     3: "CUDA was used before a fork: a child process cannot use it",

@@ -15,6 +15,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="CUDA is not ready on a machine with NVSwitch: the fabric manager does not run",
+    local=True,
 )
 _NOT_READY = 802
 _WORDS = "system not yet initialized"

@@ -24,6 +24,7 @@ RULE = Rule(
     severity="error",
     title="Ranks of one communicator use different networks",
     because=("ib-bad-device", "plugin-load-failed", "plugin-not-found", "efa-provider-missing"),
+    local=True,
 )
 
 

@@ -16,6 +16,7 @@ RULE = Rule(
     title="Reduction inside the NVSwitch (NVLS) could not be set up: fabric manager or NVSwitch",
     because=("p2p-nvlink-fault",),
     specific=("fabric-manager-down",),
+    local=True,
 )
 _BROKEN = (1, 101, 304, 400, 401, 800, 801, 999)
 _NO_MEMORY = 2

@@ -13,6 +13,7 @@ RULE = Rule(
     category="environment",
     severity="info",
     title="A setting has a value that NCCL cannot read",
+    local=True,
 )
 
 

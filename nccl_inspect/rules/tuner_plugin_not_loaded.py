@@ -14,6 +14,7 @@ RULE = Rule(
     category="plugins",
     severity="info",
     title="A tuner plugin was asked for and does not choose algorithm and protocol",
+    local=True,
 )
 _TUNED = ("p5", "p6")
 """Types for which aws-ofi-nccl has tuning data."""
