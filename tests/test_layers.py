@@ -20,7 +20,7 @@ LAYERS = [
     {"grammar"},
     {"model"},
     {"platforms", "topology"},
-    {"impact"},
+    {"impact", "culprits"},
     {"rules"},
     {"picture"},
     {"report"},

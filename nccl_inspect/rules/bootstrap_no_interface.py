@@ -16,6 +16,7 @@ RULE = Rule(
     severity="error",
     title="A rank finds no network interface to start with",
     because=("env-mismatch-across-ranks",),
+    local=True,
 )
 
 _OF_NETWORKS = (

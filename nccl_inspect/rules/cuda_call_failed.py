@@ -27,6 +27,7 @@ RULE = Rule(
         "nccl-too-old",
         "peer-mapping-exhausted",
     ),
+    local=True,
 )
 _TELLING = (500, 704, 801)
 """Errors that tell more than the place would."""

@@ -22,6 +22,7 @@ RULE = Rule(
         "nccl-too-old",
         "gpu-hardware-error",
     ),
+    local=True,
 )
 _CONNECT = ("transport", "proxy", "channel")
 _P2P_IMPORT, _SHM = (1, 304, 400, 800), (1, 217, 801)

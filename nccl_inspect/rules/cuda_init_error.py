@@ -20,6 +20,7 @@ RULE = Rule(
     title="CUDA cannot be initialised",
     echo_of=("fabric-manager-down",),
     specific=("cuda-lib-missing",),
+    local=True,
 )
 _CAUSES = {code: ANSWERS[code].cause for code in AT_START & ANSWERS.keys()} | {
     3: "CUDA was used before a fork: a child process cannot use it",

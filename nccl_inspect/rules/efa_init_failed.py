@@ -19,6 +19,7 @@ RULE = Rule(
     title="aws-ofi-nccl does not come up",
     specific=("ib-memlock", "efa-libfabric-incompat", "efa-provider-missing", "efa-not-supported-instance"),
     folds=True,
+    local=True,
 )
 _NO_GDR = "ofi-gdr-disabled-on-capable"
 _REASONS = (

@@ -18,6 +18,7 @@ RULE = Rule(
     title="aws-ofi-nccl finds no libfabric provider that it can use",
     specific=("efa-not-supported-instance",),
     folds=True,
+    local=True,
 )
 _ONE_SEARCH_FAILED = "ofi-no-eligible-providers"
 _DIES = "2.28."

@@ -18,7 +18,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.records import Record
-from nccl_inspect.rules import failure, verdicts
+from nccl_inspect.rules import culprits, failure, verdicts
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.statements import is_retold, value
 from nccl_inspect.text import cut
@@ -69,6 +69,8 @@ class Rule(Record):
     """It tells where something failed, not why: each other finding that tells why the job ended leads before it."""
     folds: bool = False
     """A cause that is told under the slow path it leads to, when there is one: the effect makes the headline."""
+    local: bool = False
+    """The fault lies with the ranks and hosts that it names; they do not merely suffer from that of others."""
 
     def finding(
         self,
@@ -240,6 +242,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     looked_for = {finding.rule for finding in found if finding.rule in wanted}
     kept = [f for f in found if f.rule in wanted and not looked_for & set(by_name[f.rule].specific)]
     kept = _without_retold(kept, by_name)
+    culprits.locate(facts, kept, [entry.rule.name for entry in registered() if entry.rule.local])
     counting = kept
     if terms:
         counting, _ = terms.parted(kept)

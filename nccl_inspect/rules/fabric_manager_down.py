@@ -15,6 +15,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="CUDA is not ready on a machine with NVSwitch: the fabric manager does not run",
+    local=True,
 )
 _NOT_READY = {802: "system not yet initialized", 919: "the GPU fabric is not ready"}
 """919 comes since CUDA 13, where the driver waits for the fabric in vain."""

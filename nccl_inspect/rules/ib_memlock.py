@@ -14,6 +14,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Buffers cannot be registered with the NIC: the limit on locked memory",
+    local=True,
 )
 _CALLS = ("create_cq", "create_qp", "reg_mr", "reg_mr_iova2", "reg_dmabuf_mr")
 """Calls that lock memory."""

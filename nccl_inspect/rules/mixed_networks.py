@@ -29,6 +29,7 @@ RULE = Rule(
     severity="error",
     title="Ranks of one communicator use different networks",
     because=("ib-bad-device", "plugin-load-failed", "plugin-not-found", "efa-provider-missing"),
+    local=True,
 )
 
 _EARLY = "NCCL_NET=IB   # (or Libfabric, …) makes every rank fail early instead of falling back"

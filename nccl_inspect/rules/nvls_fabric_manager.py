@@ -17,6 +17,7 @@ RULE = Rule(
     title="Reduction inside the NVSwitch (NVLS) could not be set up: fabric manager or NVSwitch",
     because=("p2p-nvlink-fault",),
     specific=("fabric-manager-down",),
+    local=True,
 )
 _OTHERS = {2, 802, 919, *KERNEL_ERRORS, 214, 220, 226}
 """Errors that are told by themselves, wherever they come: memory, a fabric that is not up, kernels, hardware."""

@@ -19,6 +19,7 @@ RULE = Rule(
     echo_of=("open-files-limit",),
     because=("env-mismatch-across-ranks", "duplicate-hostname"),
     specific=("cuda-ipc-isolated-gpus", "mnnvl-imex-not-working"),
+    local=True,
 )
 _NOT_SHAREABLE = (1, 304, 400, 800)
 _NOT_PERMITTED = 800

@@ -12,6 +12,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="The driver refuses peer access between GPUs that NVLink joins: a hardware fault",
+    local=True,
 )
 
 

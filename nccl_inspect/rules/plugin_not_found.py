@@ -16,6 +16,7 @@ RULE = Rule(
     severity="warning",
     title="A network plugin that was asked for, or that this platform needs, was not found",
     folds=True,
+    local=True,
 )
 _DEFAULTS = {"libnccl-net.so", "librccl-net.so"}
 """What NCCL and RCCL look for without being asked; 2.27 says 'set by env' of it though nothing is set."""

@@ -14,6 +14,7 @@ RULE = Rule(
     category="environment",
     severity="info",
     title="A setting has a value that NCCL cannot read or use",
+    local=True,
 )
 _VARIABLE = re.compile(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
 _NUMBERS, _LIST, _RINGS = ("env-invalid", "fastrak-env-invalid"), "algo-setting-invalid", "rings-invalid-old"

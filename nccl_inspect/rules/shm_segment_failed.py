@@ -16,6 +16,7 @@ RULE = Rule(
     title="A shared memory segment in /dev/shm could not be made",
     echo_of=("open-files-limit",),
     because=("p2p-disabled-by-env", "shm-instead-of-p2p", "p2p-disabled-driver", "shm-cumem-host-failed"),
+    local=True,
 )
 _NO_SPACE = 28
 

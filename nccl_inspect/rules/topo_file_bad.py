@@ -14,6 +14,7 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="The topology or graph file cannot be read or does not fit",
+    local=True,
 )
 _NAMES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
 _DOUBTFUL = ("topology-attribute-missing", "topology-xml-mismatch", "topology-too-large")

@@ -15,6 +15,7 @@ RULE = Rule(
     category="plugins",
     severity="info",
     title="A tuner plugin was asked for and does not choose algorithm and protocol",
+    local=True,
 )
 _INSTEAD = "tuner instead"
 """How the last search for an interface ends."""
