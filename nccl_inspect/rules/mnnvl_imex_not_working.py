@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.impact import NVLINK, network
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.rules.cuda import code_of
@@ -65,12 +66,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _unused(facts: Facts, slow: list[Path]) -> Finding:
     off = [setting for setting in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if setting.value == "0"]
     facts.mark(slow, RULE.name)
+    net = network(facts.platform)
     return RULE.finding(
         f"{count(len(slow), 'pair')} of hosts in one NVLink domain {does(len(slow), 'use')} the network",
         cause=f"{words_of(off)} switches multi-node NVLink off"
         if off
         else "not in these lines: IMEX does not work, or this release does not use it (2.20 and later do)",
-        impact="the NIC (12.5 to 50 GB/s for each GPU) instead of NVLink (up to 900 GB/s one way)",
+        impact=f"{net.what} gives {net} ({net.link}), NVLink of such racks {NVLINK[5]} ({NVLINK[5].source})",
         fix=[*unset(off), *_FIX[:3]],
         confidence="certain" if off else "likely",
         ranks=ends(slow),
