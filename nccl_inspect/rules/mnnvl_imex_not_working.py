@@ -61,6 +61,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         )
     elif slow := _over_net(facts):
         yield _unused(facts, slow)
+    elif open_ones := _in_unknown_domains(facts):
+        size = facts.platform.nvlink_domain if facts.platform else None
+        yield RULE.undecided(
+            f"{count(len(open_ones), 'pair')} of ranks on two hosts {does(len(open_ones), 'use')} the network; NVLink "
+            f"joins {size} GPUs of a rack on such machines, and whether these hosts are in one rack is not in the log",
+            "the logs of all ranks from their beginning: the lines 'MNNVL busId … fabric UUID … cliqueId' (2.20)",
+        )
 
 
 def _unused(facts: Facts, slow: list[Path]) -> Finding:
@@ -79,6 +86,14 @@ def _unused(facts: Facts, slow: list[Path]) -> Finding:
         hosts=hosts_of(slow),
         evidence=[*first_lines(slow)[:3], *lines_of(off, 1)],
     )
+
+
+def _in_unknown_domains(facts: Facts) -> list[Path]:
+    """Network paths between hosts of a type that NVLink joins, where NCCL does not say which domain a host is in."""
+    machine = facts.platform
+    if machine is None or (machine.nvlink_domain or 0) <= (machine.gpus or 0) or facts.notices("mnnvl-fabric"):
+        return []
+    return facts.paths("inter", "NET")
 
 
 def _domains(facts: Facts) -> dict[tuple[object, ...], set[str]]:
