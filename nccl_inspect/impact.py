@@ -49,7 +49,9 @@ PCIE = Rate(8, 45, "PCIe Gen3 to Gen5 x16", MEASURED)
 ON_NVLINK = Rate(NVLINK[2].low, NVLINK[5].high, "NVLink 2 to 5", MEASURED)
 P2P = Rate(PCIE.low, NVLINK[5].high, "from PCIe Gen3 to NVLink 5", MEASURED)
 SHM = Rate(13, 35, "measured on hosts with PCIe Gen5; less on older ones and between sockets", MEASURED)
-SOCKET = Rate(1.3, 4, "measured over virtual NICs, and on A3 Mega without its plugin; a faster NIC gives more", MEASURED)
+SOCKET = Rate(
+    1.3, 4, "measured over virtual NICs, and on A3 Mega without its plugin; a faster NIC gives more", MEASURED
+)
 WITHOUT_NVLS = (
     "347 GB/s bus bandwidth measured on 8 x H200 at 256 MiB (sample_logs/p2p-nvlink-8gpu), where NVLS gives 475 "
     "(github.com/NVIDIA/nccl-tests/issues/272)"

@@ -183,5 +183,7 @@ def named(name: str) -> Platform:
     """
     if platform := find(name):
         return platform
-    hint = suggestion(_as_here(name), shipped()) or "known are " + ", ".join(sorted(shipped()))
-    raise NcclInspectError(f"no platform '{name}'", hint)
+    plain = _as_here(name)
+    sizes = [known for known in sorted(shipped()) if known.startswith(f"{plain}.")]
+    hint = f"its sizes are {', '.join(sizes)}" if sizes else suggestion(plain, shipped())
+    raise NcclInspectError(f"no platform '{name}'", hint or "known are " + ", ".join(sorted(shipped())))
