@@ -440,9 +440,25 @@ def test_a_setting_that_switches_gpudirect_off_on_grace_is_named() -> None:
     ],
 )
 def test_p2p_over_an_amd_cpu_depends_on_release_and_number(release: str, gpus: int, p2p: bool | None) -> None:
-    machine = conditions.expected_of(platforms.named("g6e.12xlarge"), [release], gpus, set())
-    assert machine.p2p is p2p
-    assert conditions.expected_of(platforms.named("g6.12xlarge"), [release], gpus, set()).p2p is False, "not by default"
+    def of(machine: str, *settings: tuple[str, str]) -> bool | None:
+        return conditions.expected_of(platforms.named(machine), [release], gpus, settings).p2p
+
+    assert of("g6e.12xlarge", ("NCCL_P2P_DISABLE", "1")) is p2p
+    assert of("g6e.12xlarge") is False, "NCCL could, and the machine does not let it"
+    assert of("g6.12xlarge", ("NCCL_P2P_DISABLE", "1")) is False, "it has none, whatever NCCL's default is"
+
+
+def test_a_setting_is_to_blame_where_nccl_would_use_p2p_without_it() -> None:
+    two = "".join(
+        f"vm0:{rank}:{rank} [{rank}] NCCL INFO comm 0x{rank + 1} rank {rank} nRanks 2 nNodes 1 localRanks 2 "
+        f"localRank {rank} MNNVL 0\n"
+        for rank in (0, 1)
+    )
+    release = "NCCL version 2.27.3+cuda12.9\n"
+    assert nccl_inspect.read((release + two + SHM).encode(), platform="g6e.12xlarge").verdict == "ok"
+    job = nccl_inspect.read((release + two + OFF + SHM).encode(), platform="g6e.12xlarge")
+    assert job.findings[0].rule == "p2p-disabled-by-env"
+    assert nccl_inspect.read((release + OFF + SHM).encode(), platform="g6e.12xlarge").verdict == "ok"
 
 
 def test_a_range_of_releases_is_as_new_as_its_oldest() -> None:

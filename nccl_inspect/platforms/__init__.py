@@ -2,16 +2,16 @@
 
 A missing entry means that it is not known; rules then say so instead of guessing. Keys:
 
-* ``name``, ``aliases``: as users and plugins write it, in small letters with ``-``; an alias may hold ``*``. ``vendor``;
-  ``gpu``, ``gpus``: model and number on one machine
+* ``name``, ``aliases``: as users and plugins write it, in small letters with ``-``; an alias may hold ``*``
+* ``vendor``; ``gpu``, ``gpus``: model and number on one machine
 * ``gpu_names``: as the driver names the GPU, without the maker, where that alone tells what the entry says
 * ``nvlink``: the generation that joins all its GPUs, 0 for none; ``nvlink_pairs``: the generation that joins some pairs
   only (bridges, a cube mesh); ``nvlink_domain``: how many GPUs of several hosts it joins
 * ``busbw``: lowest and highest bus bandwidth in GB/s between its GPUs, where it is not that of its NVLink
 * ``p2p``: whether NCCL uses P2P between its GPUs by default; ``p2p_since``: the release from which on, and
-  ``p2p_least_gpus``: with how many GPUs in the topology, that is so
-* ``nics``, ``nic_gbps``: number and rate in Gb/s of the NICs meant for NCCL; ``gpu_gbps``: of those of one GPU together,
-  where that is another rate; ``network``: efa, ib, roce, tcpx, tcpxo, tcp
+  ``p2p_least_gpus``: with how many GPUs in the topology, it does not
+* ``nics``, ``nic_gbps``: number and rate in Gb/s of the NICs meant for NCCL; ``gpu_gbps``: rate of those of one GPU
+  together, where that is another one; ``network``: efa, ib, roce, tcpx, tcpxo, tcp
 * ``gdr``: whether GPUDirect RDMA works there; ``gdr_since``: the release from which on it does by default, and
   ``gdr_setting``: what switches it on (``NAME=1``) and off (``NAME=0``) whatever the default is
 * ``signs``: what names the machine in a log, see :class:`Signs`
@@ -87,7 +87,7 @@ class Platform(Record):
 
     @property
     def rate(self) -> int | None:
-        """What the network gives one GPU, in Gb/s; None where several NICs stand beside it and their sum is not known."""
+        """What the network gives one GPU, in Gb/s; None where several NICs stand beside it and nobody says which."""
         if self.gpu_gbps:
             return self.gpu_gbps
         return None if self.nics and self.gpus and self.nics > self.gpus else self.nic_gbps

@@ -8,14 +8,19 @@ from dataclasses import replace
 from nccl_inspect.model.versions import order
 from nccl_inspect.platforms import Platform
 
+_LIMITS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
+"""Settings that keep GPUs from P2P that NCCL would use."""
+
 
 def expected_of(
     platform: Platform, releases: Collection[str], gpus: int, settings: Collection[tuple[str, str]]
 ) -> Platform:
     """A platform without what does not hold for a job, or may not.
 
-    GPUDirect RDMA that depends on the release is not expected of an unknown one: to miss it would be an error. What
-    keeps GPUs from P2P counts unless the log shows that it does not apply.
+    GPUDirect RDMA that depends on the release is not expected of an unknown one: to miss it would be an error.
+
+    Where NCCL may use P2P by default, on AMD hosts before 2.23 or with two GPUs, and does not, the machine does not let
+    it. Only a setting leaves open what it would do without.
 
     Args:
         platform: the machine type.
@@ -24,7 +29,8 @@ def expected_of(
         settings: names and values.
     """
     few = bool(platform.p2p_least_gpus and 0 < gpus < platform.p2p_least_gpus)
-    if platform.p2p is False and (few or any(_is_before(release, platform.p2p_since) for release in releases)):
+    may_use_it = few or any(_is_before(release, platform.p2p_since) for release in releases)
+    if platform.p2p is False and may_use_it and any(name in _LIMITS for name, _ in settings):
         platform = replace(platform, p2p=None)
     if platform.gdr and not _does_by_default(platform, releases) and not _is_on(platform, settings):
         platform = replace(platform, gdr=None)

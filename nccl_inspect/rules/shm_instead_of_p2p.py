@@ -186,7 +186,8 @@ def _expected(facts: Facts, pairs: list[Path]) -> Finding:
     return RULE.finding(
         f"{count(len(pairs), 'pair')} on one host: SHM is the best that this hardware offers",
         cause=f"{why}; NCCL does not use P2P there by default{also}",
-        impact=f"none to mend: {SHM} is what host memory gives ({SHM.link}); keep tensor parallelism small on such machines",
+        impact=f"none to mend: {SHM} is what host memory gives ({SHM.link}); keep tensor parallelism small on such "
+        "machines",
         fix=[
             *(["unset NCCL_P2P_DISABLE   # first: while it is 1, NCCL does not read NCCL_P2P_LEVEL"] if hiding else []),
             "NCCL_P2P_LEVEL=SYS   # may be tried and measured where 'nvidia-smi topo -p2p r' says OK; else "
