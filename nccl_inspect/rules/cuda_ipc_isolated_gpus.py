@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.impact import SHM
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.rules import cuda
@@ -45,7 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # in the program, before the first use of CUDA',
             "srun --gpu-bind=none <command>   # Slurm; or --gpus-per-node instead of --gpus-per-task",
             "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1   # Ray",
-            "NCCL_P2P_DISABLE=1   # a stop-gap, slow: 13-18 GB/s through host memory",
+            f"NCCL_P2P_DISABLE=1   # a stop-gap, slow: {SHM} through host memory ({SHM.link})",
         ],
         confidence="likely",
         ranks=ranks_in(failed),

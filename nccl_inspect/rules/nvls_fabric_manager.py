@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.impact import WITHOUT_NVLS
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import cuda
 from nccl_inspect.rules.cuda_codes import KERNEL_ERRORS
@@ -58,8 +59,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if fatal
         else f"{ranks_word(alone)} did not give it up: ranks that disagree wait for each other"
         if alone
-        else "collectives take rings instead: 347 GB/s bus bandwidth measured on 8 H200, 460 and more are usual with "
-        "NVLS",
+        else f"collectives take rings instead: {WITHOUT_NVLS}",
         fix=_FIX,
         severity="error" if fatal or alone else "warning",
         confidence="likely",
