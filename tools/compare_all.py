@@ -165,7 +165,8 @@ How many of the messages in the source code of a release the grammar recognises,
 `python tools/compare_all.py --repos ~/sources --write docs/explanation/coverage.md`. Each format string is filled with
 plausible values, and counts where one of the messages is recognised by its own words: see
 [tools/README.md](../../tools/README.md#what-recognised-means). INFO are the messages that `NCCL_DEBUG=INFO` shows, with
-all subsystems; WARN are warnings and what is always shown. Formats without words (`%s`) are not counted. Shown is the last release of each series.
+all subsystems; WARN are warnings and what is always shown. Formats without words (`%s`) are not
+counted. Shown is the last release of each series.
 
 The libraries of NCCL 2.31 and 2.32 are read as well, without source: see [what differs between releases](versions.md).
 Messages of programs without public source (UCX's logger, gIB, the tuner and the guest config checker of Google) can
