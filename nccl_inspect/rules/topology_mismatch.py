@@ -19,7 +19,7 @@ _RING_AND_TREES = range(1, 5)
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge rings that do not close, which stop the job, and searches that found nothing, which slow it down."""
-    broken = [*facts.notices("ring-broken", "tree-too-many-children"), *facts.leading_to(RULE.name)]
+    broken = facts.notices("ring-broken", "tree-too-many-children")
     simple = [
         notice
         for notice in facts.notices("topology-no-path")
