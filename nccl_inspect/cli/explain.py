@@ -49,7 +49,7 @@ def command(what: tuple[str, ...], out: shared.Output) -> None:
 
 
 def _piped() -> str:
-    """The one line that standard input holds.
+    """The one line that standard input holds, also where it was broken by hand.
 
     Raises:
         NcclInspectError: it holds none, or several.
@@ -59,9 +59,10 @@ def _piped() -> str:
     found = [line for line in decode(sys.stdin.buffer.read(_MAX_PIPED)).splitlines() if line.strip()]
     if not found:
         raise NcclInspectError("standard input is empty", "name a rule, or pipe in a line")
-    if len(found) > 1:
+    line = found[0] if len(found) == 1 else meaning.joined(found, engine.shipped())
+    if line is None:
         raise NcclInspectError("standard input holds more than one line", "nccl-inspect annotate notes every line")
-    return found[0]
+    return line
 
 
 def _line(text: str, style: Style) -> str:

@@ -101,6 +101,10 @@ class Grammar:
                     return Parsed(production, text, events.KINDS[production.event])
         return None
 
+    def following(self) -> list[bytes]:
+        """How lines begin that go on with a message of several lines."""
+        return [lead for lead, found in self._bare.items() if lead.strip() and all(one.follows for one in found)]
+
     def bare_in(self, block: bytes, following: bool) -> list[bytes]:
         """Beginnings of lines without a prefix that occur in many lines at once, whatever stands before them.
 

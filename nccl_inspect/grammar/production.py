@@ -58,6 +58,7 @@ class Production:
         "_literals",
         "_load",
         "_needle",
+        "_past_word",
         "_regex",
         "_shape",
         "_tried",
@@ -93,6 +94,9 @@ class Production:
         self._needle: bytes | None = None
         self._literals: list[bytes] | None = None
         self._beginnings: tuple[bytes, ...] | None = None
+        """With what a message begins, or goes on after a word that may be anything."""
+        self._past_word = 0
+        """Where that word begins; 0 without one."""
         self._regex: re.Pattern[bytes] | None = None
         self._tried = 0
         self._event_of: Maker | None = None
@@ -165,9 +169,11 @@ class Production:
         if self.needle not in message or (self._shape is None and not self._holds_all(message)):
             return False
         if self._beginnings is None:
-            leads = notation.leads(notation.parse(self.line), limit=256)
-            self._beginnings = tuple(lead.encode() for lead in leads)
-        return message.startswith(self._beginnings)
+            nodes = notation.parse(self.line)
+            lead, nodes = notation.past_word(nodes) or ("", nodes)
+            self._past_word = len(lead.encode())
+            self._beginnings = tuple(lead.encode() for lead in notation.leads(nodes, limit=256))
+        return message.startswith(self._beginnings, message.find(b" ", self._past_word) + 1 if self._past_word else 0)
 
     def _holds_all(self, message: bytes) -> bool:
         """Whether all literals are there, for shapes that are not compiled yet: many would be compiled in vain."""

@@ -18,7 +18,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.records import Record
-from nccl_inspect.rules import failure, verdicts
+from nccl_inspect.rules import culprits, failure, verdicts
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.statements import is_retold, value
 from nccl_inspect.text import cut
@@ -61,12 +61,16 @@ class Rule(Record):
     """More specific rules: when one of them found something, this one keeps silent."""
     leads: bool = False
     """Found only where it came first: what else ends the job is its effect, but for the rules that it is an echo of."""
+    upsets: bool = False
+    """What the same process reports after it is its effect, whatever that is elsewhere."""
     ends: bool = False
     """It tells why the job ended: that makes the headline before what only costs time."""
     symptom: bool = False
     """It tells where something failed, not why: each other finding that tells why the job ended leads before it."""
     folds: bool = False
     """A cause that is told under the slow path it leads to, when there is one: the effect makes the headline."""
+    local: bool = False
+    """The fault lies with the ranks and hosts that it names; they do not merely suffer from that of others."""
 
     def finding(
         self,
@@ -238,6 +242,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     looked_for = {finding.rule for finding in found if finding.rule in wanted}
     kept = [f for f in found if f.rule in wanted and not looked_for & set(by_name[f.rule].specific)]
     kept = _without_retold(kept, by_name)
+    culprits.locate(facts, kept, [entry.rule.name for entry in registered() if entry.rule.local])
     counting = kept
     if terms:
         counting, _ = terms.parted(kept)
@@ -246,8 +251,11 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in kept}
     leaders = [by_name[name] for name in present if by_name[name].leads]
     reasons = [by_name[f.rule] for f in kept if f.fatal and not by_name[f.rule].symptom]
+    upset = [f for f in kept if by_name[f.rule].upsets and f.fatal]
+    before = [[by_name[one.rule] for one in upset if failure.follows(facts, f, one)] for f in kept]
     joined = [
-        _joined(f, by_name[f.rule], present, accepted, reasons if by_name[f.rule].symptom else leaders) for f in kept
+        _joined(f, by_name[f.rule], present, accepted, [*(reasons if by_name[f.rule].symptom else leaders), *first])
+        for f, first in zip(kept, before, strict=True)
     ]
     worst = {finding.rule: _worst(finding, joined, by_name) for finding in joined}
     aside = accepted | {finding.rule for finding in found if finding.rule not in wanted}
@@ -319,7 +327,8 @@ def _joined(
         rule: its rule.
         present: rules with findings, and their severities.
         accepted: rules with findings that the user accepts.
-        leaders: rules with findings that came first; for a symptom, all that tell why the job ended.
+        leaders: rules with findings that came first, in this job or before this finding; for a symptom, all that tell
+            why the job ended.
     """
     own = SEVERITIES.index(finding.severity)
     # What the user made less severe than its effect does not hide it.

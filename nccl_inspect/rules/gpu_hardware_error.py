@@ -15,6 +15,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A GPU, its memory or an NVLink failed",
+    local=True,
 )
 _TEXTS = ("uncorrectable ECC error encountered", "uncorrectable NVLink error detected during the execution")
 _CONTAINED = "Invalid access of peer GPU memory over nvlink or a hardware error"

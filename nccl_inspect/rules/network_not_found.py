@@ -15,6 +15,7 @@ RULE = Rule(
     title="NCCL_NET asks for a network that does not come up",
     echo_of=("plugin-load-failed", "efa-provider-missing", "efa-libfabric-incompat", "efa-init-failed"),
     because=("plugin-not-found", "ib-bad-device"),
+    local=True,
 )
 
 

@@ -14,19 +14,22 @@ RULE = Rule(
     category="environment",
     severity="info",
     title="A setting has a value that NCCL cannot read or use",
+    local=True,
 )
 _VARIABLE = re.compile(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
-_NUMBER, _LIST = "env-invalid", "algo-setting-invalid"
+_NUMBERS, _LIST, _RINGS = ("env-invalid", "fastrak-env-invalid"), "algo-setting-invalid", "rings-invalid-old"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL says of numbers that are none (src/misc/param.cc), and of lists (src/graph/tuning.cc)."""
     if lists := facts.notices(_LIST):
         yield _not_a_list(facts, lists)
-    corrected = [one for one in facts.leading_to(RULE.name) if one.production not in (_NUMBER, _LIST)]
-    if corrected:
+    if rings := facts.notices(_RINGS):
+        yield _not_rings(facts, rings)
+    own = (*_NUMBERS, _LIST, _RINGS)
+    if corrected := [one for one in facts.leading_to(RULE.name) if one.production not in own]:
         yield _corrected(facts, corrected)
-    said = facts.notices(_NUMBER)
+    said = facts.notices(*_NUMBERS)
     if not said:
         return
     facts.pass_over(said)
@@ -41,6 +44,20 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks_in(said),
         hosts=hosts_in(said),
         evidence=first_said(said),
+    )
+
+
+def _not_rings(facts: Facts, said: list[Notice]) -> Finding:
+    """Until 2.4 rings could be given by hand (src/misc/rings.cc)."""
+    given = facts.chosen("NCCL_RINGS")
+    return RULE.finding(
+        f"NCCL cannot use the rings of {words_of(given) if given else 'NCCL_RINGS'}",
+        cause="they do not hold each rank of the job once: written for another number of GPUs",
+        impact="the setting does nothing: NCCL looks for rings itself",
+        fix=unset(given) or ["unset NCCL_RINGS"],
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=[*first_said(said), *lines_of(given, 1)],
     )
 
 

@@ -8,6 +8,7 @@ from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import stated
+from nccl_inspect.rules.connecting import connected
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
 from nccl_inspect.rules.statements import value
@@ -18,8 +19,11 @@ RULE = Rule(
     severity="error",
     title="Ranks of one job run different NCCL releases",
 )
-_STRANGE = ("bootstrap-already-checked-in", "bootstrap-rank-count-mismatch", "bootstrap-root-internal")
-"""What the root says when it misreads what a process of another release sent."""
+_STRANGE = (
+    *("bootstrap-already-checked-in", "bootstrap-rank-count-mismatch", "bootstrap-root-internal"),
+    *("bootstrap-message-truncated", "socket-wrong-magic", "socket-address-family", "socket-address-family-init"),
+)
+"""What processes say when they misread what one of another release sent."""
 
 
 _RELEASES = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every rank: one image or wheel for all"
@@ -61,10 +65,11 @@ def _compared(facts: Facts) -> Iterator[Finding]:
     known = _printed(facts)
     guessed = _inferred(facts, set(known)) if strange and known else {}
     named = _stated(checked)
-    releases = sorted({*known.values(), *guessed.values(), *named}, key=versions.order)
+    bare = _without_process(facts) if strange and not connected(facts) else set()
+    releases = sorted({*known.values(), *guessed.values(), *named, *bare}, key=versions.order)
     if not checked and len(releases) < 2:
         return
-    said = [notice for notice in facts.said(NcclVersion) if notice.hosts]
+    said = [notice for notice in facts.said(NcclVersion) if notice.hosts or bare]
     yield RULE.finding(
         "ranks run different NCCL releases" + (f": {', '.join(releases)}" if len(releases) > 1 else ""),
         cause="; ".join(_where(release, named.get(release, set()), {**known, **guessed}) for release in releases)
@@ -90,12 +95,20 @@ def _printed(facts: Facts) -> dict[Process, str]:
         if isinstance(notice.event, NcclVersion)
     ]
     return {
-        process: release
-        for release, processes in said
-        if release.count(".") >= 2 and not release.endswith(".")  # else the log was cut there
-        for process in processes
-        if process.host
+        process: release for release, processes in said if _is_whole(release) for process in processes if process.host
     }
+
+
+def _without_process(facts: Facts) -> set[str]:
+    """The releases that lines without a prefix name, as rank 0 of each communicator prints them up to 2.22."""
+    said = [one for one in facts.said(NcclVersion) if not one.hosts and not facts.job.earlier_runs]
+    texts = {one.event.version.partition("+")[0] for one in said if isinstance(one.event, NcclVersion)}
+    return set(filter(_is_whole, texts))
+
+
+def _is_whole(release: str) -> bool:
+    """Whether a release was printed to its end, and not cut there."""
+    return release.count(".") >= 2 and not release.endswith(".")
 
 
 def _inferred(facts: Facts, known: set[Process]) -> dict[Process, str]:
