@@ -67,7 +67,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _cause(said: list[Notice]) -> str:
-    codes = {value(notice, "rc") for notice in said}
+    codes = {-abs(code) for notice in said if isinstance(code := value(notice, "rc"), int)}
     if _BAD_ADDRESS in codes:
         return _NO_GPU_MEMORY
     return _OTHER_RELEASE if _INVALID in codes else _UNKNOWN
