@@ -161,7 +161,7 @@ def _ends_with_nccl(facts: Facts) -> bool:
 
 def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[Evidence]) -> Finding | NotJudged:
     needs = "the end of the log of every rank, up to the kill, the timeout or the next prompt"
-    if facts.job.going_on:
+    if facts.job.going_on or any(notice.level == "WARN" for notice in facts.job.notices):
         return RULE.undecided(f"{what}: stuck, or the log was cut there", needs)
     return RULE.clue(
         what,

@@ -52,8 +52,8 @@ def _asked_for(facts: Facts) -> Iterator[Finding]:
     yield RULE.finding(
         f"{words_of(asked)} asks for NVLink SHARP (NVLS), and no communicator has channels for it",
         cause="not in these lines: GPUs from before Hopper, no NVSwitch, fewer than three ranks on a host, a "
-        "release from before 2.17, or a driver that does not offer multicast (older than CUDA 12.1, fabric manager, MIG, a part "
-        "of a board)",
+        "release from before 2.17, or a driver that does not offer multicast (older than CUDA 12.1, fabric manager, "
+        "MIG, a part of a board)",
         impact="collectives take rings and trees; where NVLS would work, large all-reduces are slower than need be",
         fix=[
             "nvidia-smi -L; nvidia-smi -q | grep -A4 Fabric   # Hopper or later? State Completed, Status Success?",
