@@ -37,9 +37,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     known = isolated.intersection(hosts_in(failed))
     yield RULE.finding(
         f"GPU memory could not be shared, and each process sees one GPU only: {failed[0].message}",
-        cause="the launcher shows each process its own GPU as device 0 (Ray, srun --gpus-per-task, one container for "
-        "each rank), so NCCL takes P2P for granted and cannot test the pair"
-        + ("" if known else ". It tests pairs of which it sees both GPUs, and takes no P2P where CUDA has none"),
+        cause="P2P with a GPU that this process cannot see: the launcher shows each process its own GPU as device 0 "
+        "(Ray, srun --gpus-per-task, one container for each rank), so NCCL takes P2P for granted and cannot test it"
+        + ("" if known else ". Where it sees both GPUs, it tests them and takes no P2P that CUDA does not have"),
         impact="the connection cannot be made, and the job stops",
         fix=[
             "Show all GPUs of the host to each process, which then chooses its own.",

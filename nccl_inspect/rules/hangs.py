@@ -115,7 +115,7 @@ def broken_off(facts: Facts) -> list[Evidence]:
     Some connection lines by themselves were cut out of a log; one that goes on to them from the beginning is stuck
     there, or was cut there.
     """
-    begins = facts.job.communicators or facts.said(NcclVersion) or facts.said(BootstrapInterface)
+    begins = facts.job.communicators or facts.said(BootstrapInterface)
     is_other = facts.job.failed or facts.job.ended_by or facts.failures() or facts.said(NcclTestResult)
     return [] if not begins or is_other else facts.job.broken_off
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.impact import WITHOUT_NVLS
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import cuda
-from nccl_inspect.rules.cuda_codes import KERNEL_ERRORS
+from nccl_inspect.rules.cuda_codes import AT_START, KERNEL_ERRORS
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
 from nccl_inspect.rules.silence import is_last
@@ -20,8 +20,9 @@ RULE = Rule(
     specific=("fabric-manager-down",),
     local=True,
 )
-_OTHERS = {2, 802, 919, *KERNEL_ERRORS, 214, 220, 226}
-"""Errors that are told by themselves, wherever they come: memory, a fabric that is not up, kernels, hardware."""
+_OTHERS = {2, 802, 919, *KERNEL_ERRORS, 214, 220, 226} | (AT_START - {101, 999})
+"""Errors that are told by themselves, wherever they come: memory, a fabric that is not up, kernels, hardware, and the
+start of CUDA."""
 _NO_MEMORY = 2
 _FIX = (
     "NCCL_NVLS_ENABLE=0   # on all ranks: goes on without it meanwhile",

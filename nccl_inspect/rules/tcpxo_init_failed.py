@@ -18,12 +18,6 @@ RULE = Rule(
 _SWITCHED_OFF = "NET/FasTrak disabled"
 _OTHER_MACHINE = ("No FasTrak index found", "larger than maximum number")
 _CUDA = ("cuda error detected", "CU error")
-_WHY = (
-    *("fastrak-disabled", "fastrak-gpu-unknown", "fastrak-gpus-unreadable", "fastrak-gpu-count", "fastrak-cuda-failed"),
-    *("fastrak-device-index",),
-)
-
-
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge that the plugin ends its process, whatever the reason; other rules know some reasons better."""
     aborted = facts.notices("fastrak-init-failed")

@@ -39,7 +39,7 @@ _HOSTS = Fault(
     "processes changed after they named their host (a fork, a namespace), or two machines or containers go by one name "
     "(host name and boot id, or NCCL_HOSTID)",
     (
-        "hostname; cat /proc/sys/kernel/random/boot_id   # in each container of the job: different between machines?",
+        "cat /etc/hostname /proc/sys/kernel/random/boot_id   # in each container: different between machines?",
         "unset NCCL_HOSTID   # or another value for each machine",
     ),
 )
