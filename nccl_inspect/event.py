@@ -121,7 +121,7 @@ class Event(Frozen):
     @classmethod
     def build(cls, production: Maker, values: Mapping[str, Any], message: str) -> Event:
         """The event of a parsed message: its values, and the constants that the production states."""
-        constants = {name: _FLAGS.get(text, text) for name, text in production.constants.items()}
+        constants = {name: _constant(text) for name, text in production.constants.items()}
         return cls(
             dialect=production.dialect,
             production=production.name,
@@ -140,6 +140,11 @@ Told: TypeAlias = tuple[Where, Event]
 """Where a line stood, and the event that it states: the same object wherever a line says the same."""
 
 _FLAGS: dict[str, object] = {"true": True, "false": False}
+
+
+def _constant(text: str) -> object:
+    """What a grammar file states of a field: a flag, a number or a text."""
+    return int(text) if text.isdecimal() else _FLAGS.get(text, text)
 
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)

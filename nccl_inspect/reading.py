@@ -13,12 +13,13 @@ from nccl_inspect.event import Told, without_secrets
 from nccl_inspect.event_types import Event, Where
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.counts import Counts, Text
+from nccl_inspect.grammar.excerpts import Short
 from nccl_inspect.grammar.scanner import Scanner
 from nccl_inspect.ingest import entries, files, sources
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Input, Progress, Source
 from nccl_inspect.interruption import Interruption
-from nccl_inspect.model import backwards, build
+from nccl_inspect.model import backwards, build, excerpts
 from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
@@ -81,6 +82,9 @@ def fold(
         files.require_again(given, turned)
         state = Fold(engine.shipped())
         _fill(state, _of_all(given, None, turned), interruption)
+    if not state.partial and excerpts.may_be(state):
+        again = excerpts.read(_of_all(given, None))
+        state = again if again.restored else state
     if state.partial and not _has_nccl(state):
         raise KeyboardInterrupt
     require_nccl(state)
@@ -201,8 +205,9 @@ class Judge:
             going_on: more will come, so that no line can be the one that ended the job.
         """
         job = build.resolve(state)
+        job.going_on = going_on
         if going_on:
-            job.ended_by = []
+            job.ended_by, job.broken_off = [], []
         job.config = self._options.config
         rules.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
         return job
@@ -287,10 +292,12 @@ def _lines(
 ) -> Iterator[tuple[int, Origin, Text]]:
     """What was recognised in a source; the error that ended it, if there was one, joins the problems."""
     stands: list[int] = []
+    short = Short()
     for lines in entries.pieces_of(source):
         if isinstance(lines, NoInputError):
             problems.append(lines)
             return
+        short.add(lines)
         if lines.mended and lines.mended.stands is not None:
             stands.extend(lines.mended.stands)
         found: list[tuple[int, Origin, Text]] = []
@@ -300,6 +307,7 @@ def _lines(
 
         scanner.scan(lines.lines, counts, sink, lines.mended)
         yield from found
+    yield from short.read(source.name, counts, engine.shipped())
 
 
 def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[Told]:

@@ -13,6 +13,7 @@ e1e7e8b6d6a1:301:355 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend
 /dev/shm/nccl-bVjkDp to 9637892 bytes
 """
 AFTER = "e1e7e8b6d6a1:301:355 [0] NCCL INFO transport/shm.cc:114 -> 2\n"
+INIT = "e1e7e8b6d6a1:301:355 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId 60 - Init COMPLETE\n"
 MESSAGE = "Error: failed to extend /dev/shm/nccl-bVjkDp to 9637892 bytes"
 
 
@@ -34,7 +35,7 @@ def test_a_broken_line_is_one_again(text: str) -> None:
     [
         HARD.replace("dev/shm/nccl-bVjkDp to 9637892 bytes", "and so it went on"),
         HARD.replace("dev/shm", AFTER.rstrip("\n")),
-        HARD + "x" * 200 + "\n",
+        HARD + "x" * 200 + "\n" + INIT,
     ],
     ids=["no message", "another line", "no such width"],
 )

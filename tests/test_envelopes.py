@@ -528,7 +528,7 @@ def test_what_a_text_means_does_not_depend_on_who_asked_first() -> None:
     for lines in ([wrapped, torn, line], [torn, line, wrapped], [line, torn, wrapped]):
         job = nccl_inspect.read(b"\n".join(lines))
         assert [(path.src, path.dst, path.detail) for path in job.paths] == [(0, 1, "P2P/CUMEM")]
-        assert (job.sources[0].typed_lines, job.sources[0].damaged_lines) == (1, 2)
+        assert (job.sources[0].typed_lines, job.sources[0].damaged_lines) == (2, 1)  # as an excerpt also the last one
 
 
 def test_a_long_record_takes_no_long_time() -> None:

@@ -127,6 +127,7 @@ def line(rank: int, message: str, host: str = "vm") -> str:
 
 SHM = line(0, "Channel 00 : 0[0] -> 1[1] via SHM/direct/direct")
 P2P = line(0, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")
+COMPLETE = line(0, "comm 0x1 rank 0 nranks 2 cudaDev 0 busId 60 - Init COMPLETE")
 P2P_OFF = line(0, "NCCL_P2P_DISABLE set by environment to 1")
 SOCKET = "".join(
     f"node-{host}:{pid}:{pid} [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [{side}] via NET/Socket/0\n"
@@ -171,6 +172,27 @@ def cuda_failure(rank: int, place: str, text: str) -> str:
 
 def roots(job: Job) -> list[str]:
     return [finding.rule for finding in job.findings if finding.root]
+
+
+UPSET = "vm:100:110 [0] bootstrap.cc:73 NCCL WARN Message truncated : received 1195725856 bytes instead of 136\n"
+FULL = "vm:{pid}:{pid} [0] include/alloc.h:185 NCCL WARN Cuda failure 2 'out of memory'\n"
+
+
+def test_what_follows_an_upset_set_up_is_its_effect() -> None:
+    job = read(UPSET + FULL.format(pid=100))
+    assert job.findings[0].rule == "bootstrap-failed"
+    assert found(job, "gpu-out-of-memory").because == ["bootstrap-failed"]
+    assert not found(job, "gpu-out-of-memory").root
+
+
+@pytest.mark.parametrize("log", [FULL.format(pid=100) + UPSET, UPSET + FULL.format(pid=101)])
+def test_an_error_before_the_set_up_failed_or_of_another_process_is_no_effect(log: str) -> None:
+    assert "gpu-out-of-memory" in roots(read(log))
+
+
+def test_an_excerpt_without_prefixes_is_ordered_by_its_lines() -> None:
+    job = read("".join(part.partition("[0] ")[2] for part in (UPSET, FULL)))
+    assert roots(job)[:1] == ["bootstrap-failed"]
 
 
 def test_idle_nvlink_folds_under_the_setting_that_causes_it() -> None:
@@ -341,7 +363,8 @@ def test_a_rule_names_others_that_exist(rule: engine.Rule) -> None:
 
 
 def test_verdicts() -> None:
-    assert read(P2P).verdict == "ok"
+    assert read(P2P).verdict == "unknown"  # an excerpt: it does not show that a communicator came up
+    assert read(COMPLETE + P2P).verdict == "ok"
     assert read(SHM).verdict == "unknown"
     assert read(P2P_OFF + SHM).verdict == "degraded"
     assert read(line(0, "NCCL version 2.27.3+cuda12.9")).verdict == "unknown"
@@ -506,7 +529,8 @@ def test_field_notes_p4d_four_pods() -> None:
 
 def test_field_notes_g6e_over_efa() -> None:
     job = field_note("g6e-4x4-efa-libfabric.log", platform="g6e.12xlarge", topology=G6E_TOPOLOGY)
-    assert job.verdict == "ok"
+    assert job.excerpt and job.verdict == "unknown"
+    assert {path.verdict for path in job.paths} == {"ok"}
     assert sorted(names(job)) == ["gdr-not-possible", "shm-instead-of-p2p"]
     assert {finding.severity for finding in job.findings} == {"info"}
     assert "NODE" in found(job, "shm-instead-of-p2p").cause

@@ -23,6 +23,7 @@ from nccl_inspect.event_types import EnvSetting, Event
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.counts import Counts, Text
 from nccl_inspect.grammar.engine import Parsed
+from nccl_inspect.grammar.excerpts import Short
 from nccl_inspect.grammar.scanner import Scanner
 from nccl_inspect.ingest import prefix
 from nccl_inspect.ingest.prefix import Origin
@@ -77,9 +78,13 @@ class Anonymizer:
             NoInputError: it cannot be read, or not to its end.
         """
         self._counts = Counts()
+        short = Short()
         try:
             for part in forms.parts(source):
                 self._learn(part)
+                short.add(part.lines)
+            for found in short.read(source.name, self._counts, self._grammar):
+                self._learn_line(*found)
         finally:
             self.lines_read += self._counts.lines
             self.nccl_lines += self._counts.nccl_lines + self._counts.related_lines

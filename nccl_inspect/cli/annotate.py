@@ -11,6 +11,7 @@ from nccl_inspect.cli import say, shared
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine, meaning
 from nccl_inspect.grammar.engine import Grammar
+from nccl_inspect.grammar.excerpts import MOST, Excerpt
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes, prefix, sources
 from nccl_inspect.ingest.memory import Memory
@@ -89,8 +90,9 @@ class _Margin:
         others = b"\n".join([line for line in clean if _MARK not in line])
         needles = [one.needle for one in self._grammar.foreign_in(others)]
         hides = may_hide(decode(block))
-        for plain, shown in zip(clean, _shown(lines, block, hides), strict=True):
-            found = None
+        pasted = {} if self.has_nccl or len(block) > MOST else self._of_excerpt(clean)
+        for place, (plain, shown) in enumerate(zip(clean, _shown(lines, block, hides), strict=True)):
+            found = pasted.get(place)
             if _MARK in plain or plain.startswith(b"NCCL ") or any(needle in plain for needle in needles):
                 found = self._production(plain, hides and may_hide(decode(plain)))
             self.has_nccl = self.has_nccl or found is not None or prefix.split(plain) is not None
@@ -98,6 +100,18 @@ class _Margin:
                 yield shown
             if found and found.says:
                 yield self._note(found)
+
+    def _of_excerpt(self, lines: Sequence[bytes]) -> dict[int, Production]:
+        """Of lines that have no prefix the productions that know them, by the place of the last one of a message."""
+        if any(map(prefix.split, lines)):
+            return {}
+        readings = Excerpt(self._grammar).readings(lines)
+        return {
+            reading.place + reading.pieces - 1: text.parsed.production
+            for reading in readings
+            for _, text in reading.said
+            if text.parsed
+        }
 
     def _production(self, line: bytes, hides: bool) -> Production | None:
         """The production that knows a line."""

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from nccl_inspect.cli import shared
+from nccl_inspect.cli import leads, shared
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.grammar import engine, meaning
 from nccl_inspect.ingest.prefix import Origin
@@ -49,7 +49,7 @@ def command(what: tuple[str, ...], out: shared.Output) -> None:
 
 
 def _piped() -> str:
-    """The one line that standard input holds.
+    """The one line that standard input holds, also where it was broken by hand.
 
     Raises:
         NcclInspectError: it holds none, or several.
@@ -59,9 +59,10 @@ def _piped() -> str:
     found = [line for line in decode(sys.stdin.buffer.read(_MAX_PIPED)).splitlines() if line.strip()]
     if not found:
         raise NcclInspectError("standard input is empty", "name a rule, or pipe in a line")
-    if len(found) > 1:
+    line = found[0] if len(found) == 1 else meaning.joined(found, engine.shipped())
+    if line is None:
         raise NcclInspectError("standard input holds more than one line", "nccl-inspect annotate notes every line")
-    return found[0]
+    return line
 
 
 def _line(text: str, style: Style) -> str:
@@ -78,6 +79,9 @@ def _line(text: str, style: Style) -> str:
     ]
     if found.origin and (printer := _printer(found.origin)):
         parts.insert(2, ("from", printer))
+    if lead := leads.of_line(text, found):
+        parts.append(("rule", f"{lead.rule.name}: {lead.rule.title}"))
+        parts.extend([("first fix", lead.fix)] if lead.fix else [])
     lines = [line for label, words in parts for line in block(label, words, style, indent=0, hang=12)]
     if found.fields:
         width = max(len(name) for name, _, _ in found.fields) + 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nccl_inspect.grammar.engine import Parsed
@@ -59,6 +59,11 @@ class Counts(Record):
 
     tracebacks: tracebacks.Open = field(default_factory=dict)
     """The printers of tracebacks whose next line may be the exception."""
+
+    def become(self, other: Counts) -> None:
+        """Count what another reading of the same source counted."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(other, one.name))
 
     @property
     def goes_on(self) -> bool:

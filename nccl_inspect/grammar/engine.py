@@ -101,6 +101,10 @@ class Grammar:
                     return Parsed(production, text, events.KINDS[production.event])
         return None
 
+    def following(self) -> list[bytes]:
+        """How lines begin that go on with a message of several lines."""
+        return [lead for lead, found in self._bare.items() if lead.strip() and all(one.follows for one in found)]
+
     def bare_in(self, block: bytes, following: bool) -> list[bytes]:
         """Beginnings of lines without a prefix that occur in many lines at once, whatever stands before them.
 
@@ -248,5 +252,17 @@ def shipped() -> Grammar:
 
 def says(dialect: str, production: str) -> str:
     """What a message means, for people; empty for a production that the package does not have."""
-    known = (one for one in shipped().productions if (one.dialect, one.name) == (dialect, production))
-    return next((one.says for one in known), "")
+    known = _named().get((dialect, production))
+    return known.says if known else ""
+
+
+def rule_of(dialect: str, production: str) -> str:
+    """The rule that a message leads to; empty where it leads to none by itself."""
+    known = _named().get((dialect, production))
+    return known.rule if known else ""
+
+
+@cache
+def _named() -> dict[tuple[str, str], Production]:
+    """The productions of the package by dialect and name."""
+    return {(one.dialect, one.name): one for one in shipped().productions}

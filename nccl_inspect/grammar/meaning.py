@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from nccl_inspect.grammar import excerpts
 from nccl_inspect.grammar.counts import Counts, Text
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
@@ -55,9 +56,6 @@ _WORRY = {
 }
 
 
-_LEFT_OUT = re.compile(rb"(0x)?(?:\.{2,}|\xe2\x80\xa6|\b[Xx*]{2,}\b|(?<=0x)[Xx*]+)")
-"""Numbers as NCCL's manual and those who pass lines on leave them out."""
-_STAND_IN = b"e11ded"
 _EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*[a-z]\w*|[A-Z]\w*(?:Error|Exception)")
 """``trainer.TrainingFailed``: with its module, or named as most are."""
 
@@ -80,7 +78,37 @@ def of_line(text: str, grammar: Grammar) -> Meaning | None:
         or _scanned(line, grammar)
         or _direct(line, grammar)
         or _of_traceback(line, grammar)
+        or _of_excerpt([line], grammar)
     )
+
+
+def joined(lines: Sequence[str], grammar: Grammar) -> str | None:
+    """The line that several lines were before somebody broke it; None where they are not one."""
+    found = _one_of([encode(line) for line in lines], grammar)
+    if found is None:
+        return None
+    origin, text = found
+    message = decode(text.message)
+    return f"{decode(origin.head)} NCCL {text.level} {message}" if origin.head else message
+
+
+def _of_excerpt(lines: Sequence[bytes], grammar: Grammar) -> Meaning | None:
+    """The meaning of a line without what people put around it."""
+    found = _one_of(lines, grammar)
+    if found is None or found[1].parsed is None:
+        return None
+    origin, text = found
+    is_known = origin is not prefix.NOBODY and origin is not prefix.ALONE
+    return _meaning(found[1].parsed, origin if is_known else None, text.level if is_known else None, text.message)
+
+
+def _one_of(lines: Sequence[bytes], grammar: Grammar) -> tuple[Origin, Text] | None:
+    """What lines say that are one."""
+    readings = list(excerpts.Excerpt(grammar).readings(lines))
+    if len(readings) != 1 or readings[0].pieces != len(lines):
+        return None
+    said = readings[0].said
+    return said[0] if len(said) == 1 and said[0][1].parsed else None
 
 
 def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
@@ -91,7 +119,7 @@ def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
         head, rest = found
         word, _, message = rest.partition(b" ")
         origin, level = prefix.parse(head) if head else None, word.decode("ascii")
-    parsed = grammar.parse(message) or _parsed_without_numbers(message, grammar)
+    parsed = grammar.parse(message) or excerpts.without_numbers(message, grammar)
     if parsed is None and not found:
         plain = prefix.unwrapped(line)
         parsed = grammar.parse_bare(plain) or grammar.parse_foreign(line) or grammar.parse_foreign(plain)
@@ -151,14 +179,8 @@ def _parted(line: bytes) -> tuple[bytes, bytes] | None:
     return prefix.split(line) if rest is None else (b"", rest)
 
 
-def _parsed_without_numbers(message: bytes, grammar: Grammar) -> Parsed | None:
-    """The parsed message with stand-ins for what was left out; some numbers are printed without ``0x``."""
-    filled = (_LEFT_OUT.sub(stand_in, message) for stand_in in (rb"\g<1>" + _STAND_IN, _STAND_IN))
-    return next(filter(None, map(grammar.parse, filled)), None)
-
-
 def _is_stand_in(value: str) -> bool:
-    return _STAND_IN.decode() in value
+    return excerpts.STAND_IN.decode() in value
 
 
 def nearest(text: str, grammar: Grammar) -> tuple[Production, int] | None:

@@ -33,6 +33,8 @@ class Details(Record):
     """``NCCL_DEBUG_SUBSYS`` names of which any one shows the line; ``ALWAYS`` when it is never filtered."""
     says: str = ""
     """What the line means, for people."""
+    rule: str = ""
+    """The rule that judges what the line states; empty where the line alone leads to none."""
     samples: tuple[str, ...] = ()
     """Messages that real logs hold, or that follow the format string (marked in the file)."""
     fragments: Mapping[str, str] = field(default_factory=dict)
@@ -144,6 +146,11 @@ class Production:
     def says(self) -> str:
         """What the line means, for people."""
         return self.details.says
+
+    @property
+    def rule(self) -> str:
+        """The rule that judges what the line states; empty where it leads to none."""
+        return self.details.rule
 
     @property
     def samples(self) -> tuple[str, ...]:

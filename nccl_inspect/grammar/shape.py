@@ -183,6 +183,15 @@ class Shape:
         """Where the fields of a match stand that can be any text."""
         return [match.span(group) for _, kind, group in self.fields if isinstance(kind, FieldType) and kind.free]
 
+    def open_spans(self, match: re.Match[bytes]) -> list[tuple[int, int]]:
+        """Where fields of a match stand that are words or text of any kind, in their order."""
+        open_ = [
+            match.span(group)
+            for _, kind, group in self.fields
+            if isinstance(kind, FieldType) and (kind.free or kind.run)
+        ]
+        return sorted(span for span in open_ if span[0] >= 0)
+
     def write(self, values: Mapping[str, Value], taken: tuple[bool, ...]) -> str:
         """The text that has these values and takes these options."""
         text, used = self._write(self.nodes, values, taken, 0)

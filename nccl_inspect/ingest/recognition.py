@@ -25,6 +25,7 @@ _OTHER = re.compile(
     re.IGNORECASE,
 )
 """Checkpoints, libraries and cores are big; documents, reports and programs quote logs without being logs."""
+_PROGRAM = re.compile(r"\.(?:py|sh|c|cc|cpp|h|hpp|cu|cuh|rs|go|grammar|ya?ml|toml|ini|xml|cmake|ipynb)$", re.IGNORECASE)
 _NCCL_LINE = re.compile(rb":\d+:\d+ (?:\[-?\d+\] )?[^\n]{0,300}?NCCL (?:" + ANY + rb") |NCCL version \d")
 _REPORT = re.compile(
     rb"""(?:partial:\ interrupted\ [^\n]*\n)?(?:OK|DEGRADED|FAILED|UNKNOWN):\ (?:[^\n]+\n){1,20}\nlog\ {10}
@@ -66,6 +67,11 @@ def is_left_out(path: str) -> bool:
     parts = [part for part in PurePath(path).parts if part not in (".", "..")]
     name = _PACKED.sub("", parts[-1]) if parts else ""
     return any(part.startswith(".") for part in parts) or _OTHER.search(name) is not None
+
+
+def is_program(path: str) -> bool:
+    """Whether the name is that of source code, a script or settings: they hold messages that nobody printed."""
+    return _PROGRAM.search(path) is not None
 
 
 def is_named_as_archive(path: str) -> bool:

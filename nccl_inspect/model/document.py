@@ -54,6 +54,7 @@ def _document(job: Job) -> dict[str, Any]:
             ],
             "unplaced_lines": job.unplaced_lines,
             "partial": job.partial,
+            "excerpt": job.excerpt,
             "earlier_runs": job.earlier_runs,
         },
         "communicators": [_communicator(comm) for comm in job.communicators],

@@ -86,6 +86,8 @@ class Fold:
         self.unrecognised: dict[bytes, Note] = {}
         self.partial = False
         """Whether the reading was interrupted."""
+        self.restored = 0
+        """Lines that only the reading of excerpts knows."""
         self._began_wrapped = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -146,6 +148,7 @@ class Fold:
         source.bytes += lines.size
         if lines.mended and lines.mended.stands is not None:
             source.stands.extend(lines.mended.stands)
+        source.look_for_elision(lines)
         if lines:
             before = source.counts.lines
             self._scanner.read(lines, source.counts)

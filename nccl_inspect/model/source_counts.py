@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.grammar.counts import MAX_EXAMPLES, TAIL_WIDTH, Counts
-from nccl_inspect.ingest import retold
+from nccl_inspect.grammar.excerpts import MOST
+from nccl_inspect.ingest import decoration, retold
 from nccl_inspect.ingest.prefix import MARK
 from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.model.inventory import SourceInfo
@@ -62,7 +63,8 @@ class SourceCounts(Record):
     """Whether it has lines of more processes than are kept: those were left out."""
     spared: list[_Numbered] = field(default_factory=list)
     """The first lines of which a collector says that others like them were left out, with their numbers."""
-
+    elided: bool = False
+    """Whether one of its lines says that others were left out, in a text that is short enough to be a paste."""
     raised: deque[Raised] = field(default_factory=lambda: deque(maxlen=MAX_RAISED))
     """The last exceptions of which nothing tells who raised them, with their numbers."""
 
@@ -82,6 +84,15 @@ class SourceCounts(Record):
                 number = lines.mended.numbers[index] if lines.mended else before + index + 1
                 self.spared.append((number, line[:TAIL_WIDTH]))
 
+    def look_for_elision(self, lines: Lines) -> None:
+        """See whether a line says that others were left out, as long as the source may be a paste.
+
+        Args:
+            lines: the next ones; their bytes are counted.
+        """
+        if self.bytes <= MOST and not self.elided:
+            self.elided = decoration.is_elided(lines.text)
+
     def line(self, number: int) -> int:
         """The line of the source that has a number."""
         return self.stands[number - 1] if self.stands else number
@@ -93,6 +104,7 @@ class SourceCounts(Record):
         self.stands.extend(later.stands)
         self.newest_first |= later.newest_first
         self.crowded |= later.crowded
+        self.elided |= later.elided
         ours, theirs = self.counts, later.counts
         ours.tracebacks.update((printer, last + ours.lines) for printer, last in theirs.tracebacks.items())
         ours.awaited.update(retold.moved(theirs.awaited, ours.lines))

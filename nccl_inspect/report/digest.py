@@ -8,6 +8,7 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.report.words import shortened
+from nccl_inspect.rules import culprit_words
 from nccl_inspect.rules.facts import STATES, count, ranges, ranks_word
 from nccl_inspect.rules.statements import is_retold
 from nccl_inspect.text import cut, printable
@@ -25,6 +26,7 @@ _MEANING = {
     "failed": "the job is dead or stuck",
     "unknown": "the log does not show enough to judge a path",
 }
+_EXCERPT = "an excerpt, not a whole log: give all that the job printed for a verdict on it"
 _HEAD = "rank-traceback"
 """How a traceback begins: what it leads to says more."""
 
@@ -41,6 +43,23 @@ def _leads(job: Job) -> list[Finding]:
     return sorted(leads, key=lambda f: f.confidence == "possible") if job.verdict == "unknown" else leads
 
 
+def where(job: Job) -> str:
+    """Where the fault in the headline is, in a sentence; empty where it is everywhere, or where nothing tells."""
+    leads = _leads(job)
+    if not leads or (job.verdict == "failed" and not any(finding.fatal for finding in leads)):
+        return ""
+    under = folded(job.findings)
+    told = [leads[0], *(finding for finding in job.findings if under.get(finding.rule) == leads[0].rule)]
+    return next((finding.where for finding in told if finding.where), "")
+
+
+def who(finding: Finding) -> str:
+    """How sure a finding is and whom it is about, for its heading: the culprit says more than a list of ranks."""
+    about = culprit_words.subject(finding.culprits) if finding.culprits else ""
+    about = about or (ranks_word(finding.ranks) if finding.ranks else "")
+    return f"{finding.confidence}, {about}" if about else finding.confidence
+
+
 def reason(job: Job) -> str:
     """What the verdict rests on, in one sentence."""
     leads = _leads(job)
@@ -51,6 +70,8 @@ def reason(job: Job) -> str:
         return _doubt(leads[0], lead, job) if job.verdict == "unknown" else lead
     if job.verdict == "unknown" and job.unexplained:
         return f"an error that no rule explains: {_said(job.unexplained)}"
+    if job.verdict == "unknown" and job.excerpt and job.paths and _known(job) == _MEANING["ok"]:
+        return "an excerpt, in which nothing is wrong: every path in it is as good as expected"
     if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
         unjudged, told = _unjudged(job), _left_out(job)
         return "; ".join([*told, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
@@ -116,6 +137,8 @@ def _earlier(runs: list[str]) -> Iterator[tuple[str, str]]:
 def facts(job: Job) -> Iterator[tuple[str, str]]:
     """What the log shows of the job, as labels and texts; a text without a label goes on with the one before."""
     yield "log", _sources(job)
+    if job.excerpt:
+        yield "", _EXCERPT
     problems = [source.problem for source in job.sources if source.problem]
     for problem in problems[:_MAX_PROBLEMS]:
         yield "not read", problem

@@ -16,6 +16,8 @@ RULE = Rule(
     title="GPUDirect-TCPX or TCPXO waits in vain for its daemon or for a peer",
 )
 _PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")
+_RETURNS = "tcpxResult_t"
+"""TCPX prints the signature of a function where other warnings have their place in the source."""
 _TIMED_OUT = ("timed out", "timeout", "deadline exceeded")
 _GONE = ("fastrak-rxdm-timeout", "fastrak-daemon-unreachable", "fastrak-nic-map-failed", "fastrak-daemon-no-answer")
 """The daemon does not answer."""
@@ -80,7 +82,8 @@ def _waiting(facts: Facts) -> list[Notice]:
 
 def _is_timeout(notice: Notice) -> bool:
     """Whether a peer does not answer; what the plugin says of its daemon and its machine is none of it."""
-    if notice.level != "WARN" or not notice.message.startswith(_PLUGINS):
+    own = notice.message.startswith(_PLUGINS) or (notice.location or "").startswith(_RETURNS)
+    if notice.level != "WARN" or not own:
         return False
     if notice.production.startswith("fastrak-rxdm") or notice.production in (*_GONE, _CALL, *_OTHERS, _ABORTED):
         return False
@@ -100,7 +103,12 @@ def _summary(own: list[Notice], gone: list[Notice], late: list[Notice], waiting:
         )
         return f"the receive daemon of GPUDirect-TCPXO (RxDM) does not answer{f' on {where}' if where else ''}"
     if late:
-        return f"GPUDirect-TCPX(O) timed out: {_text(late[0])}"
+        waited = value(late[0], "nanos")
+        if waited is None:
+            return f"GPUDirect-TCPX(O) timed out: {_text(late[0])}"
+        peer, interface = value(late[0], "peer"), value(late[0], "interface")
+        seconds = int(waited) // 10**9
+        return f"GPUDirect-TCPX waits {seconds} s for {peer} on {interface} ({value(late[0], 'what')})"
     seconds = max(int(value(notice, "seconds") or 0) for notice in waiting)
     return f"GPUDirect-TCPXO waits for its receive daemon: not ready after {seconds} s"
 
