@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.impact import SHM
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
@@ -30,7 +31,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # in the program, before the first use of CUDA',
             "srun --gpu-bind=none <command>   # Slurm; or --gpus-per-node instead of --gpus-per-task",
             "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1   # Ray",
-            "NCCL_P2P_DISABLE=1   # a stop-gap, slow: 13-18 GB/s through host memory",
+            f"NCCL_P2P_DISABLE=1   # a stop-gap, slow: {SHM} through host memory ({SHM.link})",
         ],
         confidence="likely",
         ranks=ranks_in(failed),

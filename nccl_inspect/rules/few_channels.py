@@ -19,8 +19,8 @@ _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
 """Settings, and what a program asks for with ncclConfig_t."""
 _FEW = 4
 """What NCCL takes over shared memory; between GPUs on an NVSwitch it takes 24 (A100 to H200, any number of them)."""
-_SWITCHED = 3
-"""From this NVLink generation on machines with 8 GPUs have an NVSwitch."""
+_BOARD = 8
+"""So many GPUs that are all joined to each other have an NVSwitch."""
 _LINKS = 12
 """Links of an A100; a GPU with all its links to every other is on an NVSwitch."""
 
@@ -60,9 +60,11 @@ def _switched(facts: Facts, paths: list[Path]) -> bool | None:
     if all(classes):
         return all(name is not None and name[2:].isdigit() and int(name[2:]) >= _LINKS for name in classes)
     machine = facts.platform
-    if machine is None or machine.nvlink is None or machine.gpus is None:
+    if machine is None or (machine.nvlink is None and machine.nvlink_pairs is None):
         return None
-    return machine.nvlink >= _SWITCHED and machine.gpus >= 8
+    if not machine.nvlink:
+        return False
+    return None if machine.gpus is None else machine.gpus >= _BOARD
 
 
 def _nics(facts: Facts, comm: CommunicatorInfo, paths: list[Path]) -> int | None:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import GdrDecision
-from nccl_inspect.impact import nic
+from nccl_inspect.impact import network as network_of
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path, Setting
-from nccl_inspect.rules import distances, google
+from nccl_inspect.rules import chip_link, distances, google
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, does, ends, first_lines, hosts_of, listed, ranks_word
 from nccl_inspect.rules.gdr_one_sided import one_sided
@@ -58,12 +58,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             _CAPTURE,
         )
     facts.mark(pairs, RULE.name)
-    direct = nic(facts.platform.nic_gbps if facts.platform else None)
+    direct = network_of(facts.platform)
     yield RULE.finding(
         f"{wording(pairs)} over {listed(path.detail for path in pairs)} {_lack(pairs)}",
         cause=_cause(facts, pairs, reasons, able),
         impact="two extra copies through host memory and PCIe for every byte; with GPUDirect "
-        f"{direct.source} gives {direct}",
+        f"{direct.what} gives {direct} ({direct.link})",
         fix=_fixes(facts, pairs, reasons),
         severity="error" if able and any(path.gdr is False for path in pairs) else "warning" if sure else "info",
         confidence="certain" if able and reasons else "likely" if sure else "possible",
@@ -135,6 +135,8 @@ def _fixes(facts: Facts, pairs: list[Path], reasons: list[Notice]) -> list[str]:
             "without",
             "NCCL_TOPO_FILE=<file>   # a virtual machine that hides its PCIe switches: the provider's own file",
         ]
+    if chip_link.decides(facts):
+        return [chip_link.FIX, *(f"unset {setting.name}" for setting in _limits(facts, pairs)), _NEAR]
     network = facts.platform.network if facts.platform else None
     on_efa = network == "efa" or (network is None and any("Libfabric" in path.detail for path in pairs))
     return [
@@ -166,6 +168,8 @@ def _cause(facts: Facts, pairs: list[Path], reasons: list[Notice], able: bool | 
             "not in the log: these plugins offer GPU memory to NCCL (that of TCPXO by Google's guide; it is closed), "
             "which decides by the distance between GPU and NIC; the pod may not have all GPUs and NICs of the node"
         )
+    if chip_link.decides(facts):
+        return chip_link.words(facts)
     if able:
         return (
             "not in the log: nvidia-peermem or DMA-BUF missing, a NIC too far from the GPU, or libfabric "

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.impact import WITHOUT_NVLS
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules.cuda import code_of
 from nccl_inspect.rules.cuda import failed as cuda_failed
@@ -50,8 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if fatal
         else f"{ranks_word(alone)} did not give it up: ranks that disagree wait for each other"
         if alone
-        else "collectives take rings instead: 347 GB/s bus bandwidth measured on 8 H200, 460 and more are usual with "
-        "NVLS",
+        else f"collectives take rings instead: {WITHOUT_NVLS}",
         fix=_FIX,
         severity="error" if fatal or alone else "warning",
         confidence="likely",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.impact import WITHOUT_NVLS
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
@@ -26,8 +27,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "NVLink SHARP (NVLS) is not available",
         cause="the driver does not offer multicast: it is older than CUDA 12.1, the fabric manager does not run or "
         "came up with errors, the GPUs are MIG slices, or the virtual machine holds a part of the board only",
-        impact="large all-reduce, reduce-scatter and all-gather take rings: 347 GB/s bus bandwidth measured on 8 H200 "
-        "at 256 MiB, where 460 and more are usual with NVLS",
+        impact=f"large all-reduce, reduce-scatter and all-gather take rings: {WITHOUT_NVLS}",
         fix=[
             "nvidia-smi -q | grep -A4 Fabric   # State Completed, Status Success",
             "systemctl status nvidia-fabricmanager   # its version must be that of the driver",

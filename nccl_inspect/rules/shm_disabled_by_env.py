@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.impact import SHM, SOCKET
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, using, words_of
@@ -27,7 +28,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}; often to get "
         "around a /dev/shm that is too small (shm-segment-failed)",
         impact=f"{count(len(slow), 'pair')} of one host {using(slow)}, which leaves and "
-        "enters the machine: 1.3-3.5 GB/s over Socket, against 13-18 GB/s over shared memory"
+        f"enters the machine: {SOCKET} over Socket ({SOCKET.source}), against {SHM} over shared memory"
         if slow
         else "none in this log: no pair of one host uses the network",
         fix=[
