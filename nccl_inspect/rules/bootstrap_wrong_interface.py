@@ -174,7 +174,7 @@ def _of_ipoib(used: list[Interface], failed: list[Notice], ended: bool) -> _Susp
         "ranks that cannot reach each other over it build no communicator"
         if ended
         else "none where IP over InfiniBand works, as on most clusters; the log ends before that shows",
-        [CHOOSE_INTERFACE, "ping -I <ib interface> <address of another host>   # does IP over InfiniBand work?"],
+        [CHOOSE_INTERFACE, "nc -vz <address> <port>   # of that interface, from another host: does it get through?"],
         used,
         failed,
     )
