@@ -37,7 +37,6 @@ EXCEPTIONS = {
     "async-error-2-4": _PASSED_ON,
     "watchdog-terminated-unknown": _PASSED_ON,
     "desync-lagging": _PART,
-    "libfabric-efa-abort": _PART,
     "libfabric-efa-abort-code": _PART,
     "desync-not-finished": _PART,
     "desync-not-joined": _PART,

@@ -27,6 +27,7 @@ _CAUSES = {
     "mem-manager-shared": "a communicator that shares resources with its parent (splitShare) cannot be suspended",
     "ofi-dmabuf-not-compiled": "this build of aws-ofi-nccl cannot use DMA-BUF",
     "ofi-blocking-interface": "the protocol of aws-ofi-nccl that is in use does not have this call",
+    "fastrak-pxn-not-supported": "NCCL sends through the NIC of a neighbour (PXN), which Google's plugin cannot do",
     "rccl-unsupported-collective": "RCCL was built for some collectives only (ONLY_FUNCS)",
     "rccl-npkit": "the profiler NPKit, which is built in, cannot run here",
 }
@@ -38,6 +39,7 @@ _FIXES = {
     "mnnvl-unsupported": "unset NCCL_MNNVL_ENABLE NCCL_MNNVL   # NCCL then uses it where it is there",
     "encryption-unsupported": "Take a build of NCCL with TLS, or take away the pre-shared key.",
     "mem-manager-shared": "Make the communicator without splitShare (NCCL_COMM_SPLIT_SHARE_RESOURCES=0).",
+    "fastrak-pxn-not-supported": "NCCL_PXN_DISABLE=1   # as Google's profile (nccl-env-profile.sh) sets it",
     "ofi-blocking-interface": "OFI_NCCL_PROTOCOL=RDMA   # where the NIC can do it; else another release of the plugin",
     "ofi-dmabuf-not-compiled": "Take the plugin of a current EFA installer; or OFI_NCCL_DISABLE_DMABUF=1.",
 }

@@ -22,6 +22,7 @@ _INTERNAL_ERROR = 3
 _OWNERS = {
     "aws-ofi-nccl": ("aws-ofi-nccl", "https://github.com/aws/aws-ofi-nccl/issues"),
     "hpcx": ("the HPC-X plugin", "https://github.com/Mellanox/nccl-rdma-sharp-plugins/issues"),
+    "tcpxo": ("Google's plugin", "https://cloud.google.com/support"),
     "rccl": ("RCCL", "https://github.com/ROCm/rccl/issues"),
 }
 """By dialect whose check it is, and where it is reported; else NCCL's."""

@@ -29,9 +29,11 @@ _UNKNOWN = (
     "the line does not tell: the limit on locked memory, GPU memory that the NIC cannot reach, or releases "
     "that do not fit together; the line before tells the error of libfabric"
 )
+_OF_LIBFABRIC = "aws-ofi-nccl"
+_OPEN_MODULES = "cat /proc/driver/nvidia/version   # 'Open Kernel Module': DMA-BUF does without nvidia-peermem"
 _GPU_STEPS = (
     "fi_info -p efa -c FI_HMEM; lsmod | grep nvidia_peermem   # must list the NICs, and the module",
-    "cat /proc/driver/nvidia/version   # 'Open Kernel Module': DMA-BUF does without nvidia-peermem",
+    _OPEN_MODULES,
 )
 _FIXES = {
     _NO_GPU_MEMORY: _GPU_STEPS,
@@ -53,6 +55,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not said:
         return
     cause = _cause(said)
+    is_libfabric = any(notice.event and notice.event.dialect == _OF_LIBFABRIC for notice in said)
     yield stated.finding(
         RULE,
         facts,
@@ -60,7 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"memory cannot be registered with the network: {said[0].message}",
         cause=cause,
         stops="the connection cannot be made, and the job stops",
-        fix=(*_FIXES[cause], LIBFABRIC_SAYS),
+        fix=(*_FIXES[cause], LIBFABRIC_SAYS) if is_libfabric else (_OPEN_MODULES, *_FIXES[_UNKNOWN][:2]),
         confirm="Look whether a later connection of this rank shows the network (via NET/…).",
         confidence="possible" if cause is _UNKNOWN else "likely",
     )

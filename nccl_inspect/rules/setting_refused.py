@@ -14,6 +14,7 @@ RULE = Rule(
     title="A setting has a value with which NCCL or a plugin stops",
 )
 _VARIABLES = {
+    "fastrak-daemon-socket": "FILE_BASED_UDS_PATH_PREFIX",
     "ib-ooo-rq-invalid": "NCCL_IB_OOO_RQ",
     "net-policy-invalid": "NCCL_NETDEVS_POLICY",
     "ofi-domain-per-thread-conflict": "OFI_NCCL_DOMAIN_PER_THREAD OFI_NCCL_ENDPOINT_PER_COMM",
