@@ -11,9 +11,10 @@ from nccl_inspect.cli import say, shared
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine, meaning
 from nccl_inspect.grammar.engine import Grammar
-from nccl_inspect.grammar.excerpts import MOST, Excerpt
+from nccl_inspect.grammar.excerpts import Excerpt
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes, prefix, sources
+from nccl_inspect.ingest.elision import MOST
 from nccl_inspect.ingest.memory import Memory
 from nccl_inspect.masking import masked, may_hide
 from nccl_inspect.report import Style

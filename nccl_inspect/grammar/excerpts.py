@@ -21,13 +21,12 @@ from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.scanner import Scanner, Sink
 from nccl_inspect.ingest import decoration, envelopes, prefix, recognition
+from nccl_inspect.ingest.elision import MOST
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.levels import ANY
 from nccl_inspect.text import decode
 
-MOST = 1 << 17
-"""Bytes of the longest text that is read so."""
 _PIECES = 5
 """Lines into which one was broken by hand, at most."""
 _LEVEL = re.compile(rb"(?P<head>.{0,300}?)(?<![^\s:\]])(?P<level>" + ANY + rb")(?::? )(?P<text>\S.*)", re.DOTALL)

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from nccl_inspect import event_types as events
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.bulk import Found
-from nccl_inspect.grammar.excerpts import MOST, Excerpt
 from nccl_inspect.ingest import recognition
+from nccl_inspect.ingest.elision import MOST
 from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.job import Setting
@@ -78,6 +78,8 @@ def _finish(state: Fold, open_: list[Lines]) -> None:
     """Read the lines of a source, which are all there now."""
     if not open_:
         return
+    from nccl_inspect.grammar.excerpts import Excerpt  # most logs are none
+
     source, found, excerpt = state.sources[-1], Found(), Excerpt(engine.shipped())
     excerpt.scan([line for lines in open_ for line in lines.lines], source.counts, found.keep)
     for lines in open_:

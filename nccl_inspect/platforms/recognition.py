@@ -16,8 +16,8 @@ from nccl_inspect.records import Record
 
 SETTINGS = ("NCCL_IB_TC", "NCCL_TOPO_FILE")
 """One of these is in each sign that consists of settings, so that other logs do not wait for the platforms to load."""
-COMMON_NETWORKS = frozenset(("Socket", "IB", "Libfabric", "AWS Libfabric"))
-"""Networks that are no sign."""
+NETWORKS = ("FasTrak*", "gIB*", "GPUDirectTCPX*")
+"""All signs that are networks, for the same reason."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -52,7 +52,7 @@ def recognised(shown: Shown) -> Platform | None:
 
 def _signed(shown: Shown) -> list[Platform]:
     """The types that fit every sign in the log."""
-    networks = shown.networks - COMMON_NETWORKS
+    networks = {name for name in shown.networks if any(fnmatchcase(name, pattern) for pattern in NETWORKS)}
     settings = {name for name, _ in shown.settings} & {*SETTINGS}
     if not (networks or settings or shown.plugin or shown.nvlink_domain):
         return []
