@@ -19,8 +19,6 @@ _GPU_NETWORK = (
 )
 _CAUSES = {
     **dict.fromkeys(("gin-unsupported", "rma-unavailable", "ofi-gdaki-unavailable"), _GPU_NETWORK),
-    "mnnvl-unsupported": "NCCL_MNNVL_ENABLE=1 (2.20: NCCL_MNNVL=1) demands NVLink between hosts, and this machine has "
-    "none, or its IMEX service does not run",
     "cumem-unsupported": "NCCL was built for an older CUDA than this feature needs",
     "graph-unsupported": "CUDA graphs with NCCL need a build for CUDA 11.3 and driver R465 at least",
     "encryption-unsupported": "encrypted connections are asked for, and this build of NCCL cannot make them",
@@ -36,7 +34,6 @@ _FIXES = {
         ("gin-unsupported", "rma-unavailable", "ofi-gdaki-unavailable"),
         "unset NCCL_GIN_TYPE; NCCL_GIN_ENABLE=0   # and let the program do without: DeepEP and NVSHMEM have other ways",
     ),
-    "mnnvl-unsupported": "unset NCCL_MNNVL_ENABLE NCCL_MNNVL   # NCCL then uses it where it is there",
     "encryption-unsupported": "Take a build of NCCL with TLS, or take away the pre-shared key.",
     "mem-manager-shared": "Make the communicator without splitShare (NCCL_COMM_SPLIT_SHARE_RESOURCES=0).",
     "fastrak-pxn-not-supported": "NCCL_PXN_DISABLE=1   # as Google's profile (nccl-env-profile.sh) sets it",

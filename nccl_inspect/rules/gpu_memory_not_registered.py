@@ -6,6 +6,7 @@ from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.rules.ib_bad_device import REFUSED
 from nccl_inspect.rules.statements import value
 
 RULE = Rule(
@@ -18,8 +19,8 @@ RULE = Rule(
 _DMABUF = "reg_dmabuf_mr"
 _IOVA2 = "reg_mr_iova2"
 _CALLS = ("reg_mr", _IOVA2, _DMABUF)
-_LIMITS = (None, "Cannot allocate memory")
-"""What ib-memlock takes; before 2.14 NCCL does not print why a call failed."""
+_OF_OTHERS = (None, "Cannot allocate memory", "Too many open files", *REFUSED)
+"""What ib-memlock takes (before 2.14 NCCL does not print why a call failed), open-files-limit and ib-bad-device."""
 _BAD_ADDRESS = "Bad address"
 _INVALID = "Invalid argument"
 _RUNS = ("connected", "destroyed")
@@ -30,7 +31,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = [
         notice
         for notice in facts.notices("ib-call-failed")
-        if value(notice, "name") in _CALLS and value(notice, "error") not in _LIMITS
+        if value(notice, "name") in _CALLS and value(notice, "error") not in _OF_OTHERS
     ]
     if not failed:
         return

@@ -18,19 +18,19 @@ RULE = Rule(
     folds=True,
     local=True,
 )
-_AT_START = ("open_device", "query_device", "query_port")
+AT_START = ("open_device", "query_device", "query_port")
 """Calls that NCCL makes while it looks for cards; it goes on without those that refuse."""
-_REFUSED = ("No such device", "Operation not permitted")
+REFUSED = ("No such device", "Operation not permitted")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by effect: a card that nobody misses is a note, one that leaves the hosts on TCP or stops NCCL an error."""
     calls = facts.notices("ib-call-failed")
-    refused = [n for n in calls if value(n, "error") in _REFUSED and value(n, "name") not in _AT_START]
+    refused = [n for n in calls if value(n, "error") in REFUSED and value(n, "name") not in AT_START]
     unusable = facts.notices("ib-device-not-usable")
     if not refused and not unusable:
         return
-    said = [*refused, *unusable, *(n for n in calls if value(n, "name") in _AT_START)]
+    said = [*refused, *unusable, *(n for n in calls if value(n, "name") in AT_START)]
     slow = tcp_paths(facts)
     names = listed(str(name) for n in unusable if (name := value(n, "device")))
     dead = bool(refused) and (facts.job.failed or not facts.job.paths)

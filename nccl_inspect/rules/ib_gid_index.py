@@ -7,6 +7,7 @@ from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.rules.ib_bad_device import REFUSED
 from nccl_inspect.rules.statements import value
 
 RULE = Rule(
@@ -28,7 +29,7 @@ _MAPPED = "::ffff:"
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge queue pairs that cannot reach their peer; on InfiniBand, which has LIDs, the GID index plays no part."""
     calls = [n for n in facts.notices("ib-call-failed") if value(n, "name") == "modify_qp"]
-    failed = [n for n in facts.notices("ib-call-failed") if value(n, "name") == "query_gid"]
+    failed = [n for n in facts.notices("ib-call-failed") if value(n, "name") == "query_gid" and not _is_refused(n)]
     failed += [
         notice
         for notice in (*facts.notices("ib-modify-qp-failed"), *calls)
@@ -63,6 +64,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         evidence=[*first_said(failed), *lines_of(chosen, 1)],
         fatal=True,
     )
+
+
+def _is_refused(notice: Notice) -> bool:
+    """Whether the card refuses any call: that is ib-bad-device's."""
+    return value(notice, "error") in REFUSED
 
 
 def _kinds_of_link(facts: Facts) -> set[str]:

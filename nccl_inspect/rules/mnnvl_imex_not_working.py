@@ -49,11 +49,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         refused = cuda_failed(facts, "transport/p2p.cc")
         failed += [notice for notice in refused if code_of(notice) == _NOT_PERMITTED]
     if failed:
+        is_forced = failed[0].production in _FORCED
         yield RULE.finding(
-            f"multi-node NVLink is there and does not work: {failed[0].message}",
+            f"multi-node NVLink is {'asked for' if is_forced else 'there'} and does not work: {failed[0].message}",
             cause=f"{_asked(facts)} asks for it, and this machine does not offer it: not a rack of GB200 or GB300, or "
             "its fabric or IMEX is not up"
-            if stated and stated[0].production in _FORCED
+            if is_forced
             else "the IMEX service of a node is down or does not know the others, or the container lacks the IMEX "
             "channel",
             impact="the job stops",

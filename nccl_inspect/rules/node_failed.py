@@ -18,7 +18,7 @@ _MEMORY = "slurm-memory-error"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what mpirun says of a node that it lost, and Slurm of memory that is broken."""
+    """Judge what mpirun says of a node that it lost, and Slurm of memory that is broken: both end the job then."""
     said = facts.leading_to(RULE.name)
     if not said:
         return
@@ -40,4 +40,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ),
         confirm="Look whether the processes of that node went on.",
         confidence="certain" if is_memory else "likely",
+        deadly=True,
     )

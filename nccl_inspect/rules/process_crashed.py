@@ -6,7 +6,7 @@ from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import stated
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts
-from nccl_inspect.rules.statements import words
+from nccl_inspect.rules.statements import value, words
 
 RULE = Rule(
     name="process-crashed",
@@ -22,6 +22,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     said = facts.leading_to(RULE.name)
     if not said:
         return
+    is_rank = not {value(notice, "pid") for notice in said}.isdisjoint(_ranks(facts))
     yield stated.finding(
         RULE,
         facts,
@@ -29,8 +30,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"a process crashed: {words(said[0]).strip()}",
         cause="a process read or wrote memory that is not its own: a defect of the library that the line names or "
         "of its "
-        "caller, libraries of several releases in one process, or damaged memory. The line may be about another "
-        "program than this job's",
+        "caller, libraries of several releases in one process, or damaged memory. "
+        + ("A rank of this job has the pid of the line" if is_rank else "The line may be about another program"),
         stops="the process is gone, and a communicator does not survive the loss of a rank",
         fix=(
             "Compare pid and time of the line with the ranks of the job, and read the end of that rank's own output.",
@@ -38,5 +39,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ldd <library>; echo $LD_LIBRARY_PATH $LD_PRELOAD   # is there a second copy of NCCL, CUDA or libfabric?",
         ),
         confirm="Look whether a rank of the job has the pid of the line.",
-        confidence="possible",
+        confidence="likely" if is_rank else "possible",
+        deadly=is_rank,
     )
+
+
+def _ranks(facts: Facts) -> set[int]:
+    """The pids of processes with ranks; in a container a process has another one than on the host."""
+    return {last.process.pid for last in facts.job.last_lines if last.ranks}

@@ -9,8 +9,11 @@ from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.exceptions import came_up_below
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.lines import first_of_each
 
 _SOUND = "none that this log shows: all communicators came to their end in order"
+_LOSS = "socket-closed-by-peer"
+"""A communicator does not survive the loss of a rank."""
 _GOES_ON = "not shown: connections were made, and no call of NCCL is known to have failed. Where one did, {}"
 
 
@@ -25,6 +28,7 @@ def finding(
     fix: Iterable[str],
     confirm: str,
     confidence: str = "likely",
+    deadly: bool = False,
 ) -> Finding:
     """An error where nothing came up, a clue where the job may have gone on, an info where it came to its end.
 
@@ -38,10 +42,11 @@ def finding(
         fix: step by step.
         confirm: what tells whether it did harm.
         confidence: in the cause.
+        deadly: whether no job goes on after it, also where its communicators were up.
     """
     facts.pass_over(said)
     ranks, hosts, evidence = ranks_in(said), hosts_in(said), first_said(said)
-    if is_fatal(facts, said):
+    if is_fatal(facts, said, deadly):
         return rule.finding(
             summary,
             cause=cause,
@@ -80,8 +85,20 @@ def finding(
     )
 
 
-def is_fatal(facts: Facts, said: Iterable[Notice]) -> bool:
-    """Whether a call of NCCL failed, or nothing that the log shows came up beside these errors."""
+def is_fatal(facts: Facts, said: Iterable[Notice], deadly: bool = False) -> bool:
+    """Whether a call of NCCL failed, peers were lost after it, or nothing that the log shows came up beside it."""
     if facts.job.failed:
         return True
-    return not facts.is_over() and not facts.job.paths and not all(came_up_below(facts, notice) for notice in said)
+    if facts.is_over():
+        return False
+    said = list(said)
+    if deadly or _lost_after(facts, said):
+        return True
+    return not facts.job.paths and not all(came_up_below(facts, notice) for notice in said)
+
+
+def _lost_after(facts: Facts, said: Iterable[Notice]) -> bool:
+    """Whether ranks lost a connection below one of these errors."""
+    first = first_of_each(one.evidence[0] for one in said)
+    lines = (loss.evidence[0] for loss in facts.notices(_LOSS))
+    return any(line.order > first.get(line.source, line.order) for line in lines)
