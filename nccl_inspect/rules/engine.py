@@ -231,46 +231,78 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         terms: how the user wants findings to be taken; None as their rules say.
     """
     wanted = {entry.rule.name for entry in rules}
-    found: list[Finding] = []
-    open_questions: list[NotJudged] = []
-    for entry in registered():
-        for result in entry.judge(facts):
-            (open_questions if isinstance(result, NotJudged) else found).append(result)  # type: ignore[arg-type]
+    by_name = {entry.rule.name: entry.rule for entry in registered()}
+    found, questions = _run(facts)
+    facts.job.rules = sorted(wanted)
     # What rules that are left out have to say is not told, but while they find fault nothing is called good.
     facts.job.left_out = sorted({f.rule for f in found if f.rule not in wanted and f.severity != "info"})
-    by_name = {entry.rule.name: entry.rule for entry in registered()}
-    looked_for = {finding.rule for finding in found if finding.rule in wanted}
-    kept = [f for f in found if f.rule in wanted and not looked_for & set(by_name[f.rule].specific)]
-    kept = _without_retold(kept, by_name)
-    culprits.locate(facts, kept, [entry.rule.name for entry in registered() if entry.rule.local])
+    kept = _without_retold(_without_general(found, wanted, by_name), by_name)
+    culprits.locate(facts, kept, [name for name, rule in by_name.items() if rule.local])
     counting = kept
     if terms:
         counting, _ = terms.parted(kept)
         kept, facts.job.suppressed = terms.parted(terms.weighed(kept))
     accepted = {entry.finding.rule for entry in facts.job.suppressed}
-    present = {finding.rule: SEVERITIES.index(finding.severity) for finding in kept}
-    leaders = [by_name[name] for name in present if by_name[name].leads]
-    reasons = [by_name[f.rule] for f in kept if f.fatal and not by_name[f.rule].symptom]
-    upset = [f for f in kept if by_name[f.rule].upsets and f.fatal]
-    before = [[by_name[one.rule] for one in upset if failure.follows(facts, f, one)] for f in kept]
-    joined = [
-        _joined(f, by_name[f.rule], present, accepted, [*(reasons if by_name[f.rule].symptom else leaders), *first])
-        for f, first in zip(kept, before, strict=True)
-    ]
-    worst = {finding.rule: _worst(finding, joined, by_name) for finding in joined}
     aside = accepted | {finding.rule for finding in found if finding.rule not in wanted}
-    facts.job.findings = sorted(joined, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside))
-    facts.job.rules = sorted(wanted)
-    # Where what a rule asks about is but the effect of another finding, its question is answered.
-    facts.job.not_judged = [
-        question
-        for question in open_questions
-        if question.rule in wanted and not present.keys() & by_name[question.rule].echo_of
-    ]
+    facts.job.findings = _sorted(_with_causes(facts, kept, by_name, accepted), by_name, aside)
+    facts.job.not_judged = _open(questions, wanted, by_name, {finding.rule for finding in kept})
     verdicts.judge_paths(facts, counting)
     facts.job.unexplained = _unexplained(facts, found)
     facts.job.verdict = verdicts.of_job(facts.job)
     facts.job.first_failure = failure.first(facts)
+
+
+def _run(facts: Facts) -> tuple[list[Finding], list[NotJudged]]:
+    """What all rules find, and what they leave open."""
+    found: list[Finding] = []
+    questions: list[NotJudged] = []
+    for entry in registered():
+        for result in entry.judge(facts):
+            if isinstance(result, NotJudged):
+                questions.append(result)
+            else:
+                found.append(result)
+    return found, questions
+
+
+def _without_general(found: list[Finding], wanted: set[str], by_name: dict[str, Rule]) -> list[Finding]:
+    """The findings of the wanted rules, where no more specific one of these found something."""
+    told = {finding.rule for finding in found} & wanted
+    return [finding for finding in found if finding.rule in wanted and told.isdisjoint(by_name[finding.rule].specific)]
+
+
+def _open(questions: list[NotJudged], wanted: set[str], by_name: dict[str, Rule], present: set[str]) -> list[NotJudged]:
+    """The questions that are left: where it asks about the effect of another finding, that one answers it."""
+    asked = (question for question in questions if question.rule in wanted)
+    return [question for question in asked if present.isdisjoint(by_name[question.rule].echo_of)]
+
+
+def _with_causes(facts: Facts, findings: list[Finding], by_name: dict[str, Rule], accepted: set[str]) -> list[Finding]:
+    """The findings, each with those of which it is the effect.
+
+    Args:
+        facts: about the job.
+        findings: that are told.
+        by_name: all rules.
+        accepted: rules with findings that the user accepts.
+    """
+    present = {finding.rule: SEVERITIES.index(finding.severity) for finding in findings}
+    leaders = [by_name[name] for name in present if by_name[name].leads]
+    reasons = [by_name[f.rule] for f in findings if f.fatal and not by_name[f.rule].symptom]
+    upset = [f for f in findings if by_name[f.rule].upsets and f.fatal]
+    joined = []
+    for finding in findings:
+        rule = by_name[finding.rule]
+        before = [by_name[one.rule] for one in upset if failure.follows(facts, finding, one)]
+        first = [*(reasons if rule.symptom else leaders), *before]
+        joined.append(_joined(finding, rule, present, accepted, first))
+    return joined
+
+
+def _sorted(findings: list[Finding], by_name: dict[str, Rule], aside: set[str]) -> list[Finding]:
+    """The findings in the order in which they are told."""
+    worst = {finding.rule: _worst(finding, findings, by_name) for finding in findings}
+    return sorted(findings, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside))
 
 
 def _without_retold(findings: list[Finding], by_name: dict[str, Rule]) -> list[Finding]:
