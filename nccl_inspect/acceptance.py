@@ -217,7 +217,8 @@ def _finding(finding: Finding, causes: set[str]) -> str:
     head = f"{finding.severity} {finding.rule} ({finding.confidence}{ranks}): {finding.summary}"
     cause = f"see {', '.join(sorted(causes))}" if causes else finding.cause
     fixes = [] if causes else [f"  fix: {fix}" for fix in finding.fix]
-    return "\n".join(part for part in (head, f"  cause: {cause}", _lines(finding.evidence), *fixes) if part)
+    where = f"  where: {finding.where}" if finding.where else ""
+    return "\n".join(part for part in (head, where, f"  cause: {cause}", _lines(finding.evidence), *fixes) if part)
 
 
 def _answer(key: str, wanted: str, answer: Answer) -> str:

@@ -77,10 +77,11 @@ class NetDevices(Event):
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
 class BootstrapInterface(Event):
-    """The interface used for set-up traffic."""
+    """The interface used for set-up traffic; ``devices`` are what old releases list behind it."""
 
     interface: str
     address: str | None = None
+    devices: tuple[Any, ...] = ()
 
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)

@@ -1,7 +1,8 @@
 """How fast each way between GPUs is, as ranges with their sources: what findings and ``traffic`` estimate with.
 
 All numbers are bus bandwidth in GB/s, as nccl-tests counts it, of one GPU's way to the next. They come from
-measurements and from the limits that vendors' health checks ask for; what nobody stated is not here.
+measurements and from the limits that vendors' health checks ask for; what nobody stated is not here. The page
+``docs/explanation/measurements.md`` lists them, and what else rules quote.
 """
 
 from __future__ import annotations
@@ -12,54 +13,111 @@ from typing import NamedTuple
 from nccl_inspect.model.job import Path
 from nccl_inspect.platforms import Platform
 
+MEASURED = "docs/explanation/measurements.md"
+"""The page that says how the authors measured, and has the addresses of all others."""
+_AZURE = "github.com/Azure/azurehpc-health-checks"
+_LINKS = "github.com/stas00/ml-engineering"
+
 
 class Rate(NamedTuple):
     """A range of bandwidths."""
 
     low: float
     high: float
-    source: str
+    what: str
+    """Whose rate that is, or how it was found."""
+    link: str
+    """Where that can be read."""
 
     def __str__(self) -> str:
-        return f"{self.low:g}-{self.high:g} GB/s"
+        return f"{self.low:g} GB/s" if self.low == self.high else f"{self.low:g}-{self.high:g} GB/s"
+
+    @property
+    def source(self) -> str:
+        """What stands in brackets behind it."""
+        return f"{self.what}: {self.link}"
 
 
 NVLINK = {
-    2: Rate(110, 150, "Azure health checks ask for 110; the links of a V100 give 150"),
-    3: Rate(200, 300, "AWS asks for 200 on p4d, Azure for 228; the links of an A100 give 300"),
-    4: Rate(347, 460, "347 measured on 8 x H200 (ring), 460 asked for by Azure health checks (with NVLS)"),
-    5: Rate(600, 900, "AWS asks for 600 on p6-b200; the links of a B200 give 900"),
+    2: Rate(110, 150, "110 is what Azure's health check asks for, 150 what the links of a V100 give", MEASURED),
+    3: Rate(200, 300, "health checks of AWS and Azure ask for 200 and 228, the links of an A100 give 300", MEASURED),
+    4: Rate(347, 480, "347 measured on 8 x H200 (ring), 480 on 8 x H100 (with NVLS)", MEASURED),
+    5: Rate(600, 930, "830 measured on 8 x B200, 847 on 72 x GB200, 930 on 64 x GB300; AWS asks for 600", MEASURED),
 }
-"""By generation, 8 GPUs."""
-PCIE = Rate(8, 45, "PCIe Gen3 to Gen5 x16")
-P2P = Rate(PCIE.low, NVLINK[5].high, "from PCIe Gen3 to NVLink 5")
-SHM = Rate(13, 18, "measured on a PCIe Gen5 host; less on older ones and between sockets")
-SOCKET = Rate(1.3, 3.5, "measured over a virtual NIC inside one machine; AWS limits a flow to 5 Gb/s")
-_NIC_RATES = {100: (11.0, 12.0), 200: (22.0, 24.0), 400: (45.0, 49.0)}
-"""GB/s that a NIC with GPUDirect gives, by its line rate in Gb/s; Azure asks for 180 of 200 and 380 of 400."""
-_NIC_SHARE = (0.88, 0.96)
-"""How much of its line rate any other NIC gives, by the same measure."""
+"""By generation, all GPUs of a board or rack. Of generation 6 nothing is published."""
+PCIE = Rate(8, 45, "PCIe Gen3 to Gen5 x16", MEASURED)
+ON_NVLINK = Rate(NVLINK[2].low, NVLINK[5].high, "NVLink 2 to 5", MEASURED)
+P2P = Rate(PCIE.low, NVLINK[5].high, "from PCIe Gen3 to NVLink 5", MEASURED)
+SHM = Rate(13, 35, "measured on hosts with PCIe Gen5; less on older ones and between sockets", MEASURED)
+SOCKET = Rate(
+    1.3, 4, "measured over virtual NICs, and on A3 Mega without its plugin; a faster NIC gives more", MEASURED
+)
+WITHOUT_NVLS = (
+    "347 GB/s bus bandwidth measured on 8 x H200 at 256 MiB (sample_logs/p2p-nvlink-8gpu), where NVLS gives 475 "
+    "(github.com/NVIDIA/nccl-tests/issues/272)"
+)
+READ_OF_4_H200 = Rate(190, 190, "all-reduce of 16 MiB on 4 x H200", MEASURED)
+WRITTEN_OF_4_H200 = Rate(249, 249, READ_OF_4_H200.what, MEASURED)
+_NIC_SHARE = (0.9, 0.975)
+"""How much of its line rate a NIC gives: Azure asks for 180 of 200, and for 360, 380 and 390 of 400 Gb/s."""
+_SLOW_NIC = 10
+"""GB/s; below, a rate is told with one decimal."""
+_L40S = f"A job on 16 L40S took 90 minutes over Socket and 41 over EFA ({MEASURED})"
+_AWS_FLOW = (
+    "AWS limits one TCP flow to 5 Gb/s outside a cluster placement group, to 10 inside, to 25 with ENA Express "
+    "(docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-network-bandwidth.html)"
+)
 
 
-def nic(gbps: float | None) -> Rate:
-    """One NIC with GPUDirect RDMA."""
+def nic(gbps: float | None, what: str = "one NIC of") -> Rate:
+    """One NIC with GPUDirect RDMA.
+
+    Args:
+        gbps: its line rate; None for one of the usual ones.
+        what: stands before the line rate in :attr:`Rate.what`.
+    """
     if not gbps:
-        return Rate(_NIC_RATES[100][0], _NIC_RATES[400][1], "one NIC of 100 to 400 Gb/s")
-    line = gbps / 8
-    low, high = _NIC_RATES.get(round(gbps), (round(line * _NIC_SHARE[0], 1), round(line * _NIC_SHARE[1], 1)))
-    return Rate(low, high, f"one NIC of {gbps:g} Gb/s")
+        return Rate(nic(100).low, nic(400).high, "one NIC of 100 to 400 Gb/s", _AZURE)
+    low, high = (share * gbps / 8 for share in _NIC_SHARE)
+    digits = None if low >= _SLOW_NIC else 1
+    return Rate(round(low, digits), round(high, digits), f"{what} {gbps:g} Gb/s", _AZURE)
 
 
-def p2p(platform: Platform | None, nvlink: bool = False) -> Rate:
-    """Direct access between two GPUs of a host.
+def network(platform: Platform | None) -> Rate:
+    """What the network gives one GPU with GPUDirect RDMA: a plugin may join all its NICs to one device."""
+    if platform is not None and platform.gpu_gbps:
+        return nic(platform.gpu_gbps, "the network of one GPU with")
+    return nic(platform.rate if platform else None)
+
+
+def socket(platform: Platform | None) -> Rate:
+    """TCP; where that is the network of the machine, its NIC sets the limit."""
+    if platform is None or platform.network != "tcp" or not platform.nic_gbps:
+        return SOCKET
+    line = platform.nic_gbps / 8
+    what = f"{SOCKET.low:g} measured over a virtual NIC, {line:g} is the line rate"
+    return Rate(min(SOCKET.low, line), line, what, platform.source("nic_gbps"))
+
+
+def p2p(platform: Platform | None, nvlink: bool = False) -> Rate | None:
+    """Direct access between two GPUs of a host; None where nobody stated the rate of such GPUs.
 
     Args:
         platform: the machine type, if it is known.
         nvlink: whether the topology shows NVLink.
     """
-    if platform is not None and platform.nvlink is not None:
-        return NVLINK.get(platform.nvlink, P2P) if platform.nvlink else PCIE
-    return Rate(NVLINK[2].low, NVLINK[5].high, "NVLink 2 to 5") if nvlink else P2P
+    if platform is not None:
+        if platform.busbw and (nvlink or not platform.nvlink_pairs):
+            return Rate(*platform.busbw, platform.name, platform.source("busbw"))
+        if generation := platform.nvlink or (platform.nvlink_pairs if nvlink else None):
+            return NVLINK.get(generation) if platform.nvlink or generation not in _BRIDGED else None
+        if platform.nvlink == 0:
+            return PCIE
+    return ON_NVLINK if nvlink else P2P
+
+
+_BRIDGED = (3, 4)
+"""Generations whose pairs have fewer links on a bridge than on a board."""
 
 
 def of(path: Path, platform: Platform | None = None) -> Rate | None:
@@ -69,9 +127,9 @@ def of(path: Path, platform: Platform | None = None) -> Rate | None:
     if path.transport == "SHM":
         return SHM
     if path.transport == "NET" and path.net == "Socket":
-        return SOCKET
+        return socket(platform)
     if path.transport == "NET" and path.gdr is True:
-        return nic(platform.nic_gbps if platform else None)
+        return network(platform)
     return None
 
 
@@ -80,26 +138,32 @@ def over_tcp(platform: Platform | None) -> str:
     gbps = platform.nic_gbps if platform else None
     text = f"TCP gave {SOCKET} bus bandwidth ({SOCKET.source})"
     if platform is not None and platform.gdr is False and gbps:
-        better = f"each NIC of {gbps:g} Gb/s carries up to {gbps / 8:g} GB/s"
+        better = f"each NIC of {gbps:g} Gb/s carries up to {gbps / 8:g} GB/s ({platform.source('nic_gbps')})"
     else:
-        better = f"RDMA gives {nic(gbps)} for each NIC ({nic(gbps).source}): {compared(SOCKET, nic(gbps))}"
-    return f"{text}; {better}. A job measured with 16 L40S took 90 minutes over Socket and 41 over EFA"
+        rdma = network(platform)
+        better = f"with RDMA {rdma.what} gives {rdma} ({rdma.link}): {compared(SOCKET, rdma)}"
+    on_aws = [_AWS_FLOW] if platform is not None and platform.vendor == "AWS" else []
+    return ". ".join([f"{text}; {better}", *on_aws, _L40S])
 
 
 def against_nvlink(paths: Iterable[Path], platform: Platform | None) -> str:
     """What paths give that take another way than the NVLink between their GPUs."""
     best = p2p(platform, nvlink=True)
     rates = {path.detail: rate for path in paths if (rate := of(path, platform))}
-    told = [f"{detail} gives {rate} ({rate.source}), {compared(rate, best)}" for detail, rate in sorted(rates.items())]
-    return "; ".join([f"NVLink would give {best} bus bandwidth ({best.source})", *told])
+    told = [
+        f"{detail} gives {rate} ({rate.source})" + (f", {compared(rate, best)}" if best else "")
+        for detail, rate in sorted(rates.items())
+    ]
+    return "; ".join([f"NVLink would give {best} bus bandwidth ({best.source})" if best else "NVLink is idle", *told])
 
 
 def compared(slow: Rate, fast: Rate) -> str:
     """How much less bandwidth, in words. A step of training loses less: it also computes."""
     low, high = fast.low / slow.high, fast.high / slow.low
-    return (
-        f"{_rounded(low)} to {_rounded(high)} times less bandwidth" if low > 1 else f"up to {_rounded(high)} times less"
-    )
+    if low <= 1:
+        return f"up to {_rounded(high)} times less"
+    both = [_rounded(low)] if _rounded(low) == _rounded(high) else [_rounded(low), _rounded(high)]
+    return f"{' to '.join(both)} times less bandwidth"
 
 
 def _rounded(factor: float) -> str:

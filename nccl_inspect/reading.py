@@ -205,8 +205,9 @@ class Judge:
             going_on: more will come, so that no line can be the one that ended the job.
         """
         job = build.resolve(state)
+        job.going_on = going_on
         if going_on:
-            job.ended_by = []
+            job.ended_by, job.broken_off = [], []
         job.config = self._options.config
         rules.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
         return job

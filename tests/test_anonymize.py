@@ -57,6 +57,10 @@ def said(job: Job, anonymizer: Anonymizer | None = None) -> Any:
     return renamed(document, anonymizer) if anonymizer else document
 
 
+_NOT_OF_THE_LOG = ("config", "impact")
+"""A path of this machine, and a text that names its source."""
+
+
 def renamed(value: Any, anonymizer: Anonymizer) -> Any:
     scrubber = Scrubber(anonymizer.names)
     if isinstance(value, str):
@@ -64,7 +68,7 @@ def renamed(value: Any, anonymizer: Anonymizer) -> Any:
     if isinstance(value, list):
         return [renamed(item, anonymizer) for item in value]
     if isinstance(value, dict):
-        return {key: item if key == "config" else renamed(item, anonymizer) for key, item in value.items()}
+        return {key: item if key in _NOT_OF_THE_LOG else renamed(item, anonymizer) for key, item in value.items()}
     return value
 
 

@@ -160,3 +160,43 @@ def test_a_word_that_a_production_would_take_for_any_text_is_not_known() -> None
     texts = ["NET/Plugin: Could not find: %s", "NET/Plugin: Could not find: a needle in %s"]
     found = compare_source.judge([source_calls.Call("INFO", ("INIT",), text, "x.cc", 1) for text in texts], "nccl")
     assert [result.verdict for result in found] == ["recognised", "unrecognised"]
+
+
+STREAMS = r"""
+#define HEADER "Profiler-" << index_ << ": "
+// LOG(INFO) << "in a comment";
+absl::Status one() {
+  LOG(INFO) << "RxDM " << (found ? "is" : "is not") << " here";
+  LOG_IF(WARNING, x > 1) << absl::StrFormat("%d of %s\n%s", n, name(1), Rest());
+  PLOG(ERROR) << HEADER << "close failed";
+  LOG(LEVEL(level())) << absl::StrCat("Found ", count, " NICs");
+  LOG(ERROR) << status;
+  VLOG(1) << "never asked for";
+  RETURN_IF_ERROR(Check(a, "b")).LogWarning() << "while listening on " << port;
+  ASSIGN_OR_RETURN(auto x, Two(), _ << "\nGave up");
+  if (bad) return absl::FailedPreconditionError(absl::StrFormat("No NIC %d", 1));
+  return absl::ErrnoToStatus(errno, absl::StrCat("Cannot open ", path));
+}
+"""
+
+
+def test_streams_and_errors_are_read_line_by_line(tmp_path: Path) -> None:
+    for file in ("dxs/one.cc", "buffer_mgmt_daemon/fastrak_gpu_mem_importer.cc"):
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).write_text(
+            STREAMS if file.startswith("dxs") else 'LOG(INFO) << "x"; absl::InternalError("y");'
+        )
+    found = compare_source.collect(tmp_path, None, "tcpxo")
+    assert {(call.level, call.format.replace("NET/FasTrak %s: ", "@")) for call in found} == {
+        ("INFO", "@RxDM is here"),
+        ("INFO", "@RxDM is not here"),
+        ("WARN", "@%d of %s"),
+        ("WARN", "@Profiler-%s: close failed: %s [%d]"),
+        ("INFO", "@Found %s NICs"),
+        ("WARN", "%s"),
+        ("WARN", "@%s; while listening on %s"),
+        ("WARN", "Gave up"),
+        ("WARN", "@FAILED_PRECONDITION: No NIC %d"),
+        ("WARN", "@%s: Cannot open %s: %s"),
+        ("WARN", "@INTERNAL: y"),
+    }

@@ -99,6 +99,21 @@ def test_lines_without_a_host_are_read_and_nobody_is_called_the_first() -> None:
     assert job.first_failure is None
 
 
+def test_a_line_of_which_only_the_function_of_a_plugin_is_left() -> None:
+    job = nccl_inspect.read(
+        b"find_ofi_provider:543 NCCL WARN NET/OFI Couldn't find any optimal provider\n"
+        b"tcpxResult_t tcpxCommProgress(tcpxComm*):1231 NCCL WARN 0x7f01a0000b60:0x7f01a0000bf0, nic 0, enp12s0, "
+        b"10.0.0.1<39187><-10.0.0.2<46723> rx rx ctrl timeout cnt 7331502, nanos 10000000585\n"
+        b"ibvwrap.c:160 NCCL WARN Call to ibv_modify_qp failed with error No such device\n"
+    )
+    assert [notice.production for notice in job.notices] == [
+        "ofi-no-optimal-provider",
+        "tcpx-timeout",
+        "ib-call-failed",
+    ]
+    assert [source.damaged_lines for source in job.sources] == [0]
+
+
 def lost(rank: int, peer: str) -> str:
     text = f"socketProgress: Connection closed by remote peer {peer}<44322>"
     return f"vm:{10 + rank}:{50 + rank} [{rank}] misc/socket.cc:58 NCCL WARN {text}\n"

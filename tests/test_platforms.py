@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import fields
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 import nccl_inspect
 from nccl_inspect import platforms
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.platforms import Platform
+from nccl_inspect.platforms import Platform, conditions, recognition
+from nccl_inspect.platforms.recognition import Shown
 
 FILES = sorted((Path(platforms.__file__).parent).glob("*.toml"))
+ROOT = Path(__file__).parent.parent
+URL = re.compile(r"https://[\w.-]+\.\w+/\S+")
+MOVING = re.compile(r"github\.com/(?!MicrosoftDocs/)[^/]+/[^/]+/(?:blob|tree)/(?:main|master|HEAD)/(?!closed/)")
+"""A file of a branch, which another commit may change; Microsoft's pages are too large for a copy, mlcommons' final."""
 NETWORKS = ("efa", "ib", "roce", "tcpx", "tcpxo", "tcp")
 EVERY = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 
 
-def table_of(file: Path) -> dict[str, object]:
+def table_of(file: Path) -> dict[str, Any]:
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
@@ -29,21 +36,47 @@ def test_a_platform_is_named_like_its_file(file: Path) -> None:
     assert platforms.named(file.stem).name == file.stem
 
 
+def unsourced(table: dict[str, Any]) -> list[str]:
+    """What is wrong with the sources of a platform, in words; nothing where each fact has one that can be opened."""
+    sources = table.get("sources", [])
+    stated = {key for source in sources for key in source.get("states", [])}
+    facts = table.keys() - {"name", "aliases", "vendor", "sources"}
+    urls = [source.get("url", "") for source in sources]
+    return [
+        *(f"{key} has no source" for key in sorted(facts - stated)),
+        *(f"{key} has a source and is not there" for key in sorted(stated - facts)),
+        *(f"'{url}' cannot be opened" for url in urls if not (URL.fullmatch(url) or (ROOT / url).is_file())),
+        *(f"{url} names no commit or release" for url in urls if MOVING.search(url)),
+    ]
+
+
 @EVERY
-def test_a_platform_has_a_source_for_what_it_says(file: Path) -> None:
-    source = table_of(file).get("source")
-    assert isinstance(source, str)
-    assert len(source) > 10
+def test_a_platform_has_a_source_for_each_thing_that_it_says(file: Path) -> None:
+    assert not unsourced(table_of(file))
+
+
+def test_a_platform_without_a_source_fails() -> None:
+    sound = table_of(Path(platforms.__file__).parent / "p5.48xlarge.toml")
+    assert not unsourced(sound)
+    assert "nics has no source" in unsourced({**sound, "sources": []})
+    assert unsourced({**sound, "gdr_since": "2.27.3"}) == ["gdr_since has no source"]
+    for said in ("from memory", "DGX H100 data sheet", "docs/no-such-page.md", ""):
+        (wrong, *_) = unsourced({**sound, "sources": [*sound["sources"], {"url": said, "states": ["gpus"]}]})
+        assert wrong == f"'{said}' cannot be opened"
+    moving = {"url": "https://github.com/NVIDIA/nccl/blob/master/src/graph/paths.cc", "states": ["p2p"]}
+    assert unsourced({**sound, "sources": [*sound["sources"], moving]})
 
 
 @EVERY
 def test_keys_and_types_are_those_of_the_class(file: Path) -> None:
     hints = get_type_hints(Platform)
     for key, value in table_of(file).items():
+        if key in ("signs", "sources"):
+            continue  # their own classes refuse what they do not know
         kinds = get_args(hints[key]) or (hints[key],)
-        if key in ("aliases", "gpu_names"):
+        if key in ("aliases", "gpu_names", "busbw"):
             assert isinstance(value, list)
-            assert all(isinstance(name, str) for name in value)
+            assert {type(one) for one in value} <= ({int, float} if key == "busbw" else {str})
         else:
             assert type(value) in kinds, f"{key} = {value!r}"
 
@@ -54,10 +87,32 @@ def test_values_are_possible_ones(file: Path) -> None:
     assert platform.network in (*NETWORKS, None)
     assert platform.gpus is None or 1 <= platform.gpus <= 72
     assert platform.nvlink is None or 0 <= platform.nvlink <= 6
-    assert platform.nic_gbps is None or 1 <= platform.nic_gbps <= 3200
+    assert platform.nvlink_pairs is None or 1 <= platform.nvlink_pairs <= 6
+    assert platform.nvlink_domain is None or platform.nvlink_domain >= (platform.gpus or 1)
+    assert platform.busbw is None or 0 < platform.busbw[0] <= platform.busbw[1]
+    assert all(rate is None or 1 <= rate <= 3200 for rate in (platform.nic_gbps, platform.gpu_gbps))
     assert platform.nics is None or 1 <= platform.nics <= 64
     assert not (platform.nvlink and platform.p2p is False), "NVLink without P2P"
+    assert not (platform.nvlink is not None and platform.nvlink_pairs), "NVLink between all, or some"
     assert not (platform.network == "tcp" and platform.gdr), "GPUDirect RDMA over TCP"
+    assert platform.gdr or not (platform.gdr_since or platform.gdr_setting)
+    assert platform.p2p is False or not (platform.p2p_since or platform.p2p_least_gpus)
+
+
+@EVERY
+def test_names_are_written_as_they_are_looked_up(file: Path) -> None:
+    for name in _names(file):
+        assert name == name.lower().replace("_", "-")
+        assert not name.startswith(("standard-", "ml."))
+
+
+@EVERY
+def test_signs_can_be_seen_before_the_platforms_are_loaded(file: Path) -> None:
+    signs = platforms.named(file.stem).signs
+    for sign in signs.settings:
+        assert {condition.partition("=")[0] for condition in sign.split()} & {*recognition.SETTINGS}
+        assert all("=" in condition for condition in sign.split())
+    assert not any(fnmatch(name, sign) for sign in signs.networks for name in recognition.COMMON_NETWORKS)
 
 
 def test_no_name_stands_for_two_platforms() -> None:
@@ -75,6 +130,56 @@ def test_a_platform_is_found_by_name_and_alias_in_any_case() -> None:
         assert platforms.find(name) is platform
         assert platforms.named(name.upper()) is platform
     assert platforms.find("no such machine") is None
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("Standard_ND96isr_H100_v5", "nd96isr-h100-v5"),
+        ("standard_nd96isrf_h200_v5", "nd96isr-h200-v5"),
+        ("Standard_ND128isr_NDR_GB200_v6", "nd128isr-ndr-gb200-v6"),
+        ("nd128isr-gb200-v6", "nd128isr-ndr-gb200-v6"),
+        ("Standard_NC96ads_A100_v4", "nc96ads-a100-v4"),
+        ("ml.p5.48xlarge", "p5.48xlarge"),
+        ("ML.G5.48XLARGE", "g5.48xlarge"),
+        ("a3-megagpu", "a3-megagpu-8g"),
+        ("A3_MEGAGPU_8G", "a3-megagpu-8g"),
+        ("g4-standard-96", "g4-standard"),
+        (" BM.GPU.GB200-v2.4 ", "bm.gpu.gb200.4"),
+        ("hgx-h100", "h100-sxm"),
+        ("HGX-B200", "b200-sxm"),
+    ],
+)
+def test_a_platform_is_found_as_users_write_it(written: str, name: str) -> None:
+    assert platforms.named(written).name == name
+
+
+def test_a_family_whose_sizes_differ_is_no_machine_type() -> None:
+    with pytest.raises(NcclInspectError, match=r"its sizes are g6e\.12xlarge, g6e\.24xlarge, g6e\.48xlarge"):
+        platforms.named("g6e")
+    assert platforms.named("hgx-h100").nics is None, "the board does not tell the NICs"
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "nics", "gbps", "rate"),
+    [
+        ("g6e.12xlarge", 4, 1, 100, 100),
+        ("g6e.24xlarge", 4, 2, 100, 100),
+        ("g6e.48xlarge", 8, 4, 100, 100),
+        ("g7e.48xlarge", 8, 4, 400, 400),
+        ("p5.48xlarge", 8, 32, 100, 400),
+        ("p5en.48xlarge", 8, 16, 200, 400),
+        ("p6-b300.48xlarge", 8, 16, 400, 800),
+        ("p6e-gb200.36xlarge", 4, 4, 400, 400),
+        ("nd128isr-gb300-v6", 4, 4, 800, 800),
+        ("a4x-maxgpu-4g-metal", 4, None, None, 800),
+        ("bm.gpu.b300.8", 8, 16, 400, 800),
+        ("dgx-spark", 1, None, 100, 100),
+    ],
+)
+def test_what_was_checked_stays_so(name: str, gpus: int, nics: int | None, gbps: int | None, rate: int) -> None:
+    machine = platforms.named(name)
+    assert (machine.gpus, machine.nics, machine.nic_gbps, machine.rate) == (gpus, nics, gbps, rate)
 
 
 def test_an_unknown_platform_is_an_error_that_names_similar_ones() -> None:
@@ -122,9 +227,21 @@ def test_gpus_that_are_named_tell_what_is_usual_between_them() -> None:
     assert verdict(OVER_ROCE, "NVIDIA GB10", "NVIDIA GB10") == ("ok", "dgx-spark")
 
 
-@pytest.mark.parametrize("gpu", ["NVIDIA GeForce RTX 3090", "NVIDIA L40S", "NVIDIA A100 80GB PCIe", "NVIDIA A40"])
-def test_gpus_of_which_some_machines_join_more_than_others_tell_nothing(gpu: str) -> None:
-    assert verdict(SHM, gpu, gpu) == ("unknown", None)
+@pytest.mark.parametrize(
+    ("gpu", "name"),
+    [
+        ("NVIDIA GeForce RTX 3090", "geforce-rtx-3090"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA A100 80GB PCIe", "a100-pcie"),
+        ("NVIDIA A40", "a40"),
+        ("NVIDIA H100 NVL", "h100-nvl"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000"),
+        ("NVIDIA A100-PCIE-40GB", None),
+        ("NVIDIA H100 PCIe", None),
+    ],
+)
+def test_gpus_of_which_some_machines_join_more_than_others_decide_nothing(gpu: str, name: str | None) -> None:
+    assert verdict(SHM, gpu, gpu) == ("unknown", name)
 
 
 def test_names_that_differ_tell_nothing_and_the_user_knows_best() -> None:
@@ -190,3 +307,164 @@ def test_what_a_list_names_is_certain_only_where_it_is_known_to_be_of_the_job() 
         log = "".join(lead + line for line in (listed.format(0), listed.format(1), SHM))
         found = nccl_inspect.read(log.encode()).findings
         assert {finding.rule: finding.confidence for finding in found}["nvlink-not-used"] == confidence
+
+
+def told(log: str, **options: str) -> str | None:
+    return nccl_inspect.read(log.encode(), **options).platform
+
+
+def said(message: str, host: str = "node-a", level: str = "INFO") -> str:
+    return f"{host}:100:140 [0] NCCL {level} {message}\n"
+
+
+def of_eight(network: str) -> str:
+    """Connections of a host with 8 GPUs, one of them to another host."""
+    inside = (said(f"Channel 00/0 : {rank}[{rank}] -> {rank + 1}[{rank + 1}] via P2P/CUMEM") for rank in range(7))
+    return "".join(inside) + said(f"Channel 00/0 : 7[7] -> 8[0] [send] via NET/{network}/0")
+
+
+P5 = "p5.48xlarge or p5e.48xlarge"
+OCI = "NCCL_IB_TC set by environment to 41.", "NCCL_IB_GID_INDEX set by environment to 3."
+H200_OF_OCI = "NCCL_IB_HCA set by environment to =mlx5_0,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_9,mlx5_10,mlx5_11"
+
+
+@pytest.mark.parametrize(
+    ("log", "name"),
+    [
+        (said("NCCL_TOPO_FILE set by environment to /opt/microsoft/ndv4/topo.xml"), "nd96asr-v4"),
+        (said("NCCL_TOPO_FILE set by environment to /opt/microsoft/ndv2-topo.xml"), "nd40rs-v2"),
+        (said("NCCL_TOPO_FILE set by environment to /opt/microsoft/ncv4/topo.xml"), "nc96ads-a100-v4"),
+        (said("NCCL_TOPO_FILE set by environment to /opt/p4d-24xl-topo.xml"), "p4d.24xlarge"),
+        (said("NCCL_TOPO_FILE set by environment to /etc/topo.xml"), None),
+        (of_eight("FasTrak"), "a3-megagpu-8g"),
+        (said("Using network GPUDirectTCPX_v7") + of_eight("GPUDirectTCPX_v7"), "a3-edgegpu-8g or a3-highgpu-8g"),
+        (of_eight("gIB"), "a3-ultragpu-8g or a4-highgpu-8g"),
+        (of_eight("IB"), None),
+        (said("NET/OFI GDR disabled on GDR-supported instance type p5/p5e") + of_eight("Libfabric"), P5),
+        (said("NET/OFI EC2 platform type is g5.12xlarge"), "g5.12xlarge"),
+        (said("NET/OFI Using platform block p5/p5e for instance type p5e.48xlarge"), "p5e.48xlarge"),
+        (said("MNNVL 1 cliqueId 7f cliqueSize 72 cliqueRank 0"), "nvl72"),
+        (said("MNNVL 1 cliqueId 7f cliqueSize 36 cliqueRank 0 nvlDomainSize 72"), "nvl72"),
+        (said("MNNVL 1 cliqueId 7f cliqueSize 8 cliqueRank 0"), None),
+        ("".join(map(said, (*OCI, H200_OF_OCI))), "bm.gpu.b200.8 or bm.gpu.h200.8"),
+        (said(H200_OF_OCI), None),
+    ],
+)
+def test_signs_tell_the_machine_or_what_all_that_fit_have_in_common(log: str, name: str | None) -> None:
+    assert told(log) == name
+
+
+def test_more_gpus_than_a_type_has_exclude_it() -> None:
+    one = said("Channel 00/0 : 0[0] -> 8[0] [send] via NET/gIB/0")
+    assert (told(one) or "").split(" or ") == [
+        "a3-ultragpu-8g",
+        "a4-highgpu-8g",
+        "a4x-highgpu-4g",
+        "a4x-maxgpu-4g-metal",
+    ]
+    assert told(of_eight("gIB")) == "a3-ultragpu-8g or a4-highgpu-8g"
+
+
+def test_names_of_gpus_and_signs_tell_more_together() -> None:
+    listed = "".join(RANK.format(rank, "NVIDIA H200") for rank in range(8)).replace("vm", "node-a")
+    assert told(listed + of_eight("gIB")) == "a3-ultragpu-8g"
+    assert told(listed.replace("H200", "H100 80GB HBM3") + of_eight("gIB")) == "h100-sxm", (
+        "what the driver says is sure"
+    )
+
+
+def test_the_user_is_believed_against_a_sign() -> None:
+    assert told(of_eight("FasTrak"), platform="p5.48xlarge") == "p5.48xlarge"
+    told_by_log = recognition.recognised(Shown(networks={"FasTrak"}))
+    assert told_by_log is not None
+    assert told_by_log.excludes(platforms.named("p5.48xlarge"))
+    both = recognition.recognised(Shown(networks={"gIB"}, gpus=8))
+    assert both is not None
+    assert not both.excludes(platforms.named("a4-highgpu-8g"))
+    assert both.excludes(platforms.named("a3-megagpu-8g"))
+    assert not platforms.named("nvl72").excludes(platforms.named("gb200-nvl72"))
+
+
+def test_types_that_fit_equally_claim_only_what_they_share() -> None:
+    found = recognition.recognised(Shown(settings={("NCCL_TOPO_FILE", "/opt/microsoft/ndv5/topo.xml")}, gpus=8))
+    assert found is not None
+    assert found.name.startswith("nd96is-h100-v5 or nd96is-h200-v5 or nd96isr-")
+    assert (found.vendor, found.gpus, found.nvlink, found.p2p) == ("Azure", 8, 4, True)
+    assert (found.gpu, found.network, found.nics, found.gdr) == (None, None, None, None), "half of them have InfiniBand"
+    again = platforms.find(found.name)
+    assert again == found
+
+
+OVER_IB = "".join(
+    f"node-{host}:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 4[0] [{side}] via NET/IB/0\n"
+    for host, side in (("a", "send"), ("b", "receive"))
+)
+
+
+@pytest.mark.parametrize(
+    ("release", "setting", "outcome"),
+    [
+        ("2.27.3+cuda12.9", "", "degraded"),
+        ("2.28.9+cuda12.9", "", "degraded"),
+        ("2.26.2+cuda12.8", "", "unknown"),
+        ("2.26.2+cuda12.8", "NCCL_NET_GDR_C2C set by environment to 1.", "degraded"),
+        ("2.25.1+cuda12.8", "", "unknown"),
+        ("", "", "unknown"),
+    ],
+)
+@pytest.mark.parametrize("machine", ["gb200-nvl72", "a4x-highgpu-4g", "nd128isr-ndr-gb200-v6", "bm.gpu.gb200.4"])
+def test_gpudirect_on_grace_depends_on_release_and_setting(
+    machine: str, release: str, setting: str, outcome: str
+) -> None:
+    log = (f"NCCL version {release}\n" if release else "") + (said(setting) if setting else "") + OVER_IB
+    assert nccl_inspect.read(log.encode(), platform=machine).verdict == outcome
+
+
+def test_a_setting_that_switches_gpudirect_off_on_grace_is_named() -> None:
+    log = "NCCL version 2.27.3+cuda12.9\n" + said("NCCL_NET_GDR_C2C set by environment to 0.") + OVER_IB
+    found = nccl_inspect.read(log.encode(), platform="gb200-nvl72").findings[0]
+    assert found.rule == "gdr-disabled"
+    assert "NCCL_NET_GDR_C2C=0 keeps NCCL from it" in found.cause
+
+
+@pytest.mark.parametrize(
+    ("release", "gpus", "p2p"),
+    [
+        ("2.27.3+cuda12.9", 4, False),
+        ("2.27.3+cuda12.9", 2, None),
+        ("2.27.3+cuda12.9", 0, False),
+        ("2.22.3+cuda12.5", 4, None),
+        ("2.19.4 to 2.22.3 (inferred)", 4, None),
+        ("2.22.3 to 2.26.6 (inferred)", 4, False),
+        ("2.18.1 or later (inferred)", 4, False),
+    ],
+)
+def test_p2p_over_an_amd_cpu_depends_on_release_and_number(release: str, gpus: int, p2p: bool | None) -> None:
+    def of(machine: str, *settings: tuple[str, str]) -> bool | None:
+        return conditions.expected_of(platforms.named(machine), [release], gpus, settings).p2p
+
+    assert of("g6e.12xlarge", ("NCCL_P2P_DISABLE", "1")) is p2p
+    assert of("g6e.12xlarge") is False, "NCCL could, and the machine does not let it"
+    assert of("g6.12xlarge", ("NCCL_P2P_DISABLE", "1")) is False, "it has none, whatever NCCL's default is"
+
+
+def test_a_setting_is_to_blame_where_nccl_would_use_p2p_without_it() -> None:
+    two = "".join(
+        f"vm0:{rank}:{rank} [{rank}] NCCL INFO comm 0x{rank + 1} rank {rank} nRanks 2 nNodes 1 localRanks 2 "
+        f"localRank {rank} MNNVL 0\n"
+        for rank in (0, 1)
+    )
+    release = "NCCL version 2.27.3+cuda12.9\n"
+    assert nccl_inspect.read((release + two + SHM).encode(), platform="g6e.12xlarge").verdict == "ok"
+    job = nccl_inspect.read((release + two + OFF + SHM).encode(), platform="g6e.12xlarge")
+    assert job.findings[0].rule == "p2p-disabled-by-env"
+    assert nccl_inspect.read((release + OFF + SHM).encode(), platform="g6e.12xlarge").verdict == "ok"
+
+
+def test_a_range_of_releases_is_as_new_as_its_oldest() -> None:
+    def gdr(release: str) -> bool | None:
+        return conditions.expected_of(platforms.named("gb200-nvl72"), [release], 4, set()).gdr
+
+    assert gdr("2.27.3 or later (inferred)") is True
+    assert gdr("2.26.2 to 2.28.3 (inferred)") is None
+    assert gdr("2.28.3 or earlier (inferred)") is None

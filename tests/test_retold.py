@@ -54,7 +54,7 @@ def test_ranks_may_print_between_each_other() -> None:
 
 
 def test_the_same_words_elsewhere_are_no_warning() -> None:
-    assert not rules(read("[rank0]: " + ERROR + FULL))
+    assert rules(read("[rank0]: " + ERROR + FULL)) == ["unhandled-cuda-error"]
     assert not rules(read("[rank0]: Last error:\n" + "x\n" * 100 + "[rank0]: " + FULL))
     assert not rules(read("[rank0]: Last error:\n[rank1]: " + FULL))
 
@@ -69,8 +69,8 @@ def test_a_warning_that_is_there_itself_counts_once() -> None:
 def test_an_exception_alone_is_a_failed_job() -> None:
     job = read("RuntimeError: " + ERROR)
     assert job.verdict == "failed"
-    assert not rules(job)
-    assert [notice.production for notice in job.unexplained] == ["nccl-error"]
+    assert rules(job) == ["unhandled-cuda-error"]
+    assert not job.unexplained
 
 
 def test_it_is_shown_with_its_rank_and_line() -> None:

@@ -174,6 +174,27 @@ def roots(job: Job) -> list[str]:
     return [finding.rule for finding in job.findings if finding.root]
 
 
+UPSET = "vm:100:110 [0] bootstrap.cc:73 NCCL WARN Message truncated : received 1195725856 bytes instead of 136\n"
+FULL = "vm:{pid}:{pid} [0] include/alloc.h:185 NCCL WARN Cuda failure 2 'out of memory'\n"
+
+
+def test_what_follows_an_upset_set_up_is_its_effect() -> None:
+    job = read(UPSET + FULL.format(pid=100))
+    assert job.findings[0].rule == "bootstrap-failed"
+    assert found(job, "gpu-out-of-memory").because == ["bootstrap-failed"]
+    assert not found(job, "gpu-out-of-memory").root
+
+
+@pytest.mark.parametrize("log", [FULL.format(pid=100) + UPSET, UPSET + FULL.format(pid=101)])
+def test_an_error_before_the_set_up_failed_or_of_another_process_is_no_effect(log: str) -> None:
+    assert "gpu-out-of-memory" in roots(read(log))
+
+
+def test_an_excerpt_without_prefixes_is_ordered_by_its_lines() -> None:
+    job = read("".join(part.partition("[0] ")[2] for part in (UPSET, FULL)))
+    assert roots(job)[:1] == ["bootstrap-failed"]
+
+
 def test_idle_nvlink_folds_under_the_setting_that_causes_it() -> None:
     assert roots(read(SHM, platform="p5.48xlarge")) == ["nvlink-not-used"]
     job = read(P2P_OFF + SHM, platform="p5.48xlarge")

@@ -17,13 +17,14 @@ import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from library_calls import library_calls
-from source_calls import DIALECTS, Call, calls, sources
+from source_calls import DIALECTS, Call, Dialect, calls, sources
 from source_fill import Recogniser
+from source_streams import stream_calls
 from tabulate import tabulate
 
 _EXCLUSIONS = Path(__file__).with_name("not_messages.txt")
@@ -71,10 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def collect(tree: Path, rev: str | None, dialect: str) -> list[Call]:
     """The distinct formats of a tree, each with the first place where it stands."""
     found: dict[tuple[str, bool, str], Call] = {}
-    read = library_calls(tree) if tree.is_file() else calls(sources(tree, rev, DIALECTS[dialect]), DIALECTS[dialect])
-    for call in read:
+    for call in _read(tree, rev, DIALECTS[dialect]):
         found.setdefault((call.level, call.is_default, call.format), call)
     return list(found.values())
+
+
+def _read(tree: Path, rev: str | None, dialect: Dialect) -> Iterable[Call]:
+    if tree.is_file():
+        return library_calls(tree)
+    return (calls if dialect.macros else stream_calls)(sources(tree, rev, dialect), dialect)
 
 
 def judge(found: Sequence[Call], dialect: str) -> list[Result]:

@@ -34,6 +34,10 @@ class Dialect:
     macros: dict[str, Macro]
     roots: tuple[str, ...]
     skip: tuple[str, ...] = ()
+    prefix: str = ""
+    """Of a program with Abseil's log, which has no macros of its own: what it puts in front of a message."""
+    answers: tuple[str, ...] = ()
+    """Files of another program whose errors come back to this one; what they log themselves does not."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,14 @@ _OFI = {
     "NCCL_OFI_WARN": Macro("WARN", None, 0, "NET/OFI "),
     "ofi_log_function": Macro("", 1, 4),
 }
+_TCPXO = (
+    *("tcpdirect_plugin/", "nccl_cuda/", "dxs/"),
+    *("buffer_mgmt_daemon/client/", "buffer_mgmt_daemon/common/", "buffer_mgmt_daemon/pci_utils"),
+)
+"""What is linked into the plugin; the rest is the daemon's."""
+_RXDM = tuple(
+    f"buffer_mgmt_daemon/fastrak_{name}" for name in ("gpu_mem_importer", "addr_translator", "buffer_resource_tracker")
+)
 _FOREIGN = ("nvtx", "doca", "/nccl_device/", "third_party")
 DIALECTS = {
     "nccl": Dialect(_COMMON, ("src/",), _FOREIGN),
@@ -79,13 +91,14 @@ DIALECTS = {
     "aws-ofi-nccl": Dialect(_OFI, ("src/", "include/", "m4/"), ("3rd-party",)),
     "fastsocket": Dialect(_COMMON | {"nccl_log_func": Macro("", 1, 4)}, ("",)),
     "hpcx": Dialect(_COMMON | {"pluginLogFunction": Macro("", 1, 4)}, ("src/", "include/")),
+    "tcpxo": Dialect({}, _TCPXO + _RXDM, ("_tool.cc",), prefix="NET/FasTrak %s: ", answers=_RXDM),
 }
 
 CONVERSION = re.compile(
     r"%(?P<flags>[-+ #0]*)(?P<width>\d+|\*)?(?:\.(?P<digits>\d+|\*))?(?:hh?|ll?|z|j|t)?(?P<kind>[a-zA-Z%])"
 )
 _BLANKED = re.compile(r"(\"(?:\\.|\f\n|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+')|//[^\n]*|/\*.*?\*/", re.DOTALL)
-_TOKEN = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])+'|[()\[\]{},]|[^\"'()\[\]{},]+")
+TOKEN = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])+'|[()\[\]{},]|[^\"'()\[\]{},]+")
 _PIECE = re.compile(r"\"(?P<text>(?:\\.|[^\"\\])*)\"|(?P<cut>[?:])|(?P<name>\w+)(?P<call>\s*\([^()]*\))?")
 _CONTINUED = "\f\n"  # a backslash at the end of a line: blank between tokens, nothing in a literal
 _ESCAPE = re.compile(r"\\(.)")
@@ -134,13 +147,13 @@ def calls(files: Iterable[tuple[str, str]], dialect: Dialect) -> Iterator[Call]:
     names = "|".join(map(re.escape, dialect.macros))
     pattern = re.compile(rf"\b({names})\)?\s*\(")
     for file, content in files:
-        text = _without_comments(content)
+        text = without_comments(content)
         for found in pattern.finditer(text):
             if text[text.rfind("\n", 0, found.start()) + 1 : found.start()].strip() == "#define":
                 continue
-            arguments = _arguments(text, found.end())
+            given = arguments(text, found.end())
             line = text.count("\n", 0, found.start()) + 1
-            yield from _of_call(dialect.macros[found[1]], arguments, file, line)
+            yield from _of_call(dialect.macros[found[1]], given, file, line)
 
 
 def _of_call(macro: Macro, arguments: list[str], file: str, line: int) -> Iterator[Call]:
@@ -158,24 +171,25 @@ def _of_call(macro: Macro, arguments: list[str], file: str, line: int) -> Iterat
         yield Call(level, subsystems, macro.prefix + text, file, line)
 
 
-def _without_comments(content: str) -> str:
+def without_comments(content: str) -> str:
+    """The content with comments blanked, line by line."""
     content = content.replace("\\\n", _CONTINUED)
     return _BLANKED.sub(lambda found: found[1] or "\n" * found[0].count("\n") or " ", content)
 
 
-def _arguments(text: str, at: int) -> list[str]:
+def arguments(text: str, at: int) -> list[str]:
     """What stands between the commas of a call whose parenthesis was opened before ``at``."""
-    arguments, depth = [""], 0
-    while found := _TOKEN.match(text, at):
-        token, at = found[0], found.end()
+    found, depth = [""], 0
+    while piece := TOKEN.match(text, at):
+        token, at = piece[0], piece.end()
         depth += (token in "([{") - (token in ")]}")
-        if depth < 0 or len(arguments) > 40:
+        if depth < 0 or len(found) > 40:
             break
         if token == "," and depth == 0:
-            arguments.append("")
+            found.append("")
         else:
-            arguments[-1] += token
-    return arguments
+            found[-1] += token
+    return found
 
 
 def formats(argument: str) -> list[str]:

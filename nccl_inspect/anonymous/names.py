@@ -28,6 +28,8 @@ _PATTERNS = {
 """Category and what its names become."""
 _NUMBERED = ("ipv4", "ipv6", "mac", "uuid", "guid", "cloud", "hash")
 CATEGORIES = (*_PATTERNS, *_NUMBERED)
+_TELLING = ("169.254", "172.17")
+"""Nets whose addresses tell nobody's network, and that rules know: one link, Docker's first bridge."""
 _DIGITS = "0123456789abcdefABCDEF"
 
 
@@ -89,15 +91,16 @@ class Names:
         return _PATTERNS[category].format(str(number).zfill(self._width))
 
     def _ipv4(self, name: str) -> str:
-        """An address in a net of its own for each /24; private, link-local and public ones stay what they are."""
+        """An address in a net of its own for each /24; private, public and telling ones stay such."""
         address = ipaddress.IPv4Address(name)
-        first = "169.254" if address.is_link_local else "10" if address.is_private else "198"
+        kept = next((net for net in _TELLING if name.startswith(f"{net}.")), None)
+        first = kept or ("10" if address.is_private else "198")
         net = self._nets.get(_net(name))
         if net is None:
             number = 1 + sum(other.startswith(f"{first}.") for other in set(self._nets.values()))
             high, low = number >> 8, number & 255
-            starts = {"10": f"{10 + (high >> 8)}.{high & 255}", "198": f"198.{18 + high}", "169.254": "169.254"}
-            net = self._nets[_net(name)] = f"{starts[first]}.{low}"
+            starts = {"10": f"{10 + (high >> 8)}.{high & 255}", "198": f"198.{18 + high}"}
+            net = self._nets[_net(name)] = f"{kept or starts[first]}.{low}"
         if name.endswith((".0", ".255")):
             return f"{net}.{name.rpartition('.')[2]}"
         self._counts[net] = self._counts.get(net, 0) + 1

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from nccl_inspect.cli import shared
+from nccl_inspect.cli import leads, shared
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.grammar import engine, meaning
 from nccl_inspect.ingest.prefix import Origin
@@ -79,6 +79,9 @@ def _line(text: str, style: Style) -> str:
     ]
     if found.origin and (printer := _printer(found.origin)):
         parts.insert(2, ("from", printer))
+    if lead := leads.of_line(text, found):
+        parts.append(("rule", f"{lead.rule.name}: {lead.rule.title}"))
+        parts.extend([("first fix", lead.fix)] if lead.fix else [])
     lines = [line for label, words in parts for line in block(label, words, style, indent=0, hang=12)]
     if found.fields:
         width = max(len(name) for name, _, _ in found.fields) + 2

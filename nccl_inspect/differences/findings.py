@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from nccl_inspect.differences import Change
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
+from nccl_inspect.rules.culprit_words import subject
 from nccl_inspect.rules.engine import SEVERITIES
 from nccl_inspect.rules.facts import ranges
 
@@ -36,9 +37,9 @@ def changes(a: Job, b: Job, pairwise: bool, open_questions: list[str]) -> Iterat
         elif old.rule in unjudged:
             open_questions.append(f"{old.rule}: found in A, and the log of B does not tell")
         else:
-            yield _change(old, f"{old.severity}: {old.summary}", None)
+            yield _change(old, _words(old), None)
     for finding in left:
-        yield _change(finding, None, f"{finding.severity}: {finding.summary}")
+        yield _change(finding, None, _words(finding))
 
 
 def worse(a: Job, b: Job, limit: str) -> list[Finding]:
@@ -65,12 +66,23 @@ def _partner(finding: Finding, others: list[Finding]) -> Finding | None:
     return next((other for other in alike if other.summary == finding.summary), alike[0] if alike else None)
 
 
+def _words(finding: Finding) -> str:
+    """A finding that only one run has, with where it is."""
+    return f"{finding.severity}: {finding.summary}" + (f"; {finding.where}" if finding.where else "")
+
+
 def _changed(old: Finding, new: Finding, pairwise: bool) -> Iterator[Change]:
     before, after = (f"{finding.severity}, {finding.confidence}" for finding in (old, new))
     if before != after:
         yield _change(new, before, after)
     if pairwise and old.ranks != new.ranks:
-        yield _change(new, *(f"ranks {ranges(finding.ranks) or 'unknown'}" for finding in (old, new)))
+        yield _change(new, *map(_about, (old, new)))
+
+
+def _about(finding: Finding) -> str:
+    """Whom a finding is about: its ranks, and what these have in common."""
+    ranks = f"ranks {ranges(finding.ranks) or 'unknown'}"
+    return f"{ranks} ({subject(finding.culprits)})" if finding.culprits else ranks
 
 
 def _change(finding: Finding, before: str | None, after: str | None) -> Change:

@@ -252,5 +252,17 @@ def shipped() -> Grammar:
 
 def says(dialect: str, production: str) -> str:
     """What a message means, for people; empty for a production that the package does not have."""
-    known = (one for one in shipped().productions if (one.dialect, one.name) == (dialect, production))
-    return next((one.says for one in known), "")
+    known = _named().get((dialect, production))
+    return known.says if known else ""
+
+
+def rule_of(dialect: str, production: str) -> str:
+    """The rule that a message leads to; empty where it leads to none by itself."""
+    known = _named().get((dialect, production))
+    return known.rule if known else ""
+
+
+@cache
+def _named() -> dict[tuple[str, str], Production]:
+    """The productions of the package by dialect and name."""
+    return {(one.dialect, one.name): one for one in shipped().productions}

@@ -16,6 +16,7 @@
 A value is everything after the colon and one blank, blanks at its ends included (``␣`` is a blank, too). Lines that
 begin with ``#`` are comments; a line that begins with two blanks goes on with the ``says`` above it. ``fragment:``
 (name, blank, notation) may be repeated and ``sample:`` too. What stands before the first production holds for all.
+``rule: NAME`` names the rule that an error leads to,
 ``follows: NAME`` is said of lines that have no prefix because they go on with the message NAME of several lines,
 ``bare: yes`` of lines that come with and without a prefix,
 ``foreign: yes`` of whole lines that other programs print (PyTorch, libfabric, nccl-tests),
@@ -38,6 +39,7 @@ _KEYS = {
     "versions",
     "subsys",
     "says",
+    "rule",
     "sample",
     "fragment",
     "dialect",
@@ -122,6 +124,7 @@ def _details(block: str, common: dict[str, list[str]], name: str) -> Details:
         versions=_one("versions", own, common),
         subsys=_one("subsys", own, common) or "INIT",
         says=_one("says", own, {}),
+        rule=_one("rule", own, {}),
         samples=tuple(sample.replace("␣", " ") for sample in own.get("sample", ())),
         fragments=dict(_fragment(value, name) for value in (*common.get("fragment", ()), *own.get("fragment", ()))),
     )

@@ -131,6 +131,20 @@ def leads(nodes: Sequence, limit: int = 32) -> list[str]:
     return [text for text, _ in _starts(nodes, limit)]
 
 
+def past_word(nodes: Sequence) -> tuple[str, Sequence] | None:
+    """The literal before a word that may be anything, and what follows the blank behind that word.
+
+    None where a message of this shape does not begin so. A program's own time stamp is such a word.
+    """
+    if len(nodes) < 3:
+        return None
+    lead, word, after = nodes[:3]
+    if not (isinstance(lead, Literal) and isinstance(word, Field) and word.spec == "w" and isinstance(after, Literal)):
+        return None
+    _, blank, rest = after.text.partition(" ")
+    return (lead.text, (Literal(rest), *nodes[3:])) if blank else None
+
+
 def _starts(nodes: Sequence, limit: int) -> list[tuple[str, bool]]:
     """The same, each with whether nothing but literals was passed, so that what follows goes on with it."""
     open_starts = [""]

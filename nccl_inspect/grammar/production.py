@@ -33,6 +33,8 @@ class Details(Record):
     """``NCCL_DEBUG_SUBSYS`` names of which any one shows the line; ``ALWAYS`` when it is never filtered."""
     says: str = ""
     """What the line means, for people."""
+    rule: str = ""
+    """The rule that judges what the line states; empty where the line alone leads to none."""
     samples: tuple[str, ...] = ()
     """Messages that real logs hold, or that follow the format string (marked in the file)."""
     fragments: Mapping[str, str] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class Production:
         "_literals",
         "_load",
         "_needle",
+        "_past_word",
         "_regex",
         "_shape",
         "_tried",
@@ -91,6 +94,9 @@ class Production:
         self._needle: bytes | None = None
         self._literals: list[bytes] | None = None
         self._beginnings: tuple[bytes, ...] | None = None
+        """With what a message begins, or goes on after a word that may be anything."""
+        self._past_word = 0
+        """Where that word begins; 0 without one."""
         self._regex: re.Pattern[bytes] | None = None
         self._tried = 0
         self._event_of: Maker | None = None
@@ -142,6 +148,11 @@ class Production:
         return self.details.says
 
     @property
+    def rule(self) -> str:
+        """The rule that judges what the line states; empty where it leads to none."""
+        return self.details.rule
+
+    @property
     def samples(self) -> tuple[str, ...]:
         """Messages of this shape."""
         return self.details.samples
@@ -158,9 +169,11 @@ class Production:
         if self.needle not in message or (self._shape is None and not self._holds_all(message)):
             return False
         if self._beginnings is None:
-            leads = notation.leads(notation.parse(self.line), limit=256)
-            self._beginnings = tuple(lead.encode() for lead in leads)
-        return message.startswith(self._beginnings)
+            nodes = notation.parse(self.line)
+            lead, nodes = notation.past_word(nodes) or ("", nodes)
+            self._past_word = len(lead.encode())
+            self._beginnings = tuple(lead.encode() for lead in notation.leads(nodes, limit=256))
+        return message.startswith(self._beginnings, message.find(b" ", self._past_word) + 1 if self._past_word else 0)
 
     def _holds_all(self, message: bytes) -> bool:
         """Whether all literals are there, for shapes that are not compiled yet: many would be compiled in vain."""

@@ -40,8 +40,14 @@ _MASKED = re.compile(
     rb"" + _NUMBER + rb") )?\[(?P<device>-?\d{1,10})\](?P<location> [\w./+-]+:\d{1,7}(?: \([^()]*\))?)?"
 )
 """A prefix whose host or numbers were taken out before the log was passed on, or that has the device only."""
-_PLACE = re.compile(rb"/?[a-z_][\w/]{0,120}\.(?:cc|cpp|cu|h):\d{1,7}(?: \([^()]{1,200}\))?")
-"""What is left where everything before the place in NCCL's source was taken out: ``misc/socket.cc:71``."""
+_PLACE = re.compile(
+    rb"(?:/?[a-z_][\w/]{0,120}\.(?:cc|cpp|cu|c|h):\d{1,7}(?: \([^()]{1,200}\))?"
+    rb"|[a-z]{2,40}_\w{2,80}:\d{1,7}|[a-z]\w{1,40} [a-z]\w{1,80}\([^()]{0,200}\):\d{1,7})"
+)
+"""What is left where everything before the place in NCCL's source was taken out: ``misc/socket.cc:71``.
+
+Plugins print the function instead: ``find_ofi_provider:543``, ``tcpxResult_t tcpxCommProgress(tcpxComm*):1231``.
+"""
 _NO_HOST = re.compile(
     rb"[Xx*#?]*|(?i:(?:my|your|the)?[_-]?(?:host|hostname|host[_-]name|node|nodename|node[_-]name|server|machine|name|pod)|"
     rb"redacted|masked|removed|hidden|censored|private|anonymi[sz]ed|hostname[_-]redacted|redacted[_-](?:host|hostname|name))"

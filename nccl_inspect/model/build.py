@@ -18,6 +18,7 @@ from nccl_inspect.model import (
     excerpts,
     graph,
     groups,
+    isolation,
     labels,
     layout,
     lifetime,
@@ -29,6 +30,7 @@ from nccl_inspect.model import (
     repeats,
     runs,
     timeline,
+    unfinished,
     unknown,
     versions,
 )
@@ -132,7 +134,7 @@ class _Builder:
             or self._inferred_version(),
             cuda_versions=sorted({versions.cuda(text) for text in _values(said, events.CudaDriver, "cuda_version")}),
             hosts=self._hosts(),
-            isolated_hosts=self._isolated_hosts(),
+            isolated_hosts=isolation.hosts(self._processes),
             network=self._network(said),
             environment=environment,
             communicators=[self._info(comm) for comm in self._communicators],
@@ -145,6 +147,8 @@ class _Builder:
             processes=len(self._processes),
             failed=endings.has_failed(said),
             ended_by=self._ended_by(),
+            broken_off=self._broken_off(),
+            without_nvls=self._without_nvls(),
             partial=self._fold.partial,
             excerpt=excerpts.is_excerpt(self._fold, environment),
             earlier_runs=[self._run(run) for run in self._earlier],
@@ -214,18 +218,6 @@ class _Builder:
             ranks.setdefault(name, set()).add(rank)
         hosts = [Host(name, sorted(known), len(gpus.get(name, ()))) for name, known in ranks.items()]
         return sorted(hosts, key=lambda host: (host.ranks or [1 << 30], host.name))
-
-    def _isolated_hosts(self) -> list[str]:
-        """Hosts with several GPUs of which every process sees its own only."""
-        devices: dict[str, set[tuple[int | None, str | None]]] = {}
-        for process in self._processes:
-            seen = devices.setdefault(process.log.process[0], set())
-            seen.update((member.init.cuda_dev, member.init.bus_id) for member in process.members)
-        return [
-            name
-            for name, seen in devices.items()
-            if {cuda_dev for cuda_dev, _ in seen} == {0} and len({bus_id for _, bus_id in seen}) > 1
-        ]
 
     def _gpus(self) -> dict[int, Gpu]:
         gpus: dict[int, Gpu] = {}
@@ -348,6 +340,15 @@ class _Builder:
         """Unrecognised lines that are no pieces of torn ones."""
         torn = set(map(id, self._torn))
         return [note for note in self._fold.unrecognised.values() if id(note) not in torn]
+
+    def _broken_off(self) -> list[Evidence]:
+        lines = {index: source.counts.lines for index, source in enumerate(self._fold.sources)}
+        edges = unfinished.connections((process.log for process in self._processes), lines)
+        return [self.evidence(edge.place, edge.origin, edge.level, edge.event.message) for edge in edges[:MAX_EVIDENCE]]
+
+    def _without_nvls(self) -> list[Evidence]:
+        steps = layout.without_nvls(process.log for process in self._processes)
+        return [self._step_evidence(step) for step in steps[:MAX_EVIDENCE]]
 
     def _ended_by(self) -> list[Evidence]:
         """The last line of each kind that ends the job; one that processes begin after ended something else."""

@@ -21,6 +21,10 @@ class Culprit(Record):
     """How many there are that have it, good or bad."""
     good_elsewhere: int
     """How many good ones do not have it."""
+    side: str | None = None
+    """``send`` or ``receive`` where only paths that begin or end there are bad."""
+    ranks: list[int] = field(default_factory=list)
+    """The ranks that it is or that have it."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -50,6 +54,8 @@ class Finding(Record):
     """What would confirm it; empty where the log proves it."""
     culprits: list[Culprit] = field(default_factory=list)
     """Best first; empty where the fault is everywhere."""
+    where: str = ""
+    """The culprits in words, with the numbers inside and outside."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

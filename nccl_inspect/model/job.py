@@ -235,6 +235,8 @@ class Notice(Record):
     earliest: Earliest
     releases: str = ""
     """The NCCL releases that print it, as grammar files write them; empty where that is not known."""
+    rule: str = ""
+    """The rule that it leads to, as the grammar names it; empty where it leads to none by itself."""
     location: str | None = None
     """``file:line`` of a WARN: the same words from two places are two statements."""
     until: list[int] = field(default_factory=list)
@@ -302,6 +304,12 @@ class Job(Record):
     """Lines of launchers, schedulers and PyTorch that prove that a source goes on to the end of the job."""
     isolated_hosts: list[str] = field(default_factory=list)
     """Hosts with several GPUs where the GPU of every rank is CUDA device 0: each process sees its own only."""
+    going_on: bool = False
+    """More will come, so that no line is the last one."""
+    broken_off: list[Evidence] = field(default_factory=list)
+    """The last connections of rings and trees where the log ends with them, and no rank says that it has them all."""
+    without_nvls: list[Evidence] = field(default_factory=list)
+    """Lines that count no channels for reduction inside the NVSwitch, in a job that has none anywhere."""
     partial: bool = False
     """The reading was interrupted: this is the job as far as it was read."""
     excerpt: bool = False

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TypeAlias
 
 from nccl_inspect import event_types as events
 from nccl_inspect.model.communicators import Communicator
-from nccl_inspect.model.fold import Burst
+from nccl_inspect.model.fold import Burst, ProcessLog, Step
 from nccl_inspect.model.members import Member
 
 _SEND_RECV = 1
@@ -130,6 +130,13 @@ def algorithms(comm: Communicator) -> list[str]:
         )
         if there
     ]
+
+
+def without_nvls(logs: Iterable[ProcessLog]) -> list[Step]:
+    """Lines that count no channels for reduction inside the switch; nothing where a line counts some."""
+    steps = [step for log in logs for step in log.steps if isinstance(step, Step)]
+    counts = [(step, step.event.nvls) for step in steps if isinstance(step.event, events.ChannelCounts)]
+    return [] if any(nvls for _, nvls in counts) else [step for step, nvls in counts if nvls == 0]
 
 
 def collnet(comm: Communicator) -> list[int]:

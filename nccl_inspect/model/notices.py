@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from nccl_inspect.event import Process, without_secrets
+from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.masking import masked
 from nccl_inspect.model import lifetime
@@ -88,6 +89,7 @@ def _notice(
         evidence=lines,
         earliest=_earliest(said, evidence) if len(notes) > 1 else _only(said, lines[0]),
         releases=releases.get(first.event.production, "") if first.event else "",
+        rule=engine.rule_of(first.event.dialect, first.event.production) if first.event else "",
         location=first.origin.location,
         until=[source_and_line(note.last)[1] for note in notes],
     )

@@ -1,19 +1,28 @@
-"""What is known of machine types, one TOML file each: what their GPUs and NICs can do, with its source.
+"""What is known of machine types, one TOML file each: what their GPUs and NICs can do, with its sources.
 
 A missing entry means that it is not known; rules then say so instead of guessing. Keys:
 
-* ``name``, ``aliases``: as users and plugins write it; ``vendor``; ``gpu``, ``gpus``: model and number on one machine
+* ``name``, ``aliases``: as users and plugins write it, in small letters with ``-``; an alias may hold ``*``
+* ``vendor``; ``gpu``, ``gpus``: model and number on one machine
 * ``gpu_names``: as the driver names the GPU, without the maker, where that alone tells what the entry says
-* ``nvlink``: its generation, 0 for none; ``p2p``: whether NCCL uses P2P between its GPUs by default
-* ``nics``, ``nic_gbps``: number and rate in Gb/s of the NICs meant for NCCL; ``network``: efa, ib, roce, tcpx,
-tcpxo, tcp
-* ``gdr``: whether GPUDirect RDMA works there; ``source``: where all this is stated
+* ``nvlink``: the generation that joins all its GPUs, 0 for none; ``nvlink_pairs``: the generation that joins some pairs
+  only (bridges, a cube mesh); ``nvlink_domain``: how many GPUs of several hosts it joins
+* ``busbw``: lowest and highest bus bandwidth in GB/s between its GPUs, where it is not that of its NVLink
+* ``p2p``: whether NCCL uses P2P between its GPUs by default; ``p2p_since``: the release from which on, and
+  ``p2p_least_gpus``: with how many GPUs in the topology, it does not
+* ``nics``, ``nic_gbps``: number and rate in Gb/s of the NICs meant for NCCL; ``gpu_gbps``: rate of those of one GPU
+  together, where that is another one; ``network``: efa, ib, roce, tcpx, tcpxo, tcp
+* ``gdr``: whether GPUDirect RDMA works there; ``gdr_since``: the release from which on it does by default, and
+  ``gdr_setting``: what switches it on (``NAME=1``) and off (``NAME=0``) whatever the default is
+* ``signs``: what names the machine in a log, see :class:`Signs`
+* ``sources``: where all this is stated, each with ``url`` and the keys that it ``states``
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,61 +30,148 @@ from typing import Any
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.records import Record
 
+_OF_CLOUDS = ("standard-", "ml.")
+"""What Azure and SageMaker put in front of the names of their sizes."""
+_OR = " or "
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Source(Record):
+    """Where something is stated."""
+
+    url: str
+    states: tuple[str, ...]
+    """Keys of the platform."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Signs(Record):
+    """What names a machine type in a log, as patterns in which ``*`` stands for anything; or what a log shows of it."""
+
+    settings: tuple[str, ...] = ()
+    """``NAME=VALUE``; several with spaces between them must all be there."""
+    networks: tuple[str, ...] = ()
+    """Networks that NCCL or a plugin names."""
+    plugin: tuple[str, ...] = ()
+    """The platform as aws-ofi-nccl calls it."""
+    nvlink_domain: int = 0
+    """How many GPUs multi-node NVLink joins."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Platform(Record):
-    """One machine type."""
+    """One machine type, or what several have in common."""
 
     name: str
-    source: str
-    vendor: str = ""
+    sources: tuple[Source, ...]
+    vendor: str | None = None
     aliases: tuple[str, ...] = ()
     gpu: str | None = None
     gpu_names: tuple[str, ...] = ()
     gpus: int | None = None
     nvlink: int | None = None
+    nvlink_pairs: int | None = None
+    nvlink_domain: int | None = None
+    busbw: tuple[float, float] | None = None
     p2p: bool | None = None
+    p2p_since: str | None = None
+    p2p_least_gpus: int | None = None
     nics: int | None = None
     nic_gbps: int | None = None
+    gpu_gbps: int | None = None
     network: str | None = None
     gdr: bool | None = None
+    gdr_since: str | None = None
+    gdr_setting: str | None = None
+    signs: Signs = Signs()
+
+    @property
+    def rate(self) -> int | None:
+        """What the network gives one GPU, in Gb/s; None where several NICs stand beside it and nobody says which."""
+        if self.gpu_gbps:
+            return self.gpu_gbps
+        return None if self.nics and self.gpus and self.nics > self.gpus else self.nic_gbps
+
+    def source(self, key: str) -> str:
+        """Where a key is stated."""
+        return next((source.url for source in self.sources if key in source.states), "")
 
     def excludes(self, other: Platform) -> bool:
         """Whether a machine of this type cannot be of the other one, too.
 
-        A type that the names of GPUs tell stands for all machines with such GPUs.
+        A type that the names of GPUs tell, or what all racks have in common, stands for many machines; a log may fit
+        several types equally.
         """
-        if not self.gpu_names:
-            return self.name != other.name
+        if not (self.gpu_names or other.gpu_names) and (self.gpu or _OR in self.name):
+            return not {*self.name.split(_OR)} & {*other.name.split(_OR)}
         models = {machine.gpu.split()[0] for machine in (self, other) if machine.gpu}
-        generations = {machine.nvlink for machine in (self, other) if machine.nvlink is not None}
-        return len(models) > 1 or len(generations) > 1
+        joined = (machine.nvlink_pairs if machine.nvlink is None else machine.nvlink for machine in (self, other))
+        return len(models) > 1 or len({*joined} - {None}) > 1
+
+
+@cache
+def _all() -> tuple[Platform, ...]:
+    import tomllib  # a log without a platform does not need it
+
+    files = sorted(Path(__file__).parent.glob("*.toml"))
+    return tuple(_platform(tomllib.loads(file.read_text(encoding="utf-8"))) for file in files)
+
+
+def _platform(table: dict[str, Any]) -> Platform:
+    signs = Signs(**{key: _frozen(value) for key, value in table.pop("signs", {}).items()})
+    sources = tuple(Source(url=one["url"], states=tuple(one["states"])) for one in table.pop("sources"))
+    return Platform(sources=sources, signs=signs, **{key: _frozen(value) for key, value in table.items()})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 @cache
 def shipped() -> dict[str, Platform]:
-    """All platforms by name and alias, in small letters."""
-    import tomllib  # a log without a platform does not need it
+    """All platforms by name and alias; an alias with ``*`` stands for names that :func:`find` knows."""
+    return {name: platform for platform in _all() for name in (platform.name, *platform.aliases) if "*" not in name}
 
-    found: dict[str, Platform] = {}
-    for file in sorted(Path(__file__).parent.glob("*.toml")):
-        table: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
-        lists: dict[str, Any] = {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
-        platform = Platform(**{**table, **lists})
-        for name in (platform.name, *platform.aliases):
-            found[name.lower()] = platform
-    return found
+
+def _as_here(name: str) -> str:
+    """A name as files have it: ``Standard_ND96isr_H100_v5`` is nd96isr-h100-v5, ``ml.p5.48xlarge`` is p5.48xlarge."""
+    plain = name.strip().lower().replace("_", "-")
+    return next((plain.removeprefix(lead) for lead in _OF_CLOUDS if plain.startswith(lead)), plain)
 
 
 def find(name: str) -> Platform | None:
-    """The platform of that name or alias, None when it is not known."""
-    return shipped().get(name.lower())
+    """The platform of that name or alias, None when it is not known; ``a or b`` is what both have in common."""
+    plain = _as_here(name)
+    if _OR in plain:
+        found = [find(one) for one in plain.split(_OR)]
+        return common([one for one in found if one]) if all(found) else None
+    return shipped().get(plain) or next(
+        (one for one in _all() for alias in one.aliases if "*" in alias and fnmatchcase(plain, alias)), None
+    )
+
+
+def signed() -> Iterator[Platform]:
+    """Those that a log may name by a sign."""
+    return (platform for platform in _all() if platform.signs != Signs())
+
+
+def common(candidates: list[Platform]) -> Platform:
+    """What several platforms have in common; the only one is itself."""
+    if len(candidates) == 1:
+        return candidates[0]
+    values: dict[str, Any] = {}
+    for field in fields(Platform):
+        if len(said := {getattr(one, field.name) for one in candidates}) == 1:
+            values[field.name] = said.pop()
+    sources = tuple(dict.fromkeys(source for one in candidates for source in one.sources))
+    own = {"name": _OR.join(one.name for one in candidates), "sources": sources, "aliases": (), "signs": Signs()}
+    return Platform(**{**values, **own})
 
 
 def of_gpus(names: Iterable[str]) -> Platform | None:
     """What the names of all GPUs of a job tell; None where they differ, or where one tells nothing."""
     plain = {name.strip().removeprefix("NVIDIA ") for name in names}
-    fits = (platform for platform in shipped().values() if plain <= {*platform.gpu_names})
+    fits = (platform for platform in _all() if plain <= {*platform.gpu_names})
     return next(fits, None) if plain else None
 
 
@@ -87,5 +183,7 @@ def named(name: str) -> Platform:
     """
     if platform := find(name):
         return platform
-    hint = suggestion(name.lower(), shipped()) or "known are " + ", ".join(sorted(shipped()))
-    raise NcclInspectError(f"no platform '{name}'", hint)
+    plain = _as_here(name)
+    sizes = [known for known in sorted(shipped()) if known.startswith(f"{plain}.")]
+    hint = f"its sizes are {', '.join(sizes)}" if sizes else suggestion(plain, shipped())
+    raise NcclInspectError(f"no platform '{name}'", hint or "known are " + ", ".join(sorted(shipped())))

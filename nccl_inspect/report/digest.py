@@ -8,6 +8,7 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.report.words import shortened
+from nccl_inspect.rules import culprit_words
 from nccl_inspect.rules.facts import STATES, count, ranges, ranks_word
 from nccl_inspect.rules.statements import is_retold
 from nccl_inspect.text import cut, printable
@@ -40,6 +41,23 @@ def _leads(job: Job) -> list[Finding]:
     """The findings that may make the headline; where the job is not judged, the likely before the possible."""
     leads = [finding for finding in job.findings if finding.root and finding.severity != "info"]
     return sorted(leads, key=lambda f: f.confidence == "possible") if job.verdict == "unknown" else leads
+
+
+def where(job: Job) -> str:
+    """Where the fault in the headline is, in a sentence; empty where it is everywhere, or where nothing tells."""
+    leads = _leads(job)
+    if not leads or (job.verdict == "failed" and not any(finding.fatal for finding in leads)):
+        return ""
+    under = folded(job.findings)
+    told = [leads[0], *(finding for finding in job.findings if under.get(finding.rule) == leads[0].rule)]
+    return next((finding.where for finding in told if finding.where), "")
+
+
+def who(finding: Finding) -> str:
+    """How sure a finding is and whom it is about, for its heading: the culprit says more than a list of ranks."""
+    about = culprit_words.subject(finding.culprits) if finding.culprits else ""
+    about = about or (ranks_word(finding.ranks) if finding.ranks else "")
+    return f"{finding.confidence}, {about}" if about else finding.confidence
 
 
 def reason(job: Job) -> str:

@@ -11,7 +11,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import MAX_ERRORS, in_words, verdict_line
+from nccl_inspect.report.digest import MAX_ERRORS, in_words, verdict_line, where
 from nccl_inspect.text import printable, printable_lines
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
@@ -24,7 +24,7 @@ def render(job: Job, style: Style) -> str:
 
 
 def _commands(job: Job) -> Iterator[str]:
-    text = verdict_line(job)
+    text = "\n".join(filter(None, (verdict_line(job), where(job))))
     yield f"::{_VERDICT[job.verdict]} title=nccl-inspect::{_data(text)}"
     for source in job.sources:
         if source.problem:
@@ -51,7 +51,8 @@ def _place(line: Evidence) -> str:
 
 
 def _message(finding: Finding) -> str:
-    lines = [finding.summary, f"cause: {finding.cause}", f"impact: {finding.impact}"]
+    lines = [finding.summary, *([f"where: {finding.where}"] if finding.where else [])]
+    lines += [f"cause: {finding.cause}", f"impact: {finding.impact}"]
     lines += [f"fix: {fix}" for fix in finding.fix]
     lines += [f"evidence: {line.source}:{line.line}: {line.text}" for line in finding.evidence[:1]]
     return "\n".join(lines)

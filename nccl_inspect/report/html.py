@@ -17,11 +17,11 @@ from nccl_inspect._version import __version__
 from nccl_inspect.model.job import Job
 from nccl_inspect.picture.looks import LOOKS
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import facts, meaning, reason, short_names, steps_under
+from nccl_inspect.report.digest import facts, meaning, reason, short_names, steps_under, where, who
 from nccl_inspect.report.page import data, sections
 from nccl_inspect.report.tables import KIND_HEAD, by_kind, gdr_word
 from nccl_inspect.rules import capture
-from nccl_inspect.rules.facts import STATES, count, ranges, ranks_word
+from nccl_inspect.rules.facts import STATES, count, ranges
 from nccl_inspect.rules.remedies import is_sentence
 from nccl_inspect.text import printable
 
@@ -44,6 +44,8 @@ def render(job: Job, style: Style) -> str:
         "job": job,
         "version": __version__,
         "reason": reason(job),
+        "where": where(job),
+        "culprits": data.culprits(job),
         "facts": [(label, text) for label, text in facts(job) if label not in ("log", "environment")],
         "names": names,
         "leads": sections.leads(job),
@@ -89,8 +91,8 @@ def _template() -> Template:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.filters.update(count=count, ranges=ranges, ranks_word=ranks_word, linked=_linked)
-    environment.globals.update(meaning=meaning, steps_under=steps_under, states=STATES)
+    environment.filters.update(count=count, ranges=ranges, linked=_linked)
+    environment.globals.update(meaning=meaning, who=who, steps_under=steps_under, states=STATES)
     environment.tests.update(sentence=is_sentence)
     return environment.get_template("page.html.j2")
 

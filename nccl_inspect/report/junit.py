@@ -15,9 +15,8 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import reason
+from nccl_inspect.report.digest import reason, who
 from nccl_inspect.rules.engine import CATEGORIES, registered
-from nccl_inspect.rules.facts import ranks_word
 from nccl_inspect.text import printable, printable_lines
 
 _NAME = "nccl-inspect"
@@ -96,9 +95,10 @@ def _failure(message: str, kind: str, text: str) -> Failure:
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    where = f", {ranks_word(finding.ranks)}" if finding.ranks else ""
-    yield f"{finding.severity.upper()} {finding.rule} ({finding.confidence}{where})"
+    yield f"{finding.severity.upper()} {finding.rule} ({who(finding)})"
     yield f"what      {finding.summary}"
+    if finding.where:
+        yield f"where     {finding.where}"
     yield f"cause     {finding.cause}"
     yield f"impact    {finding.impact}"
     for label, fix in zip(itertools.chain(["fix"], itertools.repeat("")), finding.fix, strict=False):

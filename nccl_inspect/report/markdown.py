@@ -15,10 +15,20 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import accepted_causes, facts, folded, meaning, short_names, steps_under, verdict_line
+from nccl_inspect.report.digest import (
+    accepted_causes,
+    facts,
+    folded,
+    meaning,
+    short_names,
+    steps_under,
+    verdict_line,
+    where,
+    who,
+)
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
 from nccl_inspect.rules import capture
-from nccl_inspect.rules.facts import count, ranks_word
+from nccl_inspect.rules.facts import count
 from nccl_inspect.rules.remedies import is_sentence
 from nccl_inspect.text import cut, printable
 
@@ -40,6 +50,8 @@ def render(job: Job, style: Style) -> str:
 def _head(job: Job) -> Iterator[str]:
     partial = " (partial: the reading was interrupted)" if job.partial else ""
     yield f"## {_plain(verdict_line(job))}{partial}"
+    if place := where(job):
+        yield f"**{_plain(place)}**"
     told: list[list[str]] = []
     for label, text in facts(job):
         if label:
@@ -73,9 +85,10 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
 
 
 def _finding(finding: Finding, style: Style, names: dict[str, str]) -> Iterator[str]:
-    where = f", {ranks_word(finding.ranks)}" if finding.ranks else ""
-    yield f"#### {finding.severity.upper()} `{finding.rule}` ({finding.confidence}{where})"
+    yield f"#### {finding.severity.upper()} `{finding.rule}` ({_plain(who(finding))})"
     yield _BEGINS_BLOCK.sub(r"\1\\\2", _plain(finding.summary))
+    if finding.where:
+        yield f"**Where:** {_plain(finding.where)}"
     yield f"**Cause:** {_plain(finding.cause)}"
     yield f"**Impact:** {_plain(finding.impact)}"
     if finding.confirm:
@@ -90,6 +103,8 @@ def _folded(finding: Finding, style: Style, names: dict[str, str], lead: Finding
     """A cause or an effect of the finding before."""
     kind = "Because" if finding.root else "Effect"
     yield f"**{kind}** `{finding.rule}` ({finding.confidence}): {_plain(finding.summary)}"
+    if finding.where and finding.where != lead.where:
+        yield f"**Where:** {_plain(finding.where)}"
     if steps := steps_under(finding, lead)[:2]:
         yield "\n".join(map(_step, steps))
     yield from _evidence([line for line in finding.evidence if line not in lead.evidence], style, names)

@@ -26,6 +26,9 @@ def render(job: Job, style: Style) -> str:
     found = Counter((f.rule, f.category, f.severity, f.confidence) for f in job.findings)
     names = ("rule", "category", "severity", "confidence")
     metrics.add("findings", "Findings of each rule.", names, found.items())
+    bad = [((f.rule, culprit.kind, culprit.name), culprit.bad) for f in job.findings for culprit in f.culprits]
+    says = "How many bad paths or ranks of a finding touch a host, GPU, NIC, … that good ones do without."
+    metrics.add("culprits", says, ("rule", "kind", "name"), bad)
     accepted = Counter((entry.finding.rule, entry.finding.severity) for entry in job.suppressed)
     metrics.add("findings_suppressed", "Findings that are accepted.", ("rule", "severity"), accepted.items())
     metrics.add("rules_run", "Rules that judged the log.", (), [((), len(job.rules))])

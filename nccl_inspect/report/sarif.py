@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
@@ -102,12 +103,15 @@ def _result(
             "because": finding.because,
             "ranks": finding.ranks,
             "hosts": finding.hosts,
+            "culprits": [asdict(culprit) for culprit in finding.culprits],
         },
     }
 
 
 def _message(finding: Finding) -> Iterator[str]:
     yield finding.summary
+    if finding.where:
+        yield f"Where: {finding.where}"
     yield f"Cause: {finding.cause}"
     yield f"Impact: {finding.impact}"
     yield from (f"Fix: {fix}" for fix in finding.fix)

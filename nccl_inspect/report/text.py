@@ -8,11 +8,21 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import accepted_causes, facts, folded, meaning, short_names, steps_under, verdict_line
+from nccl_inspect.report.digest import (
+    accepted_causes,
+    facts,
+    folded,
+    meaning,
+    short_names,
+    steps_under,
+    verdict_line,
+    where,
+    who,
+)
 from nccl_inspect.report.tables import KIND_HEAD, aligned, by_kind
 from nccl_inspect.report.words import block, paint, step_block, verdict_color
 from nccl_inspect.rules import capture
-from nccl_inspect.rules.facts import count, ranks_word
+from nccl_inspect.rules.facts import count
 from nccl_inspect.text import cut, printable
 
 _MAX_ERRORS = 5
@@ -54,6 +64,8 @@ def headline(job: Job, style: Style) -> Iterator[str]:
     lines = block("", printable(verdict_line(job)), style, indent=0, hang=0)
     yield lines[0].replace(job.verdict.upper(), word, 1)
     yield from lines[1:]
+    if place := where(job):
+        yield from block("", printable(place), style, indent=0, hang=0)
 
 
 def _job(job: Job, style: Style) -> Iterator[str]:
@@ -109,11 +121,12 @@ def _suppressed(job: Job, style: Style) -> Iterator[str]:
 
 def _finding(finding: Finding, style: Style, names: dict[str, str], in_brief: bool = False) -> Iterator[str]:
     severity = finding.severity.upper()
-    where = f", {ranks_word(finding.ranks)}" if finding.ranks else ""
-    for line in block("", f"{severity} {finding.rule} ({finding.confidence}{where})", style, indent=0, hang=0):
+    for line in block("", printable(f"{severity} {finding.rule} ({who(finding)})"), style, indent=0, hang=0):
         marked = line.replace(severity, paint(severity, finding.severity, style), 1)
         yield marked.replace(finding.rule, paint(finding.rule, "bold", style), 1)
     yield from block("what", printable(finding.summary), style)
+    if finding.where:
+        yield from block("where", printable(finding.where), style)
     if not in_brief:
         yield from block("cause", printable(finding.cause), style)
         yield from block("impact", printable(finding.impact), style)
@@ -127,6 +140,8 @@ def _finding(finding: Finding, style: Style, names: dict[str, str], in_brief: bo
 def _folded_finding(finding: Finding, style: Style, names: dict[str, str], lead: Finding) -> Iterator[str]:
     kind = "because" if finding.root else "effect"
     yield from block(kind, printable(f"{finding.rule} ({finding.confidence}): {finding.summary}"), style)
+    if finding.where and finding.where != lead.where:
+        yield from block("where", printable(finding.where), style)
     for fix in steps_under(finding, lead)[:2]:
         yield from step_block("", f"fix: {printable(fix)}", style)
     fresh = [line for line in finding.evidence if line not in lead.evidence]

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Setting
+from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, lines_of, listed, unset, words_of
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, listed, ranks_in, unset, words_of
+from nccl_inspect.rules.remedies import EFA_RELEASES
 from nccl_inspect.rules.socket_instead_of_rdma import efa_hints
 
 RULE = Rule(
@@ -30,6 +31,9 @@ _UNCHECKED = (
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what the user set; what a plugin sets, such as NCCL_PROTO=simple of aws-ofi-nccl, it needs."""
+    if unsafe_here := facts.leading_to(RULE.name):
+        yield _refused(facts, unsafe_here)
+        return
     found = facts.chosen(*_CHOICES, *_SIZES)
     open_ones = [setting for setting in found if _is_perhaps_of_plugin(facts, setting)]
     if open_ones:
@@ -65,6 +69,21 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=facts.ranks_with(forced),
         hosts={host for setting in forced for host in setting.hosts},
         evidence=lines_of(told or forced),
+    )
+
+
+def _refused(facts: Facts, said: list[Notice]) -> Finding:
+    """A plugin says that the protocol that is forced is not safe on its network (aws-ofi-nccl 1.7 to 1.14)."""
+    facts.pass_over(said)
+    return RULE.finding(
+        "NCCL_PROTO forces a protocol that is not safe on this network: results may silently be wrong",
+        cause="LL and LL128 need stores that arrive in order, 128 bytes at a time; libfabric cannot promise that here",
+        impact="data may arrive damaged without any error",
+        fix=["unset NCCL_PROTO   # the plugin then chooses what is safe", EFA_RELEASES],
+        severity="error",
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=[*first_said(said), *lines_of(facts.chosen("NCCL_PROTO"), 1)],
     )
 
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect import platforms
 from nccl_inspect.event_types import NcclTestResult
-from nccl_inspect.impact import NVLINK, Rate, compared, nic
+from nccl_inspect.impact import Rate, compared, nic, p2p
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.platforms import Platform
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import LISTED_RANKS, Facts, count, first_lines, first_said, gpu_names
 from nccl_inspect.rules.lines import is_before
@@ -34,8 +35,6 @@ _MIN_BYTES_OF_RANK = 16 << 20
 """Smaller messages are ruled by latency, the more so the more ranks there are."""
 _TESTS = ("all_reduce_perf", "reduce_scatter_perf")
 """How their names begin: builds with MPI are often called all_reduce_perf_mpi."""
-_SWITCHED = 3
-"""The generation of NVLink from which on all platforms here have a switch."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -57,10 +56,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     ]
     yield RULE.finding(
         f"nccl-tests measured at most {_measured(best):g} GB/s bus bandwidth for large messages (here {size} MiB); "
-        f"the slowest of the job's paths gives {worth}",
+        f"the slowest of the job's paths gives {worth.low:g} and more",
         cause="not in the log: the connections are good ones, and data moves slowly over them. Suspects, the most "
         f"likely one first: {'; '.join(suspects)}",
-        impact=f"{compared(Rate(_measured(best), _measured(best), ''), worth)} than such paths give ({worth.source})",
+        impact=f"{_lost(_measured(best), worth)} than such paths give ({worth.source})",
         fix=[
             "nvidia-smi; nvidia-smi -q -d PERFORMANCE   # on each host, during the test: other programs, slow clocks?",
             *(["ibstat; rdma statistic   # on each host: rate of each port, retransmissions?"] if network else []),
@@ -145,11 +144,11 @@ def _worth(facts: Facts) -> Rate | None:
 def _rate(facts: Facts, path: Path) -> Rate | None:
     machine = facts.platform
     if path.transport == "P2P" and path.link != "PCIe":
-        generation = _nvlink(facts)
-        return NVLINK.get(generation) if generation and generation >= _SWITCHED else None
+        joined = _with_such_gpus(facts)
+        return p2p(joined) if joined and joined.nvlink else None
     if path.transport == "NET" and path.scope == "inter" and path.gdr is True and machine and machine.nic_gbps:
         one, number = nic(machine.nic_gbps), _nics(facts)
-        return Rate(one.low * number, one.high * number, f"{count(number, 'NIC')} of {machine.nic_gbps} Gb/s")
+        return Rate(one.low * number, one.high * number, f"{count(number, 'NIC')} of {machine.nic_gbps} Gb/s", one.link)
     return None
 
 
@@ -161,8 +160,12 @@ def _nics(facts: Facts) -> int:
     return machine.nics if machine and machine.nics and whole and set(whole) == {machine.gpus} else 1
 
 
-def _nvlink(facts: Facts) -> int | None:
-    """The generation of NVLink, first by the names of the GPUs: they show MIG and virtual GPUs, too."""
+def _with_such_gpus(facts: Facts) -> Platform | None:
+    """What joins the GPUs, first by their names: they show MIG and virtual GPUs, too."""
     names = gpu_names(facts.job)
-    machine = platforms.of_gpus(names) if names else facts.platform
-    return machine.nvlink if machine else None
+    return platforms.of_gpus(names) if names else facts.platform
+
+
+def _lost(measured: float, worth: Rate) -> str:
+    """Only the lower end of a rate counts: two hosts may exceed the line rate of their NICs (NVLS, trees)."""
+    return compared(worth._replace(low=measured, high=measured), worth._replace(high=worth.low))

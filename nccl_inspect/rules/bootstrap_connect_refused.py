@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.rules.connecting import REFUSED, addresses, came_up, gave_up, retried
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.rules.statements import value
 
 RULE = Rule(
@@ -25,50 +26,43 @@ RULE = Rule(
     because=("env-mismatch-across-ranks",),
     specific=("version-mismatch",),
 )
-REFUSED = ("Connection refused", "exceeded retries")
-"""The error as it is printed; up to 2.23 only the number of retries is."""
-_GAVE_UP = (
-    "socket-connect-failed",
-    "socket-connect-gave-up",
-    "socket-connect-gave-up-old",
-    "socket-poll-connect-failed",
-    "socket-poll-connect-failed-os",
-    "socket-poll-connect-result",
-)
+
+_START = 5
+"""Tries that a rank may need while rank 0 starts: 1.5 seconds from 2.24 on; releases before print each thousandth."""
+_LATE = "NCCL_SOCKET_RETRY_CNT=100   # 2.24 and later, where ranks begin minutes apart"
+_ROOT = "Look at rank 0 first: whether it still runs, and how its own log ends."
 
 
-def gave_up(facts: Facts, *errors: str) -> list[Notice]:
-    """Connections that failed for good with one of these errors."""
-    return [notice for notice in facts.notices(*_GAVE_UP) if any(error in notice.message for error in errors)]
+def _is_long(notice: Notice) -> bool:
+    attempt = value(notice, "attempt")
+    return attempt is None or int(attempt) > _START
 
 
-def of_one_link(facts: Facts) -> list[Notice]:
-    """Connections to link-local IPv6 addresses that the system refuses: it cannot tell by which interface to go."""
-    failed = gave_up(facts, "Invalid argument")
-    return [notice for notice in failed if str(value(notice, "peer")).lstrip("[").startswith("fe80:")]
-
-
-def retried(facts: Facts, *errors: str) -> list[Notice]:
-    """Connections that failed with one of these errors and were tried again."""
-    said = facts.notices("connect-retry", "call-retry")
-    return [notice for notice in said if any(f"returned {error}" in notice.message for error in errors)]
-
-
-def came_up(facts: Facts) -> bool:
-    """Whether a communicator was built after all: NCCL tries again, and a few failures are the start of others."""
-    return bool(facts.job.paths) or any(len(comm.completed) == comm.nranks for comm in facts.job.communicators)
-
-
-def addresses(notices: list[Notice]) -> str:
-    """The addresses that these connections went to, in words."""
-    known = (value(notice, "peer") or value(notice, "address") for notice in notices)
-    return listed(str(address) for address in known if address)
+def _suspected(again: list[Notice]) -> Finding:
+    """What is said where the log does not show how the tries ended."""
+    where = addresses(again) or "another rank"
+    return RULE.clue(
+        f"connections to {where} are refused and tried again",
+        cause="nobody listens at that address yet: the process there (mostly rank 0, which gives the address) begins "
+        "later, is gone, or the address is one of an earlier job or of another machine",
+        impact="none if it begins in time; NCCL gives up after 20 s (up to 2.23) or one minute",
+        fix=[_ROOT, f"ss -ltnp   # on the host of {where}: does anybody listen at that port?", _LATE],
+        confirm="Look for 'exceeded', for 'Init COMPLETE', or for the end of the job behind these lines.",
+        severity="warning",
+        confidence="possible",
+        ranks=ranks_in(again),
+        hosts=hosts_in(again),
+        evidence=first_said(again[-3:]),
+    )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge connections that were given up, and those still tried when the job was ended."""
     failed, again = gave_up(facts, *REFUSED), retried(facts, *REFUSED)
     if not failed and (not again or came_up(facts)):
+        return
+    if not failed and not facts.job.ended_by and any(map(_is_long, again)):
+        yield _suspected(again)
         return
     if not failed and not facts.job.ended_by:
         yield RULE.undecided(
@@ -86,12 +80,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="ranks that cannot reach each other build no communicator; NCCL gives up after 20 s (up to 2.23) or "
         "one minute",
         fix=[
-            "Look at rank 0 first: whether it still runs, and how its own log ends.",
+            _ROOT,
             "kubectl get pods -o wide   # is the pod of rank 0 there?",
             f"ss -ltnp   # on the host of {where}: does anybody listen at that port?",
             "MASTER_ADDR must be the host of rank 0 as all others resolve it; remove a file:// store or a "
             "NCCL_COMM_ID of an earlier job.",
-            "NCCL_SOCKET_RETRY_CNT=100   # 2.24 and later, where ranks begin minutes apart",
+            _LATE,
         ],
         confidence="likely",
         ranks=ranks_in(told),

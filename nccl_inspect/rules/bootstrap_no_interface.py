@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.model.versions import order
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, ranks_word, words_of
+from nccl_inspect.rules.interfaces import included, offered
 from nccl_inspect.rules.remedies import CHOOSE_INTERFACE
 
 RULE = Rule(
@@ -13,15 +16,74 @@ RULE = Rule(
     severity="error",
     title="A rank finds no network interface to start with",
     because=("env-mismatch-across-ranks",),
+    local=True,
 )
+
+_OF_NETWORKS = (
+    "socket-net-no-interface",
+    "socket-net-no-interface-old",
+    "fastsocket-no-interface",
+    "ib-no-ip-interface",
+)
+_NETWORK = "--network=host   # option of docker run; one host alone: NCCL_SOCKET_IFNAME=lo"
+_TELLS = (2, 4, 8)
+"""The first release that says that there is no interface (src/bootstrap.cc)."""
+NO_FAMILY = "Address family not supported"
+
+
+def without_family(facts: Facts) -> list[Notice]:
+    """Sockets that the system refuses because no interface gave them an address: until 2.4.7 nothing else says so.
+
+    A process that lists an interface has an address of its own, and was given that of another family by its peer.
+    """
+    chose = {process for one in offered(facts) for process in one.said.processes}
+    said = [notice for notice in facts.notices("socket-create-failed") if NO_FAMILY in notice.message]
+    old = not any(order(text) >= _TELLS for text in facts.job.nccl_versions if "inferred" not in text)
+    return [notice for notice in said if old and chose.isdisjoint(notice.processes)]
+
+
+def _fitting_none(facts: Facts) -> list[Setting]:
+    """Settings that name no interface listed on their host, of processes that show none themselves."""
+    listed: dict[str, set[str]] = {}
+    chose = set()
+    for one in offered(facts):
+        chose.update(one.said.processes)
+        for host in one.said.hosts:
+            listed.setdefault(host, set()).add(one.name)
+    return [
+        setting
+        for setting in facts.chosen("NCCL_SOCKET_IFNAME")
+        if (names := included(setting))
+        and chose.isdisjoint(setting.processes)
+        and any(listed.get(host) for host in setting.hosts)
+        and not any(name.startswith(tuple(names)) for host in setting.hosts for name in listed.get(host, ()))
+    ]
+
+
+def _suspected(facts: Facts, named: list[Setting]) -> Finding:
+    return RULE.clue(
+        f"{words_of(named)} fits no interface that the log lists for that host",
+        cause="a name without '=' is a prefix: no interface begins with it, or none is up there",
+        impact="a rank that finds no interface stops, and all others wait for it",
+        fix=["ip -br addr   # on that host, inside the container: which interfaces have an address?", CHOOSE_INTERFACE],
+        confirm="Look for 'no socket interface found' or 'Bootstrap: Using' of these processes.",
+        severity="warning",
+        confidence="possible",
+        ranks=facts.ranks_with(named),
+        hosts=[host for setting in named for host in setting.hosts],
+        evidence=lines_of(named),
+    )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warning of the rank itself; a NET/Socket one counts only where nothing was connected after all."""
-    missing = facts.notices("bootstrap-no-interface")
+    stated = facts.notices("bootstrap-no-interface")
     if not facts.job.paths:
-        missing = [*missing, *facts.notices("socket-net-no-interface", "fastsocket-no-interface")]
+        stated = [*stated, *facts.notices(*_OF_NETWORKS), *facts.leading_to(RULE.name)]
+    missing = stated or without_family(facts)
     if not missing:
+        if named := _fitting_none(facts):
+            yield _suspected(facts, named)
         return
     where = {process for notice in missing for process in notice.processes}
     named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if where & set(setting.processes)]
@@ -30,7 +92,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"{who} on {', '.join(sorted(hosts_in(missing))) or 'some host'} finds no network interface"
         + (f" with {words_of(named)}" if named else ""),
-        cause=f"{words_of(named)} fits no interface of that host or pod (a name without '=' is a prefix)"
+        cause="NCCL found no IP address to listen at, and asks for a socket of no family: the container has no "
+        "network, or a setting excludes its interfaces"
+        if not stated
+        else f"{words_of(named)} fits no interface of that host or pod (a name without '=' is a prefix)"
         if named
         else "the pod or host has no interface with an address besides loopback and docker's, or a setting that the "
         "log does not show excludes it",
@@ -38,7 +103,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=[
             "ip -br addr   # on that host, inside the container: which interfaces have an address?",
             CHOOSE_INTERFACE,
+            *([_NETWORK] if not stated else []),
         ],
+        confidence="certain" if stated else "likely",
         ranks=known,
         hosts=hosts_in(missing),
         evidence=[*first_said(missing), *lines_of(named)],

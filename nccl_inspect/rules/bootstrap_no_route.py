@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import BootstrapInterface
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.bootstrap_connect_refused import addresses, came_up, gave_up, retried
+from nccl_inspect.rules.connecting import NO_ROUTE, TIMED_OUT, addresses, came_up, gave_up, retried
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
 from nccl_inspect.rules.remedies import CHOOSE_INTERFACE
@@ -19,8 +19,6 @@ RULE = Rule(
     echo_of=("bootstrap-wrong-interface", "loopback-between-hosts"),
     because=("env-mismatch-across-ranks",),
 )
-_TIMED_OUT = ("Connection timed out", "exceeded timeouts")
-NO_ROUTE = ("No route to host", "Network is unreachable", "Software caused connection abort", *_TIMED_OUT)
 _BRIDGE = re.compile(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 """What Docker takes for its bridges first (default-address-pools); 172.31 is left out: clouds number hosts with it."""
 _OWN_NETWORK = "--network=host   # option of docker run; or an overlay network. Pods: hostNetwork: true"
@@ -34,7 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not told:
         return
     ended = bool(failed or facts.job.ended_by)
-    silent = all(any(error in notice.message for error in _TIMED_OUT) for notice in told)
+    silent = all(any(error in notice.message for error in TIMED_OUT) for notice in told)
     where = addresses(told) or "another rank"
     bridge = _bridge(told)
     families = _families(facts)

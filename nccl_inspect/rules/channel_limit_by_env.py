@@ -13,6 +13,7 @@ RULE = Rule(
     category="environment",
     severity="warning",
     title="A setting limits the number of channels",
+    local=True,
 )
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS")
 

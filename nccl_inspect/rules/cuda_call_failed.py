@@ -27,8 +27,9 @@ RULE = Rule(
         "nccl-too-old",
         "peer-mapping-exhausted",
     ),
+    local=True,
 )
-_TELLING = (500, 801)
+_TELLING = (500, 704, 801)
 """Errors that tell more than the place would."""
 _PLACE = (
     "NCCL_DEBUG=INFO   # on all ranks, and run again: the WARN of this rank has the place, the lines above it the step",
@@ -38,7 +39,7 @@ _PLACE = (
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failures without a source file, as exceptions pass them on, by what CUDA says."""
-    failed = [failure for failure in cuda.failures(facts) if failure.file is None and _tells(failure)]
+    failed = [failure for failure in cuda.failures(facts) if failure.file is None and _is_known(failure)]
     whose, place = ("NCCL", _PLACE) if failed else ("PyTorch", ())
     failed = failed or _of_program(facts)
     if not failed:
@@ -50,7 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=cuda.cause(code),
         impact=cuda.IMPACT,
         fix=cuda.fix(code, (*((cuda.WHICH_KERNEL,) if code in cuda.KERNEL_ERRORS else ()), *place, cuda.IS_BROKEN)),
-        confidence="likely",
+        confidence="likely" if any(map(_tells, failed)) else "possible",
         ranks={*ranks_in(notices), *(rank for one in notices if (rank := rank_in_front(one)) is not None)},
         hosts=hosts_in(notices),
         evidence=first_said(notices),
@@ -58,8 +59,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
+def _is_known(failure: cuda.Failure) -> bool:
+    """Whether the error itself says at least what kind of thing went wrong, whatever made the call."""
+    return _tells(failure) or failure.code in cuda.MEANINGS
+
+
 def _tells(failure: cuda.Failure) -> bool:
-    """Whether the error itself says what was wrong, whatever made the call."""
+    """Whether the error itself is the cause."""
     return failure.code in _TELLING or failure.code in cuda.KERNEL_ERRORS or failure.code in cuda.ANSWERS
 
 

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import cuda
+from nccl_inspect.rules.cuda_codes import AT_START
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.rules.nvls_fabric_manager import is_of_fabric
 
 RULE = Rule(
     name="cuda-failure-in-connect",
@@ -13,13 +15,19 @@ RULE = Rule(
     severity="error",
     title="A CUDA call failed while NCCL set up its connections",
     because=("gpu-out-of-memory",),
-    specific=("cuda-failure-in-launch", "cuda-init-error", "nccl-too-old", "gpu-hardware-error"),
+    specific=(
+        "cuda-failure-in-launch",
+        "cuda-ipc-isolated-gpus",
+        "cuda-init-error",
+        "nccl-too-old",
+        "gpu-hardware-error",
+    ),
+    local=True,
 )
 _CONNECT = ("transport", "proxy", "channel")
-_P2P_IMPORT, _SHM, _INIT = (1, 304, 400, 800), (1, 217, 801), (3, 35, 46, 100, 101, 803, 804, 999)
-_NVLS = (1, 101, 304, 400, 401, 800, 801, 999)
+_P2P_IMPORT, _SHM = (1, 304, 400, 800), (1, 217, 801)
 """What rules about one place take, by its file."""
-_MAPPING, _FABRIC = 711, 802
+_MAPPING, _FABRIC = 711, (802, 919)
 _WHERE = "NCCL_DEBUG=INFO   # on all ranks: the lines above the warning tell which connection was being made"
 _FIX_KERNEL = (cuda.IS_BROKEN, cuda.WHICH_KERNEL, _WHERE)
 _FIX = (
@@ -70,12 +78,12 @@ def _is_hidden(failure: cuda.Failure) -> bool:
 
 def _is_ours(failure: cuda.Failure) -> bool:
     code, file = failure.code, failure.file
-    if file is None or cuda.is_launch(failure) or code in (cuda.OUT_OF_MEMORY, _MAPPING, _FABRIC):
+    if file is None or cuda.is_launch(failure) or code in (cuda.OUT_OF_MEMORY, _MAPPING, *_FABRIC):
         return False
     if file.endswith("transport/p2p.cc"):
         return code not in _P2P_IMPORT
     if file.endswith("transport/shm.cc"):
         return code not in _SHM
     if file.endswith("transport/nvls.cc"):
-        return code not in _NVLS
-    return code not in _INIT or file.startswith(_CONNECT)
+        return not is_of_fabric(failure)
+    return code not in AT_START or file.startswith(_CONNECT)

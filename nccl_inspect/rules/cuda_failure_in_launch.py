@@ -15,6 +15,7 @@ RULE = Rule(
     severity="error",
     title="A CUDA call failed while NCCL launched a collective",
     specific=("cuda-init-error", "gpu-hardware-error", "gpu-out-of-memory", "nccl-too-old"),
+    local=True,
 )
 
 

@@ -7,6 +7,7 @@ from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import exceptions
 from nccl_inspect.rules.cuda import ANSWERS, CUDA_CODES, code_of, file_of
 from nccl_inspect.rules.cuda import failed as cuda_failed
+from nccl_inspect.rules.cuda_codes import AT_START
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.rules.statements import value
@@ -19,16 +20,16 @@ RULE = Rule(
     title="CUDA cannot be initialised",
     echo_of=("fabric-manager-down",),
     specific=("cuda-lib-missing",),
+    local=True,
 )
-_CAUSES = {
+_CAUSES = {code: ANSWERS[code].cause for code in AT_START & ANSWERS.keys()} | {
     3: "CUDA was used before a fork: a child process cannot use it",
     35: "the driver is older than the CUDA release that NCCL or the framework is built for",
-    46: ANSWERS[46].cause,
     100: "the process sees no GPU: none given to the container, an empty CUDA_VISIBLE_DEVICES, or a fault",
     101: "the program asks for a GPU that this process does not see: fewer GPUs than ranks on the host, a local rank "
     "that does not fit CUDA_VISIBLE_DEVICES, or a container with some of the GPUs only",
+    127: "CUDA could not start in this process: no memory, a half-installed driver, or a limit of the container",
     803: "the driver's kernel module and its libraries are of different versions",
-    804: ANSWERS[804].cause,
     999: "the driver failed: a lost GPU (Xid), a broken kernel module (nvidia_uvm), or a reset is needed; or the "
     "container lost its access to the GPUs (a systemctl daemon-reload on the host can take it away)",
 }
@@ -40,10 +41,9 @@ _STATED = {"no-gpus": _NO_DEVICE, "no-gpus-available": _NO_DEVICE, "driver-too-o
 """What PyTorch says in words of its own."""
 _BY_CUDA = ("cuda-error", "device-count-failed", "device-count-warned", "test-cuda-failure")
 _VISIBLE = "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # inside the container: which GPUs are there?"
-_FIX = {
+_FIX = {code: ANSWERS[code].fix for code in AT_START & ANSWERS.keys()} | {
     3: ('torch.multiprocessing.set_start_method("spawn")   # and no CUDA call before the workers start',),
     35: ("Install a newer driver, or take an image with an older CUDA; data centre GPUs: the cuda-compat package.",),
-    46: ANSWERS[46].fix,
     100: (
         "--gpus all   # option of docker run",
         "resources: {limits: {nvidia.com/gpu: <GPUs of the node>}}   # pod spec",
@@ -54,8 +54,11 @@ _FIX = {
         'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # in the program, before the first use of CUDA',
         _VISIBLE,
     ),
+    127: (
+        "nvidia-smi; free -m; ulimit -a   # inside the container: does the driver answer, is there memory?",
+        _VISIBLE,
+    ),
     803: ("Reboot after an upgrade of the driver, or reload its modules; let the image have no other libcuda.so.",),
-    804: ANSWERS[804].fix,
     999: (
         "nvidia-smi -L   # in the container and on the host: if it fails in the container only, start that anew",
         "dmesg -T | grep -i xid; nvidia-smi   # what does the driver say?",

@@ -2,39 +2,76 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.impact import SHM
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.rules import cuda
+from nccl_inspect.rules.cuda_codes import CUDA_CODES
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.facts import Facts, first_lines, first_said, hosts_in, ranks_in
 from nccl_inspect.rules.p2p_import_failed import not_shared
+from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="cuda-ipc-isolated-gpus",
     category="intra-node path",
     severity="error",
     title="Each process sees only its own GPU, and memory cannot be shared between them",
+    because=("duplicate-hostname",),
 )
 
 
+_UNREACHED = (101, 217)
+"""CUDA's answers where a GPU, or the way to it, is not there for this process: NCCL asks for both before it takes P2P,
+but for GPUs that the process does not see (p2pCanConnect in src/transport/p2p.cc)."""
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge failed imports on hosts where all ranks have CUDA device 0 on different GPUs; alone that is harmless."""
-    failed = [notice for notice in not_shared(facts) if set(notice.hosts) & set(facts.job.isolated_hosts)]
+    """Judge failed imports: where all ranks are CUDA device 0 on different GPUs, or where CUDA's answer tells it."""
+    isolated = set(facts.job.isolated_hosts)
+    failed = [notice for notice in not_shared(facts) if isolated.intersection(notice.hosts)]
+    unreached = _unreached(facts)
+    failed += [notice for notice in unreached if not any(notice is one for one in failed)]
     if not failed:
         return
+    known = isolated.intersection(hosts_in(failed))
     yield RULE.finding(
         f"GPU memory could not be shared, and each process sees one GPU only: {failed[0].message}",
-        cause="the launcher shows each process its own GPU as device 0 (Ray, srun --gpus-per-task, one container for "
-        "each rank), so NCCL takes P2P for granted and cannot test the pair",
+        cause="P2P with a GPU that this process cannot see: the launcher shows each process its own GPU as device 0 "
+        "(Ray, srun --gpus-per-task, one container for each rank), so NCCL takes P2P for granted and cannot test it"
+        + ("" if known else ". Where it sees both GPUs, it tests them and takes no P2P that CUDA does not have"),
         impact="the connection cannot be made, and the job stops",
         fix=[
             "Show all GPUs of the host to each process, which then chooses its own.",
             'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # in the program, before the first use of CUDA',
             "srun --gpu-bind=none <command>   # Slurm; or --gpus-per-node instead of --gpus-per-task",
             "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1   # Ray",
-            "NCCL_P2P_DISABLE=1   # a stop-gap, slow: 13-18 GB/s through host memory",
+            f"NCCL_P2P_DISABLE=1   # a stop-gap, slow: {SHM} through host memory ({SHM.link})",
         ],
         confidence="likely",
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        evidence=[*first_said(failed), *first_lines(_between(facts, failed))[:1]],
         fatal=True,
     )
+
+
+def _unreached(facts: Facts) -> list[Notice]:
+    """Imports that fail because the pair has no P2P, in processes that may see one GPU only."""
+    calls = [
+        failure.notice
+        for failure in cuda.failures(facts)
+        if failure.code in _UNREACHED and str(failure.file).endswith("transport/p2p.cc")
+    ]
+    handles = [
+        notice
+        for notice in facts.notices("p2p-ipc-handle-failed")
+        if CUDA_CODES.get(str(value(notice, "error"))) in _UNREACHED
+    ]
+    return [notice for notice in (*handles, *calls) if not notice.earliest.device]
+
+
+def _between(facts: Facts, failed: list[Notice]) -> list[Path]:
+    """The P2P paths of the ranks that failed."""
+    ranks = ranks_in(failed)
+    return [path for path in facts.paths("intra", "P2P") if not ranks or ranks & {path.src, path.dst}]

@@ -11,12 +11,14 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="A library of the NVIDIA driver cannot be loaded, or lacks a function",
+    local=True,
 )
+_OPTIONAL = "libgdrapi"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge libcuda and libnvidia-ml; libgdrapi is optional."""
-    nvml = [notice for notice in facts.notices("driver-library-missing") if "libnvidia-ml" in notice.message]
+    nvml = [notice for notice in facts.leading_to(RULE.name) if _OPTIONAL not in notice.message]
     failed = [*facts.notices("cuda-library-missing", "cuda-symbol-missing"), *nvml]
     if not failed:
         return

@@ -1,12 +1,14 @@
 """Two machines have the same host name."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
-from nccl_inspect.event_types import BootstrapInterface
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, first_lines, first_said, listed, ranks_in
+from nccl_inspect.rules.interfaces import Interface, offered
+from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="duplicate-hostname",
@@ -15,6 +17,13 @@ RULE = Rule(
     title="Two machines or containers have the same host name",
 )
 
+_FIX = (
+    "hostnamectl set-hostname <name>   # a name of its own for each machine; containers: docker run --hostname <name>",
+    "NCCL_HOSTID=<name>   # another one for each machine and container; unset it where all have the same",
+)
+_FAR, _NEAR = 10_000, 2_000
+"""Between pids of two machines, and of one."""
+
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge a host name whose processes have different addresses on the same interface.
@@ -22,37 +31,40 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     NCCL tells machines by host name and, from 2.5 on, boot id. This tool sees the name only.
     """
     addresses = _addresses(facts)
+    unshared = _unshared(facts)
     for host in facts.hosts():
-        said = _several(addresses.get(host, {}))
-        if not said:
+        used = _several(addresses.get(host, {}))
+        if not facts.job.paths and unshared and (used or _pids_apart(facts, host)):
+            yield _suspected(host, used, unshared)
+            return
+        if not used:
             continue
-        apart = _apart(facts, said)
+        apart = _apart(facts, used)
         local = [path for path in apart if path.transport in ("P2P", "SHM")]
         if not apart or (local and not _fails(facts)):
             continue  # they do share memory: containers or addresses of one machine
-        yield _finding(facts, host, said, local, apart)
+        yield _finding(facts, host, used, local, apart)
         return
 
 
-def _addresses(facts: Facts) -> dict[str, dict[str, dict[str, Notice]]]:
-    """Statements of the interface in use, by host, interface and address."""
-    known: dict[str, dict[str, dict[str, Notice]]] = {}
-    for notice in facts.said(BootstrapInterface):
-        event = notice.event
-        if isinstance(event, BootstrapInterface) and event.address:
-            for host in notice.hosts:
-                known.setdefault(host, {}).setdefault(event.interface, {})[event.address] = notice
+def _addresses(facts: Facts) -> dict[str, dict[str, dict[str, Interface]]]:
+    """The interfaces in use, by host, name and address."""
+    known: dict[str, dict[str, dict[str, Interface]]] = {}
+    for one in offered(facts):
+        if one.address and not one.is_of_one_machine and not one.is_loopback:
+            for host in one.said.hosts:
+                known.setdefault(host, {}).setdefault(one.name, {}).setdefault(one.address, one)
     return known
 
 
-def _several(known: dict[str, dict[str, Notice]]) -> list[Notice]:
+def _several(known: dict[str, dict[str, Interface]]) -> list[Interface]:
     """The statements about an interface for which processes have different addresses, if there is one."""
     return next((list(found.values()) for found in known.values() if len(found) > 1), [])
 
 
-def _apart(facts: Facts, said: list[Notice]) -> list[Path]:
+def _apart(facts: Facts, used: list[Interface]) -> list[Path]:
     """Paths within that host name between ranks of different addresses."""
-    address = {rank: index for index, notice in enumerate(said) for rank in notice.ranks}
+    address = {rank: index for index, one in enumerate(used) for rank in one.said.ranks}
     return [
         path
         for path in facts.paths()
@@ -69,15 +81,50 @@ def _fails(facts: Facts) -> bool:
 
 
 def _unshared(facts: Facts) -> list[Notice]:
-    return facts.notices("shm-segment-failed")
+    """What says that memory could not be shared; that a segment could not be made has other causes."""
+    attaching = [one for one in facts.notices("shm-segment-failed") if value(one, "what") != "creating"]
+    return [*attaching, *facts.notices("shm-register-failed-old", "p2p-ipc-handle-failed")]
 
 
-def _finding(facts: Facts, host: str, said: list[Notice], local: list[Path], apart: list[Path]) -> Finding:
+def _pids_apart(facts: Facts, host: str) -> bool:
+    """Whether the processes of a host fall into two groups of pids that are far from each other.
+
+    A launcher starts the ranks of a machine one after the other: two such groups are hardly of one machine.
+    """
+    pids = sorted({last.process.pid for last in facts.job.last_lines if last.process.host == host})
+    gaps = [(later - pid, later) for pid, later in pairwise(pids)]
+    if not gaps:
+        return False
+    widest, begin = max(gaps)
+    groups = [pid for pid in pids if pid < begin], [pid for pid in pids if pid >= begin]
+    return widest > _FAR and all(group[-1] - group[0] < _NEAR for group in groups)
+
+
+def _suspected(host: str, used: list[Interface], unshared: list[Notice]) -> Finding:
+    """What is said where memory cannot be shared, and the log ends before it shows between which ranks."""
+    words = listed(one.address for one in used)
+    return RULE.clue(
+        f"host name {host} may stand for several machines: memory cannot be shared between its processes, which have "
+        + (f"several addresses ({words})" if used else "pids far from each other"),
+        cause="NCCL takes equal name and boot id for one machine (up to 2.4 the name alone): machines, or "
+        "containers of one machine, that have the same name",
+        impact="ranks try to share memory that they do not share: the job fails when it connects",
+        fix=_FIX,
+        confirm="Run 'hostname; cat /proc/sys/kernel/random/boot_id' beside each rank: are they of one machine?",
+        severity="warning",
+        confidence="likely" if used else "possible",
+        ranks=ranks_in([*(one.said for one in used), *unshared]),
+        hosts=[host],
+        evidence=first_said([*(one.said for one in used[:2]), *unshared]),
+    )
+
+
+def _finding(facts: Facts, host: str, used: list[Interface], local: list[Path], apart: list[Path]) -> Finding:
     facts.mark(local, RULE.name)
     facts.leave_open(path for path in apart if path not in local)  # taken for paths within a host, they stay unjudged
-    words = listed(str(getattr(notice.event, "address", "")) for notice in said)
+    words = listed(one.address for one in used)
     return RULE.finding(
-        f"host name {host} stands for {len(said)} addresses ({words})"
+        f"host name {host} stands for {len(used)} addresses ({words})"
         + (f"; NCCL takes them for one machine: {count(len(local), 'local path')} between them" if local else ""),
         cause="machines or containers with the same host name"
         + (
@@ -90,15 +137,14 @@ def _finding(facts: Facts, host: str, said: list[Notice], local: list[Path], apa
         if local
         else "none for NCCL, which also looks at the boot id; this report counts them as one host, so that paths "
         "between them are told as paths within it",
-        fix=[
-            "hostnamectl set-hostname <name>   # a name of its own for each machine; containers: docker run "
-            "--hostname <name>",
-            "NCCL_HOSTID=<name>   # another one for each machine and container; unset it where all have the same",
-        ],
+        fix=_FIX,
         severity="error" if local else "info",
         confidence="likely",
-        ranks=ranks_in(said),
+        ranks=ranks_in(one.said for one in used),
         hosts=[host],
-        evidence=[*first_said([*said[:2], *_unshared(facts)[:1]]), *first_lines(local or apart)[:2]],
+        evidence=[
+            *first_said([*(one.said for one in used[:2]), *_unshared(facts)[:1]]),
+            *first_lines(local or apart)[:2],
+        ],
         fatal=bool(local),
     )

@@ -16,6 +16,7 @@ RULE = Rule(
     severity="error",
     title="A transfer over EFA failed",
     specific=("efa-security-group",),
+    echo_of=("peer-death",),
 )
 _COMPLETIONS = ("ofi-completion-error", "ofi-completion-error-21", "ofi-remote-write-error")
 _FOLLOWING = ("ofi-receive-buffer-error", "ofi-remote-write-error-old")
@@ -74,7 +75,7 @@ def unreached(facts: Facts) -> list[Notice]:
     Where connections were made before, and where an old libfabric does not tell whether there was an answer and the
     log does not show that connections were never made, the peer went away.
     """
-    if _is_connected(facts):
+    if is_connected(facts):
         return []
     sure = never_connected(facts)
     return [notice for notice in completions(facts) if _never_answered(notice) or (sure and _did_not_answer(notice))]
@@ -82,10 +83,10 @@ def unreached(facts: Facts) -> list[Notice]:
 
 def never_connected(facts: Facts) -> bool:
     """Whether the log shows that a communicator began to connect and did not get through."""
-    return not _is_connected(facts) and any(comm.unconnected for comm in facts.job.communicators)
+    return not is_connected(facts) and any(comm.unconnected for comm in facts.job.communicators)
 
 
-def _is_connected(facts: Facts) -> bool:
+def is_connected(facts: Facts) -> bool:
     """Whether a communicator has all its connections over libfabric: making them takes messages through EFA."""
     done = {comm.id for comm in facts.job.communicators if not comm.unconnected}
     return any(done & set(path.communicators) for path in facts.leaving() if "Libfabric" in path.detail)
@@ -116,6 +117,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the codes that do not mean that the peer is gone; those are echoes, told by peer-death."""
     failed = [notice for notice in completions(facts) if not _is_gone(notice)]
     if not failed:
+        yield from _without_code(facts)
         return
     told = [notice for notice in failed if code_of(notice) in _CAUSES] or failed
     code = code_of(told[0])
@@ -130,6 +132,26 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),
         evidence=first_said(told),
+        fatal=True,
+    )
+
+
+def _without_code(facts: Facts) -> Iterator[Finding]:
+    """Judge what the plugin says beside a failed completion where that is not in the log."""
+    said = facts.notices(*_FOLLOWING)
+    providers = {getattr(notice.event, "provider", "") for notice in facts.said(OfiProvider)}
+    if not said or facts.notices(*_COMPLETIONS) or (providers and "efa" not in providers):
+        return
+    yield RULE.finding(
+        f"a transfer over EFA failed: {said[0].message.removeprefix('NET/OFI ')}",
+        cause="the line does not tell: a peer that went away, a security group that drops packets, or a fault of "
+        "device or driver",
+        impact="the collective fails, and with it the job",
+        fix=[*_fix(None), "The security group must allow all traffic from and to itself, in both directions."],
+        confidence="possible",
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=first_said(said),
         fatal=True,
     )
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event_types import ErrorCascade, Event, OfiProvider
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import slingshot
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
@@ -18,6 +19,7 @@ RULE = Rule(
     title="aws-ofi-nccl does not come up",
     specific=("ib-memlock", "efa-libfabric-incompat", "efa-provider-missing", "efa-not-supported-instance"),
     folds=True,
+    local=True,
 )
 _NO_GDR = "ofi-gdr-disabled-on-capable"
 _REASONS = (
@@ -46,14 +48,17 @@ _REASONS = (
 """Errors of set-up that say themselves what failed."""
 _REGISTERING = ("ofi-register-failed", "ofi-register-failed-cm", "ofi-register-failed-regattr")
 _NO_MEMORY = -12
-_CONNECTING = "transport/net.cc"
+_CONNECTING = ("transport/net.cc", "include/net.h")
+"""Until 2.11 NCCL calls plugins through the second."""
 _BUILT_IN = (None, "Socket", "IB")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge a failed initialisation, and errors of set-up where no network of the plugin came up."""
+    if slingshot.signs(facts):
+        return  # the plugin carries Slingshot, too
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
-    reasons = facts.notices(*_REASONS)
+    reasons = [*facts.notices(*_REASONS), *facts.leading_to(RULE.name)]
     told = [*reasons, *facts.notices("ofi-protocol-failed"), *failed]
     broken = _connecting(facts, reasons)
     if not told or _lacks_memory(facts) or (_came_up(facts) and not failed and not facts.job.failed and not broken):
@@ -93,10 +98,15 @@ def _came_up(facts: Facts) -> bool:
 
 
 def _connecting(facts: Facts, reasons: list[Notice]) -> list[Notice]:
-    """What NCCL passes on of connections that then failed (transport/net.cc): it had chosen the plugin."""
-    if not reasons or not facts.said(OfiProvider):
+    """What NCCL passes on of connections that then failed: it had chosen the plugin.
+
+    Where the reason comes after the first connection, another rank may have passed on its failure before.
+    """
+    if not reasons or not (facts.said(OfiProvider) or _came_up(facts)):
         return []
-    return [frame for frame in facts.said(ErrorCascade, _is_connecting) if frame.place > reasons[0].place]
+    used = [line.order for path in facts.leaving() if "Libfabric" in path.detail for line in path.evidence[:1]]
+    late = bool(used) and reasons[0].evidence[0].order > min(used)
+    return [frame for frame in facts.said(ErrorCascade, _is_connecting) if late or frame.place > reasons[0].place]
 
 
 def _is_connecting(event: Event) -> bool:
@@ -105,7 +115,7 @@ def _is_connecting(event: Event) -> bool:
 
 def _lacks_memory(facts: Facts) -> bool:
     """Whether buffers could not be registered for want of locked memory: what fails then is an effect of that."""
-    return any(value(notice, "rc") == _NO_MEMORY for notice in facts.notices(*_REGISTERING))
+    return any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in facts.notices(*_REGISTERING))
 
 
 def _in_words(reasons: list[Notice]) -> str:

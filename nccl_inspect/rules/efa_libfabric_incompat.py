@@ -16,6 +16,7 @@ RULE = Rule(
     severity="error",
     title="libfabric is too old for this NCCL or for aws-ofi-nccl",
     folds=True,
+    local=True,
 )
 _STATED = ("ofi-efa-libfabric-too-old", "ofi-cuda-api-permitted-undeclared")
 _INVALID = -22

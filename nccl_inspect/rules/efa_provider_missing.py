@@ -6,6 +6,7 @@ from nccl_inspect.event import Process
 from nccl_inspect.event_types import ErrorCascade, OfiProvider
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import slingshot
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
@@ -17,15 +18,21 @@ RULE = Rule(
     title="aws-ofi-nccl finds no libfabric provider that it can use",
     specific=("efa-not-supported-instance",),
     folds=True,
+    local=True,
 )
 _ONE_SEARCH_FAILED = "ofi-no-eligible-providers"
 _DIES = "2.28."
-"""It calls the plugin that did not come up; other releases go on without it."""
+"""This release calls the plugin that did not come up; other releases go on without it."""
 _ALL_SEARCHES_FAILED = ("ofi-no-protocol", "ofi-no-optimal-provider")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the end of the search: 'No eligible providers' alone is normal, as RDMA is tried before SENDRECV."""
+    """Judge the end of the search: 'No eligible providers' alone is normal, as RDMA is tried before SENDRECV.
+
+    On Slingshot nobody looks for EFA: socket-instead-of-rdma tells what is missing there.
+    """
+    if slingshot.signs(facts):
+        return
     searched = facts.notices(_ONE_SEARCH_FAILED)
     missing = facts.notices(*_ALL_SEARCHES_FAILED)
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
@@ -46,7 +53,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not unlucky:
         return
     silent = not facts.job.paths and _is_last(facts, unlucky)
-    stopped = silent and any(version.startswith(_DIES) for version in facts.job.nccl_versions)
+    stopped = silent and dies_here(facts)
     ranks = {rank for notice in unlucky for rank in notice.ranks} - lucky
     yield RULE.finding(
         "aws-ofi-nccl found no provider to use: no EFA device, or a libfabric without EFA",
@@ -71,6 +78,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fatal=stopped,
         confidence="likely" if stopped else "certain",
     )
+
+
+def dies_here(facts: Facts) -> bool:
+    """Whether a release is known to end without a word where the plugin does not come up."""
+    return any(version.startswith(_DIES) for version in facts.job.nccl_versions)
 
 
 def _in_use(facts: Facts) -> bool:

@@ -4,7 +4,14 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.efa_completion_error import UNREACHABLE, code_of, completions, never_connected, unreached
+from nccl_inspect.rules.efa_completion_error import (
+    UNREACHABLE,
+    code_of,
+    completions,
+    is_connected,
+    never_connected,
+    unreached,
+)
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.rules.statements import value
@@ -16,11 +23,21 @@ RULE = Rule(
     title="EFA packets never reached the peer: most often the security group drops them",
 )
 
+_FIX = [
+    "aws ec2 authorize-security-group-ingress --group-id <sg> --ip-permissions "
+    "'IpProtocol=-1,UserIdGroupPairs=[{GroupId=<sg>}]'   # and authorize-security-group-egress likewise",
+    "All instances must be in that group, in one VPC and one Availability Zone; P4d, P4de and DL1 "
+    "cannot talk EFA with other types.",
+    "fi_pingpong -p efa   # on one node; on another: fi_pingpong -p efa <address of the first>",
+    "AWS describes it: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html#nccl-start-base-setup.",
+]
+
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the first transfers: what fails after connections were made is a peer that went away."""
     failed = unreached(facts) or _without_a_reason(facts)
     if not failed:
+        yield from _refused(facts)
         return
     banner = [notice for notice in facts.notices("ofi-security-group-banner") if "security group" in notice.message]
     yield RULE.finding(
@@ -30,20 +47,30 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "most often the security group: it must allow all traffic from and to itself. Instances in different "
         "VPCs or zones, and a peer process that is gone, look alike",
         impact="no connection between hosts can be made: the job does not start",
-        fix=[
-            "aws ec2 authorize-security-group-ingress --group-id <sg> --ip-permissions "
-            "'IpProtocol=-1,UserIdGroupPairs=[{GroupId=<sg>}]'   # and authorize-security-group-egress "
-            "likewise",
-            "All instances must be in that group, in one VPC and one Availability Zone; P4d, P4de and DL1 "
-            "cannot talk EFA with other types.",
-            "fi_pingpong -p efa   # on one node; on another: fi_pingpong -p efa <address of the first>",
-            "AWS describes it: "
-            "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html#nccl-start-base-setup.",
-        ],
+        fix=_FIX,
         confidence=_confidence(facts, failed, bool(banner)),
         ranks=ranks_in(failed),
         hosts=hosts_in(failed),
         evidence=[*first_said(failed)[:3], *first_said(banner)[:1]],
+        fatal=True,
+    )
+
+
+def _refused(facts: Facts) -> Iterator[Finding]:
+    """Judge addresses of peers that the device does not take: it asks whether it may reach them."""
+    said = [n for n in facts.notices("ofi-address-insert-failed") if value(n, "whose") == "remote"]
+    if not said or is_connected(facts):
+        return
+    yield RULE.finding(
+        f"the EFA device does not take the address of the peer: {said[0].message.removeprefix('NET/OFI ')}",
+        cause="a security group without a rule to itself, inbound and outbound (0.0.0.0/0 does not count for EFA), "
+        "instances in different subnets or zones, or libfabric releases or providers that differ",
+        impact="no connection between these hosts can be made: the job does not start",
+        fix=[*_FIX, "fi_info --version   # the same EFA installer and provider on all nodes?"],
+        confidence="possible",
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=first_said(said),
         fatal=True,
     )
 

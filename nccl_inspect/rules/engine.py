@@ -16,9 +16,9 @@ from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model import endings
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Job, Notice
+from nccl_inspect.model.job import Notice
 from nccl_inspect.records import Record
-from nccl_inspect.rules import failure
+from nccl_inspect.rules import culprits, failure, verdicts
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.statements import is_retold, value
 from nccl_inspect.text import cut
@@ -61,10 +61,16 @@ class Rule(Record):
     """More specific rules: when one of them found something, this one keeps silent."""
     leads: bool = False
     """Found only where it came first: what else ends the job is its effect, but for the rules that it is an echo of."""
+    upsets: bool = False
+    """What the same process reports after it is its effect, whatever that is elsewhere."""
     ends: bool = False
     """It tells why the job ended: that makes the headline before what only costs time."""
+    symptom: bool = False
+    """It tells where something failed, not why: each other finding that tells why the job ended leads before it."""
     folds: bool = False
     """A cause that is told under the slow path it leads to, when there is one: the effect makes the headline."""
+    local: bool = False
+    """The fault lies with the ranks and hosts that it names; they do not merely suffer from that of others."""
 
     def finding(
         self,
@@ -235,6 +241,8 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     by_name = {entry.rule.name: entry.rule for entry in registered()}
     looked_for = {finding.rule for finding in found if finding.rule in wanted}
     kept = [f for f in found if f.rule in wanted and not looked_for & set(by_name[f.rule].specific)]
+    kept = _without_retold(kept, by_name)
+    culprits.locate(facts, kept, [entry.rule.name for entry in registered() if entry.rule.local])
     counting = kept
     if terms:
         counting, _ = terms.parted(kept)
@@ -242,7 +250,13 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     accepted = {entry.finding.rule for entry in facts.job.suppressed}
     present = {finding.rule: SEVERITIES.index(finding.severity) for finding in kept}
     leaders = [by_name[name] for name in present if by_name[name].leads]
-    joined = [_joined(finding, by_name[finding.rule], present, accepted, leaders) for finding in kept]
+    reasons = [by_name[f.rule] for f in kept if f.fatal and not by_name[f.rule].symptom]
+    upset = [f for f in kept if by_name[f.rule].upsets and f.fatal]
+    before = [[by_name[one.rule] for one in upset if failure.follows(facts, f, one)] for f in kept]
+    joined = [
+        _joined(f, by_name[f.rule], present, accepted, [*(reasons if by_name[f.rule].symptom else leaders), *first])
+        for f, first in zip(kept, before, strict=True)
+    ]
     worst = {finding.rule: _worst(finding, joined, by_name) for finding in joined}
     aside = accepted | {finding.rule for finding in found if finding.rule not in wanted}
     facts.job.findings = sorted(joined, key=lambda f: _order(f, by_name[f.rule], worst[f.rule], aside))
@@ -253,10 +267,21 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         for question in open_questions
         if question.rule in wanted and not present.keys() & by_name[question.rule].echo_of
     ]
-    _judge_paths(facts, counting)
+    verdicts.judge_paths(facts, counting)
     facts.job.unexplained = _unexplained(facts, found)
-    facts.job.verdict = verdict(facts.job)
+    facts.job.verdict = verdicts.of_job(facts.job)
     facts.job.first_failure = failure.first(facts)
+
+
+def _without_retold(findings: list[Finding], by_name: dict[str, Rule]) -> list[Finding]:
+    """The findings without symptoms of which each line is shown by another one, which says more of it."""
+    saying_more = [one for one in findings if not by_name[one.rule].symptom and one.category != CATEGORIES[-1]]
+    told = {(line.source, line.order) for one in saying_more for line in one.evidence}
+    return [
+        one
+        for one in findings
+        if not by_name[one.rule].symptom or not told.issuperset((line.source, line.order) for line in one.evidence)
+    ]
 
 
 def _unexplained(facts: Facts, findings: list[Finding]) -> list[Notice]:
@@ -302,7 +327,8 @@ def _joined(
         rule: its rule.
         present: rules with findings, and their severities.
         accepted: rules with findings that the user accepts.
-        leaders: rules with findings that came first.
+        leaders: rules with findings that came first, in this job or before this finding; for a symptom, all that tell
+            why the job ended.
     """
     own = SEVERITIES.index(finding.severity)
     # What the user made less severe than its effect does not hide it.
@@ -341,53 +367,3 @@ def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tupl
         confidence,
         finding.rule,
     )
-
-
-def _judge_paths(facts: Facts, counting: Iterable[Finding]) -> None:
-    """The verdict of each path; one with which a rule that was left out finds fault is not judged.
-
-    A finding that the user accepts stands beside its paths and does not make them bad. One that the user calls an info
-    weighs less, which does not make its paths any better.
-
-    Args:
-        facts: about the job.
-        counting: the findings that are not accepted, with the severities that their rules gave them.
-    """
-    accepted = {entry.finding.rule for entry in facts.job.suppressed}
-    by_rule: dict[str, list[Finding]] = {}
-    for finding in facts.job.findings:
-        by_rule.setdefault(finding.rule, []).append(finding)
-    faults = {finding.rule for finding in counting if finding.severity != "info" and finding.confidence != "possible"}
-    left_out = set(facts.job.left_out)
-    facts.job.withheld = 0
-    for path in facts.job.paths:
-        marks = facts.marks(path)
-        path.rules = list(dict.fromkeys(name for name in marks if name in by_rule or name in accepted))
-        worst = [finding for name in path.rules for finding in by_rule.get(name, ()) if finding.severity != "info"]
-        if faults.intersection(path.rules) or any(finding.confidence != "possible" for finding in worst):
-            path.verdict = "fallback"
-        elif worst or facts.is_open(path):
-            path.verdict = "unknown"
-        elif left_out.intersection(marks):
-            path.verdict = "unknown"
-            facts.job.withheld += 1
-        else:
-            path.verdict = "ok"
-
-
-def verdict(job: Job) -> str:
-    """``failed`` when the job is dead or stuck, ``degraded`` with a sound finding that costs time, else ``ok``.
-
-    ``ok`` needs paths, every one of them judged, and good but for what the user calls an info. ``unknown`` is what is
-    left: no path, one that could not be judged, connections that could not be placed, something that is only possible,
-    a clue, an error that no rule explains, a rule that is left out and finds fault, or an excerpt, which never shows
-    that a job is sound.
-    """
-    everything = [*job.findings, *(entry.finding for entry in job.suppressed)]  # who accepts a death does not undo it
-    if any(f.fatal and f.confidence != "possible" for f in everything) or job.failed:
-        return "failed"
-    if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in job.findings):
-        return "degraded"
-    doubts = bool(job.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in job.findings)
-    judged = len(job.paths) > 0 and all(path.verdict != "unknown" for path in job.paths)
-    return "ok" if judged and not doubts and not job.left_out and not job.excerpt else "unknown"

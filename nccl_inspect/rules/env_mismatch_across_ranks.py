@@ -15,6 +15,7 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="A variable that must be the same on all ranks differs",
+    local=True,
 )
 
 MUST_AGREE = (

@@ -15,22 +15,25 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="CUDA is not ready on a machine with NVSwitch: the fabric manager does not run",
+    local=True,
 )
-_NOT_READY = 802
-_WORDS = "system not yet initialized"
+_NOT_READY = {802: "system not yet initialized", 919: "the GPU fabric is not ready"}
+"""919 comes since CUDA 13, where the driver waits for the fabric in vain."""
+_WORDS = _NOT_READY[802]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge CUDA error 802, whoever prints it; no other fault gives it."""
+    """Judge CUDA errors 802 and 919, whoever prints them; no other fault gives them."""
     said = facts.notices("cuda-error", "device-count-failed", "device-count-warned", "test-cuda-failure")
     failed = [
-        *(notice for notice in cuda_failed(facts) if code_of(notice) == _NOT_READY),
+        *(notice for notice in cuda_failed(facts) if code_of(notice) in _NOT_READY),
         *(notice for notice in said if _says_so(notice) and not exceptions.is_survived(facts, notice)),
     ]
     if not failed:
         return
+    code = code_of(failed[0]) or 802
     yield RULE.finding(
-        f"CUDA is not ready: {_WORDS} (802)",
+        f"CUDA is not ready: {_NOT_READY[code]} ({code})",
         cause="the GPUs sit behind an NVSwitch, and the fabric manager, which must set up the switches first, does not "
         "run, failed, or is of another version than the driver",
         impact="no program can use the GPUs of this machine",

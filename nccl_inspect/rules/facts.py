@@ -7,11 +7,13 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from nccl_inspect import event_types as events
-from nccl_inspect import platforms
 from nccl_inspect.model import endings, shown
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Path, Setting
 from nccl_inspect.platforms import Platform
+from nccl_inspect.platforms.conditions import expected_of
+from nccl_inspect.platforms.recognition import recognised
+from nccl_inspect.rules import signs
 from nccl_inspect.rules.statements import is_error, value
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
 
@@ -30,7 +32,7 @@ class Facts:
 
     def __init__(self, job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> None:
         self.job = job
-        self.platform = platform or platform_of(job)
+        self.platform = _expected_of(platform or platform_of(job), job)
         self.topologies = [*topologies, *detected.topologies(job)]
         self._marks: dict[int, list[str]] = {}
         self._open: set[int] = set()
@@ -67,8 +69,7 @@ class Facts:
         if found := self.pair_class(path) or path.gpu_class:
             return "NVLink" if found.startswith("NV") else "PCIe" if found.startswith(_PCIE_CLASSES) else None
         if self.platform and self.platform.nvlink is not None:
-            # Up to generation 2 not all pairs of a machine are joined: there is no switch.
-            return "NVLink" if self.platform.nvlink >= _SWITCHED else None if self.platform.nvlink else "PCIe"
+            return "NVLink" if self.platform.nvlink else "PCIe"
         return "NVLink" if on_fabric else None
 
     def _expected(self, path: Path) -> str | None:
@@ -186,6 +187,10 @@ class Facts:
         """What went wrong where it was said: no echoes, and no plugin that NCCL went on without."""
         return [notice for notice in self.job.notices if is_error(notice) and not self._is_survived(notice)]
 
+    def leading_to(self, rule: str) -> list[Notice]:
+        """The :meth:`errors` whose productions in the grammar name that rule (``rule: NAME``)."""
+        return self.once(_by_rule).get(rule, [])
+
     def failures(self) -> list[Notice]:
         """Errors without those that only say that somebody ended the job: what a hanging job does not have."""
         return [notice for notice in self.errors() if not endings.is_forced(notice.event)]
@@ -235,6 +240,13 @@ class Facts:
         return self.platform.p2p if self.platform else None
 
 
+def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
+    found: dict[str, list[Notice]] = {}
+    for notice in facts.errors():
+        found.setdefault(notice.rule, []).append(notice)
+    return found
+
+
 STATES = {
     "started": "initialisation not finished",
     "complete": "initialised",
@@ -248,8 +260,6 @@ LISTED_RANKS = ("test-rank", "test-rank-2-13")
 _LISTED_GPUS = ("listed-gpu", "listed-mig-device")
 _TCP = ("Socket", "FastSocket")
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
-_SWITCHED = 3
-"""The generation of NVLink from which on all platforms here have a switch."""
 _FALLS_BACK = (
     "ofi-no-protocol",
     "ofi-no-optimal-provider",
@@ -262,12 +272,14 @@ _FALLS_BACK = (
 
 
 def platform_of(job: Job) -> Platform | None:
-    """The machine type that a plugin names in the log, else what the names of the GPUs tell."""
-    for notice in job.notices:
-        if isinstance(notice.event, events.OfiPlatform) and (found := platforms.find(notice.event.platform)):
-            return found
-    names = gpu_names(job)
-    return platforms.of_gpus(names) if names else None
+    """The machine type that the log names by a sign, else what the names of the GPUs tell."""
+    return recognised(signs.of(job, gpu_names(job)))
+
+
+def _expected_of(platform: Platform | None, job: Job) -> Platform | None:
+    """What the machine lets this job expect."""
+    settings = {(setting.name, setting.value) for setting in job.environment}
+    return platform and expected_of(platform, job.nccl_versions, signs.local_ranks(job), settings)
 
 
 def gpu_names(job: Job) -> set[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from nccl_inspect.event import NO_HOST
+from nccl_inspect.event import NO_HOST, Process
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import FirstFailure, Notice
 from nccl_inspect.rules import mpi
 from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.lines import is_before
 from nccl_inspect.rules.statements import rank_in_front, value
 from nccl_inspect.times import in_order, moment
 
@@ -30,6 +32,29 @@ def first(facts: Facts) -> FirstFailure | None:
         return None  # which lines are of one process is not known
     found = _first_of(facts, leading or errors)
     return found if found and (found.ranks or found.processes) else None
+
+
+def follows(facts: Facts, finding: Finding, other: Finding) -> bool:
+    """Whether all that one finding shows was said after the first line of another, by processes which said that.
+
+    Excerpts without a prefix show no processes: then the order of the lines tells.
+    """
+    if finding is other or not finding.evidence or not other.evidence:
+        return False
+    first = other.evidence[0]
+    own, others = _speakers(facts, finding), _speakers(facts, other)
+    return all(is_before(first, line) for line in finding.evidence) and own <= others
+
+
+def _speakers(facts: Facts, finding: Finding) -> set[Process]:
+    """The processes that said what a finding shows."""
+    told = {(line.source, line.order) for line in finding.evidence}
+    return {
+        process
+        for notice in facts.job.notices
+        for process, line in zip(notice.processes, notice.evidence, strict=False)  # evidence is of the first ones
+        if (line.source, line.order) in told
+    }
 
 
 def _counts(facts: Facts, notice: Notice, is_shown: bool) -> bool:

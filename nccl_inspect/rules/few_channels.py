@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Path
+from nccl_inspect.rules import slingshot
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, first_lines, global_ranks
+from nccl_inspect.rules.facts import Facts, count, first_lines, global_ranks, nics_used
+from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD
 
 RULE = Rule(
     name="few-channels",
@@ -19,8 +21,10 @@ _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
 """Settings, and what a program asks for with ncclConfig_t."""
 _FEW = 4
 """What NCCL takes over shared memory; between GPUs on an NVSwitch it takes 24 (A100 to H200, any number of them)."""
-_SWITCHED = 3
-"""From this NVLink generation on machines with 8 GPUs have an NVSwitch."""
+_WHOLE = 8
+"""GPUs of the machines that have GPUDirect RDMA on EFA, but for the smallest."""
+_BOARD = 8
+"""So many GPUs that are all joined to each other have an NVSwitch."""
 _LINKS = 12
 """Links of an A100; a GPU with all its links to every other is on an NVSwitch."""
 
@@ -43,8 +47,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             elif switched:
                 yield _finding(facts, comm, paths, "24 are usual between GPUs on an NVSwitch")
                 return
-        elif expected := _nics(facts, comm, paths):
-            yield _finding(facts, comm, paths, f"less than the {expected} NICs that each node has for its GPUs")
+        elif found := _between_hosts(facts, comm, paths):
+            yield found
             return
     if unknown:
         yield RULE.undecided(
@@ -54,15 +58,24 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         )
 
 
+def _between_hosts(facts: Facts, comm: CommunicatorInfo, paths: list[Path]) -> Finding | None:
+    if expected := _nics(facts, comm, paths):
+        return _finding(facts, comm, paths, f"less than the {expected} NICs that each node has for its GPUs")
+    one = _one_nic(facts, comm, paths)
+    return _clue(comm, one) if one else None
+
+
 def _switched(facts: Facts, paths: list[Path]) -> bool | None:
     """Whether the GPUs are on an NVSwitch; None when nothing tells."""
     classes = [facts.pair_class(path) for path in paths]
     if all(classes):
         return all(name is not None and name[2:].isdigit() and int(name[2:]) >= _LINKS for name in classes)
     machine = facts.platform
-    if machine is None or machine.nvlink is None or machine.gpus is None:
+    if machine is None or (machine.nvlink is None and machine.nvlink_pairs is None):
         return None
-    return machine.nvlink >= _SWITCHED and machine.gpus >= 8
+    if not machine.nvlink:
+        return False
+    return None if machine.gpus is None else machine.gpus >= _BOARD
 
 
 def _nics(facts: Facts, comm: CommunicatorInfo, paths: list[Path]) -> int | None:
@@ -78,6 +91,40 @@ def _nics(facts: Facts, comm: CommunicatorInfo, paths: list[Path]) -> int | None
     slow = any(path.net == "Socket" for path in net) or any(path.transport == "SHM" for path in paths)
     devices = min(machine.nics, machine.gpus)
     return devices if whole and net and not slow and comm.channels < devices else None
+
+
+def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: list[Path]) -> list[Path]:
+    """Paths over EFA that share one NIC of each host, where instance types that can do so have four and more.
+
+    Those with GPUDirect RDMA and eight GPUs that reach each other by P2P are p4d and later.
+    """
+    net = [path for path in paths if path.transport == "NET"]
+    local = [path for path in paths if path.scope == "intra" and path.transport == "P2P"]
+    gpus = [sum(rank in ranks for rank in comm.ranks) for host in facts.job.hosts if (ranks := set(host.ranks))]
+    on_efa = net and all("Libfabric" in (path.net or "") and path.gdr is True for path in net)
+    if facts.platform or not on_efa or slingshot.signs(facts) or not local or min(gpus, default=0) < _WHOLE:
+        return []
+    few = comm.channels is not None and comm.channels <= _FEW
+    return net if few and all(len(nics) == 1 for nics in nics_used(net).values()) else []
+
+
+def _clue(comm: CommunicatorInfo, net: list[Path]) -> Finding:
+    return RULE.clue(
+        f"{count(comm.channels or 0, 'channel')} in communicator {comm.id}, all over one NIC of each host",
+        cause="NCCL sees one NIC: instance types with EFA, GPUDirect RDMA and 8 GPUs have 4 or more, and the container "
+        "or the instance was given one",
+        impact="bandwidth between hosts is that of one NIC",
+        fix=[
+            EFA_CHECK,
+            EFA_IN_POD,
+            "aws ec2 describe-instances --instance-ids <id> --query "
+            "'Reservations[].Instances[].NetworkInterfaces[].InterfaceType'   # how many interfaces are efa?",
+        ],
+        confirm="Look for 'Selected provider is efa … (found n nics)', and give --platform.",
+        ranks=global_ranks(comm, range(comm.nranks)),
+        hosts=comm.hosts,
+        evidence=[*comm.evidence[:2], *first_lines(net)[:2]],
+    )
 
 
 def _finding(facts: Facts, comm: CommunicatorInfo, paths: list[Path], against: str) -> Finding:

@@ -3,12 +3,28 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import GdrDecision
-from nccl_inspect.impact import nic
+from nccl_inspect.impact import network as network_of
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path, Setting
-from nccl_inspect.rules import distances, google
+from nccl_inspect.model.versions import order
+from nccl_inspect.rules import chip_link, distances, gdr_statements, google
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, does, ends, first_lines, hosts_of, listed, ranks_word
+from nccl_inspect.rules.facts import (
+    Facts,
+    count,
+    does,
+    ends,
+    first_lines,
+    first_said,
+    hosts_in,
+    hosts_of,
+    lines_of,
+    listed,
+    ranks_in,
+    ranks_word,
+    unset,
+    words_of,
+)
 from nccl_inspect.rules.gdr_one_sided import one_sided
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 from nccl_inspect.rules.socket_instead_of_rdma import over_tcp_provider, wording
@@ -26,6 +42,10 @@ _PEER_MEMORY_OF_AMD = (
     "ls /sys/kernel/mm/memory_peers; grep ib_register_peer_memory_client /proc/kallsyms   # on every node: neither is "
     "there before amdgpu-dkms and ib_peer_mem, or an OFED with peer memory, are loaded"
 )
+_OTHER_PATH = order("2.23")
+"""Since then NCCL also looks for the module in /sys/module (src/transport/net_ib.cc)."""
+_NEWER = "NCCL 2.23 or later finds nvidia-peermem also where the NIC driver does not list it in memory_peers."
+_LIST_NICS = "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # then shows what NCCL decides for each NIC and GPU"
 _NEAR = "A whole node for each pod, or topologyManagerPolicy single-numa-node of the kubelet, keeps GPU and NIC near."
 
 
@@ -39,11 +59,15 @@ def staged(facts: Facts) -> list[Path]:
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge by the platform, else by what the plugin or NCCL says; else say that it is open."""
+    """Judge by the platform, else by what the plugin or NCCL says; else say that it is open.
+
+    Where no connection between hosts is in the log, what they say of NICs and GPUs is a clue.
+    """
     pairs = staged(facts)
     if hidden := _hidden(facts):
         yield RULE.undecided(hidden, "the logs of the other ranks: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log on all of them")
     if not pairs or (facts.platform and facts.platform.gdr is False):
+        yield from _clue(facts)
         return
     able = facts.platform.gdr if facts.platform else None
     refused, weak = _refused(facts), facts.notices("ofi-gdr-not-supported")
@@ -58,12 +82,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             _CAPTURE,
         )
     facts.mark(pairs, RULE.name)
-    direct = nic(facts.platform.nic_gbps if facts.platform else None)
+    direct = network_of(facts.platform)
     yield RULE.finding(
         f"{wording(pairs)} over {listed(path.detail for path in pairs)} {_lack(pairs)}",
         cause=_cause(facts, pairs, reasons, able),
         impact="two extra copies through host memory and PCIe for every byte; with GPUDirect "
-        f"{direct.source} gives {direct}",
+        f"{direct.what} gives {direct} ({direct.link})",
         fix=_fixes(facts, pairs, reasons),
         severity="error" if able and any(path.gdr is False for path in pairs) else "warning" if sure else "info",
         confidence="certain" if able and reasons else "likely" if sure else "possible",
@@ -71,6 +95,69 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in reasons[:2])],
     )
+
+
+def _clue(facts: Facts) -> Iterator[Finding]:
+    """Judge what stands in the log before hosts talk: a setting, drivers that do not support it, or distances."""
+    if not gdr_statements.is_open(facts):
+        return
+    off, refused = gdr_statements.switched_off(facts), gdr_statements.refused(facts)
+    far = [] if off or refused else gdr_statements.too_far(facts)
+    said = [*refused, *far]
+    if not (off or said):
+        return
+    some = bool(gdr_statements.allowed_on(facts) & hosts_in(refused))
+    near = bool(facts.paths("intra")) and not facts.several_hosts()
+    yield RULE.clue(
+        _off_for(off, refused, far),
+        cause=_cause_of_clue(facts, off, refused, far),
+        impact="where it is so, every byte between hosts takes two extra copies through host memory and PCIe",
+        fix=[*unset(off), _LIST_NICS]
+        if off
+        else [*_fixes(facts, [], said), *([_NEWER] if refused and _may_look_elsewhere(facts) else [])],
+        confirm="Look for /GDRDMA in the lines 'via NET/…' once hosts talk; where it is missing, this is so."
+        + ("" if off or far else " On the host: lsmod | grep nvidia_peermem"),
+        severity="info" if near else "warning",
+        confidence="likely" if off or (refused and not some and gdr_statements.is_sure(refused)) else "possible",
+        ranks=ranks_in(said) or facts.ranks_with(off),
+        hosts=hosts_in(said),
+        evidence=[*lines_of(off, 1), *first_said(said)],
+    )
+
+
+def _off_for(off: list[Setting], refused: list[Notice], far: list[Notice]) -> str:
+    if off:
+        return f"GPUDirect RDMA is switched off: {words_of(off)}"
+    said = refused or far
+    hosts = listed(sorted(hosts_in(said)))
+    where = f" on {hosts}" if hosts.strip("?") else ""
+    if not refused:
+        gpus = sorted({str(getattr(notice.event, "gpu", "")) for notice in far})
+        return f"GPUDirect RDMA is off for GPU {listed(gpus)}{where}: too far from every NIC that is measured"
+    names = gdr_statements.in_ranges(gdr_statements.nics(refused))
+    return f"GPUDirect RDMA is off{' for ' + names if names else ''}{where}"
+
+
+def _cause_of_clue(facts: Facts, off: list[Setting], refused: list[Notice], far: list[Notice]) -> str:
+    if off:
+        return f"{words_of(off)} forbids it"
+    if distance := distances.too_far(far):
+        return distances.words(distance, facts)
+    if any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in refused):
+        return f"the plugin says: {refused[0].message}"
+    if facts.is_rccl():
+        return "the driver of the GPUs offers no peer memory to the NICs, or their driver does not take it"
+    return "neither nvidia-peermem nor DMA-BUF works for these NICs, as far as NCCL sees" + (
+        "; 2.22 and earlier look for the module in /sys/kernel/mm/memory_peers only, and some NIC drivers lack that"
+        if _may_look_elsewhere(facts)
+        else ""
+    )
+
+
+def _may_look_elsewhere(facts: Facts) -> bool:
+    """Whether the release may be one that misses a module that is loaded."""
+    releases = [order(version) for version in facts.job.nccl_versions]
+    return not facts.is_rccl() and (not releases or min(releases) < _OTHER_PATH)
 
 
 def _should_have_it(facts: Facts, pairs: list[Path]) -> bool:
@@ -135,6 +222,8 @@ def _fixes(facts: Facts, pairs: list[Path], reasons: list[Notice]) -> list[str]:
             "without",
             "NCCL_TOPO_FILE=<file>   # a virtual machine that hides its PCIe switches: the provider's own file",
         ]
+    if chip_link.decides(facts):
+        return [chip_link.FIX, *(f"unset {setting.name}" for setting in _limits(facts, pairs)), _NEAR]
     network = facts.platform.network if facts.platform else None
     on_efa = network == "efa" or (network is None and any("Libfabric" in path.detail for path in pairs))
     return [
@@ -163,9 +252,11 @@ def _cause(facts: Facts, pairs: list[Path], reasons: list[Notice], able: bool | 
         return f"NCCL or its plugin says: {reasons[0].message}"
     if google.daemon(pairs):
         return (
-            "not in the log: these plugins offer GPU memory to NCCL (that of TCPXO by Google's guide; it is closed), "
-            "which decides by the distance between GPU and NIC; the pod may not have all GPUs and NICs of the node"
+            "not in the log: these plugins offer GPU memory to NCCL, which decides by the distance between GPU and "
+            "NIC; the pod may not have all GPUs and NICs of the node"
         )
+    if chip_link.decides(facts):
+        return chip_link.words(facts)
     if able:
         return (
             "not in the log: nvidia-peermem or DMA-BUF missing, a NIC too far from the GPU, or libfabric "

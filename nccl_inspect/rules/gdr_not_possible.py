@@ -26,7 +26,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} "
         f"{does(len(pairs), 'stage')} data in host memory, "
         "as expected here",
-        cause=f"{facts.platform.name} has no GPUDirect RDMA ({facts.platform.source})",
+        cause=f"{facts.platform.name} has no GPUDirect RDMA ({facts.platform.source('gdr')})",
         impact="compare throughput with other machines without GPUDirect, not with p4d or p5",
         fix=[
             NOTHING,

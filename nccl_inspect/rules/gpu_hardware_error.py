@@ -15,6 +15,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A GPU, its memory or an NVLink failed",
+    local=True,
 )
 _TEXTS = ("uncorrectable ECC error encountered", "uncorrectable NVLink error detected during the execution")
 _CONTAINED = "Invalid access of peer GPU memory over nvlink or a hardware error"
@@ -39,6 +40,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     kernel += [n for n in facts.notices("sxid") if str(value(n, "text")).startswith("Fatal")]
     said = [*stated, *kernel]
     if not said:
+        if switch := facts.leading_to(RULE.name):
+            yield _of_switch(switch)
         return
     is_old = not stated and (_is_explained(facts, kernel) or not _is_over(facts, kernel))
     is_sure = any(text in notice.message for notice in stated for text in (*_TEXTS, _LOST))
@@ -59,6 +62,25 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in(said),
         evidence=first_said(said),
         fatal=not is_old,
+    )
+
+
+def _of_switch(said: list[Notice]) -> Finding:
+    """An NVSwitch that reports what it calls not fatal."""
+    return RULE.clue(
+        f"an NVSwitch reports an error that is not fatal: {words(said[0]).strip()}",
+        cause="a process that crashed with NVLink transfers under way, or a link or port of the NVSwitch that is in "
+        "trouble: errors that come back on one link mean the hardware",
+        impact="none where the line stands alone; a link that errs often is slow, or ends the jobs that use it",
+        fix=[
+            "dmesg -T | grep -i sxid; nvidia-smi nvlink -e   # on its host: always the same link?",
+            "nvidia-smi -r; dcgmi diag -r 3   # reset (or reboot), then test; if it comes back, replace the board",
+        ],
+        confirm="Compare the time of the line with the failure, and look for Xid 74 or a fatal SXid.",
+        severity="warning",
+        confidence="possible",
+        hosts=hosts_in(said),
+        evidence=first_said(said),
     )
 
 

@@ -13,6 +13,7 @@ RULE = Rule(
     category="gpudirect",
     severity="error",
     title="GPU memory cannot be registered with the NIC",
+    local=True,
 )
 _DMABUF = "reg_dmabuf_mr"
 _IOVA2 = "reg_mr_iova2"

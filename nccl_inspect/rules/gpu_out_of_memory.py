@@ -14,6 +14,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A GPU had no memory left for NCCL, or for PyTorch before the job ended",
+    local=True,
 )
 
 _SHARED = "nvidia-smi --query-compute-apps=pid,used_memory --format=csv   # does another process hold the memory?"

@@ -9,9 +9,11 @@ from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ranks_word
 from nccl_inspect.rules.hangs import (
+    broken_off,
     empty_tables,
     ends_with_empty_table,
     gave_up,
+    is_local_p2p,
     node_failed,
     phases,
     silence,
@@ -32,6 +34,12 @@ RULE = Rule(
 _WITHOUT_GDR = (
     "NCCL_NET_GDR_LEVEL=LOC   # a test: if that runs, GPUDirect RDMA is at fault (ACS, IOMMU). No cure, as it is slow"
 )
+_FIX = (
+    STACKS,
+    "Compare NCCL_ALGO, NCCL_PROTO, NCCL_P2P_* and the interfaces of all ranks.",
+    "Let all hosts reach each other on all ports of the data network, with one MTU; test with nccl-tests on two hosts.",
+    "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,COLL   # on all ranks: shows the last call of each",
+)
 _CAPTURE = "the end of the log of every rank, up to the kill or the timeout; NCCL_DEBUG_SUBSYS=INIT,COLL"
 
 
@@ -43,7 +51,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     ends = facts.job.ended_by
     open_ones = [comm for comm in comms if comm.unconnected]
     silent = [] if departures(facts) else silence(facts)
-    if open_ones and ends:
+    if (cut := broken_off(facts)) and comms and not is_local_p2p(facts):
+        yield _clue(facts, comms[0], cut)
+    elif open_ones and ends:
         yield _finding(facts, open_ones[0], ends, "connections are missing")
     elif open_ones:
         yield RULE.undecided(f"{_who(open_ones[0])}: stuck, or the log was cut there", _CAPTURE)
@@ -64,6 +74,24 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         )
 
 
+def _clue(facts: Facts, comm: CommunicatorInfo, cut: list[Evidence]) -> Finding:
+    paths = facts.job.paths
+    facts.leave_open(paths)
+    return RULE.clue(
+        f"{_who(comm)}, and the log ends there" if comm.unconnected else "the log ends while ranks connect",
+        cause="not in the log: it was cut there, or the ranks are stuck. Then blocked ports of the data network, "
+        f"packets that are lost (MTU, GID), or ranks with different settings are the usual causes{suspects(facts)}",
+        impact="if it is stuck, the first collective never returns; NCCL waits without a time limit",
+        fix=_FIX,
+        confirm="Does the log go on? A sound one has 'Connected all rings' for each rank.",
+        severity="info",
+        confidence="possible",
+        ranks=[rank for rank in comm.ranks if rank is not None],
+        hosts=comm.hosts,
+        evidence=cut,
+    )
+
+
 def _who(comm: CommunicatorInfo) -> str:
     idle = sorted(set(range(comm.nranks)) - set(comm.unconnected))
     rest = f"; {ranks_word(idle)} did not" if idle else ""
@@ -79,12 +107,9 @@ def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: s
         f"{suspects(facts)}",
         impact="the first collective never returns; NCCL waits without a time limit",
         fix=[
-            STACKS,
+            _FIX[0],
             *([_WITHOUT_GDR] if any(path.gdr for path in facts.leaving()) else []),
-            "Compare NCCL_ALGO, NCCL_PROTO, NCCL_P2P_* and the interfaces of all ranks.",
-            "Let all hosts reach each other on all ports of the data network, with one MTU; test with "
-            "nccl-tests on two hosts.",
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,COLL   # on all ranks: shows the last call of each",
+            *_FIX[1:],
         ],
         confidence="likely" if no_row or comm.unconnected or gave_up(ends) else "possible",
         ranks=[rank for rank in comm.ranks if rank is not None],

@@ -1,14 +1,16 @@
 """One host, all connections P2P and set up, and the first collective never came back."""
 
+import re
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import CollectiveTimeout
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, first_lines, first_said
-from nccl_inspect.rules.hangs import empty_tables, gave_up, phases, silence, suspects
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, gpu_names, hosts_of
+from nccl_inspect.rules.hangs import broken_off, empty_tables, gave_up, is_local_p2p, phases, silence, suspects
 from nccl_inspect.rules.remedies import STACKS
 from nccl_inspect.rules.statements import is_retold
 from nccl_inspect.rules.waits import waits
@@ -21,13 +23,27 @@ RULE = Rule(
     because=("env-mismatch-across-ranks", "version-mismatch"),
 )
 _FIRST_WORK = 1
+_BY_PCIE = re.compile(r"\b(?:GeForce|Quadro|RTX|TITAN|T4|A10G?|A16|A40|L4|L20|L40S?)\b")
+_TYPICAL = (
+    "is typical of PCIe traffic that an IOMMU or ACS sends astray, or of a virtual machine without support for P2P"
+)
+_FIX = (
+    "NCCL_P2P_DISABLE=1   # a test: if that runs, P2P is at fault. No cure, as it is slow",
+    "sudo lspci -vvv | grep ACSCtl   # SrcValid+ means on: switch VT-d and ACS off in the BIOS, or "
+    "iommu=pt for the kernel",
+    "nvidia-smi topo -p2p r   # p2pBandwidthLatencyTest of the CUDA samples checks the data, too",
+    STACKS,
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge one-host jobs with P2P paths only that were ended before anything came back, where a line proves it."""
     paths = facts.job.paths
+    if (cut := broken_off(facts)) and is_local_p2p(facts):
+        yield _clue(facts, cut)
+        return
     comms = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks > 1 and not comm.ended]
-    if not comms or not paths or facts.several_hosts() or any(path.transport != "P2P" for path in paths):
+    if not comms or not is_local_p2p(facts):
         return
     if facts.job.failed or any(comm.unconnected for comm in comms) or any(map(_is_other, facts.failures())):
         return
@@ -44,22 +60,38 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 else "nothing followed until the job was ended"
             ),
             cause=f"not in the log. How far the ranks came: {phases(facts, comm)}. On one host with P2P a standstill "
-            "right after the set-up is typical of PCIe traffic that an IOMMU or ACS sends astray, or of a virtual "
-            f"machine without support for P2P; a rank that called something else looks the same{suspects(facts)}",
+            f"right after the set-up {_TYPICAL}; a rank that called something else looks the same{suspects(facts)}",
             impact="the first collective never returns, with all GPUs at 100 %",
-            fix=[
-                "NCCL_P2P_DISABLE=1   # a test: if that runs, P2P is at fault. No cure, as it is slow",
-                "sudo lspci -vvv | grep ACSCtl   # SrcValid+ means on: switch VT-d and ACS off in the BIOS, or "
-                "iommu=pt for the kernel",
-                "nvidia-smi topo -p2p r   # p2pBandwidthLatencyTest of the CUDA samples checks the data, too",
-                STACKS,
-            ],
+            fix=_FIX,
             confidence="likely" if stuck or tables or gave_up(silent) else "possible",
             ranks=[rank for rank in comm.ranks if rank is not None],
             hosts=comm.hosts,
             evidence=[*first_lines(paths)[:2], *first_said(stuck[:2]), *tables[-1:], *silent[:1]],
             fatal=True,
         )
+
+
+def _is_over_pcie(facts: Facts) -> bool:
+    """Whether the GPUs are known to have no NVLink, or a bridge at most: there P2P depends on board and settings."""
+    known = any(path.link == "PCIe" for path in facts.job.paths)
+    return known or any(_BY_PCIE.search(name) for name in gpu_names(facts.job))
+
+
+def _clue(facts: Facts, cut: list[Evidence]) -> Finding:
+    paths = facts.job.paths
+    facts.leave_open(paths)
+    return RULE.clue(
+        "the log ends while ranks of one host connect by P2P, and nothing says that they are connected",
+        cause=f"not in the log: it was cut there, or the ranks are stuck. On one host with P2P a standstill {_TYPICAL}",
+        impact="if it is stuck, the job does not start, with its GPUs at 100 % or idle",
+        fix=_FIX,
+        confirm="Does the log go on? A sound one has 'Connected all rings' or 'Init COMPLETE' for each rank.",
+        severity="warning" if _is_over_pcie(facts) else "info",
+        confidence="possible",
+        ranks=ends(paths),
+        hosts=hosts_of(paths),
+        evidence=cut,
+    )
 
 
 def _is_other(notice: Notice) -> bool:

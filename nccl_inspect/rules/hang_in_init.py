@@ -1,14 +1,33 @@
 """Ranks that began to build a communicator and never finished, without an error."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from nccl_inspect.event_types import NetDevices
+from nccl_inspect.event_types import NetDevices, P2pCheck
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.versions import order
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, first_said, global_ranks, hosts_in, ranks_word
-from nccl_inspect.rules.hangs import node_failed, phases, silenced_at_once, suspects, suspicion
+from nccl_inspect.rules.facts import (
+    Facts,
+    count,
+    ends,
+    first_said,
+    global_ranks,
+    hosts_in,
+    hosts_of,
+    ranks_in,
+    ranks_word,
+)
+from nccl_inspect.rules.hangs import (
+    broken_off,
+    is_local_p2p,
+    node_failed,
+    phases,
+    silenced_at_once,
+    suspects,
+    suspicion,
+)
 
 RULE = Rule(
     name="hang-in-init",
@@ -24,7 +43,7 @@ RULE = Rule(
         "bootstrap-connect-refused",
         "bootstrap-no-route",
     ),
-    because=("env-mismatch-across-ranks", "rccl-iommu-pt-missing"),
+    because=("env-mismatch-across-ranks", "nvls-fabric-manager", "rccl-iommu-pt-missing"),
 )
 _REACH = "Let all hosts reach each other on all TCP ports of the bootstrap interface (NetworkPolicy, firewall)."
 _EACH_STEP = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET   # on all ranks: shows the last step of each"
@@ -36,6 +55,10 @@ _STARTS_AT_ONCE = (2, 23)
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge START without COMPLETE and without an error; only a line that ends the job proves that the log is whole."""
     if facts.job.failed or facts.failures() or node_failed(facts):
+        return
+    if cut := broken_off(facts):
+        if not is_local_p2p(facts) and not any(comm.completed for comm in facts.job.communicators):
+            yield _connecting(facts, cut)
         return
     if not facts.job.communicators:
         yield from _before_start(facts)
@@ -56,10 +79,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if facts.job.ended_by:
             yield _finding(facts, comm, waiting)
         else:
-            yield RULE.undecided(
-                f"{count(len(waiting), 'rank')} of communicator {comm.id} began and did not finish in this log: "
-                "stuck, or the log was cut there",
-                "the end of the log of every rank, up to the kill, the timeout or the next prompt",
+            yield _cut_or_stuck(
+                facts,
+                f"{count(len(waiting), 'rank')} of communicator {comm.id} began and did not finish in this log",
+                global_ranks(comm, waiting),
+                comm.evidence[:2],
             )
         return  # what follows the first stuck communicator waits for it
 
@@ -99,17 +123,11 @@ def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Findin
 def _before_start(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge processes that looked for their network, where ranks meet before Init START is printed."""
     releases = facts.job.nccl_versions
-    if not releases or any("inferred" in text or order(text) >= _STARTS_AT_ONCE for text in releases):
-        return
     said = facts.said(NetDevices)
     silent = silenced_at_once(facts, facts.job.ended_by)
     who = count(len({process for notice in said for process in notice.processes}), "process", "es")
-    if said and not silent:
-        yield RULE.undecided(
-            f"{who} found a network, and no communicator begins: waiting for other ranks, or the log was cut there",
-            "the logs of all ranks, up to the kill, the timeout or the next prompt; how many there should be",
-        )
-    elif said:
+    starts_late = releases and not any("inferred" in text or order(text) >= _STARTS_AT_ONCE for text in releases)
+    if said and silent and starts_late:
         yield RULE.finding(
             f"{who} found a network, and no communicator began until the job was ended",
             cause="not in the log. Until 2.22 NCCL prints Init START only when all ranks have met, so these waited for "
@@ -126,3 +144,58 @@ def _before_start(facts: Facts) -> Iterator[Finding | NotJudged]:
             evidence=[*first_said(said), *silent[:1]],
             fatal=True,
         )
+    elif not facts.job.paths and _ends_with_nccl(facts):
+        building = facts.said(P2pCheck)
+        if said or building:
+            step = "build a communicator" if building else "look for their network"
+            yield _cut_or_stuck(
+                facts, f"the log ends while ranks {step}", ranks_in(building), first_said(building or said)[:2]
+            )
+
+
+def _ends_with_nccl(facts: Facts) -> bool:
+    """Whether nothing follows NCCL's last line: a program that prints goes on."""
+    lines = {source.name: source.lines for source in facts.job.sources}
+    return any(lines.get(last.source) == last.order for last in facts.job.last_lines)
+
+
+def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[Evidence]) -> Finding | NotJudged:
+    needs = "the end of the log of every rank, up to the kill, the timeout or the next prompt"
+    warned = any(notice.level == "WARN" for notice in facts.job.notices)  # that says more than where the log ends
+    if facts.job.going_on or warned:
+        return RULE.undecided(f"{what}: stuck, or the log was cut there", needs)
+    return RULE.clue(
+        what,
+        cause="not in the log: it was cut there, or the ranks wait for each other. Then one was not started or died "
+        f"before, or the hosts cannot reach each other{suspects(facts)}",
+        impact="if it is stuck, the job does not start; NCCL itself waits without a time limit",
+        fix=["py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it stand?", _REACH, _EACH_STEP],
+        confirm=f"Does the log go on? Each rank of a sound job prints 'Init COMPLETE'. Else take {needs}.",
+        severity="info",
+        confidence="possible",
+        ranks=ranks,
+        hosts=facts.hosts(),
+        evidence=evidence,
+    )
+
+
+def _connecting(facts: Facts, cut: list[Evidence]) -> Finding:
+    paths = facts.job.paths
+    facts.leave_open(paths)
+    return RULE.clue(
+        "the log ends while ranks connect, and nothing says that they are connected",
+        cause="not in the log: it was cut there, or the ranks are stuck. Then blocked ports of the data network, "
+        f"packets that are lost (MTU, GID), or ranks with different settings are the usual causes{suspects(facts)}",
+        impact="if it is stuck, the job does not start; NCCL itself waits without a time limit",
+        fix=[
+            "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it stand?",
+            "Let all hosts reach each other on all ports of the data network, with one MTU; test with nccl-tests.",
+            _EACH_STEP,
+        ],
+        confirm="Does the log go on? A sound one has 'Connected all rings' or 'Init COMPLETE' for each rank.",
+        severity="info",
+        confidence="possible",
+        ranks=ends(paths),
+        hosts=hosts_of(paths),
+        evidence=cut,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from nccl_inspect.event_types import NcclVersion
+from nccl_inspect.event_types import BootstrapInterface, NcclTestResult, NcclVersion
 from nccl_inspect.model import endings
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo
@@ -107,6 +107,23 @@ def ends_with_empty_table(facts: Facts) -> bool:
 
 def _heads(facts: Facts) -> list[Evidence]:
     return [notice.evidence[-1] for notice in facts.notices("test-units") if notice.evidence]
+
+
+def broken_off(facts: Facts) -> list[Evidence]:
+    """The connections with which a log ends that shows how the job began: nothing says that they came up.
+
+    Some connection lines by themselves were cut out of a log; one that goes on to them from the beginning is stuck
+    there, or was cut there.
+    """
+    begins = facts.job.communicators or facts.said(BootstrapInterface)
+    is_other = facts.job.failed or facts.job.ended_by or facts.failures() or facts.said(NcclTestResult)
+    return [] if not begins or is_other else facts.job.broken_off
+
+
+def is_local_p2p(facts: Facts) -> bool:
+    """Whether all connections are P2P, on one host."""
+    paths = facts.job.paths
+    return bool(paths) and not facts.several_hosts() and all(path.transport == "P2P" for path in paths)
 
 
 def silence(facts: Facts) -> list[Evidence]:

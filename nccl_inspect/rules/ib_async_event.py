@@ -13,6 +13,7 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="A NIC reports an event of its own: port down, new GIDs, or a fatal error",
+    local=True,
 )
 _FATAL = ("catastrophic", "access violation", "invalid request", "CQ error", "fatal")
 _PORT_DOWN = ("port error",)

@@ -16,6 +16,7 @@ RULE = Rule(
     severity="error",
     title="An InfiniBand or RoCE card is visible and cannot be used",
     folds=True,
+    local=True,
 )
 _AT_START = ("open_device", "query_device", "query_port")
 """Calls that NCCL makes while it looks for cards; it goes on without those that refuse."""

@@ -7,9 +7,11 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Path, Setting
 from nccl_inspect.platforms import Platform
+from nccl_inspect.rules.connecting import is_alone
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, words_of
-from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, ib_hints, tcp_paths
+from nccl_inspect.rules.interfaces import offered
+from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, ib_cards, ib_hints, switched_off, tcp_paths
 
 RULE = Rule(
     name="ib-disabled-by-env",
@@ -18,11 +20,7 @@ RULE = Rule(
     title="InfiniBand and RoCE are switched off by a setting",
 )
 
-
-def switched_off(facts: Facts) -> list[Setting]:
-    """The settings that keep NCCL from its own InfiniBand and RoCE code."""
-    forced = [setting for setting in facts.chosen("NCCL_NET") if setting.value.lower() == "socket"]
-    return [*facts.switched_on("NCCL_IB_DISABLE"), *forced]
+_LOOK = "ibv_devinfo; ls /dev/infiniband   # is there a card in the container at all?"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -35,20 +33,43 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     slow = [] if by_plugin else tcp_paths(facts)
     facts.mark(slow, RULE.name)
     hardware = bool(ib_hints(facts)) or network in ("ib", "roce")
+    proved = [*ib_cards(facts), *_ipoib(facts)]
+    if (hardware or proved) and not (by_plugin or facts.job.paths or is_alone(facts)):
+        known = bool(proved) or network in ("ib", "roce")
+        yield _suspected(facts, settings, proved, sure=known and facts.several_hosts())
+        return
     yield RULE.finding(
         f"{words_of(settings)} " + (f"keeps {count(len(slow), 'path')} on TCP" if slow else "is set"),
         cause=f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}; often copied from "
         "another cluster, or left over from a test",
         impact=_impact(slow, hardware, by_plugin, facts.platform),
-        fix=[
-            *unset(settings),
-            "ibv_devinfo; ls /dev/infiniband   # is there a card in the container at all?",
-        ],
+        fix=[*unset(settings), _LOOK],
         severity="info" if not slow else "error" if hardware else "warning",
         confidence="likely" if slow and not hardware else "certain",
         ranks=facts.ranks_with(settings),
         hosts=hosts_of(slow) or {host for setting in settings for host in setting.hosts},
         evidence=[*lines_of(settings), *_consequences(facts), *(path.evidence[0] for path in slow[:2])],
+    )
+
+
+def _ipoib(facts: Facts) -> list[Evidence]:
+    """Lines that list an interface of IP over InfiniBand."""
+    return [one.said.evidence[0] for one in offered(facts) if one.is_ipoib][:2]
+
+
+def _suspected(facts: Facts, settings: list[Setting], cards: list[Evidence], *, sure: bool) -> Finding:
+    """What is said where there are cards, and the log ends before connections between hosts."""
+    return RULE.clue(
+        f"InfiniBand and RoCE are switched off by {words_of(settings)}, and there are cards",
+        cause=f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}; often copied from "
+        "another cluster, or left over from a test",
+        impact="no connection between hosts is in the log; it would use TCP. " + over_tcp(facts.platform),
+        fix=[*unset(settings), _LOOK],
+        confirm="Look for 'via NET/Socket' between hosts, past the first collective.",
+        confidence="likely" if sure else "possible",
+        ranks=facts.ranks_with(settings),
+        hosts={host for setting in settings for host in setting.hosts},
+        evidence=[*lines_of(settings), *(cards or ib_hints(facts))],
     )
 
 

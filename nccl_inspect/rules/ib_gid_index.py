@@ -28,7 +28,8 @@ _MAPPED = "::ffff:"
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge queue pairs that cannot reach their peer; on InfiniBand, which has LIDs, the GID index plays no part."""
     calls = [n for n in facts.notices("ib-call-failed") if value(n, "name") == "modify_qp"]
-    failed = [
+    failed = [n for n in facts.notices("ib-call-failed") if value(n, "name") == "query_gid"]
+    failed += [
         notice
         for notice in (*facts.notices("ib-modify-qp-failed"), *calls)
         if value(notice, "error") in (_INVALID, _EMPTY, *_UNREACHABLE)
@@ -80,6 +81,8 @@ def _sign(failed: list[Notice], chosen: list[Setting]) -> str:
             "the row of the GID table is empty: a wrong GID index (before 2.21 row 0 is the default), or the NIC's "
             "interface has no IP address, is down, or is in another network namespace"
         )
+    if any(value(notice, "name") == "query_gid" for notice in failed):
+        return "the row of the GID table is not there: a wrong GID index, or a port without addresses"
     gids = [(str(value(n, "local_gid")), str(value(n, "remote_gid"))) for n in failed if value(n, "local_gid")]
     if any(gid == "::" or gid.startswith("fe80:") for pair in gids for gid in pair):
         return (

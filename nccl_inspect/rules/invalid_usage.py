@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import retold
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.statements import is_retold
 
 RULE = Rule(
     name="invalid-usage",
@@ -23,6 +25,7 @@ _UNSET = f"a structure that its NCCL_…_INITIALIZER did not fill in; or {_RELEA
 _BUILT = f"{_RELEASES}: the program is too old, two libraries are installed, or LD_LIBRARY_PATH leads to the wrong one"
 _LIFE = "a communicator that is destroyed, damaged or not ready yet"
 _GROUP = "calls that may not stand in one group"
+_STATED = "the message names what cannot be"
 _FP8 = "a reduction of 8-bit floating point numbers, which GPUs before Hopper (compute capability 9.0) cannot do"
 _KINDS = {
     **dict.fromkeys(("argument-not-a-pointer", "argument-wrong-device"), _MEMORY),
@@ -39,6 +42,7 @@ _KINDS = {
     "reduction-unsupported": _FP8,
 }
 """By production what is wrong."""
+_CODES = (4, 5)
 _AFTER_FAILURES = (_NULL, _LIFE)
 """What a program also does that goes on after a call of NCCL has failed."""
 _ONE_LIBRARY = "python -c 'import torch; print(torch.cuda.nccl.version())'; ldconfig -p | grep libnccl   # one NCCL?"
@@ -52,15 +56,16 @@ _FIXES = {
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL says of its arguments."""
-    failed = facts.notices(*_KINDS)
+    failed = [*facts.notices(*_KINDS), *(one for one in facts.leading_to(RULE.name) if not is_retold(one))]
     if not failed:
+        yield from _without_words(facts)
         return
     facts.pass_over(failed)
-    cause = _KINDS[failed[0].production]
+    cause = _KINDS.get(failed[0].production, _STATED)
     is_effect = cause in _AFTER_FAILURES and any(_is_before(one, failed[0]) for one in facts.errors())
     yield RULE.finding(
         f"NCCL is called in a way that cannot be: {failed[0].message}",
-        cause=cause if cause == _BUILT else f"the program passes {cause}",
+        cause=cause if cause in (_BUILT, _STATED) else f"the program passes {cause}",
         impact="the call fails, and most programs end with it",
         fix=[
             *(["Look at the errors that stand before: this call may only follow from them."] if is_effect else []),
@@ -72,6 +77,29 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in(failed),
         evidence=first_said(failed),
         fatal=not is_effect and (facts.job.failed or not facts.job.paths),
+    )
+
+
+def _without_words(facts: Facts) -> Iterator[Finding]:
+    """NCCL's codes 4 and 5 where no warning tells which argument or call cannot be."""
+    said = [notice for code in _CODES for notice in retold.unexplained(facts, code)]
+    if not said:
+        return
+    yield RULE.finding(
+        "NCCL reports that it is called in a way that cannot be (code 4 or 5) and no warning says why",
+        cause="not in the log: most often two ranks on one GPU, else an argument that cannot be, memory of another "
+        "device, or a communicator that has failed before",
+        impact="the call fails, and most programs end with it",
+        fix=[
+            "NCCL_DEBUG=INFO   # (or WARN) on all ranks, and run again: the WARN names it",
+            _FIXES[_MEMORY],
+            "Look at the traceback of this rank: the call that it names is the one to mend.",
+        ],
+        confidence="possible",
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=first_said(said),
+        fatal=True,
     )
 
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import BootstrapInterface, Event, NetDevices
+from nccl_inspect.event_types import Event, NetDevices
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
+from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.rules.connecting import came_up, is_alone
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+from nccl_inspect.rules.interfaces import lets_loopback_in, offered
 from nccl_inspect.rules.remedies import CHOOSE_INTERFACE
 
 RULE = Rule(
@@ -16,44 +18,82 @@ RULE = Rule(
     title="Several hosts use the loopback interface",
 )
 
+_LET_IN = "a list of the user replaces NCCL's own, which leaves lo out, and lo comes first"
+_LOOK = "ip -br addr   # inside the container: the interface that other hosts can reach"
+
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the bootstrap interface and the devices of NET/Socket where the communicators span hosts."""
+    setup = [one.said for one in offered(facts) if one.for_setup and one.is_loopback]
+    let_in = list(filter(lets_loopback_in, facts.chosen("NCCL_SOCKET_IFNAME")))
     if not facts.several_hosts():
+        if setup and let_in and not (is_alone(facts) or came_up(facts)):
+            yield _suspected(setup, let_in)
         return
-    setup = facts.said(BootstrapInterface, _is_loopback)
     data = [notice for notice in facts.said(NetDevices, _is_loopback) if _is_socket(notice)]
+    named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
     carried = [path for path in facts.paths("inter", "NET", "Socket") if path.nic == "lo"]
     if not setup and not data:
+        if named and not came_up(facts):
+            yield _of_settings(facts, named)
         return
     facts.mark(carried, RULE.name)
     works = bool(carried) and any(comm.connected and len(comm.hosts) > 1 for comm in facts.job.communicators)
     dead = facts.job.failed or (bool(facts.job.ended_by) and not facts.job.paths)
     stuck = not dead and not facts.job.paths and facts.unfinished(facts.job.communicators)  # or the log was cut there
-    named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
     yield RULE.finding(
         "ranks of several hosts use the loopback interface (lo)"
         + (", and connect: these hosts are parts of one machine" if works else ", which reaches no other host"),
-        cause=f"{words_of(named)} names it" if named else "the host or pod has no other interface that NCCL may use",
+        cause=f"{words_of(named)} names it"
+        if named
+        else f"{words_of(let_in)} does not exclude it: {_LET_IN}"
+        if let_in
+        else "the host or pod has no other interface that NCCL may use",
         impact="they talk over TCP inside of one machine; on hosts of their own the job stops in the bootstrap"
         if works
         else "loopback addresses lead back to the same host: the job stops in the bootstrap, or when it connects",
-        fix=[
-            CHOOSE_INTERFACE,
-            "ip -br addr   # inside the container: the interface that other hosts can reach",
-        ],
+        fix=[CHOOSE_INTERFACE, _LOOK],
         severity="warning" if works else "error",
         confidence="certain" if data and named and not stuck else "likely",
         ranks=ranks_in([*setup, *data]),
         hosts=hosts_in([*setup, *data]),
-        evidence=[*first_said([*setup, *data])[:4], *lines_of(named, 1)],
+        evidence=[*first_said([*setup, *data])[:4], *lines_of(named or let_in, 1)],
         fatal=dead or stuck,
     )
 
 
+def _suspected(setup: list[Notice], let_in: list[Setting]) -> Finding:
+    """What is said where the log shows one host, and the loopback was hardly meant."""
+    return RULE.clue(
+        f"set-up traffic uses the loopback interface, which {words_of(let_in)} does not exclude",
+        cause=_LET_IN,
+        impact="if the job has several hosts, they do not reach each other: it stops in the bootstrap",
+        fix=[f"NCCL_SOCKET_IFNAME=^lo,{let_in[0].value.removeprefix('^')}   # or name the interface", _LOOK],
+        confirm="Count the hosts of the job, and look whether 'Init COMPLETE' follows.",
+        severity="warning",
+        confidence="possible",
+        ranks=ranks_in(setup),
+        hosts=hosts_in(setup),
+        evidence=[*first_said(setup)[:3], *lines_of(let_in, 1)],
+    )
+
+
+def _of_settings(facts: Facts, named: list[Setting]) -> Finding:
+    """What is said where the log ends before ranks say which interface they use."""
+    return RULE.clue(
+        f"{words_of(named)} is set, and the job has several hosts",
+        cause=f"{words_of(named)} names the loopback interface",
+        impact="loopback addresses lead back to the same host: the job stops in the bootstrap",
+        fix=[CHOOSE_INTERFACE, _LOOK],
+        confirm="Look for 'Bootstrap: Using lo' on each host.",
+        severity="warning",
+        ranks=facts.ranks_with(named),
+        hosts={host for setting in named for host in setting.hosts},
+        evidence=lines_of(named),
+    )
+
+
 def _is_loopback(event: Event) -> bool:
-    if isinstance(event, BootstrapInterface):
-        return event.interface == "lo" or (event.address or "").startswith(("127.", "::1"))
     return isinstance(event, NetDevices) and any(str(device[1]) == "lo" for device in event.devices[:1])
 
 

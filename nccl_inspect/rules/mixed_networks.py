@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.event_types import ErrorCascade, Event, NetDevices
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Path
+from nccl_inspect.model.job import CommunicatorInfo, Notice, Path
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import (
     Facts,
@@ -12,9 +13,13 @@ from nccl_inspect.rules.facts import (
     first_lines,
     first_said,
     global_ranks,
+    hosts_in,
     hosts_of,
+    listed,
+    ranks_in,
     ranks_word,
 )
+from nccl_inspect.rules.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.socket_instead_of_rdma import no_cards_on, without_cards
 from nccl_inspect.rules.statements import value
 
@@ -24,14 +29,25 @@ RULE = Rule(
     severity="error",
     title="Ranks of one communicator use different networks",
     because=("ib-bad-device", "plugin-load-failed", "plugin-not-found", "efa-provider-missing"),
+    local=True,
 )
+
+_EARLY = "NCCL_NET=IB   # (or Libfabric, …) makes every rank fail early instead of falling back"
+_ALIKE = "env | grep NCCL_; ls /dev/infiniband   # in each pod: same image, device resources and variables?"
+_NETWORKS = {3: "Socket", 4: "IB"}
+"""Whom a connection is for, as its first bytes say (src/include/socket.h); others are of set-up and helpers."""
+_CONNECTING = ("transport/net_socket.cc", "transport/net_ib.cc", "net_ib/connect.cc", "transport/net.cc")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what ranks say they use, and connections whose two ends name different networks."""
+    """Judge what ranks say they use, and connections whose two ends name different networks.
+
+    Where neither is in the log, a connection that a rank refuses shows it, or hosts of which only some have cards.
+    """
     mixed = sorted((comm for comm in facts.job.communicators if len(comm.networks) > 1), key=lambda comm: -comm.nranks)
     crossed = [path for path in facts.paths(transport="NET") if _is_crossed(path)]
     if not mixed and not crossed:
+        yield from _met(facts) if meetings(facts) else _clue(facts)
         return
     facts.mark(crossed, RULE.name)
     refused = _refused(facts)
@@ -60,8 +76,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "connections between these ranks fail; those that this log shows happen to join ranks of one network",
         fix=[
             *([f"Repair {ranks_word(odd)}: the lines before 'Using network' say what failed there."] if odd else []),
-            "NCCL_NET=IB   # (or Libfabric, …) makes every rank fail early instead of falling back",
-            "env | grep NCCL_; ls /dev/infiniband   # in each pod: same image, device resources and variables?",
+            _EARLY,
+            _ALIKE,
         ],
         severity="info" if idle else "error" if dead or not works else "warning",
         confidence="certain" if mixed and (dead or idle) else "likely",
@@ -70,6 +86,74 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         evidence=[*first_said(without)[:1], *lines, *first_lines(crossed)[:2], *refused[:2]],
         fatal=dead or stuck,
     )
+
+
+def meetings(facts: Facts) -> list[Notice]:
+    """Where a connection of one network met a listener of another, or got an address that is none of its kind."""
+    return facts.once(_meetings)
+
+
+def _meetings(facts: Facts) -> list[Notice]:
+    typed = [notice for notice in facts.notices("socket-wrong-magic") if _types(notice) == _NETWORKS.keys()]
+    frames = facts.said(ErrorCascade, _is_connecting)
+    beside = {process for frame in frames for process in frame.processes}
+    odd = facts.notices("socket-address-family", "socket-address-family-init")
+    return [*typed, *(notice for notice in odd if beside & set(notice.processes))]
+
+
+def _types(notice: Notice) -> set[int | None]:
+    return {value(notice, "got_type"), value(notice, "expected_type")}
+
+
+def _is_connecting(event: Event) -> bool:
+    return isinstance(event, ErrorCascade) and event.file.endswith(_CONNECTING)
+
+
+def _met(facts: Facts) -> Iterator[Finding]:
+    """Judge refused connections alone: a rank passes its address on as its own network writes it."""
+    said = meetings(facts)
+    typed = [notice for notice in said if value(notice, "got_type") is not None]
+    peer, own = (_NETWORKS[value(typed[0], name)] for name in ("got_type", "expected_type")) if typed else ("", "")
+    failed = [notice for notice in facts.plugin("NET", "failed") if not set(notice.processes) & set(said[0].processes)]
+    yield RULE.finding(
+        f"a rank that uses {peer} connects to one that uses {own}"
+        if typed
+        else "a rank got an address that is none of its own network",
+        cause="a network plugin, a card or a setting (NCCL_NET, NCCL_IB_DISABLE, NCCL_IB_HCA) is there on some ranks "
+        "only" + ("" if typed else "; more seldom the ranks run different releases of NCCL"),
+        impact="ranks of different networks cannot connect: NCCL stops",
+        fix=[_ALIKE, _EARLY],
+        confidence="likely" if typed or failed or facts.plugin("NET", "failed") else "possible",
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=first_said([*said[:3], *failed[:1]]),
+        fatal=True,
+    )
+
+
+def _clue(facts: Facts) -> Iterator[Finding]:
+    """Before hosts talk: some of them have cards that NCCL can use, and others have none."""
+    without = without_cards(facts)
+    known = any(comm.networks for comm in facts.job.communicators)
+    if not without or known or facts.paths(transport="NET"):
+        return
+    others = [notice for notice in facts.said(NetDevices) if _lists_cards(notice)]
+    yield RULE.clue(
+        f"{listed(sorted(hosts_in(others)))} has InfiniBand or RoCE cards that NCCL can use, and "
+        f"{listed(sorted(hosts_in(without)))} has none",
+        cause=no_cards_on(without),
+        impact="ranks of different networks cannot connect: NCCL stops or waits for ever",
+        fix=[_ALIKE, RDMA_IN_DOCKER, RDMA_IN_POD, _EARLY],
+        confirm="Compare the lines 'Using network' of these hosts: they must name one network.",
+        severity="warning",
+        ranks=ranks_in(without),
+        hosts=hosts_in(without),
+        evidence=first_said([*without[:2], *others[:2]]),
+    )
+
+
+def _lists_cards(notice: Notice) -> bool:
+    return isinstance(notice.event, NetDevices) and notice.event.net == "IB" and bool(notice.event.devices)
 
 
 def _is_crossed(path: Path) -> bool:

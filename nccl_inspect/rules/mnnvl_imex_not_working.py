@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.impact import NVLINK, network
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.rules.cuda import code_of
@@ -30,6 +31,8 @@ RULE = Rule(
     title="Hosts are joined by NVLink (MNNVL), and ranks cannot use it: IMEX",
 )
 _NOT_PERMITTED = 800
+_FORCED = ("mnnvl-unsupported",)
+"""Somebody asked for it, and the hosts are not known to be joined."""
 _FIX = (
     "nvidia-imex-ctl -N   # every node of the domain must be READY; systemctl status nvidia-imex on each",
     "ls /dev/nvidia-caps-imex-channels   # inside the container: the channel device must be there",
@@ -40,7 +43,7 @@ _FIX = (
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own statement, CUDA's refusal to import on such machines, and NET between hosts of one domain."""
-    stated = facts.notices("mnnvl-not-working")
+    stated = facts.notices("mnnvl-not-working", *_FORCED)
     failed = list(stated)
     if _domains(facts) or facts.notices("mnnvl-clique"):
         refused = cuda_failed(facts, "transport/p2p.cc")
@@ -48,7 +51,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if failed:
         yield RULE.finding(
             f"multi-node NVLink is there and does not work: {failed[0].message}",
-            cause="the IMEX service of a node is down or does not know the others, or the container lacks the IMEX "
+            cause=f"{_asked(facts)} asks for it, and this machine does not offer it: not a rack of GB200 or GB300, or "
+            "its fabric or IMEX is not up"
+            if stated and stated[0].production in _FORCED
+            else "the IMEX service of a node is down or does not know the others, or the container lacks the IMEX "
             "channel",
             impact="the job stops",
             fix=_FIX,
@@ -60,23 +66,43 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         )
     elif slow := _over_net(facts):
         yield _unused(facts, slow)
+    elif open_ones := _in_unknown_domains(facts):
+        size = facts.platform.nvlink_domain if facts.platform else None
+        yield RULE.undecided(
+            f"{count(len(open_ones), 'pair')} of ranks on two hosts {does(len(open_ones), 'use')} the network; NVLink "
+            f"joins {size} GPUs of a rack on such machines, and whether these hosts are in one rack is not in the log",
+            "the logs of all ranks from their beginning: the lines 'MNNVL busId … fabric UUID … cliqueId' (2.20)",
+        )
+
+
+def _asked(facts: Facts) -> str:
+    return words_of(facts.chosen("NCCL_MNNVL_ENABLE", "NCCL_MNNVL")) or "NCCL_MNNVL_ENABLE=1 (2.20: NCCL_MNNVL=1)"
 
 
 def _unused(facts: Facts, slow: list[Path]) -> Finding:
     off = [setting for setting in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if setting.value == "0"]
     facts.mark(slow, RULE.name)
+    net = network(facts.platform)
     return RULE.finding(
         f"{count(len(slow), 'pair')} of hosts in one NVLink domain {does(len(slow), 'use')} the network",
         cause=f"{words_of(off)} switches multi-node NVLink off"
         if off
         else "not in these lines: IMEX does not work, or this release does not use it (2.20 and later do)",
-        impact="the NIC (12.5 to 50 GB/s for each GPU) instead of NVLink (up to 900 GB/s one way)",
+        impact=f"{net.what} gives {net} ({net.link}), NVLink of such racks {NVLINK[5]} ({NVLINK[5].source})",
         fix=[*unset(off), *_FIX[:3]],
         confidence="certain" if off else "likely",
         ranks=ends(slow),
         hosts=hosts_of(slow),
         evidence=[*first_lines(slow)[:3], *lines_of(off, 1)],
     )
+
+
+def _in_unknown_domains(facts: Facts) -> list[Path]:
+    """Network paths between hosts of a type that NVLink joins, where NCCL does not say which domain a host is in."""
+    machine = facts.platform
+    if machine is None or (machine.nvlink_domain or 0) <= (machine.gpus or 0) or facts.notices("mnnvl-fabric"):
+        return []
+    return facts.paths("inter", "NET")
 
 
 def _domains(facts: Facts) -> dict[tuple[object, ...], set[str]]:

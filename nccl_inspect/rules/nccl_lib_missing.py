@@ -13,6 +13,7 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="The program finds no NCCL, or not the one that it was built for",
+    local=True,
 )
 _WHERE = "ldconfig -p | grep libnccl; pip list | grep nvidia-nccl   # in the container: which ones are there?"
 _ANSWERS = {

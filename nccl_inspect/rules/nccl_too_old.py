@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.event_types import NcclTestResult
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import generations
 from nccl_inspect.rules.cuda import CUDA_CODES, code_of
 from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.facts import LISTED_RANKS, Facts, first_said, gpu_names, hosts_in, ranks_in
 
 RULE = Rule(
     name="nccl-too-old",
@@ -17,53 +20,118 @@ RULE = Rule(
 _NO_KERNEL = [
     CUDA_CODES[text] for text in ("no kernel image is available for execution on the device", "invalid device function")
 ]
-_FIRST_WITH = {"H100": (2, 15), "H200": (2, 15), "B200": (2, 25, 1), "GB200": (2, 25, 1)}
-"""The first release that is built for a GPU (makefiles/common.mk)."""
+_TOO_SMALL = ("shared-memory-exceeded", "shared-memory-too-small")
+"""NCCL itself sees that its kernels ask for more shared memory than the GPU has; 2.25.1 says so as an INFO, and fails
+in the launch."""
+_COUNTS_LINKS = (2, 15, 1)
+"""The first release that looks at all 18 NVLinks of a Hopper; those before look at 12 (src/graph/xml.cc), so that one
+end of a link may be seen and the other one not."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge kernels that the GPU does not take; an old release that works is none of it."""
+    """Judge kernels that the GPU does not take, and links that a release overlooks; an old one that works is fine."""
+    crashed = [notice for notice in cuda_failed(facts, "enqueue.cc", "init.cc") if code_of(notice) == 1]
+    small = facts.notices(*_TOO_SMALL)
     refused = [
         *(notice for notice in cuda_failed(facts) if code_of(notice) in _NO_KERNEL),
-        *(notice for notice in facts.notices("shared-memory-exceeded") if notice.level == "WARN"),
+        *(notice for notice in small if notice.level == "WARN" or crashed),
     ]
-    crashed = [] if refused else [n for n in cuda_failed(facts, "enqueue.cc", "init.cc") if code_of(n) == 1]
-    if not (refused or crashed):
+    if refused:
+        yield _finding(facts, refused, "certain")
         return
-    gpu = facts.platform.gpu if facts.platform else None
-    versions = ", ".join(facts.job.nccl_versions) or "of unknown version"
-    first = _FIRST_WITH.get(gpu or "")
-    older = first is not None and any(_number(version) < first for version in facts.job.nccl_versions)
-    if crashed and not older:
-        if gpu is None:
-            yield RULE.undecided(
-                "CUDA refuses a call of NCCL's kernels (invalid argument); whether this release is too old for the "
-                "GPU needs its model",
-                "--platform NAME, or the model from nvidia-smi -L, and a log with the line 'NCCL version'",
-            )
+    if small and not facts.said(NcclTestResult):
+        yield _launches_will_fail(facts, small)
         return
-    yield RULE.finding(
-        f"NCCL {versions} has no kernels that this GPU{f' ({gpu})' if gpu else ''} can run",
-        cause="the library was built before this GPU generation, or without its architecture: Hopper needs 2.15, "
-        "B200 2.25.1, RTX Blackwell (sm_120) 2.26.2",
+    gpu = generations.of(_gpus(facts))
+    overlooked = facts.notices("topology-reverse-path")
+    if gpu is None and overlooked and _is_old(facts, _COUNTS_LINKS):
+        yield _finding(facts, overlooked, "likely")
+    elif gpu is None and crashed:
+        yield RULE.undecided(
+            "CUDA refuses a call of NCCL's kernels (invalid argument); whether this release is too old for the "
+            "GPU needs its model",
+            "--platform NAME, or the model from nvidia-smi -L, and a log with the line 'NCCL version'",
+        )
+    elif gpu is not None and _is_old(facts, gpu.first):
+        if crashed or overlooked:
+            yield _finding(facts, [*crashed, *overlooked], "likely")
+        elif facts.job.failed and not facts.job.paths:
+            yield _clue(facts, gpu)
+
+
+def _gpus(facts: Facts) -> set[str]:
+    """The GPUs by name, as far as nccl-tests, nvidia-smi or the machine type tell them."""
+    named = gpu_names(facts.job)
+    return named or ({facts.platform.gpu} if facts.platform and facts.platform.gpu else set())
+
+
+def _is_old(facts: Facts, first: tuple[int, ...]) -> bool:
+    return any(generations.is_before(release, first) for release in facts.job.nccl_versions)
+
+
+def _release(facts: Facts) -> str:
+    return ", ".join(facts.job.nccl_versions) or "of unknown version"
+
+
+_NEEDED = "; ".join(f"{one.words} {generations.number(one.first)}" for one in generations.GENERATIONS)
+_FIX = (
+    "pip install -U nvidia-nccl-cu12   # or nvidia-nccl-cu13, a newer PyTorch wheel, a newer image",
+    "python -c 'import torch; print(torch.cuda.nccl.version(), torch.cuda.get_arch_list())'   # which one is used?",
+    "make -j src.build NVCC_GENCODE='-gencode=arch=compute_90,code=sm_90'   # own build: the architecture of your GPU",
+    "ldconfig -p | grep libnccl; echo $LD_LIBRARY_PATH   # no old copy in front?",
+)
+
+
+def _finding(facts: Facts, said: list[Notice], confidence: str) -> Finding:
+    gpu = ", ".join(sorted(_gpus(facts)))
+    links = said[0].production == "topology-reverse-path"
+    return RULE.finding(
+        f"NCCL {_release(facts)} does not know all NVLinks of this GPU: {said[0].message}"
+        if links
+        else f"NCCL {_release(facts)} has no kernels that this GPU{f' ({gpu})' if gpu else ''} can run",
+        cause="the release is older than the GPU and looks at some of its NVLinks only, so that a link is seen from "
+        "one end: Hopper needs 2.15.1"
+        if links
+        else f"the library was built before this GPU generation, or without its architecture. First releases: "
+        f"{_NEEDED}",
         impact="the first collective, or the initialisation, fails",
-        fix=[
-            "pip install -U nvidia-nccl-cu12   # or nvidia-nccl-cu13, a newer PyTorch wheel, a newer image",
-            "python -c 'import torch; print(torch.cuda.nccl.version(), torch.cuda.get_arch_list())'   # "
-            "which one is used?",
-            "make -j src.build NVCC_GENCODE='-gencode=arch=compute_90,code=sm_90'   # own build: the "
-            "architecture of your GPU",
-            "ldconfig -p | grep libnccl; echo $LD_LIBRARY_PATH   # no old copy in front?",
-        ],
-        confidence="certain" if refused else "likely",
-        ranks=ranks_in(refused or crashed),
-        hosts=hosts_in(refused or crashed),
-        evidence=[*first_said(refused or crashed), *first_said(facts.notices("nccl-version"))[:1]],
+        fix=_FIX,
+        confidence=confidence,
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=[*first_said(said), *first_said(facts.notices("nccl-version"))[:1]],
         fatal=True,
     )
 
 
-def _number(version: str) -> tuple[int, ...]:
-    """2.26.2+cuda12.8 as (2, 26, 2)."""
-    parts = version.partition("+")[0].split(".")
-    return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in parts)
+def _launches_will_fail(facts: Facts, small: list[Notice]) -> Finding:
+    return RULE.clue(
+        f"NCCL {_release(facts)} is older than this GPU: {small[0].message}",
+        cause="its kernels ask for more shared memory than the GPU has, as 2.25.1 does on RTX Blackwell (sm_120), "
+        "which 2.26.2 is the first to fit",
+        impact="NCCL goes on, and the launch of the first collective fails (invalid argument)",
+        fix=_FIX,
+        confirm="Look at the first collective: does it fail with 'invalid argument'?",
+        severity="warning",
+        ranks=ranks_in(small),
+        hosts=hosts_in(small),
+        evidence=first_said(small),
+    )
+
+
+def _clue(facts: Facts, gpu: generations.Generation) -> Finding:
+    return RULE.clue(
+        f"NCCL {_release(facts)} is older than the GPUs: {gpu.words} need {generations.number(gpu.first)}",
+        cause="the release was built before this GPU generation. It may still run by compiling its code anew, but does "
+        "not know the links and limits of the GPU",
+        impact="the initialisation or the first collective may fail, as it did here",
+        fix=_FIX,
+        confirm="Run the same with a release that is built for the GPU: does it fail in the same way?",
+        severity="warning",
+        confidence="possible",
+        evidence=[
+            *first_said(facts.notices("nccl-version"))[:1],
+            *first_said(facts.notices(*LISTED_RANKS))[:1],
+            *first_said(facts.failures())[:2],
+        ],
+    )

@@ -15,12 +15,13 @@ RULE = Rule(
     title="NCCL_NET asks for a network that does not come up",
     echo_of=("plugin-load-failed", "efa-provider-missing", "efa-libfabric-incompat", "efa-init-failed"),
     because=("plugin-not-found", "ib-bad-device"),
+    local=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warning: without NCCL_NET Socket always fits, so some setting leaves it out."""
-    failed = facts.notices("net-not-found", "net-init-failed")
+    failed = [*facts.notices("net-not-found", "net-init-failed"), *facts.leading_to(RULE.name)]
     if not failed:
         return
     named = [str(name) for notice in failed if (name := _name(notice))]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import NetDevices, OfiProvider
+from nccl_inspect.event_types import Event, NetDevices, OfiProvider
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
@@ -29,38 +29,102 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         said = [*counted, *facts.notices("net-device-count-low")]
         yield _finding(low, high, "", said, stopped=bool(stopped), stated=True)
         return
-    lists = _lists(facts)
-    if not any(path.net != "Socket" for path in facts.leaving()) or len(facts.settings("NCCL_IB_HCA")) > 1:
+    if of_one := facts.leading_to(RULE.name):
+        yield _of_one_side(facts, of_one)
         return
-    if not lists:
+    if len(facts.settings("NCCL_IB_HCA")) > 1 or _over_tcp(facts):
         return
-    nics = {host: number for number, notices in lists.items() for host in hosts_in(notices)}
+    nics = _nics(facts)
+    counts = {len(found) for found in nics.values()}
     peers = [host for host in facts.job.hosts if host.name in nics]
-    if len(lists) < 2 or len({len(host.ranks) for host in peers}) != 1:
+    if len(counts) < 2 or len({len(host.ranks) for host in peers}) != 1:
         return  # half a node has half its NICs: that is no fault
-    if _is_odd_one(len(peers[0].ranks), min(lists), max(lists)):
-        return
-    told = listed(f"{host.name} {nics[host.name]}" for host in peers)
-    lines = [notice for number in sorted(lists) for notice in lists[number][:2]]
-    yield _finding(min(lists), max(lists), f": {told}", lines, stopped=False, stated=False)
+    low, high = min(counts), max(counts)
+    if not _is_odd_one(len(peers[0].ranks) or _usual(low), low, high):
+        shown = any(path.net != "Socket" for path in facts.leaving())
+        yield _unequal(nics, shown)
 
 
-def _lists(facts: Facts) -> dict[int, list[Notice]]:
-    """The lists of NICs by the number of NICs in them; a kind of link that some hosts have only is left out."""
-    found: dict[int, list[Notice]] = {}
-    said = facts.said(
-        NetDevices, lambda event: isinstance(event, NetDevices) and event.net == "IB" and bool(event.devices)
+def _of_one_side(facts: Facts, told: list[Notice]) -> Finding:
+    """What one rank says of its own NICs, without the line that compares all."""
+    facts.pass_over(told)
+    return RULE.clue(
+        f"ranks do not have the same number of NICs: {told[0].message}",
+        cause="NICs are missing on some hosts or in some pods: a port is down, the device plugin gave fewer, or the "
+        "variables that choose NICs differ",
+        impact="connections use the NICs that both sides have: the slowest rank sets the pace, or the set-up fails",
+        fix=[
+            "kubectl describe pod <pod> | grep -A4 Limits   # equally many rdma/<resource> or vpc.amazonaws.com/efa",
+            "ibstat | grep -E 'CA |State'; ls /dev/infiniband   # on all hosts; EFA: fi_info -p efa",
+        ],
+        confirm="Compare the NICs that each rank lists (NET/IB : Using …, Selected provider …).",
+        ranks=ranks_in(told),
+        hosts=hosts_in(told),
+        evidence=first_said(told),
     )
-    kinds = [{device[-1] for device in getattr(notice.event, "devices", ())} for notice in said]
+
+
+def _unequal(nics: dict[str, dict[object, Notice]], shown: bool) -> Finding:
+    """Judge hosts by the lists of their NICs: where no path between them is in the log, they are but a clue."""
+    ordered = sorted(nics, key=lambda host: len(nics[host]))
+    fewest, most = len(nics[ordered[0]]), len(nics[ordered[-1]])
+    told = listed(f"{host} {len(nics[host])}" for host in ordered)
+    lines = [notice for host in (*ordered[:2], ordered[-1]) for notice in list(nics[host].values())[:1]]
+    found = _finding(fewest, most, f": {told}", lines, stopped=False, stated=False)
+    if shown:
+        return found
+    return RULE.clue(
+        f"hosts of one job list between {fewest} and {most} NICs: {told}",
+        cause=found.cause,
+        impact=found.impact,
+        fix=found.fix,
+        confirm="Run ibstat on a host with fewer: are all ports there, and is their state Active?",
+        severity="warning",
+        ranks=found.ranks,
+        hosts=found.hosts,
+        evidence=found.evidence,
+    )
+
+
+def _over_tcp(facts: Facts) -> bool:
+    """Whether hosts use TCP, as far as the log goes: then their NICs do not matter."""
+    nets = {path.net for path in facts.leaving()} or {net for c in facts.job.communicators for net in c.networks}
+    return bool(nets) and nets == {"Socket"}
+
+
+def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
+    """The NICs of each host with a line that names them: all that some rank of it lists, as each may have its own.
+
+    A kind of link that only some hosts have is left out. Of EFA devices the plugin prints the number only.
+    """
+    lists = [notice for notice in facts.job.notices if _cards(notice)]
+    kinds = [{device[-1] for device in _cards(notice)} for notice in lists]
     common = set.intersection(*kinds) if kinds else set()
-    for notice in facts.job.notices:
-        match notice.event:
-            case NetDevices(net="IB", devices=devices) if devices:
-                alike = [device for device in devices if not common or device[-1] in common]
-                found.setdefault(len(alike), []).append(notice)
-            case OfiProvider(provider="efa", nics=int(nics)):
-                found.setdefault(nics, []).append(notice)
+    found: dict[str, dict[object, Notice]] = {}
+    for notice in lists or facts.said(OfiProvider, _is_efa):
+        number = getattr(notice.event, "nics", None) or 0
+        names = [d[1:3] for d in _cards(notice) if not common or d[-1] in common] or [
+            (index,) for index in range(number)
+        ]
+        for host in notice.hosts:
+            known = found.setdefault(host, {})
+            for name in names:
+                known.setdefault(name, notice)
     return found
+
+
+def _cards(notice: Notice) -> tuple[tuple[object, ...], ...]:
+    event = notice.event
+    return event.devices if isinstance(event, NetDevices) and event.net == "IB" else ()
+
+
+def _is_efa(event: Event) -> bool:
+    return isinstance(event, OfiProvider) and event.provider == "efa" and event.nics is not None
+
+
+def _usual(nics: int) -> int:
+    """How many ranks a host may have where the log does not tell: machines have 1, 2, 4 or 8 NICs for their GPUs."""
+    return nics if nics.bit_count() == 1 else 0
 
 
 def _is_odd_one(ranks: int, low: int, high: int) -> bool:

@@ -14,14 +14,12 @@ RULE = Rule(
     severity="warning",
     title="Fused NICs have different numbers of ports, or cannot be fused as asked",
 )
-_GOES_ON = "NCCL_NET_MERGE_POLICY"
-"""The one setting for fusing whose wrong value NCCL passes over."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warnings; NCCL goes on with the ports it has, unless it is forced to fuse them."""
     refused = facts.notices("ib-merge-disabled")
-    if wrong := [n for n in facts.notices("nic-fusion-invalid") if not n.message.startswith(_GOES_ON)]:
+    if wrong := facts.notices("nic-fusion-invalid"):
         yield _not_fused(facts, wrong, refused)
         refused = []
     unequal = facts.notices("ib-device-count-mismatch")

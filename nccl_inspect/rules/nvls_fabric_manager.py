@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.impact import WITHOUT_NVLS
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.cuda import code_of
-from nccl_inspect.rules.cuda import failed as cuda_failed
+from nccl_inspect.rules import cuda
+from nccl_inspect.rules.cuda_codes import AT_START, KERNEL_ERRORS
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
+from nccl_inspect.rules.silence import is_last
+from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="nvls-fabric-manager",
@@ -16,8 +18,11 @@ RULE = Rule(
     title="Reduction inside the NVSwitch (NVLS) could not be set up: fabric manager or NVSwitch",
     because=("p2p-nvlink-fault",),
     specific=("fabric-manager-down",),
+    local=True,
 )
-_BROKEN = (1, 101, 304, 400, 401, 800, 801, 999)
+_OTHERS = {2, 802, 919, *KERNEL_ERRORS, 214, 220, 226} | (AT_START - {101, 999})
+"""Errors that are told by themselves, wherever they come: memory, a fabric that is not up, kernels, hardware, and the
+start of CUDA."""
 _NO_MEMORY = 2
 _FIX = (
     "NCCL_NVLS_ENABLE=0   # on all ranks: goes on without it meanwhile",
@@ -30,19 +35,24 @@ _FIX = (
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed multicast calls by their effect: 2.27 and 2.28 go on without NVLS, other releases stop."""
-    fatal = [
-        *(notice for notice in cuda_failed(facts, "transport/nvls.cc") if code_of(notice) in _BROKEN),
+    broken = [
+        *(failure.notice for failure in cuda.failures(facts) if is_of_fabric(failure)),
         *facts.notices("nvls-bind-failed"),
     ]
+    fatal = broken + facts.notices("multicast-fault")
     given_up = facts.notices("nvls-bind-given-up")
     failed = [*fatal, *given_up]
     if not failed:
+        yield from _stuck(facts)
         return
-    codes = {dict(notice.event.values).get("code") for notice in failed if isinstance(notice.event, Said)}
+    codes = {value(notice, "code") for notice in failed}
     alone = _others(facts, ranks_in(given_up)) if given_up and not fatal else set()
     yield RULE.finding(
         f"NVLink SHARP (NVLS) could not be set up: {failed[0].message.splitlines()[0]}",
-        cause="GPU memory is used up, or the multicast state of the NVSwitches is broken"
+        cause="the ranks do not agree on where buffers lie: another release or other settings on some, or a fault of "
+        "this release"
+        if fatal and not broken
+        else "GPU memory is used up, or the multicast state of the NVSwitches is broken"
         if codes == {_NO_MEMORY}
         else "the multicast state of the NVSwitches is broken, most often because the fabric manager was restarted "
         "under load, or is of another version than the driver",
@@ -50,8 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if fatal
         else f"{ranks_word(alone)} did not give it up: ranks that disagree wait for each other"
         if alone
-        else "collectives take rings instead: 347 GB/s bus bandwidth measured on 8 H200, 460 and more are usual with "
-        "NVLS",
+        else f"collectives take rings instead: {WITHOUT_NVLS}",
         fix=_FIX,
         severity="error" if fatal or alone else "warning",
         confidence="likely",
@@ -59,6 +68,34 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in(failed),
         evidence=first_said(failed),
         fatal=bool(fatal),
+    )
+
+
+def is_of_fabric(failure: cuda.Failure) -> bool:
+    """Whether a call failed that has to do with multicast, by an error that no other rule takes."""
+    known = failure.code is not None and failure.code not in _OTHERS
+    return known and str(failure.file).endswith("transport/nvls.cc")
+
+
+def _stuck(facts: Facts) -> Iterator[Finding]:
+    """A log that ends where memory is bound to the multicast group, which waits for all ranks (transport/nvls.cc)."""
+    bound = facts.notices("nvls-bind")
+    last = [notice for notice in bound if any(is_last(facts, line) for line in notice.evidence)]
+    if not last or facts.job.going_on or facts.job.failed or facts.failures():
+        return
+    yield RULE.clue(
+        "the log ends where memory is bound to the multicast group of the NVSwitch (NVLS Bind mem)",
+        cause="that call returns when all ranks of the host have joined the group. It stands still where the multicast "
+        "state of the NVSwitches is broken, most often because the fabric manager was restarted under load or is of "
+        "another version than the driver, or where a rank does not come",
+        impact="the initialisation does not end if it is so",
+        fix=_FIX,
+        confirm="Does the log go on? If not: set NCCL_NVLS_ENABLE=0; if the job runs then, it is the multicast.",
+        severity="warning",
+        confidence="likely" if facts.job.ended_by else "possible",
+        ranks=ranks_in(last),
+        hosts=hosts_in(last),
+        evidence=first_said(last),
     )
 
 

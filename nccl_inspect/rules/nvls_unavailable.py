@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.impact import WITHOUT_NVLS
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
 
 RULE = Rule(
     name="nvls-unavailable",
@@ -20,14 +21,16 @@ _HAVE_IT = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's statement on machines that are known to have Hopper or later behind an NVSwitch."""
     without = facts.notices("nvls-not-available")
-    if not without or not _has_nvswitch(facts) or _is_too_small(facts):
+    if not without:
+        yield from _asked_for(facts)
+        return
+    if not _has_nvswitch(facts) or _is_too_small(facts):
         return
     yield RULE.finding(
         "NVLink SHARP (NVLS) is not available",
         cause="the driver does not offer multicast: it is older than CUDA 12.1, the fabric manager does not run or "
         "came up with errors, the GPUs are MIG slices, or the virtual machine holds a part of the board only",
-        impact="large all-reduce, reduce-scatter and all-gather take rings: 347 GB/s bus bandwidth measured on 8 H200 "
-        "at 256 MiB, where 460 and more are usual with NVLS",
+        impact=f"large all-reduce, reduce-scatter and all-gather take rings: {WITHOUT_NVLS}",
         fix=[
             "nvidia-smi -q | grep -A4 Fabric   # State Completed, Status Success",
             "systemctl status nvidia-fabricmanager   # its version must be that of the driver",
@@ -37,6 +40,35 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in(without),
         evidence=first_said(without),
     )
+
+
+def _asked_for(facts: Facts) -> Iterator[Finding]:
+    """Judge '0 nvls channels' where somebody asked for NVLS; without that it is normal on most machines."""
+    asked = [one for one in facts.chosen("NCCL_ALGO") if "NVLS" in one.value.upper() and "^" not in one.value]
+    asked += [one for one in facts.chosen("NCCL_NVLS_ENABLE") if one.value == "1"]
+    counted = facts.job.without_nvls
+    if not asked or not counted or _is_too_small(facts) or _is_known_without(facts):
+        return
+    yield RULE.finding(
+        f"{words_of(asked)} asks for NVLink SHARP (NVLS), and no communicator has channels for it",
+        cause="not in these lines: GPUs from before Hopper, no NVSwitch, fewer than three ranks on a host, a "
+        "release from before 2.17, or a driver that does not offer multicast (older than CUDA 12.1, fabric manager, "
+        "MIG, a part of a board)",
+        impact="collectives take rings and trees; where NVLS would work, large all-reduces are slower than need be",
+        fix=[
+            "nvidia-smi -L; nvidia-smi -q | grep -A4 Fabric   # Hopper or later? State Completed, Status Success?",
+            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NVLS   # says 'NVLS multicast support is (not) available'",
+            *unset(asked),
+        ],
+        confidence="likely",
+        ranks=facts.ranks_with(asked),
+        evidence=[*lines_of(asked, 1), *counted[:2]],
+    )
+
+
+def _is_known_without(facts: Facts) -> bool:
+    """Whether the machine is known not to have it."""
+    return facts.platform is not None and facts.platform.gpu is not None and not _has_nvswitch(facts)
 
 
 def _is_too_small(facts: Facts) -> bool:

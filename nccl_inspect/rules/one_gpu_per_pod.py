@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.impact import compared, nic, p2p
+from nccl_inspect.impact import MEASURED, compared, network, p2p
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.rules.engine import Rule
@@ -62,12 +62,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _impact(facts: Facts) -> str:
-    net = nic(facts.platform.nic_gbps if facts.platform else None)
-    one = f"at most {net} for each rank, the rate of {net.source}"
-    if facts.platform and facts.platform.nvlink:
-        fast = p2p(facts.platform)
+    net = network(facts.platform)
+    one = f"about {net} for each rank, the rate of {net.what} ({net.link})"
+    if facts.platform and facts.platform.nvlink and (fast := p2p(facts.platform)):
         one = f"NVLink idle: {one}, instead of {fast} ({fast.source}): {compared(net, fast)}"
-    return f"{one}. Measured on p4d.24xlarge, 4 GPUs: 39:32 min with four pods, 16:21 min with one (2.4 times slower)"
+    return (
+        f"{one}. Measured on p4d.24xlarge, 4 GPUs: 39:32 min with four pods, 16:21 min with one, 2.4 times slower "
+        f"({MEASURED})"
+    )
 
 
 def _shares_a_host(facts: Facts) -> bool:

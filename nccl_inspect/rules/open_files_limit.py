@@ -13,6 +13,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="The limit on open files was reached",
+    local=True,
 )
 _OF_PROCESS, _OF_HOST = "Too many open files", "Too many open files in system"
 """What the C library says of EMFILE and ENFILE."""

@@ -14,6 +14,9 @@ RULE = Rule(
     title="P2P between the GPUs of a host is switched off by a setting",
 )
 _LEVELS_WITHOUT_P2P = {"LOC", "0"}
+_CHECK = (
+    "nvidia-smi topo -p2p r   # if it was set against a hang: check this, IOMMU and ACS before removing it for good"
+)
 _ALLOWED_BY = {
     **dict.fromkeys(("NVL", "NVB", "C2C"), ("NV",)),
     **dict.fromkeys(("PIX", "1"), ("NV", "PIX")),
@@ -47,28 +50,47 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     settings = switched_off(facts)
     local = facts.paths("intra")
     slow = [path for path in local if path.transport != "P2P" and facts.allows_p2p(path) is not False]
-    if not settings or (local and not slow):
-        return
-    if not local and all(len(host.ranks) < 2 for host in facts.job.hosts):
-        return
+    if slow and settings:
+        yield _proved(facts, settings, slow)
+    elif settings and not local and not has_no_pairs(facts) and not (facts.platform and facts.platform.p2p is False):
+        yield _suspected(facts, settings)
+
+
+def has_no_pairs(facts: Facts) -> bool:
+    """Whether the log shows that each host has one rank."""
+    comms = facts.job.communicators
+    whole = all(len(comm.started) == comm.nranks or comm.local_ranks == 1 for comm in comms)
+    return bool(comms) and whole and all(len(host.ranks) == 1 for host in facts.job.hosts)
+
+
+def _suspected(facts: Facts, settings: list[Setting]) -> Finding:
+    """What is said where the log ends before connections between GPUs of a host."""
+    words = words_of(settings)
+    return RULE.clue(
+        f"P2P between GPUs of a host is switched off by {words}",
+        cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a work-around "
+        "left over from a hang",
+        impact="no local connection is in the log: GPUs of a host would use SHM or the network, even with NVLink",
+        fix=[*unset(settings), _CHECK],
+        confirm="Look for 'via SHM' or 'via NET' between ranks of one host, past the first collective.",
+        ranks=facts.ranks_with(settings),
+        hosts={host for setting in settings for host in setting.hosts},
+        evidence=lines_of(settings),
+    )
+
+
+def _proved(facts: Facts, settings: list[Setting], slow: list[Path]) -> Finding:
     words = words_of(settings)
     facts.mark(slow, RULE.name)
-    yield RULE.finding(
+    return RULE.finding(
         f"{words} keeps GPUs of one host from talking directly",
         cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a work-around "
         "left over from a hang",
-        impact=f"{count(len(slow), 'pair')} of one host {using(slow)} instead of P2P"
-        if slow
-        else "no local connection is in the log yet; it would use SHM or the network instead of P2P",
-        fix=[
-            *unset(settings),
-            "nvidia-smi topo -p2p r   # if it was set against a hang: check this, IOMMU and ACS before "
-            "removing it for good",
-        ],
+        impact=f"{count(len(slow), 'pair')} of one host {using(slow)} instead of P2P",
+        fix=[*unset(settings), _CHECK],
         severity="error" if _on_nvlink(facts, slow) else "warning",
-        confidence="certain" if slow else "likely",
         ranks=facts.ranks_with(settings),
-        hosts=hosts_of(slow) or {host for setting in settings for host in setting.hosts},
+        hosts=hosts_of(slow),
         evidence=lines_of(settings),
     )
 

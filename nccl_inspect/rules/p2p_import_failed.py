@@ -17,8 +17,9 @@ RULE = Rule(
     severity="error",
     title="The memory of a GPU could not be shared with another rank of its host",
     echo_of=("open-files-limit",),
-    because=("env-mismatch-across-ranks",),
+    because=("env-mismatch-across-ranks", "duplicate-hostname"),
     specific=("cuda-ipc-isolated-gpus", "mnnvl-imex-not-working"),
+    local=True,
 )
 _NOT_SHAREABLE = (1, 304, 400, 800)
 _NOT_PERMITTED = 800
@@ -36,7 +37,7 @@ def not_shared(facts: Facts) -> list[Notice]:
     peers = facts.notices("p2p-peer-access-failed")
     return [
         *(notice for notice in cuda_failed(facts, "transport/p2p.cc") if code_of(notice) in _NOT_SHAREABLE),
-        *facts.notices("p2p-ipc-handle-failed"),
+        *facts.notices("p2p-ipc-handle-failed", "rccl-ipc-handle-failed"),
         *(notice for notice in peers if _value(notice, "code") != _EXHAUSTED),
     ]
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import Notice
+from nccl_inspect.impact import SHM
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
@@ -12,6 +13,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="The driver refuses peer access between GPUs that NVLink joins: a hardware fault",
+    local=True,
 )
 
 
@@ -29,8 +31,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"NVLink joins {words}, and the driver refuses peer access between them",
         cause="a broken or degraded NVLink, NVSwitch or fabric manager: NCCL itself calls it a probable hardware issue",
-        impact="NCCL stops; with NCCL_IGNORE_DISABLED_P2P=1 the pair would go through host memory, 13-18 GB/s instead "
-        "of hundreds",
+        impact="NCCL stops; with NCCL_IGNORE_DISABLED_P2P=1 the pair would go through host memory, "
+        f"{SHM} ({SHM.link}) instead of hundreds",
         fix=[
             "kubectl drain <node> --ignore-daemonsets --delete-emptydir-data   # Slurm: scontrol update "
             "nodename=<node> state=drain reason=nvlink",

@@ -51,12 +51,14 @@ _OF_ONE = ("slurm-task-ended", "rank-interrupted", "python-interrupted", *ending
 """They tell that one process was ended."""
 _AFTER_A_LOSS = ("ib-", "socket-", "bootstrap-", "ofi-")
 """Beginnings of what NCCL says where a peer does not answer any more."""
+_SYMPTOMS = ("internal-error", "internal-limit-reached", "transfer-failed")
+"""Rules for what also fails where a peer is gone."""
 _UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")
 """Why a transfer over a connection that had worked fails where nobody closed it."""
 _KERNEL_LOG = ("xid", "sxid", "gpu-lost")
 _KILLED = (
-    *("out-of-memory", "out-of-memory-container", "kubernetes-oom", "ray-memory-node", "ray-memory"),
-    *("ray-memory-workers", "slurm-out-of-memory", "slurm-out-of-memory-20-11"),
+    *("out-of-memory", "out-of-memory-task", "out-of-memory-container", "kubernetes-oom", "ray-memory-node"),
+    *("ray-memory", "ray-memory-workers", "slurm-out-of-memory", "slurm-out-of-memory-20-11"),
 )
 """The kernel, or who runs the job, killed a process for want of memory."""
 _OVER = "the program failed after NCCL's work was done: all communicators had come to their end"
@@ -128,8 +130,16 @@ def _came_before(facts: Facts, echoes: list[Notice], killed: list[Notice], depar
     known = set(map(id, follow))
     errors = [notice for notice in facts.failures() if id(notice) not in known and not _is_known_end(notice)]
     errors = [one for one in errors if not (_is_loss(one) and any(precedes(kill, one) for kill in killed))]
+    losses = first_of_each(one.evidence[0] for one in echoes)
+    errors = [one for one in errors if not _is_below(one, losses)]
     first = in_order(departed)[:1]
     return [notice for notice in errors if not any(_led_to(one, notice) for one in first)]
+
+
+def _is_below(error: Notice, losses: dict[str, int]) -> bool:
+    """Whether it only tells that something failed, and stands below the loss of a connection: it follows from that."""
+    here = error.evidence[0]
+    return error.rule in _SYMPTOMS and here.source in losses and here.order > losses[here.source]
 
 
 def _silenced(facts: Facts, closed: list[Notice], given_up: list[Notice]) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ RULE = Rule(
     severity="error",
     title="A network plugin is there and cannot be loaded",
     folds=True,
+    local=True,
 )
 
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, lines_of, listed, words_of
+from nccl_inspect.rules.facts import Facts, first_said, lines_of, listed, words_of
+from nccl_inspect.rules.fallback import fallback
 from nccl_inspect.rules.plugin_load_failed import lacks_a_library
-from nccl_inspect.rules.socket_instead_of_rdma import plugins_off, tcp_paths
+from nccl_inspect.rules.socket_instead_of_rdma import VERBS, lacking_verbs, plugins_off, tcp_paths
 
 RULE = Rule(
     name="plugin-not-found",
@@ -15,6 +16,7 @@ RULE = Rule(
     severity="warning",
     title="A network plugin that was asked for, or that this platform needs, was not found",
     folds=True,
+    local=True,
 )
 _DEFAULTS = {"libnccl-net.so", "librccl-net.so"}
 """What NCCL and RCCL look for without being asked; 2.27 says 'set by env' of it though nothing is set."""
@@ -31,7 +33,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     named = bool(asked) or any(set(_files(notice)) - _DEFAULTS for notice in missing)
     needed = facts.platform is not None and facts.platform.network in _NEED_A_PLUGIN and not _is_on_one_host(facts)
     came_up = facts.plugin("NET", "loaded")
-    if not missing or came_up or not (named or needed):
+    if missing and not came_up and not (named or needed):
+        yield from _clue(facts, missing)
+        return
+    if not missing or came_up:
         return
     slow = tcp_paths(facts)
     names = listed(name for notice in missing for name in _files(notice) or [notice.message])
@@ -53,6 +58,28 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks={rank for notice in missing for rank in notice.ranks},
         hosts={host for notice in missing for host in notice.hosts},
         evidence=[notice.evidence[0] for notice in (*facts.plugin("NET", "requested")[:1], *missing[:3])],
+    )
+
+
+def _clue(facts: Facts, missing: list[Notice]) -> Iterator[Finding]:
+    """No plugin, and no library for InfiniBand either: this image has nothing but TCP, whatever the machines have."""
+    found, no_verbs = fallback(facts), lacking_verbs(facts)
+    if not found or not no_verbs or found.is_near:
+        return
+    yield RULE.clue(
+        "the image has neither a network plugin nor libibverbs: hosts can only talk over TCP",
+        cause="machines without EFA, InfiniBand or RoCE cards need neither; on others the image lacks them",
+        impact="none on one host, or on machines without such cards",
+        fix=[
+            VERBS,
+            "Take an image with the plugin that the machines need: aws-ofi-nccl for EFA, Google's for gIB or TCPX.",
+        ],
+        confirm="Run lspci on a host: is there an InfiniBand, RoCE or EFA card?",
+        severity="info",
+        confidence="possible",
+        ranks=found.ranks,
+        hosts=found.hosts,
+        evidence=[*first_said(missing[:2]), *first_said(no_verbs[:1])],
     )
 
 

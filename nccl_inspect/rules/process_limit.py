@@ -15,6 +15,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="No more threads can be started: the limit on processes",
+    local=True,
 )
 _NO_MORE = "Resource temporarily unavailable"
 """What the C library says of EAGAIN."""

@@ -37,7 +37,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             evidence=first_said([*headed, *said]),
             fatal=True,
         )
-    elif refused := facts.notices(_REFUSED):
+    elif refused := [
+        *facts.notices(_REFUSED),
+        *(one for one in facts.leading_to(RULE.name) if one.production not in _NO_PROGRAM),
+    ]:
         yield RULE.finding(
             f"Slurm refused the job: {value(refused[0], 'error')}",
             cause="what the job asks for is not there, or this user may not have it",

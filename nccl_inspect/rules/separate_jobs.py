@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, listed
+from nccl_inspect.rules.facts import LISTED_RANKS, Facts, count, listed
+from nccl_inspect.rules.lines import first_of_each
+from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="separate-jobs",
@@ -13,6 +16,15 @@ RULE = Rule(
     severity="error",
     title="Every host runs a job of its own instead of one over all",
 )
+
+_WITHOUT_MPI = (
+    "nccl-tests built without MPI: mpirun or srun then starts as many tests as processes, none of which knows of the "
+    "others"
+)
+_ENDS = ("test-bandwidth", "test-concluded", "test-failure", "test-nccl-failure", "test-cuda-failure")
+"""What a test prints at its end: one that begins behind it is the next."""
+_IMPACT = "the network between the hosts is not tested at all, and processes of one host get in each other's way"
+_BUILD = "make MPI=1 MPI_HOME=/usr/lib/x86_64-linux-gnu/openmpi   # nccl-tests; 'ldd build/all_reduce_perf' shows it"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -22,6 +34,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     span all hosts.
     """
     comms = facts.job.communicators
+    if not comms:
+        yield from _of_tests(facts)
+        return
     jobs = [comm for comm in comms if comm.parent is None and _is_whole(comm)]
     hosts = {host for comm in jobs for host in comm.hosts}
     if len(jobs) < 2 or len(hosts) < 2 or any(len(comm.hosts) > 1 for comm in comms):
@@ -39,12 +54,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"{count(len(hosts), 'host')}, and no communicator spans them: {count(len(jobs), 'job')} ({sizes}) "
         "each begin with a rank 0 of their own",
-        cause="nccl-tests built without MPI: mpirun or srun then starts as many tests as processes, none of which "
-        "knows of the others",
-        impact="the network between the hosts is not tested at all, and processes of one host get in each other's way",
+        cause=_WITHOUT_MPI,
+        impact=_IMPACT,
         fix=[
-            "make MPI=1 MPI_HOME=/usr/lib/x86_64-linux-gnu/openmpi   # nccl-tests; then 'ldd "
-            "build/all_reduce_perf' shows libmpi",
+            _BUILD,
             "torchrun --nnodes=<hosts> --nproc_per_node=gpu --rdzv_backend=c10d --rdzv_endpoint=<host>:29500 "
             "<script>   # PyTorch, on every host",
             "A job of its own shows one 'Init COMPLETE' line for each rank, with nranks of all GPUs.",
@@ -57,3 +70,43 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _is_whole(comm: CommunicatorInfo) -> bool:
     return len(comm.started) == comm.nranks and len(comm.hosts) == 1
+
+
+def _of_tests(facts: Facts) -> Iterator[Finding]:
+    """Judge what nccl-tests print without lines of NCCL: each test lists its ranks, from 0 on, and has a table."""
+    firsts = [notice for notice in facts.notices(*LISTED_RANKS) if value(notice, "rank") == 0]
+    heads = _at_once(facts, [notice.evidence[0] for notice in firsts])
+    hosts = {str(value(notice, "node")) for notice in firsts if notice.evidence[0] in heads}
+    if len(heads) > 1:
+        yield RULE.finding(
+            f"{count(len(heads), 'test')} began at once on {count(len(hosts), 'host')}, each with a rank 0 of its own",
+            cause=_WITHOUT_MPI,
+            impact=_IMPACT,
+            fix=[_BUILD],
+            confidence="likely",
+            hosts=hosts,
+            evidence=heads,
+        )
+        return
+    tables = _at_once(facts, [line for notice in facts.notices("test-units") for line in notice.evidence])
+    if len(tables) > 1:
+        yield RULE.clue(
+            f"{count(len(tables), 'table')} of results began before one ended: several tests run beside each other",
+            cause=_WITHOUT_MPI,
+            impact=_IMPACT,
+            fix=[_BUILD],
+            confirm="Look at the list of ranks above the tables: is there a rank 0 more than once?",
+            severity="warning",
+            confidence="possible",
+            evidence=tables,
+        )
+
+
+def _at_once(facts: Facts, begins: list[Evidence]) -> list[Evidence]:
+    """Those lines with which tests begin that stand before the end of the first test, in the source with the most."""
+    ends = first_of_each(line for notice in facts.notices(*_ENDS) for line in notice.evidence)
+    by_source: dict[str, list[Evidence]] = {}
+    for line in begins:
+        if line.order < ends.get(line.source, line.order + 1):
+            by_source.setdefault(line.source, []).append(line)
+    return max(by_source.values(), key=len, default=[])

@@ -1,5 +1,6 @@
 """A setting whose value NCCL cannot read."""
 
+import re
 from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -12,15 +13,23 @@ RULE = Rule(
     name="setting-invalid",
     category="environment",
     severity="info",
-    title="A setting has a value that NCCL cannot read",
+    title="A setting has a value that NCCL cannot read or use",
+    local=True,
 )
+_VARIABLE = re.compile(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
+_NUMBERS, _LIST, _RINGS = ("env-invalid", "fastrak-env-invalid"), "algo-setting-invalid", "rings-invalid-old"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL says of numbers that are none (src/misc/param.cc), and of lists (src/graph/tuning.cc)."""
-    if lists := facts.notices("algo-setting-invalid"):
+    if lists := facts.notices(_LIST):
         yield _not_a_list(facts, lists)
-    said = facts.notices("env-invalid")
+    if rings := facts.notices(_RINGS):
+        yield _not_rings(facts, rings)
+    own = (*_NUMBERS, _LIST, _RINGS)
+    if corrected := [one for one in facts.leading_to(RULE.name) if one.production not in own]:
+        yield _corrected(facts, corrected)
+    said = facts.notices(*_NUMBERS)
     if not said:
         return
     facts.pass_over(said)
@@ -35,6 +44,20 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks_in(said),
         hosts=hosts_in(said),
         evidence=first_said(said),
+    )
+
+
+def _not_rings(facts: Facts, said: list[Notice]) -> Finding:
+    """Until 2.4 rings could be given by hand (src/misc/rings.cc)."""
+    given = facts.chosen("NCCL_RINGS")
+    return RULE.finding(
+        f"NCCL cannot use the rings of {words_of(given) if given else 'NCCL_RINGS'}",
+        cause="they do not hold each rank of the job once: written for another number of GPUs",
+        impact="the setting does nothing: NCCL looks for rings itself",
+        fix=unset(given) or ["unset NCCL_RINGS"],
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=[*first_said(said), *lines_of(given, 1)],
     )
 
 
@@ -56,6 +79,24 @@ def _not_a_list(facts: Facts, said: list[Notice]) -> Finding:
         hosts=hosts_in(said),
         evidence=[*first_said(said), *lines_of(given, 1)],
         fatal=True,
+    )
+
+
+def _corrected(facts: Facts, said: list[Notice]) -> Finding:
+    """A value that NCCL or a plugin passes over, or replaces by the nearest one that it can use."""
+    facts.pass_over(said)
+    names = dict.fromkeys(name for one in said for name in _VARIABLE.findall(one.message))
+    return RULE.finding(
+        f"a setting does not do what it says: {said[0].message}",
+        cause="the value is out of range, misspelled, or not possible with this release or on this machine",
+        impact="NCCL goes on with its default, or with the nearest value that it can use",
+        fix=[
+            *([f"unset {' '.join(names)}   # or give a value that this release knows"] if names else []),
+            "env | grep NCCL_; cat /etc/nccl.conf ~/.nccl.conf   # inside the container; a program may set it, too",
+        ],
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=first_said(said),
     )
 
 

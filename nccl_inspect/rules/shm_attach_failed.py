@@ -15,6 +15,7 @@ RULE = Rule(
     title="A shared memory segment that another rank made could not be opened",
     specific=("shm-segment-failed",),
     echo_of=("duplicate-hostname", "open-files-limit"),
+    local=True,
 )
 _NOT_THERE = 2
 _FILE = "misc/shmutils.cc"

@@ -15,6 +15,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Shared host memory made with CUDA's cuMem interface does not work",
+    local=True,
 )
 _REFUSED = (1, 217, 801)
 _FIX = (

@@ -2,16 +2,25 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.impact import SHM, SOCKET
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Setting
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, using, words_of
 from nccl_inspect.rules.net_instead_of_p2p import local_over_net
+from nccl_inspect.rules.p2p_disabled_by_env import has_no_pairs, switched_off
 
 RULE = Rule(
     name="shm-disabled-by-env",
     category="intra-node path",
     severity="error",
     title="Shared memory between ranks of a host is switched off by a setting",
+)
+
+
+_LARGER = (
+    "volumes: [{name: dshm, emptyDir: {medium: Memory}}]   # pod spec: a larger /dev/shm instead, mounted there; "
+    "docker run --shm-size=16g"
 )
 
 
@@ -22,21 +31,42 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     slow = local_over_net(facts)
     facts.mark(slow, RULE.name)
+    if not facts.paths("intra") and not has_no_pairs(facts) and _lacks_p2p(facts):
+        yield _suspected(facts, settings)
+        return
     yield RULE.finding(
         f"{words_of(settings)} " + ("leaves ranks of one host with the network" if slow else "is set"),
         cause=f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}; often to get "
         "around a /dev/shm that is too small (shm-segment-failed)",
         impact=f"{count(len(slow), 'pair')} of one host {using(slow)}, which leaves and "
-        "enters the machine: 1.3-3.5 GB/s over Socket, against 13-18 GB/s over shared memory"
+        f"enters the machine: {SOCKET} over Socket ({SOCKET.source}), against {SHM} over shared memory"
         if slow
         else "none in this log: no pair of one host uses the network",
-        fix=[
-            *unset(settings),
-            "volumes: [{name: dshm, emptyDir: {medium: Memory}}]   # pod spec: a larger /dev/shm instead, "
-            "mounted there; docker run --shm-size=16g",
-        ],
+        fix=[*unset(settings), _LARGER],
         severity="error" if slow else "info",
         ranks=facts.ranks_with(settings),
         hosts=hosts_of(slow) or {host for setting in settings for host in setting.hosts},
         evidence=lines_of(settings),
+    )
+
+
+def _lacks_p2p(facts: Facts) -> bool:
+    """Whether P2P is off as well, or the machine has none: nothing but the network is left then."""
+    return bool(switched_off(facts)) or bool(facts.platform and facts.platform.p2p is False)
+
+
+def _suspected(facts: Facts, settings: list[Setting]) -> Finding:
+    """What is said where the log ends before connections between GPUs of a host."""
+    both = [*settings, *switched_off(facts)]
+    return RULE.clue(
+        f"{words_of(both)} leaves ranks of one host with the network",
+        cause="shared memory is switched off, and P2P is off or the machine has none; often to get around a /dev/shm "
+        "that is too small (shm-segment-failed)",
+        impact="no local connection is in the log: data between GPUs of a host would leave and enter the machine",
+        fix=[*unset(settings), _LARGER],
+        confirm="Look for 'via NET' between ranks of one host, past the first collective.",
+        severity="warning",
+        ranks=facts.ranks_with(settings),
+        hosts={host for setting in settings for host in setting.hosts},
+        evidence=lines_of(both, 1),
     )

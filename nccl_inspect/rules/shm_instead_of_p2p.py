@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import Message, P2pRefused
-from nccl_inspect.impact import NVLINK, P2P, PCIE, SHM, compared, p2p
+from nccl_inspect.impact import ON_NVLINK, P2P, PCIE, SHM, compared, p2p
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path, Setting
 from nccl_inspect.rules.engine import Rule
@@ -148,8 +148,10 @@ def _steps(facts: Facts, refused: bool) -> list[str]:
 def _better(facts: Facts, pairs: list[Path]) -> str:
     """What P2P would give there."""
     fast = p2p(facts.platform, _on_nvlink(facts, pairs) or _has_nvlink_fabric(facts))
+    if fast is None:
+        return "what P2P gives on such machines is not published"
     if fast is P2P:
-        return f"P2P, if the hardware has it, {PCIE} over PCIe and {NVLINK[2].low:g}-{NVLINK[5].high:g} over NVLink"
+        return f"P2P, if the hardware has it, {PCIE} over PCIe and {ON_NVLINK} over NVLink ({ON_NVLINK.link})"
     return f"P2P would give {fast} ({fast.source}): {compared(SHM, fast)}"
 
 
@@ -184,7 +186,8 @@ def _expected(facts: Facts, pairs: list[Path]) -> Finding:
     return RULE.finding(
         f"{count(len(pairs), 'pair')} on one host: SHM is the best that this hardware offers",
         cause=f"{why}; NCCL does not use P2P there by default{also}",
-        impact=f"none to mend: {SHM} is what host memory gives; keep tensor parallelism small on such machines",
+        impact=f"none to mend: {SHM} is what host memory gives ({SHM.link}); keep tensor parallelism small on such "
+        "machines",
         fix=[
             *(["unset NCCL_P2P_DISABLE   # first: while it is 1, NCCL does not read NCCL_P2P_LEVEL"] if hiding else []),
             "NCCL_P2P_LEVEL=SYS   # may be tried and measured where 'nvidia-smi topo -p2p r' says OK; else "
@@ -199,7 +202,7 @@ def _expected(facts: Facts, pairs: list[Path]) -> Finding:
 
 
 def _on_nvlink(facts: Facts, pairs: list[Path]) -> bool:
-    """Whether the pairs are known to have NVLink, where SHM is 14 to 26 times slower."""
+    """Whether the pairs are known to have NVLink, where SHM is an order of magnitude slower."""
     kinds = [facts.pair_class(path) for path in pairs]
     if any(kinds):
         return any(kind is not None and kind.startswith("NV") for kind in kinds)

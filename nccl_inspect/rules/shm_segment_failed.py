@@ -16,6 +16,7 @@ RULE = Rule(
     title="A shared memory segment in /dev/shm could not be made",
     echo_of=("open-files-limit",),
     because=("p2p-disabled-by-env", "shm-instead-of-p2p", "p2p-disabled-driver", "shm-cumem-host-failed"),
+    local=True,
 )
 _NO_SPACE = 28
 
@@ -24,11 +25,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warnings about making a segment; one about attaching to it alone is the echo of a failure elsewhere."""
     failed = [
         *facts.notices("shm-extend-failed", "shm-create-failed"),
+        *facts.leading_to(RULE.name),
         *(notice for notice in facts.notices("shm-segment-failed") if _value(notice, "what") == "creating"),
+        *(notice for notice in facts.notices("shm-open-failed-old") if "Unable to allocate" in notice.message),
     ]
+    full = [notice for notice in facts.notices("system-call-failed", "shm-open-failed-old") if _is_full(notice)]
+    failed = failed or full
     if not failed:
         return
-    full = [notice for notice in facts.notices("system-call-failed") if _is_full(notice)]
     codes = {code for notice in failed if (code := _value(notice, "errno")) is not None}
     codes |= {_NO_SPACE} if full else set()
     sizes = [size for notice in failed if (size := _value(notice, "size")) is not None]
@@ -62,7 +66,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _is_full(notice: Notice) -> bool:
     """Whether there was no room for a file: until 2.11 the call that makes the segment tells it."""
-    return "allocate" in str(_value(notice, "call")) and "No space left on device" in notice.message
+    return "allocate" in notice.message and "No space left on device" in notice.message
 
 
 def _value(notice: Notice, name: str) -> Any:

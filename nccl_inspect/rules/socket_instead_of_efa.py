@@ -1,20 +1,32 @@
 """Traffic between hosts over TCP although EFA was meant."""
 
+import re
 from collections.abc import Iterator
 
+from nccl_inspect.event_types import OfiPlatform, OfiProvider
 from nccl_inspect.impact import over_tcp
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import slingshot
+from nccl_inspect.rules.efa_provider_missing import dies_here
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, ends, first_lines, hosts_of, listed
+from nccl_inspect.rules.facts import Facts, ends, first_lines, first_said, hosts_of, lines_of, listed
+from nccl_inspect.rules.fallback import fallback, is_of_libfabric, is_over_tcp, tried, ways
+from nccl_inspect.rules.plugin_load_failed import lacks_a_library
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 from nccl_inspect.rules.socket_instead_of_rdma import (
     efa_hints,
+    ib_cards,
     over_tcp_provider,
     plugins_off,
     sought_plugin,
+    switched_off,
     tcp_paths,
+    unusable_efa,
     wording,
 )
+from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="socket-instead-of-efa",
@@ -31,7 +43,10 @@ RULE = Rule(
         "plugin-not-found",
     ),
 )
-
+_SEARCH_FAILED = "ofi-no-eligible-providers"
+_NAMES = ("efa", "libfabric", "aws libfabric")
+_IN_EC2 = re.compile(r"ip(?:-\d{1,3}){4}(?:\..*)?")
+"""How EC2 names its machines."""
 _INSTALL = "Put libfabric and aws-ofi-nccl of the EFA installer into the image and on LD_LIBRARY_PATH."
 
 
@@ -42,24 +57,20 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     network = facts.platform.network if facts.platform else None
     expected = network == "efa"
     hints = efa_hints(facts)
-    if not paths or not (expected or (hints and network is None)):
+    if network not in (None, "efa"):
         return  # a platform of another network leaves the judgement to its own rule
+    if not paths:
+        yield from _clue(facts, expected)
+        return
+    if not (expected or hints):
+        return
     facts.mark(paths, RULE.name)
     tried = [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
     yield RULE.finding(
         f"{wording(paths)} over {listed(path.detail for path in paths)} instead of EFA",
         cause=_cause(facts, bool(tried), bool(provider)),
         impact=over_tcp(facts.platform),
-        fix=[
-            *(["unset NCCL_NET_PLUGIN   # first: 'none' lets NCCL look for no plugin"] if plugins_off(facts) else []),
-            *([_INSTALL] if sought_plugin(facts) else []),
-            EFA_IN_POD,
-            LOCKED_MEMORY_IN_POD,
-            *([] if sought_plugin(facts) else [_INSTALL]),
-            RDMA_IN_DOCKER,
-            EFA_CHECK,
-            "NCCL_NET=Libfabric   # makes it fail early instead of falling back (until plugin 1.12: 'AWS Libfabric')",
-        ],
+        fix=_fixes(facts),
         confidence="certain" if expected and tried else "likely",
         ranks=ends(paths),
         hosts=hosts_of(paths),
@@ -67,9 +78,85 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
+def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
+    """What suggests it before hosts talk: the plugin that did not come up, or found TCP, or a platform with EFA."""
+    found = fallback(facts)
+    signs, hints, refused = _signs(facts), efa_hints(facts), _refusals(facts)
+    if not found or ib_cards(facts) or slingshot.signs(facts):
+        return
+    in_ec2 = found.is_spread and bool(found.stated) and any(map(_IN_EC2.fullmatch, found.hosts))
+    known = expected or signs or hints or refused
+    if not (known or (in_ec2 and not switched_off(facts))):
+        return
+    over_tcp_only = _tcp_provider(facts)
+    was_tried = any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in facts.job.notices)
+    gave_up = any(notice.production != _SEARCH_FAILED for notice in refused)
+    if was_tried and not found.stated and (dies_here(facts) or not gave_up):
+        return  # the log ends before the plugin has chosen a provider, or NCCL does
+    yield RULE.clue(
+        "libfabric runs over TCP instead of EFA" if over_tcp_only else "hosts are left with TCP instead of EFA",
+        cause=_cause(facts, bool(was_tried or refused), bool(over_tcp_only)),
+        impact=over_tcp(facts.platform),
+        fix=_fixes(facts),
+        confirm="Run fi_info -p efa inside the container: does it list the NICs? On the node: lspci | grep -i elastic",
+        severity=found.severity if known else "info",
+        confidence=found.confidence(bool(expected or signs or over_tcp_only or refused)),
+        ranks=found.ranks,
+        hosts=found.hosts,
+        evidence=ways([*first_said([*over_tcp_only, *refused]), *signs, *hints], found),
+    )
+
+
+def _signs(facts: Facts) -> list[Evidence]:
+    """What shows more than that the plugin is in the image, which it is in images for all kinds of machines."""
+    asked = [s for s in facts.settings("FI_PROVIDER", "NCCL_NET") if s.value.lower() in _NAMES]
+    own = [s for s in facts.job.environment if s.name.startswith("FI_EFA_") and s.source != "plugin"]
+    said = [n for n in facts.job.notices if isinstance(n.event, OfiPlatform) or _is_of_efa(n)]
+    on_aws = [n for n in _refusals(facts) if any(map(_IN_EC2.fullmatch, n.hosts))]
+    named = [*said[:2], *on_aws[:1], *sought_plugin(facts)[:1], *unusable_efa(facts)[:1]]
+    return first_said(named) + lines_of([*asked, *own], 1)
+
+
+def _is_of_efa(notice: Notice) -> bool:
+    """Whether libfabric itself speaks of its provider for EFA."""
+    text = str(value(notice, "text"))
+    return notice.production == "libfabric-warning" and (value(notice, "provider") == "efa" or "provider efa" in text)
+
+
+def _refusals(facts: Facts) -> list[Notice]:
+    """Where aws-ofi-nccl says that it does not come up, and why."""
+    said = [n for n in facts.job.notices if n.event and n.event.dialect == "aws-ofi-nccl"]
+    reasons = [n for n in said if getattr(n.event, "tone", "") == "error" or n.production == _SEARCH_FAILED]
+    broken = [*facts.plugin("NET", "load-failed"), *filter(lacks_a_library, facts.plugin("NET", "not-found"))]
+    without = [notice for notice in broken if "fabric" in str(getattr(notice.event, "detail", ""))]
+    return [*reasons[:2], *[*filter(is_of_libfabric, tried(facts)), *without][:1]]
+
+
+def _tcp_provider(facts: Facts) -> list[Notice]:
+    return [notice for notice in facts.said(OfiProvider) if is_over_tcp(notice)]
+
+
+def _fixes(facts: Facts) -> list[str]:
+    return [
+        *(["unset NCCL_NET_PLUGIN   # first: 'none' lets NCCL look for no plugin"] if plugins_off(facts) else []),
+        *([f"unset FI_PROVIDER   # {_wrong_provider(facts)} is not EFA"] if _wrong_provider(facts) else []),
+        *([_INSTALL] if sought_plugin(facts) else []),
+        EFA_IN_POD,
+        LOCKED_MEMORY_IN_POD,
+        *([] if sought_plugin(facts) else [_INSTALL]),
+        RDMA_IN_DOCKER,
+        EFA_CHECK,
+        "NCCL_NET=Libfabric   # makes it fail early instead of falling back (until plugin 1.12: 'AWS Libfabric')",
+    ]
+
+
+def _wrong_provider(facts: Facts) -> str | None:
+    return next((s.value for s in facts.settings("FI_PROVIDER") if s.value and "efa" not in s.value), None)
+
+
 def _cause(facts: Facts, tried: bool, provider: bool) -> str:
-    if providers := [s.value for s in facts.settings("FI_PROVIDER") if "efa" not in s.value]:
-        return f"FI_PROVIDER={providers[0]} keeps libfabric from EFA"
+    if other := _wrong_provider(facts):
+        return f"FI_PROVIDER={other} keeps libfabric from EFA"
     if provider:
         return (
             "libfabric runs over its tcp provider, as it found none for EFA: no EFA is used, whatever the word "

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.event_types import NetDevices
 from nccl_inspect.impact import over_tcp
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Setting
+from nccl_inspect.rules import slingshot
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import (
     Facts,
@@ -18,12 +20,17 @@ from nccl_inspect.rules.facts import (
     unset,
     words_of,
 )
+from nccl_inspect.rules.fallback import CONFIRM, fallback, ways
+from nccl_inspect.rules.rdma_interfaces import interfaces, is_for_rdma
 from nccl_inspect.rules.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.socket_instead_of_rdma import (
+    VERBS,
     efa_hints,
     ib_cards,
     ib_hints,
+    lacking_verbs,
     no_cards_on,
+    switched_off,
     tcp_paths,
     without_cards,
     wording,
@@ -40,50 +47,107 @@ RULE = Rule(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge TCP paths where some rank lists a card, or the platform has them."""
+    """Judge TCP paths where some rank lists a card, or the platform has them; before there are paths, what says so."""
     paths = tcp_paths(facts)
     expected = facts.platform is not None and facts.platform.network in ("ib", "roce")
+    if efa_hints(facts) and not expected:
+        return
+    if not paths:
+        yield from _clue(facts, expected)
+        return
     hints = ib_hints(facts)
-    if not paths or not (expected or hints) or (efa_hints(facts) and not expected):
+    if not (expected or hints):
         return
     found = facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
     facts.mark(paths, RULE.name)
     off = facts.switched_on("NCCL_IB_DISABLE")
-    unusable = facts.notices("ib-device-not-usable")
-    cards, without = ib_cards(facts), without_cards(facts)
-    named = [] if cards else facts.chosen("NCCL_IB_HCA")
+    without = without_cards(facts)
     yield RULE.finding(
         f"{wording(paths)} over {listed(path.detail for path in paths)} instead of InfiniBand or RoCE",
-        cause="NCCL_IB_DISABLE switches InfiniBand and RoCE off"
-        if off
-        else f"a card is there and cannot be used: {unusable[0].message}"
-        if unusable
-        else no_cards_on(without)
-        if without
-        else f"{words_of(named)} {_speaks(named)} cards, and NCCL found none that fits: the names differ on these "
-        "hosts, device nodes or verbs libraries are missing in the container, or the hosts have no such card; "
-        "ibv_devices tells"
-        if named
-        else "the log shows cards, and these paths do not use them; device nodes or verbs libraries are missing "
-        "in the container, or NCCL_IB_HCA leaves the card out"
-        if hints
-        else "this machine type has cards, and NCCL found none: device nodes or verbs libraries are missing in "
-        "the container",
+        cause="NCCL_IB_DISABLE switches InfiniBand and RoCE off" if off else _cause(facts, bool(hints)),
         impact=over_tcp(facts.platform),
         fix=[*unset(off), "ibv_devinfo; ls /dev/infiniband   # inside the container: are the cards there?"]
         if off
-        else [
-            *(["ibv_devices   # in the container, on each host: has a card such a name?"] if named else []),
-            *unset(named),
-            RDMA_IN_DOCKER,
-            RDMA_IN_POD,
-            "apt install libibverbs1 ibverbs-providers; ibv_devinfo; ibstat   # inside the container",
-        ],
+        else _fixes(facts),
         confidence="certain" if expected and off else "likely" if expected or found else "possible",
         ranks=ends(paths),
         hosts=hosts_of(paths),
         evidence=[*first_lines(paths)[:2], *first_said(without)[:1], *hints[: 1 if without else 3], *lines_of(off, 1)],
     )
+
+
+def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
+    """What suggests it before hosts talk: a card, or what somebody set for one, and NCCL that takes TCP."""
+    found = fallback(facts)
+    cards, meant = ib_cards(facts), _meant(facts)
+    if not found or not (expected or cards or meant) or switched_off(facts) or slingshot.signs(facts):
+        return
+    yield RULE.clue(
+        "hosts are left with TCP instead of InfiniBand or RoCE",
+        cause=_cause(facts, bool(cards)),
+        impact=over_tcp(facts.platform),
+        fix=_fixes(facts),
+        confirm=CONFIRM if expected or cards else "Run ibv_devices on a host, outside of the container: has it cards?",
+        severity=found.severity,
+        confidence=found.confidence(bool(expected or cards)),
+        ranks=found.ranks,
+        hosts=found.hosts,
+        evidence=ways([*cards[:2], *first_said(lacking_verbs(facts))[:1], *meant[:1]], found),
+    )
+
+
+def _meant(facts: Facts) -> list[Evidence]:
+    """Settings for cards, the plugin that is made for them, and interfaces named after them: somebody expects cards."""
+    settings = [s for s in facts.job.environment if s.name.startswith("NCCL_IB_") and s.source != "plugin"]
+    named = [notice for notice in facts.job.notices if any(map(is_for_rdma, interfaces(notice)))]
+    return [*lines_of(settings, 1), *first_said([*facts.notices("hpcx-p2p-plugin"), *named])]
+
+
+def _cause(facts: Facts, hints: bool) -> str:
+    unusable, without = facts.notices("ib-device-not-usable"), without_cards(facts)
+    named = _named(facts)
+    if unusable:
+        return f"a card is there and cannot be used: {unusable[0].message}"
+    if without:
+        return no_cards_on(without)
+    if lacking_verbs(facts):
+        return "libibverbs is not in the image, so NCCL cannot look for cards"
+    if named:
+        return (
+            f"{words_of(named)} {_speaks(named)} cards, and NCCL found none that fits: the names differ on these "
+            "hosts, device nodes or verbs libraries are missing in the container, or the hosts have no such card; "
+            "ibv_devices tells"
+        )
+    if hints:
+        return (
+            "the log shows cards, and NCCL does not use them; device nodes or verbs libraries are missing "
+            "in the container, or NCCL_IB_HCA leaves the card out"
+        )
+    if facts.platform:
+        return (
+            "this machine type has cards, and NCCL found none: device nodes or verbs libraries are missing in "
+            "the container"
+        )
+    return "settings of this job are for cards, and NCCL found none: they are not in the container, or not there at all"
+
+
+def _named(facts: Facts) -> list[Setting]:
+    """NCCL_IB_HCA, where the log shows no card."""
+    return [] if ib_cards(facts) else facts.chosen("NCCL_IB_HCA")
+
+
+def _fixes(facts: Facts) -> list[str]:
+    named, no_verbs = _named(facts), lacking_verbs(facts)
+    return [
+        *([VERBS] if no_verbs else []),
+        *(["ibv_devices   # in the container, on each host: has a card such a name?"] if named else []),
+        *unset(named),
+        RDMA_IN_DOCKER,
+        RDMA_IN_POD,
+        "ibv_devinfo; ibstat   # inside the container"
+        if no_verbs
+        else "apt install libibverbs1 ibverbs-providers; ibv_devinfo; ibstat   # inside the container",
+    ]
 
 
 def _speaks(named: list[Setting]) -> str:

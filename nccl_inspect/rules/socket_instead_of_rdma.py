@@ -7,8 +7,11 @@ from nccl_inspect.impact import over_tcp
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path, Setting
+from nccl_inspect.rules import slingshot
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_in, hosts_of, listed
+from nccl_inspect.rules.fallback import CONFIRM, NO_PROVIDER, fallback, is_of_libfabric, is_over_tcp, tried, ways
+from nccl_inspect.rules.rdma_interfaces import interfaces, is_over_infiniband
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.statements import value
 
@@ -29,14 +32,13 @@ RULE = Rule(
     specific=("socket-instead-of-efa", "socket-instead-of-ib"),
 )
 _KINDS_WITHOUT_RDMA = ("tcp",)
-_TCP_PROVIDERS = ("tcp", "sockets")
 _PLUGINS_OF_GOOGLE = {"tcpx": "GPUDirect-TCPX", "tcpxo": "GPUDirect-TCPXO (FasTrak)"}
 """Networks that only work by a plugin, and a daemon beside the job."""
 
 
 def over_tcp_provider(facts: Facts) -> list[Path]:
     """Paths between hosts over libfabric whose provider is TCP: the word Libfabric alone is not EFA."""
-    said = facts.said(events.OfiProvider, lambda e: isinstance(e, events.OfiProvider) and e.provider in _TCP_PROVIDERS)
+    said = any(map(is_over_tcp, facts.said(events.OfiProvider)))
     return [path for path in facts.leaving() if "Libfabric" in path.detail] if said else []
 
 
@@ -45,7 +47,7 @@ def tcp_paths(facts: Facts) -> list[Path]:
     return [path for path in facts.leaving() if path.net == "Socket"]
 
 
-_VERBS = "apt install libibverbs1 ibverbs-providers   # in the image (rdma-core on other systems); then ibv_devices"
+VERBS = "apt install libibverbs1 ibverbs-providers   # in the image (rdma-core on other systems); then ibv_devices"
 _LOOK = "env | grep -E 'NCCL_(NET|IB_DISABLE)'; cat /etc/nccl.conf ~/.nccl.conf   # in the process's container"
 
 
@@ -57,7 +59,7 @@ def wording(paths: list[Path]) -> str:
 
 def without_cards(facts: Facts) -> list[Notice]:
     """What hosts say that have no InfiniBand or RoCE card, where only they say so and others list theirs."""
-    none = facts.notices("net-ib-none")
+    none = [*facts.notices("net-ib-none"), *lacking_verbs(facts)]
     listed_by = hosts_in(
         facts.said(events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices))
     )
@@ -73,7 +75,12 @@ def no_cards_on(said: list[Notice]) -> str:
 
 
 def efa_hints(facts: Facts) -> list[Evidence]:
-    """Lines that show that EFA was meant: aws-ofi-nccl, its provider, or a setting that asks for it."""
+    """Lines that show that EFA was meant: aws-ofi-nccl, its provider, or a setting that asks for it.
+
+    The plugin carries Slingshot, too: where that is there, nobody means EFA.
+    """
+    if slingshot.signs(facts):
+        return []
     plugin = [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
     asked = [
         line
@@ -82,13 +89,17 @@ def efa_hints(facts: Facts) -> list[Evidence]:
         for line in setting.evidence[:1]
     ]
     sought = sought_plugin(facts)
-    unusable = [notice for notice in facts.notices("ib-device-not-usable") if _is_efa(notice)]
-    return [*(notice.evidence[0] for notice in (*plugin[:3], *sought[:2], *unusable[:2])), *asked]
+    return [*first_said((*plugin[:3], *sought[:2], *unusable_efa(facts)[:2])), *asked]
+
+
+def unusable_efa(facts: Facts) -> list[Notice]:
+    """EFA devices that NCCL's own code cannot open: it takes them for InfiniBand cards."""
+    return [notice for notice in facts.notices("ib-device-not-usable") if _is_efa(notice)]
 
 
 def sought_plugin(facts: Facts) -> list[Notice]:
     """Lines that say that the file of aws-ofi-nccl, by its name, is not there."""
-    return [n for n in facts.plugin("NET", "not-found") if "ofi" in str(getattr(n.event, "plugin", "")).lower()]
+    return [notice for notice in facts.plugin("NET", "not-found") if is_of_libfabric(notice)]
 
 
 def plugins_off(facts: Facts) -> list[Setting]:
@@ -115,21 +126,19 @@ def ib_cards(facts: Facts) -> list[Evidence]:
         *facts.notices("net-ib-merged"),
         *(notice for notice in facts.notices("ib-device-not-usable") if not _is_efa(notice)),
     ]
-    ipoib = facts.said(
-        events.NetDevices,
-        lambda e: (
-            isinstance(e, events.NetDevices)
-            and e.net == "Socket"
-            and any(str(device[1]).startswith("ib") for device in e.devices)
-        ),
-    )
-    return [notice.evidence[0] for notice in (*cards[:2], *ipoib[:2])]
+    return first_said([*cards[:2], *over_infiniband(facts)[:2]])
+
+
+def over_infiniband(facts: Facts) -> list[Notice]:
+    """Lines that name an IPoIB interface: behind it is an InfiniBand card."""
+    return [notice for notice in facts.job.notices if any(map(is_over_infiniband, interfaces(notice)))]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge TCP paths between hosts of an unknown kind of machine."""
-    paths = tcp_paths(facts)
+    """Judge TCP paths between hosts of an unknown kind of machine, or what says that they will take TCP."""
+    paths = tcp_paths(facts) + (over_tcp_provider(facts) if slingshot.signs(facts) else [])
     if not paths:
+        yield from _clue(facts)
         return
     sure = [path for path in paths if path.scope == "inter"]
     if sure:
@@ -138,47 +147,99 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     facts.mark(paths, RULE.name)
     network = facts.platform.network if facts.platform else None
     without = network in _KINDS_WITHOUT_RDMA
-    google = _PLUGINS_OF_GOOGLE.get(network or "")
+    better = _better(facts)
     yield RULE.finding(
         f"{wording(paths)} over {listed(path.detail for path in paths)} "
-        + (f"instead of {google}" if google else "(TCP, no RDMA)"),
-        cause=f"the plugin of {google} is not in use: not in the image or on LD_LIBRARY_PATH, or its daemon is down"
-        if google
-        else f"{facts.platform.name if facts.platform else ''} has no RDMA network"
-        if without
-        else _cause(facts),
+        + (f"instead of {better}" if better else "(TCP, no RDMA)"),
+        cause=f"{facts.platform.name if facts.platform else ''} has no RDMA network" if without else _cause(facts),
         impact="none to mend: TCP is the network of this machine" if without else over_tcp(facts.platform),
-        fix=[NOTHING]
-        if without
-        else [
-            f"Install the plugin for {google} on the nodes (GKE: DaemonSet nccl-tcpx-installer, nccl-tcpxo-installer), "
-            "mount it into the container and put its folder on LD_LIBRARY_PATH.",
-            "Run the daemon beside the job (receive-datapath-manager), and give the pod the interfaces eth1, eth2, ….",
-            "source <path>/nccl-env-profile.sh   # of the plugin: it sets what this network needs",
-        ]
-        if google
-        else [
-            *([_VERBS] if _lacking_verbs(facts) else []),
-            *([_LOOK] if _not_sought(facts) else []),
-            "lspci | grep -iE 'elastic fabric|mellanox|connectx|infiniband'   # on the node: is there such a card?",
-            EFA_IN_POD,
-            EFA_CHECK,
-            RDMA_IN_DOCKER,
-            RDMA_IN_POD,
-            "NCCL_NET=IB   # (or Libfabric) then makes it fail early instead of falling back",
-            "--platform <type>   # tells this tool what the machines have, such as p5.48xlarge",
-        ],
-        severity="info" if without else "error" if google else "warning",
+        fix=[NOTHING] if without else _fixes(facts),
+        severity="info" if without else "error" if better else "warning",
         confidence="certain" if without else "likely" if sure else "possible",
         ranks=ends(paths),
         hosts=hosts_of(paths),
-        evidence=[*first_lines(paths)[:3], *first_said([*facts.notices("net-ib-none"), *_lacking_verbs(facts)][:1])],
+        evidence=[
+            *first_lines(paths)[:3],
+            *first_said([*facts.notices("net-ib-none"), *lacking_verbs(facts)][:1]),
+            *slingshot.signs(facts)[:1],
+        ],
     )
 
 
+def _clue(facts: Facts) -> Iterator[Finding]:
+    """What the log suggests before hosts talk: a network that is there did not come up."""
+    found = fallback(facts)
+    network = facts.platform.network if facts.platform else None
+    if not found or network in _KINDS_WITHOUT_RDMA or switched_off(facts):
+        return
+    better, failed = _better(facts), [n for n in tried(facts) if not is_of_libfabric(n)]
+    if not (better or failed):
+        return
+    names = listed(str(getattr(notice.event, "plugin", "")) for notice in failed)
+    yield RULE.clue(
+        f"hosts are left with TCP instead of {better}"
+        if better
+        else f"hosts are left with TCP: the network plugin {names} does not come up",
+        cause=_cause(facts) if better else "the lines before say why the plugin does not come up",
+        impact=over_tcp(facts.platform),
+        fix=_fixes(facts),
+        confirm=CONFIRM,
+        severity=found.severity,
+        confidence=found.confidence(bool(better)),
+        ranks=found.ranks,
+        hosts=found.hosts,
+        evidence=ways([*slingshot.signs(facts), *first_said(failed), *first_said(lacking_verbs(facts))], found),
+    )
+
+
+def switched_off(facts: Facts) -> list[Setting]:
+    """The settings that keep NCCL from its own InfiniBand and RoCE code; ib-disabled-by-env judges them."""
+    forced = [setting for setting in facts.chosen("NCCL_NET") if setting.value.lower() == "socket"]
+    return [*facts.switched_on("NCCL_IB_DISABLE"), *forced]
+
+
+def _better(facts: Facts) -> str | None:
+    """The network that the machines are known to have, and that needs a plugin."""
+    network = facts.platform.network if facts.platform else None
+    return _PLUGINS_OF_GOOGLE.get(network or "") or ("Slingshot" if slingshot.signs(facts) else None)
+
+
+def _fixes(facts: Facts) -> list[str]:
+    network = facts.platform.network if facts.platform else None
+    if network in _PLUGINS_OF_GOOGLE:
+        return [
+            f"Install the plugin for {_PLUGINS_OF_GOOGLE[network]} on the nodes (GKE: DaemonSet nccl-tcpx-installer, "
+            "nccl-tcpxo-installer), mount it into the container and put its folder on LD_LIBRARY_PATH.",
+            "Run the daemon beside the job (receive-datapath-manager), and give the pod the interfaces eth1, eth2, ….",
+            "source <path>/nccl-env-profile.sh   # of the plugin: it sets what this network needs",
+        ]
+    if slingshot.signs(facts):
+        return [
+            slingshot.INSTALL,
+            slingshot.CHECK,
+            "FI_PROVIDER=cxi   # on all ranks; unset it where it names another provider",
+            'NCCL_NET="AWS Libfabric"   # makes it fail early instead of falling back (Libfabric since plugin 1.13)',
+        ]
+    return [
+        *([VERBS] if lacking_verbs(facts) else []),
+        *([_LOOK] if _not_sought(facts) else []),
+        "lspci | grep -iE 'elastic fabric|mellanox|connectx|infiniband'   # on the node: is there such a card?",
+        EFA_IN_POD,
+        EFA_CHECK,
+        RDMA_IN_DOCKER,
+        RDMA_IN_POD,
+        "NCCL_NET=IB   # (or Libfabric) then makes it fail early instead of falling back",
+        "--platform <type>   # tells this tool what the machines have, such as p5.48xlarge",
+    ]
+
+
 def _cause(facts: Facts) -> str:
-    """What the log tells of NCCL's search for cards."""
-    if _lacking_verbs(facts):
+    """What the log tells of NCCL's search for cards, or of the plugin that the network needs."""
+    if google := _PLUGINS_OF_GOOGLE.get((facts.platform.network if facts.platform else None) or ""):
+        return f"the plugin of {google} is not in use: not in the image or on LD_LIBRARY_PATH, or its daemon is down"
+    if slingshot.signs(facts):
+        return _cause_on_slingshot(facts)
+    if lacking_verbs(facts):
         return (
             "libibverbs is not in the image: NCCL cannot look for InfiniBand and RoCE cards, and the log does not show "
             "whether the machines have any"
@@ -194,7 +255,17 @@ def _cause(facts: Facts) -> str:
     return "not proved: the log does not show which networks NCCL found on these machines"
 
 
-def _lacking_verbs(facts: Facts) -> list[Notice]:
+def _cause_on_slingshot(facts: Facts) -> str:
+    if over_tcp_provider(facts) or facts.said(events.OfiProvider):
+        return "libfabric offers its tcp provider and not cxi: it is not that of the site, or /dev/cxi* is not there"
+    if facts.notices("ofi-no-eligible-providers", *NO_PROVIDER):
+        return "aws-ofi-nccl finds no provider: its libfabric has no cxi, or the NICs (/dev/cxi*) are not there"
+    if any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in facts.job.notices):
+        return "aws-ofi-nccl was tried and did not come up"
+    return "aws-ofi-nccl was not loaded: it is not in the image, or its folder is not on LD_LIBRARY_PATH"
+
+
+def lacking_verbs(facts: Facts) -> list[Notice]:
     """What NCCL says where the library for InfiniBand cards cannot be opened."""
     said = facts.notices("verbs-library-missing", "verbs-library-not-opened")
     return [notice for notice in said if "libibverbs" in notice.message]
@@ -209,4 +280,4 @@ def _not_sought(facts: Facts) -> bool:
     if not facts.said(events.NetDevices, is_socket) or facts.plugin("NET", "loaded") or facts.is_rccl():
         return False
     tried = [notice for notice in facts.job.notices if "NET/IB" in notice.message or "NET/OFI" in notice.message]
-    return not tried and not _lacking_verbs(facts) and not facts.settings("NCCL_IB_DISABLE", "NCCL_NET")
+    return not tried and not lacking_verbs(facts) and not facts.settings("NCCL_IB_DISABLE", "NCCL_NET")

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import google
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.rules.statements import value
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.rules.statements import value, words
 
 RULE = Rule(
     name="tcpx-timeout",
@@ -15,59 +16,128 @@ RULE = Rule(
     title="GPUDirect-TCPX or TCPXO waits in vain for its daemon or for a peer",
 )
 _PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")
+_RETURNS = "tcpxResult_t"
+"""TCPX prints the signature of a function where other warnings have their place in the source."""
 _TIMED_OUT = ("timed out", "timeout", "deadline exceeded")
+_GONE = ("fastrak-rxdm-timeout", "fastrak-daemon-unreachable", "fastrak-nic-map-failed", "fastrak-daemon-no-answer")
+"""The daemon does not answer."""
+_CALL = "fastrak-daemon-call"
+"""A call of the system that the plugin reaches its daemon by."""
+_DAEMON_SAYS = (
+    *("rxdm-gpus-wrong", "rxdm-gpus-too-few", "rxdm-gpus-unknown", "rxdm-nics-wrong"),
+    *("rxdm-offload-failed", "rxdm-unhealthy"),
+)
+"""Why the daemon ends, in its own log."""
+_OTHERS = ("fastrak-listen-timeout", "fastrak-dxs-registration", "fastrak-sctp-misuse", "fastrak-dxs-failed")
+"""Waits for the machine itself, which tcpxo-offload-failed judges."""
+_ABORTS = ("DEADLINE_EXCEEDED: ", "connect() error", "receive() error")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge the daemon that does not become ready, releases that differ, and warnings about time-outs.
+    """Judge the daemon that does not become ready or ends, and warnings about time-outs.
 
-    The plugins are closed: besides the lines that are known, a WARN of theirs about a time-out counts.
+    The plugin of TCPX is read by its texts only: a WARN of it about a time-out counts.
     """
-    waiting = facts.notices("fastrak-rxdm-not-ready")
-    differing = facts.notices("fastrak-version-mismatch")
+    own = facts.notices(*_DAEMON_SAYS)
+    gone = [*facts.notices(*_GONE), *facts.notices(_CALL), *google.aborted(facts, *_ABORTS)]
     late = [notice for notice in facts.job.notices if _is_timeout(notice)]
-    told = [*differing, *late, *waiting]
-    works = any(path.net is not None and path.net.startswith(("FasTrak", "GPUDirectTCPX")) for path in facts.leaving())
-    if not told or (works and not late and not facts.job.failed):
+    waiting = _waiting(facts)
+    told = [*own, *gone, *late, *waiting]
+    works = google.works(facts)
+    if facts.is_over():
+        facts.pass_over(gone)  # the daemon may end before the job
+    if not told or (works and not facts.job.failed and (facts.is_over() or not (own or gone or late))):
         return
     ended = facts.job.failed or bool(facts.job.ended_by)
-    if waiting and not (differing or late or ended):
+    if waiting and not (own or gone or late or ended):
         yield RULE.undecided(
             "the plugin waits for its receive daemon (RxDM); whether it became ready is not in the log",
-            "the lines up to the first 'via NET/FasTrak', to an error, or to the end of the job",
+            "the lines up to 'RxDM ready', to the first 'via NET/FasTrak', to an error, or to the end of the job",
         )
         return
+    stops = not works and bool(own or gone or late)
     yield RULE.finding(
-        _summary(differing, late, waiting),
-        cause="plugin and receive daemon (RxDM), or two nodes, have different releases"
-        if differing
-        else "a peer does not answer: its daemon or its process is gone, it is late, or a firewall drops the packets"
-        if late
-        else "the side-car with the receive daemon (RxDM) does not run in this pod, has failed, or began too late",
+        _summary(own, gone, late, waiting),
+        cause=_cause(own, gone, late),
         impact="ranks cannot connect over the fast network: the job does not start, or stops",
-        fix=[
-            "kubectl logs <pod> -c tcpxo-daemon   # is the side-car up? (TCPX: tcpx-daemon)",
-            "Take plugin, daemon image and NCCL of one release of Google's installer, the same on all nodes.",
-            "Let the firewall of the GPU networks pass all traffic between the nodes; each GPU NIC needs its own VPC.",
-        ],
+        fix=_fix(own, gone or waiting),
         severity="error" if ended or not works else "warning",
-        confidence="certain" if differing else "likely",
+        confidence="certain" if own or facts.notices(_GONE[0]) else "likely",
         ranks=ranks_in(told),
         hosts=hosts_in(told),
         evidence=first_said(told),
-        fatal=ended,
+        fatal=ended or stops,
     )
 
 
+def _waiting(facts: Facts) -> list[Notice]:
+    """Where a process waits for its daemon, and does not say that it became ready."""
+    ready = {process for notice in facts.notices("fastrak-rxdm-ready") for process in notice.processes}
+    return [
+        notice
+        for notice in facts.notices("fastrak-rxdm-not-ready")
+        if not notice.processes or set(notice.processes) - ready
+    ]
+
+
 def _is_timeout(notice: Notice) -> bool:
+    """Whether a peer does not answer; what the plugin says of its daemon and its machine is none of it."""
+    own = notice.message.startswith(_PLUGINS) or (notice.location or "").startswith(_RETURNS)
+    if notice.level != "WARN" or not own:
+        return False
+    if notice.production.startswith("fastrak-rxdm") or notice.production in (*_GONE, _CALL, *_OTHERS, _ABORTED):
+        return False
     text = notice.message.lower()
-    return notice.level == "WARN" and notice.message.startswith(_PLUGINS) and any(words in text for words in _TIMED_OUT)
+    return any(said in text for said in _TIMED_OUT)
 
 
-def _summary(differing: list[Notice], late: list[Notice], waiting: list[Notice]) -> str:
-    if differing:
-        return f"GPUDirect-TCPXO: releases differ ({value(differing[0], 'detail')})"
+_ABORTED = "fastrak-init-failed"
+
+
+def _summary(own: list[Notice], gone: list[Notice], late: list[Notice], waiting: list[Notice]) -> str:
+    if own:
+        return f"the receive daemon of GPUDirect-TCPXO (RxDM) ends: {_text(own[0])}"
+    if gone:
+        where = listed(
+            sorted({str(value(notice, "host")) for notice in gone if value(notice, "host")} or hosts_in(gone))
+        )
+        return f"the receive daemon of GPUDirect-TCPXO (RxDM) does not answer{f' on {where}' if where else ''}"
     if late:
-        return f"GPUDirect-TCPX(O) timed out: {late[0].message}"
+        waited = value(late[0], "nanos")
+        if waited is None:
+            return f"GPUDirect-TCPX(O) timed out: {_text(late[0])}"
+        peer, interface = value(late[0], "peer"), value(late[0], "interface")
+        seconds = int(waited) // 10**9
+        return f"GPUDirect-TCPX waits {seconds} s for {peer} on {interface} ({value(late[0], 'what')})"
     seconds = max(int(value(notice, "seconds") or 0) for notice in waiting)
     return f"GPUDirect-TCPXO waits for its receive daemon: not ready after {seconds} s"
+
+
+def _text(notice: Notice) -> str:
+    """What was said without what stands in front: the plugin's name and time, or the head of a line of the daemon."""
+    return words(notice).partition("] " if notice.production.startswith("rxdm") else ": ")[2].strip() or notice.message
+
+
+def _cause(own: list[Notice], gone: list[Notice], late: list[Notice]) -> str:
+    if own:
+        return "the daemon's own log names it; what it lacks is missing in its container, or in the pod"
+    if late and not gone:
+        return "a peer does not answer: its daemon or its process is gone, it is late, or a firewall drops the packets"
+    if any("111" in words(notice) or "refused" in words(notice) for notice in gone):
+        return (
+            "nobody listens on the daemon's socket (connection refused): the side-car with the receive daemon (RxDM) "
+            "does not run, has ended, began too late, or is in another network namespace than the job"
+        )
+    return "the side-car with the receive daemon (RxDM) does not run in this pod, has failed, or began too late"
+
+
+def _fix(own: list[Notice], about_daemon: list[Notice]) -> list[str]:
+    peers = "Let the firewall of the GPU networks pass all traffic between the nodes; each GPU NIC needs its own VPC."
+    if own or about_daemon:
+        return [
+            google.DAEMON_LOG,
+            "NCCL_FASTRAK_RXDM_INIT_TIMEOUT=300   # seconds; only where the daemon is well and begins late (30)",
+            google.NETWORKS_IN_POD,
+            google.ONE_RELEASE,
+        ]
+    return [google.DAEMON_LOG, peers, google.ONE_RELEASE]

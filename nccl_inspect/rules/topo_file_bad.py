@@ -1,19 +1,31 @@
 """The topology or graph file that NCCL was told to read is missing or does not fit."""
 
+import re
 from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+from nccl_inspect.rules.topology_faults import went_on
 
 RULE = Rule(
     name="topo-file-bad",
     category="environment",
     severity="error",
     title="The topology or graph file cannot be read or does not fit",
+    local=True,
 )
 _NAMES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
+_DOUBTFUL = ("topology-attribute-missing", "topology-xml-mismatch", "topology-too-large")
+"""What is about the file where one is read, and else about what NCCL detected itself. At INFO it asks for what it may
+do without."""
+_OF_FILES = re.compile(r"of node cpu not found|^XML |^KV Convert")
+"""NCCL fills in its CPUs itself, and its own topology has no channels: these come from files."""
+_UNNAMED = (
+    ". The log names no such file: plugins set one by themselves (AWS), images and /etc/nccl.conf may; without one it "
+    "is what this machine, mostly a virtual one, shows of itself"
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -21,19 +33,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     unread = facts.notices("topology-file-not-opened")
     broken = facts.notices("graph-file-missing", "topology-file-version", "topology-xml-error")
     settings = facts.settings(*_NAMES)
-    if settings or broken:  # without a file these are about what NCCL detected itself
-        doubtful = facts.notices("topology-attribute-missing", "topology-xml-mismatch", "topology-too-large")
-        broken += [
-            notice for notice in doubtful if notice.level != "INFO"
-        ]  # what it may do without it asks for at INFO
+    doubtful = [notice for notice in facts.notices(*_DOUBTFUL) if notice.level != "INFO"]
+    if not (settings or broken):  # without a file the machine itself may have too many parts
+        doubtful = [notice for notice in doubtful if notice.production != _DOUBTFUL[-1]]
+    broken += doubtful
     said = broken or unread
     if not said:
         return
-    dead = bool(broken) and not _went_on(facts)
+    dead = bool(broken) and not went_on(facts)
     named = f" ({words_of(settings)})" if settings else ""
     yield RULE.finding(
         f"NCCL cannot use the {_kind(said)} file{named}: {said[0].message}",
-        cause=_cause(said),
+        cause=_cause(said) + (_UNNAMED if doubtful and not settings else ""),
         impact="the rank fails in the initialisation, and with it the job"
         if dead
         else "none in this log: the ranks came up with it"
@@ -45,10 +56,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "grep -E 'TOPO_FILE|GRAPH_FILE' /etc/nccl.conf ~/.nccl.conf; env | grep NCCL_   # inside the container",
             "NCCL_TOPO_DUMP_FILE=/tmp/topo.xml NCCL_GRAPH_DUMP_FILE=/tmp/graph.xml   # NCCL writes what it "
             "detects: compare",
-            "Take plugin and file from one installer; a file made for another machine type does not fit.",
+            "Take plugin and file from one installer, the newest; a file made for another machine type, or for all "
+            "GPUs where the job has some, does not fit.",
         ],
         severity="error" if dead else "info" if broken else "warning",
-        confidence="certain" if settings or unread else "likely",
+        confidence=_confidence(said, certain=bool(settings or unread)),
         ranks=ranks_in(said),
         hosts=hosts_in(said),
         evidence=[*lines_of(settings, 1), *first_said(said)],
@@ -56,9 +68,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
-def _went_on(facts: Facts) -> bool:
-    """Whether ranks finished their initialisation all the same."""
-    return not facts.job.failed and any(comm.completed for comm in facts.job.communicators)
+def _confidence(said: list[Notice], *, certain: bool) -> str:
+    if certain:
+        return "certain"
+    of_files = any(one.production not in _DOUBTFUL or _OF_FILES.search(one.message) for one in said)
+    return "likely" if of_files else "possible"
 
 
 def _kind(said: list[Notice]) -> str:

@@ -3,53 +3,84 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+from nccl_inspect.rules.topology_faults import COMPARE, FAULTS, Fault, stated, went_on
 
 RULE = Rule(
     name="topology-mismatch",
     category="environment",
     severity="error",
-    title="Rings or trees could not be built from what the ranks see",
+    title="The topology that the ranks see gives no rings or trees",
+    echo_of=("nccl-too-old",),
     because=("topo-file-bad", "version-mismatch", "env-mismatch-across-ranks"),
 )
 _RING_AND_TREES = range(1, 5)
 """Numbers of the patterns that every job needs; higher ones are NVLS and CollNet."""
+_OLD = "ring-search-old"
+_OLD_ENDS = ("Could not find transport", "links mismatch", "Recursive P2P", "CUDA device")
+_OLD_COSTS = ("falling back on simple ring", "Disabling other rings", "found in group")
+"""Of 2.4 and before: what returns an error, and what leaves a slow order; the rest only limits numbers."""
+_DIFFERENT = Fault(
+    "the ranks' parts do not form a ring or a tree",
+    "every rank computes its part by itself, and the parts do not fit together: nodes with different NICs or GPUs, "
+    "another NCCL_TOPO_FILE or NCCL release on some, or settings that differ",
+)
+_NO_ORDER = Fault(
+    "NCCL found no ring or tree for this machine and took a simple order with one channel",
+    "no path between GPUs, or from GPUs to a NIC, satisfies the search: a topology file that does not fit, NICs that "
+    "are not visible, or a virtual machine that hides the PCI tree",
+)
+_FILES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge rings that do not close, which stop the job, and searches that found nothing, which slow it down."""
-    broken = facts.notices("ring-broken", "tree-too-many-children")
-    simple = [
+    """Judge what stops the job, rings that do not close before other faults, and searches that found nothing."""
+    broken = [*facts.notices("ring-broken", "tree-too-many-children"), *_old(facts, _OLD_ENDS)]
+    faults = stated(facts)
+    if broken:
+        yield _finding(facts, [*broken, *faults], _DIFFERENT)
+    elif faults:
+        yield _finding(facts, faults, FAULTS[faults[0].production])
+    elif simple := [*_without_order(facts), *_old(facts, _OLD_COSTS)]:
+        yield RULE.finding(
+            _NO_ORDER.what,
+            cause=_NO_ORDER.cause,
+            impact="one channel, and an order that ignores links: far below what the hardware can do",
+            fix=COMPARE,
+            severity="warning",
+            confidence="likely",
+            ranks=ranks_in(simple),
+            hosts=hosts_in(simple),
+            evidence=first_said(simple),
+        )
+
+
+def _without_order(facts: Facts) -> list[Notice]:
+    return [
         notice
         for notice in facts.notices("topology-no-path")
         if any(f"pattern {number}," in notice.message for number in _RING_AND_TREES)
     ]
-    said = broken or simple
-    if not said:
-        return
-    yield RULE.finding(
-        f"the ranks' parts do not form a ring or a tree: {said[0].message}"
-        if broken
-        else "NCCL found no ring or tree for this machine and took the simple order with one channel",
-        cause="every rank computes its part by itself, and the parts do not fit together: nodes with different NICs or "
-        "GPUs, another NCCL_TOPO_FILE or NCCL release on some, or settings that differ"
-        if broken
-        else "no path between GPUs, or from GPUs to a NIC, satisfies the search: a topology file that does not fit, "
-        "NICs that are not visible, or a virtual machine that hides the PCI tree",
-        impact="the initialisation fails on all ranks"
-        if broken
-        else "one channel, and an order that ignores links: far below what the hardware can do",
-        fix=[
-            "NCCL_TOPO_DUMP_FILE=/tmp/topo.%h.xml   # on each node, then diff the files",
-            "nvidia-smi topo -m; ibv_devinfo -l   # on each node: the same GPUs and NICs everywhere?",
-            "unset NCCL_TOPO_FILE NCCL_GRAPH_FILE   # and one NCCL release on all nodes",
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH   # on all ranks",
-        ],
-        severity="error" if broken else "warning",
+
+
+def _old(facts: Facts, parts: tuple[str, ...]) -> list[Notice]:
+    return [notice for notice in facts.notices(_OLD) if any(part in notice.message for part in parts)]
+
+
+def _finding(facts: Facts, said: list[Notice], fault: Fault) -> Finding:
+    files = facts.settings(*_FILES)
+    survived = went_on(facts)
+    return RULE.finding(
+        f"{fault.what}: {said[0].message}",
+        cause=f"{fault.cause}. {words_of(files)} is set here" if files else fault.cause,
+        impact="none in this log: the ranks came up with it" if survived else "the initialisation fails on all ranks",
+        fix=[*(f"unset {setting.name}   # as a test: {setting.value}" for setting in files[:2]), *fault.fix, *COMPARE],
+        severity="info" if survived else "error",
         confidence="likely",
         ranks=ranks_in(said),
         hosts=hosts_in(said),
-        evidence=first_said(said),
-        fatal=bool(broken),
+        evidence=[*first_said(said), *lines_of(files, 1)],
+        fatal=not survived,
     )

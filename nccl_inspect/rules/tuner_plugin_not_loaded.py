@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.event_types import PluginStatus
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -14,18 +15,31 @@ RULE = Rule(
     category="plugins",
     severity="info",
     title="A tuner plugin was asked for and does not choose algorithm and protocol",
+    local=True,
 )
+_INSTEAD = "tuner instead"
+"""How the last search for an interface ends."""
 _TUNED = ("p5", "p6")
 """Types for which aws-ofi-nccl has tuning data."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what the plugin says, and a library that was asked for and not loaded; none at all is normal."""
+    """Judge what the plugin says, and a library that was asked for and not loaded; none at all is normal.
+
+    NCCL also looks for a tuner in the library of the network plugin, and says where the last search ends in vain.
+    """
     overridden = facts.notices("ofi-tuner-overridden")
     unavailable = facts.notices("ofi-tuner-not-available")
     asked = [s for s in facts.settings("NCCL_TUNER_PLUGIN") if s.value not in ("none", "")]
     missed = [] if facts.plugin("TUNER", "loaded") else facts.plugin("TUNER", "not-found", "probe")
-    if overridden:
+    if failed := facts.leading_to(RULE.name):
+        facts.pass_over(failed)
+        yield _finding(
+            failed,
+            cause="the tuner of the plugin could not start: it got no memory, or does not know this job",
+            fix=["Nothing to fix where speed is as expected; else compare a current release of the plugin."],
+        )
+    elif overridden:
         yield _finding(
             overridden,
             cause=f"{words_of(facts.chosen('NCCL_ALGO', 'NCCL_PROTO')) or 'NCCL_ALGO or NCCL_PROTO'} is set; the "
@@ -54,6 +68,17 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             more=lines_of(asked, 1),
             confidence="likely",
         )
+    elif ended := [notice for notice in missed if _INSTEAD in notice.message and _is_probe(notice)]:
+        yield _finding(
+            ended,
+            cause="the library that NCCL opened, most often that of the network plugin, holds no tuner of an interface "
+            "that this release knows; that is normal where the plugin has none, or in a library of its own",
+            fix=[NOTHING, "NCCL_TUNER_PLUGIN=<library>   # where the plugin has its tuner in another library"],
+        )
+
+
+def _is_probe(notice: Notice) -> bool:
+    return isinstance(notice.event, PluginStatus) and notice.event.status == "probe"
 
 
 def _has_data(facts: Facts) -> bool:

@@ -7,8 +7,10 @@ from nccl_inspect.event_types import NcclVersion
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import stated
+from nccl_inspect.rules.connecting import connected
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, ranks_word
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
 from nccl_inspect.rules.statements import value
 
 RULE = Rule(
@@ -17,12 +19,44 @@ RULE = Rule(
     severity="error",
     title="Ranks of one job run different NCCL releases",
 )
-_STRANGE = ("bootstrap-already-checked-in", "bootstrap-rank-count-mismatch", "bootstrap-root-internal")
-"""What the root says when it misreads what a process of another release sent."""
+_STRANGE = (
+    *("bootstrap-already-checked-in", "bootstrap-rank-count-mismatch", "bootstrap-root-internal"),
+    *("bootstrap-message-truncated", "socket-wrong-magic", "socket-address-family", "socket-address-family-init"),
+)
+"""What processes say when they misread what one of another release sent."""
+
+
+_RELEASES = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every rank: one image or wheel for all"
+_COPIES = "ldconfig -p | grep libnccl.so; env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'   # is there a second copy?"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge NCCL's own check, and versions that differ between processes whose communicators did not come up."""
+    """Judge NCCL's own check, and versions that differ between processes; else what RAS says of its peers."""
+    found = next(_compared(facts), None)
+    if found or (watched := facts.leading_to(RULE.name)):
+        yield found or _watched(facts, watched)
+
+
+def _watched(facts: Facts, said: list[Notice]) -> Finding:
+    """RAS, which watches all processes that it reaches, met one of another release: maybe of another job."""
+    facts.pass_over(said)
+    return RULE.clue(
+        f"a process of another NCCL release is reached: {said[0].message}",
+        cause="the service that watches NCCL's processes (RAS) met one with another library: a rank of this job with "
+        "another image or wheel, or a process of another job on the same address",
+        impact="where it is a rank of this job the initialisation fails or hangs; of another job it means nothing",
+        fix=[_RELEASES, _COPIES],
+        confirm="Compare 'NCCL version' of all ranks.",
+        severity="warning" if stated.is_fatal(facts, said) else "info",
+        confidence="possible",
+        ranks=ranks_in(said),
+        hosts=hosts_in(said),
+        evidence=first_said(said),
+    )
+
+
+def _compared(facts: Facts) -> Iterator[Finding]:
+    """NCCL's own check, and versions that differ between processes whose communicators did not come up."""
     checked = facts.notices("version-mismatch")
     strange = facts.notices(*_STRANGE)
     built = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks]
@@ -30,19 +64,20 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return  # several jobs in one log, each with its own release
     known = _printed(facts)
     guessed = _inferred(facts, set(known)) if strange and known else {}
-    stated = _stated(checked)
-    releases = sorted({*known.values(), *guessed.values(), *stated}, key=versions.order)
+    named = _stated(checked)
+    bare = _without_process(facts) if strange and not connected(facts) else set()
+    releases = sorted({*known.values(), *guessed.values(), *named, *bare}, key=versions.order)
     if not checked and len(releases) < 2:
         return
-    said = [notice for notice in facts.said(NcclVersion) if notice.hosts]
+    said = [notice for notice in facts.said(NcclVersion) if notice.hosts or bare]
     yield RULE.finding(
         "ranks run different NCCL releases" + (f": {', '.join(releases)}" if len(releases) > 1 else ""),
-        cause="; ".join(_where(release, stated.get(release, set()), {**known, **guessed}) for release in releases)
+        cause="; ".join(_where(release, named.get(release, set()), {**known, **guessed}) for release in releases)
         or "NCCL says so; the log does not show which rank has which",
         impact="processes of different releases do not understand each other: the bootstrap fails or never ends",
         fix=[
-            "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every rank: one image or wheel for all",
-            "ldconfig -p | grep libnccl.so; env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'   # is there a second copy?",
+            _RELEASES,
+            _COPIES,
             "pip list | grep nvidia-nccl   # on every host",
         ],
         confidence="certain" if checked else "likely" if strange or _is_one_job(facts, said) else "possible",
@@ -60,12 +95,20 @@ def _printed(facts: Facts) -> dict[Process, str]:
         if isinstance(notice.event, NcclVersion)
     ]
     return {
-        process: release
-        for release, processes in said
-        if release.count(".") >= 2 and not release.endswith(".")  # else the log was cut there
-        for process in processes
-        if process.host
+        process: release for release, processes in said if _is_whole(release) for process in processes if process.host
     }
+
+
+def _without_process(facts: Facts) -> set[str]:
+    """The releases that lines without a prefix name, as rank 0 of each communicator prints them up to 2.22."""
+    said = [one for one in facts.said(NcclVersion) if not one.hosts and not facts.job.earlier_runs]
+    texts = {one.event.version.partition("+")[0] for one in said if isinstance(one.event, NcclVersion)}
+    return set(filter(_is_whole, texts))
+
+
+def _is_whole(release: str) -> bool:
+    """Whether a release was printed to its end, and not cut there."""
+    return release.count(".") >= 2 and not release.endswith(".")
 
 
 def _inferred(facts: Facts, known: set[Process]) -> dict[Process, str]:

@@ -88,7 +88,7 @@ function table(groups, unit) {
   const starts = groups.map((group, at) => at > 0 && byRank && group.host !== groups[at - 1].host);
   const head = make("tr", {}, make("th", { colspan: byRank ? 2 : 1 }, "from \\ to"));
   groups.forEach((group, at) => head.append(
-    make("th", { scope: "col", class: `rank${starts[at] ? " edge-left" : ""}`, title: titleOf(group) }, byRank ? group.label : short ? brief(group.label) : `${at}`),
+    make("th", { scope: "col", class: `rank${markOf(group)}${starts[at] ? " edge-left" : ""}`, title: titleOf(group) }, byRank ? group.label : short ? brief(group.label) : `${at}`),
   ));
   grid.append(make("thead", {}, byRank ? hostRow(groups, side) : null, head));
   const body = make("tbody", {});
@@ -99,7 +99,7 @@ function table(groups, unit) {
       const name = data.hosts[group.host][0];
       line.append(make("th", { scope: "rowgroup", rowspan: same, class: `host${starts[row] ? " edge-top" : ""}`, title: name }, side < 22 ? brief(name) : shorter(name)));
     }
-    line.append(make("th", { scope: "row", class: `rank${starts[row] ? " edge-top" : ""}`, title: titleOf(group) }, byRank ? group.label : short ? brief(group.label) : `${row} ${brief(group.label)}`));
+    line.append(make("th", { scope: "row", class: `rank${markOf(group)}${starts[row] ? " edge-top" : ""}`, title: titleOf(group) }, byRank ? group.label : short ? brief(group.label) : `${row} ${brief(group.label)}`));
     groups.forEach((other, column) => {
       const cell = cells.get(row * groups.length + column);
       const edges = `${starts[column] ? " edge-left" : ""}${starts[row] ? " edge-top" : ""}`;
@@ -143,7 +143,20 @@ function shorter(name) {
 
 function titleOf(group) {
   const gpu = group.ranks.length === 1 && data.gpus[group.ranks[0]];
-  return gpu ? `rank ${group.label}, ${gpu}` : `${group.label}: ranks ${ranges(group.ranks)}`;
+  const words = gpu ? `rank ${group.label}, ${gpu}` : `${group.label}: ranks ${ranges(group.ranks)}`;
+  const named = culpritsOf(group);
+  return named.length ? `${words}; bad paths have in common: ${named.join(", ")}` : words;
+}
+
+// What the bad paths have in common is marked in the heads of its rows and columns.
+const culprits = data.culprits.map(([words, ranks]) => [words, new Set(ranks)]);
+
+function culpritsOf(group) {
+  return culprits.filter(([, ranks]) => group.ranks.some((rank) => ranks.has(rank))).map(([words]) => words);
+}
+
+function markOf(group) {
+  return culpritsOf(group).length ? " culprit" : "";
 }
 
 // Of several paths the cell shows the worst.

@@ -12,6 +12,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Job, Path
 from nccl_inspect.picture.looks import LOOKS, gpu_words, lanes, look_of, title_of
 from nccl_inspect.picture.view import UNKNOWN_HOST, Link, Shape, View, views
 from nccl_inspect.report.tables import gdr_word
+from nccl_inspect.rules.culprit_words import name
 from nccl_inspect.rules.facts import ranges
 
 _NUMBER = re.compile(r"(\d+)")
@@ -70,7 +71,13 @@ def _document(job: Job, names: dict[str, str]) -> dict[str, Any]:
         "sources": sources.values,
         "comms": [_comm(view, incomplete.get(view.name)) for view in drawn if view.rings or view.trees],
         "rules": sorted({finding.rule for finding in job.findings}),
+        "culprits": [[words, ranks] for words, ranks in culprits(job).items()],
     }
+
+
+def culprits(job: Job) -> dict[str, list[int]]:
+    """What the bad paths have in common, in words, with its ranks, which the matrix marks."""
+    return {name(culprit): culprit.ranks for finding in job.findings for culprit in finding.culprits if culprit.ranks}
 
 
 def _hosts(job: Job) -> dict[str, list[int]]:

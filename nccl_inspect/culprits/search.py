@@ -1,0 +1,224 @@
+"""The fewest traits that explain all that is bad: one that does it alone, else a greedy cover.
+
+A trait explains what is bad if that is rare without it and common with it. What merely goes along with a fault by
+construction is not named: the innocent partner of a bad host has good paths to others, and of two hosts that have only
+each other nothing tells which one it is. The time grows with the number of traits of all that is looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import NamedTuple
+
+from nccl_inspect.culprits.traits import Trait
+
+MOST = 4
+"""Culprits that are named together; a fault with more of them is everywhere."""
+_ALL = 0.95
+"""The part of the bad ones that must be explained: a log that is cut or torn may hide of a few what they have."""
+_LEAST = 0.05
+"""The part of the bad ones that each of several culprits must explain."""
+_EACH = 0.8
+"""What another culprit makes of an explanation's worth: three that fit are better than one that half fits."""
+_SOUND = 0.25
+"""The least worth of an explanation."""
+_PURE, _FEW = 0.9, 4
+"""The part of its bearers that is bad of a trait that needs no other proof; else chance must be excluded."""
+_THINGS = ("host", "gpu", "nic", "rail", "rank")
+"""Kinds of which more than half are no culprits, but all there is."""
+_BESIDE = ("setting", "version")
+_BESIDE_NIC = ("gpu", "rank", *_BESIDE)
+"""Kinds that say more about a culprit where they go along with it: a rail gives each GPU a NIC of its own."""
+
+
+class Group(NamedTuple):
+    """What is compared: the traits of each, by their numbers."""
+
+    bad: Sequence[Set[int]]
+    good: Callable[[Set[int]], Iterable[Set[int]]]
+    """What the good ones have of some traits; those that have none may be left out."""
+    goods: int
+    """How many good ones there are."""
+    fewest: int = 2
+    """How many bad ones a trait must explain."""
+    hidden: Set[str] = frozenset()
+    """Kinds of which only the bad ones tell."""
+
+
+class Count(NamedTuple):
+    """How many bad and good ones have a trait."""
+
+    trait: int
+    bad: int
+    good: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An explanation."""
+
+    culprits: list[Count]
+    """Best first; empty where nothing explains it."""
+    beside: list[Count]
+    """What all of that and nothing else has, too: the setting or version of a bad host."""
+    explained: int
+    """How many bad ones it explains."""
+
+
+_NOTHING = Found([], [], 0)
+
+
+def explain(group: Group, traits: Sequence[Trait], order: Sequence[str]) -> Found:
+    """The best explanation.
+
+    Args:
+        group: what is bad and what is good.
+        traits: by number.
+        order: kinds of traits; of those that explain the same the first is named.
+    """
+    if not group.bad or not group.goods:
+        return _NOTHING
+    telling = {count.trait: count for count in _counts(group) if _tells(count, group)}
+    having = _having(group.bad, telling)
+    pool = _Pool(telling, having, traits, order)
+    least = max(group.fewest, ceil(_LEAST * len(group.bad)))
+    tried = (pool.alone(ceil(_ALL * len(group.bad))), pool.cover(len(group.bad), least))
+    best = max(tried, key=_worth)
+    if _worth(best) < _SOUND or _are_most(best, traits, group.hidden):
+        return _NOTHING
+    explained: set[int] = set().union(*(having[count.trait] for count in best))
+    named = sorted(best, key=lambda count: (-count.bad, count.good, *pool.place(count.trait)))
+    return Found(named, pool.beside(best, explained), len(explained))
+
+
+def _counts(group: Group) -> list[Count]:
+    """How often each trait is there, of those that enough bad ones have."""
+    bad = Counter(trait for one in group.bad for trait in one)
+    floor = max(group.fewest, ceil(_LEAST * len(group.bad)))
+    wanted = {trait for trait, number in bad.items() if number >= floor}
+    good = Counter(trait for one in group.good(wanted) for trait in one)
+    return [Count(trait, bad[trait], good[trait]) for trait in sorted(wanted)]
+
+
+def _tells(count: Count, group: Group) -> bool:
+    """Whether more of its bearers are bad than chance would have, and good ones do without it."""
+    bad, good = len(group.bad), group.goods
+    inside, without = count.bad + count.good, bad + good - count.bad - count.good
+    if count.good == good or count.bad / inside <= (bad - count.bad) / without:
+        return False
+    expected = inside * bad / (bad + good)
+    return count.bad >= _PURE * inside or (count.bad >= _FEW and count.bad >= expected + 3 * sqrt(expected))
+
+
+def _having(bad: Sequence[Set[int]], telling: Collection[int]) -> dict[int, set[int]]:
+    """Which of the bad ones have each trait."""
+    having: dict[int, set[int]] = {trait: set() for trait in telling}
+    for place, one in enumerate(bad):
+        for trait in one:
+            if trait in having:
+                having[trait].add(place)
+    return having
+
+
+def _worth(culprits: Sequence[Count]) -> float:
+    """How much of what they have is bad, less for each one more."""
+    if not culprits:
+        return 0.0
+    bad, good = sum(count.bad for count in culprits), sum(count.good for count in culprits)
+    return float(bad / (bad + good) * _EACH ** (len(culprits) - 1))
+
+
+def _are_most(culprits: Sequence[Count], traits: Sequence[Trait], hidden: Set[str]) -> bool:
+    """Whether they are more than half of all things of their kind."""
+    named = Counter(traits[count.trait].kind for count in culprits)
+    things = Counter(kind for kind, _ in {(trait.kind, trait.name) for trait in traits})
+    return any(2 * number > things[kind] for kind, number in named.items() if kind in _THINGS and kind not in hidden)
+
+
+class _Pool:
+    """The traits that may be culprits.
+
+    Args:
+        telling: their counts.
+        having: which bad ones have each.
+        traits: by number.
+        order: of the kinds.
+    """
+
+    def __init__(
+        self, telling: dict[int, Count], having: dict[int, set[int]], traits: Sequence[Trait], order: Sequence[str]
+    ) -> None:
+        self._telling, self._having, self._traits = telling, having, traits
+        self._order = {kind: place for place, kind in enumerate(order)}
+
+    def alone(self, least: int) -> list[Count]:
+        """The one trait that best explains that many."""
+        able = [count for count in self._telling.values() if count.bad >= least]
+        worths = {count.trait: count.bad / (count.bad + count.good) for count in able}
+        best = self._first(worths, self._having)
+        return [] if best is None else [self._telling[best]]
+
+    def cover(self, bad: int, least: int) -> list[Count]:
+        """Several traits that together explain all, each the best for what is left; empty where they are too many.
+
+        Where several are equally good, each is tried first: if that does not end with the same ones, only names would
+        decide, and nothing tells which it is.
+        """
+        return self._cover(set(range(bad)), (1 - _ALL) * bad, least, MOST)
+
+    def _cover(self, left: set[int], unexplained: float, least: int, most: int) -> list[Count]:
+        new = {trait: having & left for trait, having in self._having.items()}
+        scores = {
+            trait: len(some) * (len(some) / (len(some) + self._telling[trait].good)) ** 2
+            for trait, some in new.items()
+            if len(some) >= least
+        }
+        best = self._first(scores, new)
+        if best is None:
+            return []
+        tried = []
+        for trait in sorted((best, *self._alike(best, scores)), key=self.place)[: most + 1]:
+            rest = left - new[trait]
+            done = len(rest) <= unexplained
+            others = [] if done or most == 1 else self._cover(rest, unexplained, least, most - 1)
+            if not done and not others:
+                return []
+            tried.append([self._telling[trait], *others])
+        return tried[0] if all(set(found) == set(tried[0]) for found in tried) else []
+
+    def beside(self, culprits: Sequence[Count], explained: set[int]) -> list[Count]:
+        """What exactly the bearers of the only culprit have, too."""
+        if len(culprits) != 1:
+            return []
+        (named,) = culprits
+        kinds = _BESIDE_NIC if self._traits[named.trait].kind == "nic" else _BESIDE
+        return [
+            count
+            for count in sorted(self._telling.values(), key=lambda count: self.place(count.trait))
+            if count.trait != named.trait
+            and self._traits[count.trait].kind in kinds
+            and self._traits[count.trait].side == self._traits[named.trait].side
+            and count.good == named.good
+            and self._having[count.trait] == explained
+        ]
+
+    def _first(self, scores: dict[int, float], having: dict[int, set[int]]) -> int | None:
+        """The trait with the best score, unless another one of its kind explains the same: then nothing tells which."""
+        for trait in sorted(scores, key=lambda trait: (-scores[trait], self.place(trait))):
+            if not any(having[trait] == having[other] for other in self._alike(trait, scores)):
+                return trait
+        return None
+
+    def _alike(self, trait: int, scores: dict[int, float]) -> list[int]:
+        """Others of its kind with the same score."""
+        kind, name, _ = self._traits[trait]
+        alike = [other for other in scores if scores[other] == scores[trait] and self._traits[other].kind == kind]
+        return [other for other in alike if self._traits[other].name != name]
+
+    def place(self, trait: int) -> tuple[int, bool, str]:
+        """What comes first where all else is equal."""
+        kind, name, side = self._traits[trait]
+        return self._order[kind], side is not None, name

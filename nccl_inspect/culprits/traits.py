@@ -1,0 +1,170 @@
+"""What paths, connection ends and ranks have: hosts, GPUs, NICs, rails, communicators, settings and versions.
+
+Traits are numbers, so that sets of them are small and quick; what an end has is made once for each rank and NIC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
+
+from nccl_inspect.model.job import Job, Path
+from nccl_inspect.model.ways import End
+
+SIDES = ("send", "receive")
+_NONE: frozenset[int] = frozenset()
+
+
+class Trait(NamedTuple):
+    """Something that a path, an end or a rank can have."""
+
+    kind: str
+    """As in :class:`~nccl_inspect.model.finding.Culprit`."""
+    name: str
+    side: str | None = None
+    """``send`` or ``receive`` where it counts at that end of paths only."""
+
+
+Nics = frozenset[tuple[str | None, int | None]]
+"""Names and numbers of the NICs of an end."""
+
+
+class Traits:
+    """The traits of a job's paths and ranks.
+
+    Args:
+        job: that they are of.
+        by_rank: settings and versions of each rank, as kind and name.
+        with_nics: whether NICs and rails of paths count.
+    """
+
+    def __init__(self, job: Job, by_rank: Mapping[int, Sequence[tuple[str, str]]], *, with_nics: bool = False) -> None:
+        self._job, self._by_rank, self._with_nics = job, by_rank, with_nics
+        self.known: list[Trait] = []
+        """By number."""
+        self.ranks: list[set[int]] = []
+        """The ranks that show each."""
+        self._numbers: dict[Trait, int] = {}
+        self._ends: dict[tuple[object, ...], frozenset[int]] = {}
+        self._comms: dict[str, int] = {}
+        self._host_of = {rank: host.name for host in job.hosts for rank in host.ranks}
+        self._has_ranks = job.rank_space == "global" or len(job.communicators) < 2
+        """Else the same number stands for ranks of several communicators."""
+
+    def of_path(self, path: Path) -> Set[int]:
+        """What a path has at either end, and at one of them."""
+        comms = {self._communicator(name) for name in path.communicators}
+        return comms.union(*(self._end(path, side, _nics(path, side, self._with_nics)) for side in SIDES))
+
+    def of_paths(self, paths: Iterable[Path], wanted: Set[int]) -> Iterator[Set[int]]:
+        """What each path has of some traits; paths without any of them are passed over."""
+        kinds = {self.known[trait].kind for trait in wanted}
+        with_nics = self._with_nics and not kinds.isdisjoint(("nic", "rail"))
+        comms = {name: frozenset([trait]) for name, trait in self._comms.items() if trait in wanted}
+        few = {side: _Few(self, side, wanted) for side in SIDES}
+        send, receive = few["send"], few["receive"]
+        for path in paths:
+            found = send.of(path, path.src, path.src_host, with_nics) | receive.of(
+                path, path.dst, path.dst_host, with_nics
+            )
+            if comms:
+                found = found.union(*(comms.get(name, _NONE) for name in path.communicators))
+            if found:
+                yield found
+
+    def of_end(self, path: Path, side: str, end: End) -> Set[int]:
+        """What one end of a network connection has."""
+        return self._end(path, side, frozenset([(end.nic, end.nic_index)]))
+
+    def of_rank(self, rank: int, nics: Iterable[tuple[str, str]] = ()) -> Set[int]:
+        """What a rank has.
+
+        Args:
+            rank: of the job.
+            nics: hosts and NICs that it speaks of.
+        """
+        host = self._host_of.get(rank)
+        things = [*_host(host), ("rank", str(rank)), *self._by_rank.get(rank, ())]
+        things += [("nic", f"{where} {nic}") for where, nic in nics]
+        return {self._number(Trait(*thing), rank) for thing in things}
+
+    def of_hosts(self, hosts: Iterable[str], host: str | None = None, nic: str | None = None) -> Set[int]:
+        """What hosts have, of which no rank is known.
+
+        Args:
+            hosts: one, or two with a transfer between them.
+            host: the one of them whose NIC is known.
+            nic: its name.
+        """
+        things = [thing for one in hosts for thing in _host(one)]
+        if nic:
+            things += [("rail", nic), *(("nic", f"{name} {nic}") for _, name in _host(host))]
+        return {self._number(Trait(*thing), None) for thing in things}
+
+    def _end(self, path: Path, side: str, nics: Nics) -> frozenset[int]:
+        host, rank, gpu = (
+            (path.src_host, path.src, path.src_gpu) if side == "send" else (path.dst_host, path.dst, path.dst_gpu)
+        )
+        key = (side, host, rank, nics)
+        known = self._ends.get(key)
+        if known is None:
+            labels = [name or f"NIC {index}" for name, index in nics if name or index is not None]
+            things = [*_host(host), *self._gpu(host, rank, gpu)]
+            things += [("nic", f"{name} {label}") for _, name in _host(host) for label in labels]
+            both = [*self._by_rank.get(rank, ()), *(("rail", label) for label in labels)]
+            found = {self._number(Trait(*thing, one), rank) for thing in things for one in (None, side)}
+            found |= {self._number(Trait(*thing), rank) for thing in both}
+            known = self._ends[key] = frozenset(found)
+        return known
+
+    def _gpu(self, host: str | None, rank: int, bracket: str | None) -> list[tuple[str, str]]:
+        """The GPU of a rank as its initialisation names it, else as connection lines do; the rank where none does."""
+        if not self._has_ranks:
+            return []
+        known = self._job.gpus.get(rank)
+        name = bracket
+        if known is not None:
+            name = str(known.nvml_dev) if known.nvml_dev is not None else known.bus_id or bracket
+        return [("gpu", f"{place} GPU {name}") for _, place in _host(host) if name] or [("rank", str(rank))]
+
+    def _communicator(self, name: str) -> int:
+        known = self._comms.get(name)
+        if known is None:
+            known = self._comms[name] = self._number(Trait("communicator", name), None)
+        return known
+
+    def _number(self, trait: Trait, rank: int | None) -> int:
+        number = self._numbers.get(trait)
+        if number is None:
+            number = self._numbers[trait] = len(self.known)
+            self.known.append(trait)
+            self.ranks.append(set())
+        if rank is not None:
+            self.ranks[number].add(rank)
+        return number
+
+
+class _Few:
+    """What ends of one side have of some traits."""
+
+    def __init__(self, traits: Traits, side: str, wanted: Set[int]) -> None:
+        self._traits, self._side, self._wanted = traits, side, wanted
+        self._known: dict[object, frozenset[int]] = {}
+
+    def of(self, path: Path, rank: int, host: str | None, with_nics: bool) -> frozenset[int]:
+        """What the end of a path has, which is found once for each rank."""
+        nics = _nics(path, self._side, with_nics)
+        key = (rank, host, nics)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._traits._end(path, self._side, nics).intersection(self._wanted)
+        return known
+
+
+def _nics(path: Path, side: str, wanted: bool) -> Nics:
+    return frozenset([(end.nic, end.nic_index) for end in path.ends(side)]) if wanted else frozenset()
+
+
+def _host(name: str | None) -> list[tuple[str, str]]:
+    """The host, where it has a name: where prefixes were taken out of the log, a question mark stands for it."""
+    return [("host", name)] if name is not None and not name.startswith("?") else []

@@ -1,0 +1,80 @@
+"""Which machine type a log is of, by the signs that platforms declare and by the names of GPUs.
+
+Only what is sure counts: where several types fit, the answer is what they have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from nccl_inspect import platforms
+from nccl_inspect.platforms import Platform
+from nccl_inspect.records import Record
+
+SETTINGS = ("NCCL_IB_TC", "NCCL_TOPO_FILE")
+"""One of these is in each sign that consists of settings, so that other logs do not wait for the platforms to load."""
+COMMON_NETWORKS = frozenset(("Socket", "IB", "Libfabric", "AWS Libfabric"))
+"""Networks that are no sign."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Shown(Record):
+    """What a log shows of its machines."""
+
+    settings: AbstractSet[tuple[str, str]] = frozenset()
+    """Names and values, without what a plugin set."""
+    networks: AbstractSet[str] = frozenset()
+    plugin: tuple[str, ...] = ()
+    """The platform as aws-ofi-nccl calls it, in the order of the log."""
+    nvlink_domain: int = 0
+    """The most GPUs that multi-node NVLink joins, as far as the log tells."""
+    gpu_names: AbstractSet[str] = frozenset()
+    gpus: int = 0
+    """The most GPUs of a host."""
+
+
+def recognised(shown: Shown) -> Platform | None:
+    """The machine type that a log names, else what the types have in common that fit it, else what its GPUs tell."""
+    for word in shown.plugin:
+        if found := platforms.find(word):
+            return found
+    by_gpus = platforms.of_gpus(shown.gpu_names) if shown.gpu_names else None
+    fitting = [
+        platform
+        for platform in _signed(shown)
+        if not (by_gpus and by_gpus.excludes(platform)) and not (platform.gpus and platform.gpus < shown.gpus)
+    ]
+    return platforms.common(fitting) if fitting else by_gpus
+
+
+def _signed(shown: Shown) -> list[Platform]:
+    """The types that fit every sign in the log."""
+    networks = shown.networks - COMMON_NETWORKS
+    settings = {name for name, _ in shown.settings} & {*SETTINGS}
+    if not (networks or settings or shown.plugin or shown.nvlink_domain):
+        return []
+    candidates = list(platforms.signed())
+    found = [
+        {platform.name for platform in candidates if _has_settings(platform, shown)},
+        {platform.name for platform in candidates if _any_fits(platform.signs.networks, networks)},
+        {platform.name for platform in candidates if _any_fits(platform.signs.plugin, shown.plugin)},
+        {platform.name for platform in candidates if 0 < shown.nvlink_domain == platform.signs.nvlink_domain},
+    ]
+    told = [names for names in found if names]
+    return [platform for platform in candidates if told and all(platform.name in names for names in told)]
+
+
+def _has_settings(platform: Platform, shown: Shown) -> bool:
+    return any(all(_is_set(one, shown) for one in sign.split()) for sign in platform.signs.settings)
+
+
+def _is_set(condition: str, shown: Shown) -> bool:
+    name, _, pattern = condition.partition("=")
+    return any(name == known and fnmatchcase(value, pattern) for known, value in shown.settings)
+
+
+def _any_fits(patterns: Iterable[str], words: Collection[str]) -> bool:
+    return any(fnmatchcase(word, pattern) for pattern in patterns for word in words)

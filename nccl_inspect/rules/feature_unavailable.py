@@ -1,0 +1,62 @@
+"""Something that the program or a setting asks for is not possible here."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import stated
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts
+
+RULE = Rule(
+    name="feature-unavailable",
+    category="environment",
+    severity="error",
+    title="Something that was asked for is not possible with this build, driver or hardware",
+)
+_GPU_NETWORK = (
+    "communication that the GPU starts (GIN), or one-sided communication, needs NICs, a plugin, a driver and "
+    "memory that can do it, on every rank"
+)
+_CAUSES = {
+    **dict.fromkeys(("gin-unsupported", "rma-unavailable", "ofi-gdaki-unavailable"), _GPU_NETWORK),
+    "mnnvl-unsupported": "NCCL_MNNVL_ENABLE=1 (2.20: NCCL_MNNVL=1) demands NVLink between hosts, and this machine has "
+    "none, or its IMEX service does not run",
+    "cumem-unsupported": "NCCL was built for an older CUDA than this feature needs",
+    "graph-unsupported": "CUDA graphs with NCCL need a build for CUDA 11.3 and driver R465 at least",
+    "encryption-unsupported": "encrypted connections are asked for, and this build of NCCL cannot make them",
+    "mem-manager-shared": "a communicator that shares resources with its parent (splitShare) cannot be suspended",
+    "ofi-dmabuf-not-compiled": "this build of aws-ofi-nccl cannot use DMA-BUF",
+    "ofi-blocking-interface": "the protocol of aws-ofi-nccl that is in use does not have this call",
+    "rccl-unsupported-collective": "RCCL was built for some collectives only (ONLY_FUNCS)",
+    "rccl-npkit": "the profiler NPKit, which is built in, cannot run here",
+}
+_FIXES = {
+    **dict.fromkeys(
+        ("gin-unsupported", "rma-unavailable", "ofi-gdaki-unavailable"),
+        "unset NCCL_GIN_TYPE; NCCL_GIN_ENABLE=0   # and let the program do without: DeepEP and NVSHMEM have other ways",
+    ),
+    "mnnvl-unsupported": "unset NCCL_MNNVL_ENABLE NCCL_MNNVL   # NCCL then uses it where it is there",
+    "encryption-unsupported": "Take a build of NCCL with TLS, or take away the pre-shared key.",
+    "mem-manager-shared": "Make the communicator without splitShare (NCCL_COMM_SPLIT_SHARE_RESOURCES=0).",
+    "ofi-blocking-interface": "OFI_NCCL_PROTOCOL=RDMA   # where the NIC can do it; else another release of the plugin",
+    "ofi-dmabuf-not-compiled": "Take the plugin of a current EFA installer; or OFI_NCCL_DISABLE_DMABUF=1.",
+}
+_UPGRADE = "Take a build of NCCL, RCCL or the plugin, and a driver, that can do it; or let the program do without."
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge what says so."""
+    said = facts.leading_to(RULE.name)
+    if not said:
+        return
+    kind = said[0].production
+    yield stated.finding(
+        RULE,
+        facts,
+        said,
+        f"not possible here: {said[0].message}",
+        cause=_CAUSES.get(kind, "the message tells"),
+        stops="the call that asks for it fails, and a program that needs it ends",
+        fix=tuple(dict.fromkeys((_FIXES.get(kind, _UPGRADE), _UPGRADE))),
+        confirm="Look whether the program goes on without it.",
+    )

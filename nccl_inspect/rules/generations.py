@@ -1,0 +1,51 @@
+"""Which release of NCCL is the first one that is built for a generation of GPUs: ``makefiles/common.mk`` at its tag.
+
+A GPU runs what is built for an earlier one of its major number (sm_80 on sm_86 and sm_89, sm_100 on sm_103).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nccl_inspect.model.versions import order
+
+
+class Generation(NamedTuple):
+    """GPUs that need the same first release."""
+
+    words: str
+    names: re.Pattern[str]
+    """As the driver and machine types name them."""
+    first: tuple[int, ...]
+
+
+GENERATIONS = (
+    Generation(
+        "Ampere and Ada (sm_80, sm_86, sm_89)",
+        re.compile(r"\b(?:A100|A800|A30|A40|A16|A10G?|A2|L4|L20|L40S?|RTX A\d{3,4}|RTX [34]0\d0|RTX \d{4} Ada)\b"),
+        (2, 7, 3),
+    ),
+    Generation("Hopper (sm_90)", re.compile(r"\b(?:G?H100|G?H200|H800|H20)\b"), (2, 15, 1)),
+    Generation("Blackwell (sm_100, sm_103)", re.compile(r"\b(?:B100|G?B200|G?B300)\b"), (2, 25, 1)),
+    # The makefile has sm_120 since 2.25.1, whose kernels ask for more shared memory than these GPUs have.
+    Generation("RTX Blackwell (sm_120, sm_121)", re.compile(r"\b(?:RTX 50\d0|RTX PRO \d{4}|GB10)\b"), (2, 26, 2)),
+    Generation("Thor (sm_110)", re.compile(r"\bThor\b"), (2, 27, 5)),
+)
+
+
+def of(names: Iterable[str]) -> Generation | None:
+    """The newest generation among GPUs with these names; None where no name is known."""
+    found = [one for name in names for one in GENERATIONS if one.names.search(name)]
+    return max(found, key=lambda one: one.first, default=None)
+
+
+def is_before(release: str, first: tuple[int, ...]) -> bool:
+    """Whether a release is known and older; one that is only inferred is a range, and tells nothing."""
+    return "inferred" not in release and () < order(release) < first
+
+
+def number(first: tuple[int, ...]) -> str:
+    """A release as it is written: ``2.15.1``."""
+    return ".".join(map(str, first))

@@ -1,0 +1,85 @@
+"""A check inside NCCL, RCCL or a plugin failed."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import retold, stated
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.statements import is_retold
+
+RULE = Rule(
+    name="internal-error",
+    category="failures",
+    severity="error",
+    title="A check inside NCCL, RCCL or a plugin failed",
+    echo_of=("transfer-failed", "gin-failed", "ucx-failed", "plugin-does-not-fit", "unhandled-cuda-error"),
+    specific=("open-files-limit", "process-limit"),
+    symptom=True,
+)
+_INTERNAL_ERROR = 3
+_OWNERS = {
+    "aws-ofi-nccl": ("aws-ofi-nccl", "https://github.com/aws/aws-ofi-nccl/issues"),
+    "hpcx": ("the HPC-X plugin", "https://github.com/Mellanox/nccl-rdma-sharp-plugins/issues"),
+    "rccl": ("RCCL", "https://github.com/ROCm/rccl/issues"),
+}
+"""By dialect whose check it is, and where it is reported; else NCCL's."""
+_OF_NCCL = ("NCCL", "https://github.com/NVIDIA/nccl/issues")
+_STEPS = (
+    "Look at the errors above this line, and at those of the other ranks: it may only follow from one of them.",
+    "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: one release, with the same "
+    "settings?",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the errors that the grammar calls internal; else NCCL's code 3, where no warning tells which check."""
+    told = facts.leading_to(RULE.name)
+    said = [notice for notice in told if not is_retold(notice)]
+    if said:
+        yield _finding(facts, said)
+    elif reached := retold.unexplained(facts, _INTERNAL_ERROR):
+        yield _without_words(facts, reached)
+
+
+def _finding(facts: Facts, said: list[Notice]) -> Finding:
+    owner, address = _owner(said[0])
+    return stated.finding(
+        RULE,
+        facts,
+        said,
+        f"a check inside {owner} failed: {said[0].message}",
+        cause="the line does not tell: an earlier failure of this rank or of another one, ranks with different "
+        "releases "
+        f"or settings, a defect of this release of {owner}, or damaged memory",
+        stops="the call fails, and with it the job",
+        fix=(
+            *_STEPS,
+            f"Take a current release of {owner}; if it comes back, report it with the logs of all ranks: {address}.",
+        ),
+        confirm="Look for an exception or a line that ends with '-> 3' below it: then the call failed.",
+        confidence="likely" if facts.job.failed else "possible",
+    )
+
+
+def _without_words(facts: Facts, reached: list[Notice]) -> Finding:
+    return stated.finding(
+        RULE,
+        facts,
+        reached,
+        "NCCL reports an internal error (code 3) and no warning says which check failed",
+        cause="not in the log: most often ranks disagree (other releases, settings or topologies) or one of them "
+        "failed "
+        "before; else a defect of this release",
+        stops="the call fails, and with it the job",
+        fix=(
+            "NCCL_DEBUG=INFO   # on all ranks, and run again: the WARN before the first '-> 3' names the check",
+            *_STEPS,
+        ),
+        confirm="Look for the first rank that failed.",
+    )
+
+
+def _owner(notice: Notice) -> tuple[str, str]:
+    return _OWNERS.get(notice.event.dialect if notice.event else "", _OF_NCCL)

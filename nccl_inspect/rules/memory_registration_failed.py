@@ -1,0 +1,73 @@
+"""A network plugin cannot register memory with the NIC."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import stated
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.remedies import EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD
+from nccl_inspect.rules.statements import value
+
+RULE = Rule(
+    name="memory-registration-failed",
+    category="network",
+    severity="error",
+    title="A plugin cannot register memory with the network",
+    specific=("ib-memlock", "gpu-memory-not-registered", "efa-init-failed", "efa-libfabric-incompat"),
+)
+_BAD_ADDRESS, _INVALID = -14, -22
+_NO_GPU_MEMORY = (
+    "the NIC cannot reach GPU memory: no GPUDirect RDMA on this machine or in this container (nvidia-peermem "
+    "or DMA-BUF missing, or a libfabric that was built without CUDA)"
+)
+_OTHER_RELEASE = (
+    "libfabric, its provider or the driver do not know what the plugin asks for: they come from other releases"
+)
+_UNKNOWN = (
+    "the line does not tell: the limit on locked memory, GPU memory that the NIC cannot reach, or releases "
+    "that do not fit together; the line before tells the error of libfabric"
+)
+_GPU_STEPS = (
+    "fi_info -p efa -c FI_HMEM; lsmod | grep nvidia_peermem   # must list the NICs, and the module",
+    "cat /proc/driver/nvidia/version   # 'Open Kernel Module': DMA-BUF does without nvidia-peermem",
+)
+_FIXES = {
+    _NO_GPU_MEMORY: _GPU_STEPS,
+    _OTHER_RELEASE: (
+        EFA_RELEASES,
+        "Take libfabric and plugin of one EFA installer in the image, and the installer's driver on the node.",
+    ),
+    _UNKNOWN: (
+        "ulimit -l   # in the container, through the launcher: must say unlimited",
+        LOCKED_MEMORY_IN_POD,
+        *_GPU_STEPS,
+    ),
+}
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge by the error of libfabric; for want of locked memory ib-memlock does."""
+    said = facts.leading_to(RULE.name)
+    if not said:
+        return
+    cause = _cause(said)
+    yield stated.finding(
+        RULE,
+        facts,
+        said,
+        f"memory cannot be registered with the network: {said[0].message}",
+        cause=cause,
+        stops="the connection cannot be made, and the job stops",
+        fix=(*_FIXES[cause], LIBFABRIC_SAYS),
+        confirm="Look whether a later connection of this rank shows the network (via NET/…).",
+        confidence="possible" if cause is _UNKNOWN else "likely",
+    )
+
+
+def _cause(said: list[Notice]) -> str:
+    codes = {-abs(code) for notice in said if isinstance(code := value(notice, "rc"), int)}
+    if _BAD_ADDRESS in codes:
+        return _NO_GPU_MEMORY
+    return _OTHER_RELEASE if _INVALID in codes else _UNKNOWN

@@ -1,0 +1,43 @@
+"""A node of the job failed, as a launcher or scheduler says."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import stated
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.statements import words
+
+RULE = Rule(
+    name="node-failed",
+    category="failures",
+    severity="error",
+    title="A node of the job failed or was lost",
+)
+_MEMORY = "slurm-memory-error"
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge what mpirun says of a node that it lost, and Slurm of memory that is broken."""
+    said = facts.leading_to(RULE.name)
+    if not said:
+        return
+    is_memory = any(notice.production == _MEMORY for notice in said)
+    yield stated.finding(
+        RULE,
+        facts,
+        said,
+        f"a node failed: {words(said[0]).strip()}",
+        cause="memory of the host is broken: the hardware reported an error that it could not correct"
+        if is_memory
+        else "the launcher lost a node: it went down or was restarted, its daemon was killed, or the network "
+        "between the "
+        "nodes does not work",
+        stops="the processes on it are gone, and a communicator does not survive the loss of a rank",
+        fix=(
+            "Run the job without this node (Slurm: --exclude=<node>; Kubernetes: kubectl cordon <node>).",
+            "dmesg -T | tail -100; last -x reboot | head   # on the node: why did it fail?",
+        ),
+        confirm="Look whether the processes of that node went on.",
+        confidence="certain" if is_memory else "likely",
+    )

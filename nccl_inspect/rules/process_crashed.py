@@ -1,0 +1,42 @@
+"""The kernel log tells that a process crashed."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import stated
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.statements import words
+
+RULE = Rule(
+    name="process-crashed",
+    category="failures",
+    severity="error",
+    title="The kernel log tells that a process crashed with a segmentation fault",
+    symptom=True,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge lines of the kernel; they may be older than the job, or about another program."""
+    said = facts.leading_to(RULE.name)
+    if not said:
+        return
+    yield stated.finding(
+        RULE,
+        facts,
+        said,
+        f"a process crashed: {words(said[0]).strip()}",
+        cause="a process read or wrote memory that is not its own: a defect of the library that the line names or "
+        "of its "
+        "caller, libraries of several releases in one process, or damaged memory. The line may be about another "
+        "program than this job's",
+        stops="the process is gone, and a communicator does not survive the loss of a rank",
+        fix=(
+            "Compare pid and time of the line with the ranks of the job, and read the end of that rank's own output.",
+            "PYTHONFAULTHANDLER=1   # Python prints the stack when it crashes; or ulimit -c unlimited, and gdb",
+            "ldd <library>; echo $LD_LIBRARY_PATH $LD_PRELOAD   # is there a second copy of NCCL, CUDA or libfabric?",
+        ),
+        confirm="Look whether a rank of the job has the pid of the line.",
+        confidence="possible",
+    )

@@ -1,0 +1,53 @@
+"""A setting has a value with which NCCL or a plugin stops."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import stated
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts
+
+RULE = Rule(
+    name="setting-refused",
+    category="environment",
+    severity="error",
+    title="A setting has a value with which NCCL or a plugin stops",
+)
+_VARIABLES = {
+    "ib-ooo-rq-invalid": "NCCL_IB_OOO_RQ",
+    "net-policy-invalid": "NCCL_NETDEVS_POLICY",
+    "ofi-domain-per-thread-conflict": "OFI_NCCL_DOMAIN_PER_THREAD OFI_NCCL_ENDPOINT_PER_COMM",
+    "ofi-dup-conns-misused": "OFI_NCCL_NIC_DUP_CONNS",
+    "ofi-early-completion": "OFI_NCCL_EARLY_COMPLETION OFI_NCCL_EAGER_MAX_SIZE",
+}
+"""What is set, where the message does not name it in full."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge values that end the initialisation; those that NCCL corrects or passes over are setting-invalid's."""
+    said = facts.leading_to(RULE.name)
+    if not said:
+        return
+    names = list(dict.fromkeys(filter(None, (_variable(notice.production, notice.message) for notice in said))))
+    yield stated.finding(
+        RULE,
+        facts,
+        said,
+        f"a setting is refused: {said[0].message}",
+        cause=f"{', '.join(names) or 'a variable'} has a value that is not possible on this machine or with this "
+        "release",
+        stops="the initialisation fails: a plugin does not come up, or NCCL stops",
+        fix=(
+            *(f"unset {name}   # or correct it" for name in names),
+            "env | grep -E '^(NCCL|OFI_NCCL)_'; cat /etc/nccl.conf ~/.nccl.conf   # inside the container: where is "
+            "it set?",
+        ),
+        confirm="Look whether the communicators came up (Init COMPLETE), and with which network (Using network …).",
+        confidence="certain",
+    )
+
+
+def _variable(production: str, message: str) -> str:
+    """The variable that a message is about."""
+    named = (word.strip("'\".,:;()").partition("=")[0] for word in message.split())
+    return _VARIABLES.get(production) or next((name for name in named if name.startswith(("NCCL_", "OFI_NCCL_"))), "")

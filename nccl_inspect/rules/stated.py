@@ -1,0 +1,87 @@
+"""Findings about errors that say what failed: how much they matter follows from what became of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Notice
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.exceptions import came_up_below
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+
+_SOUND = "none that this log shows: all communicators came to their end in order"
+_GOES_ON = "not shown: connections were made, and no call of NCCL is known to have failed. Where one did, {}"
+
+
+def finding(
+    rule: Rule,
+    facts: Facts,
+    said: list[Notice],
+    summary: str,
+    *,
+    cause: str,
+    stops: str,
+    fix: Iterable[str],
+    confirm: str,
+    confidence: str = "likely",
+) -> Finding:
+    """An error where nothing came up, a clue where the job may have gone on, an info where it came to its end.
+
+    Args:
+        rule: that found it.
+        facts: about the job.
+        said: what was said of it; nothing else needs to explain these statements.
+        summary: what failed, in one line.
+        cause: why.
+        stops: what follows where NCCL cannot do without.
+        fix: step by step.
+        confirm: what tells whether it did harm.
+        confidence: in the cause.
+    """
+    facts.pass_over(said)
+    ranks, hosts, evidence = ranks_in(said), hosts_in(said), first_said(said)
+    if is_fatal(facts, said):
+        return rule.finding(
+            summary,
+            cause=cause,
+            impact=stops,
+            fix=fix,
+            severity="error",
+            confidence=confidence,
+            ranks=ranks,
+            hosts=hosts,
+            evidence=evidence,
+            fatal=True,
+        )
+    if facts.is_over():
+        return rule.finding(
+            summary,
+            cause=cause,
+            impact=_SOUND,
+            fix=fix,
+            severity="info",
+            confidence=confidence,
+            ranks=ranks,
+            hosts=hosts,
+            evidence=evidence,
+        )
+    return rule.clue(
+        summary,
+        cause=cause,
+        impact=_GOES_ON.format(stops),
+        fix=fix,
+        confirm=confirm,
+        severity="warning",
+        confidence="likely" if confidence == "certain" else confidence,
+        ranks=ranks,
+        hosts=hosts,
+        evidence=evidence,
+    )
+
+
+def is_fatal(facts: Facts, said: Iterable[Notice]) -> bool:
+    """Whether a call of NCCL failed, or nothing that the log shows came up beside these errors."""
+    if facts.job.failed:
+        return True
+    return not facts.is_over() and not facts.job.paths and not all(came_up_below(facts, notice) for notice in said)

@@ -1,0 +1,62 @@
+"""GPUDirect-TCPXO cannot start and ends its process."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import google
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+
+RULE = Rule(
+    name="tcpxo-init-failed",
+    category="plugins",
+    severity="error",
+    title="GPUDirect-TCPXO cannot start",
+    specific=("tcpx-timeout", "tcpxo-no-interface", "tcpxo-llcm-missing", "tcpxo-offload-failed"),
+    because=("tcpxo-version-mismatch",),
+)
+_SWITCHED_OFF = "NET/FasTrak disabled"
+_OTHER_MACHINE = ("No FasTrak index found", "larger than maximum number")
+_CUDA = ("cuda error detected", "CU error")
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge that the plugin ends its process, whatever the reason; other rules know some reasons better."""
+    aborted = facts.notices("fastrak-init-failed")
+    if not aborted:
+        return
+    why = facts.notices(*_WHY)
+    facts.pass_over([*aborted, *why])
+    reason = next((text for notice in aborted if (text := google.reason(notice).rstrip(": "))), "no CUDA device")
+    yield RULE.finding(
+        f"GPUDirect-TCPXO cannot start: {reason}",
+        cause=_cause(reason),
+        impact="the plugin ends the process, so that NCCL does not fall back to TCP: the job does not start",
+        fix=_fix(reason),
+        ranks=ranks_in(aborted),
+        hosts=hosts_in(aborted),
+        evidence=first_said([*aborted, *why]),
+        fatal=True,
+    )
+
+
+def _cause(reason: str) -> str:
+    if _SWITCHED_OFF in reason:
+        return "NCCL_FASTRAK_ENABLE=0 switches the plugin off, but NCCL loads it"
+    if any(text in reason for text in _OTHER_MACHINE):
+        return "the plugin does not know these GPUs: it is made for the eight H100 of a3-megagpu-8g"
+    if any(text in reason for text in _CUDA):
+        return "CUDA fails in this process: the driver, the GPU, or an earlier error"
+    return "the plugin names it in parentheses; its warnings before tell more"
+
+
+def _fix(reason: str) -> list[str]:
+    if _SWITCHED_OFF in reason:
+        return ["unset NCCL_FASTRAK_ENABLE   # or NCCL_NET_PLUGIN=none, to do without the plugin"]
+    if any(text in reason for text in _OTHER_MACHINE):
+        return [
+            "Use the plugin on a3-megagpu-8g only; other machines of Google have TCPX (A3 High) or gIB (A3 Ultra, A4)."
+        ]
+    return [
+        "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET   # prints each step of the plugin",
+        google.DAEMON_LOG,
+        google.ONE_RELEASE,
+    ]

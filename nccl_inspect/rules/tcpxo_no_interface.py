@@ -1,0 +1,86 @@
+"""GPUDirect-TCPXO does not find the interfaces of the GPU NICs, or not the one for its control traffic."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import google
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.rules.statements import value
+
+RULE = Rule(
+    name="tcpxo-no-interface",
+    category="plugins",
+    severity="error",
+    title="GPUDirect-TCPXO lacks an interface",
+    because=("tcpx-timeout",),
+)
+_NONE = "fastrak-no-interface"
+_UNKNOWN = "fastrak-address-unknown"
+_NO_NIC = "fastrak-no-closest-nic"
+_NOT_HERE = "fastrak-dxs-interface"
+_SUBSET = "NCCL_FASTRAK_ALLOW_NIC_SUBSET"
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge interfaces that the plugin does not find, and NICs of the daemon that it does not know."""
+    missing = [
+        *facts.notices(_NONE, _NO_NIC, _NOT_HERE, "fastrak-interface-path"),
+        *google.aborted(facts, "Could not find closest netdev", "No interface found for source IP"),
+    ]
+    unknown = facts.notices(_UNKNOWN)
+    if missing:
+        yield _finding(facts, missing, unknown)
+    elif facts.switched_on(_SUBSET):
+        facts.pass_over(unknown)
+    elif unknown:
+        yield RULE.clue(
+            f"GPUDirect-TCPXO leaves out NICs that its daemon names ({_addresses(unknown)})",
+            cause="the interface is not in the pod, or not in NCCL_FASTRAK_IFNAME",
+            impact="the GPU beside that NIC has none, or ranks share fewer NICs than the machine has",
+            fix=[google.NETWORKS_IN_POD, _IFNAME],
+            confirm="Compare 'ip -brief address' inside the container with the addresses.",
+            severity="warning",
+            ranks=ranks_in(unknown),
+            hosts=hosts_in(unknown),
+            evidence=first_said(unknown),
+        )
+
+
+_IFNAME = "NCCL_FASTRAK_IFNAME=eth1,eth2,eth3,eth4,eth5,eth6,eth7,eth8   # as nccl-env-profile.sh finds them"
+_CONTROL = "NCCL_FASTRAK_CTRL_DEV=eth0   # the interface of the pod or host that all ranks reach"
+
+
+def _finding(facts: Facts, missing: list[Notice], unknown: list[Notice]) -> Finding:
+    told = [*missing, *unknown]
+    control = next((value(notice, "interface") for notice in missing if notice.production == _NONE), None)
+    stops = not google.works(facts) or facts.job.failed
+    return RULE.finding(
+        f"GPUDirect-TCPXO lacks an interface: {_what(missing, control)}",
+        cause=f"no interface has the name {control}, which NCCL_FASTRAK_CTRL_DEV gives (eth0 where it is not set)"
+        if control
+        else "the interfaces of the GPU NICs are not in the pod, or NCCL_FASTRAK_IFNAME does not name them",
+        impact="the plugin ends the process: the job does not start",
+        fix=["ip -brief address   # inside the container of the job: which interfaces are there?"]
+        + ([_CONTROL] if control else [_IFNAME, google.NETWORKS_IN_POD]),
+        severity="error" if stops else "warning",
+        ranks=ranks_in(told),
+        hosts=hosts_in(told),
+        evidence=first_said(told),
+        fatal=stops,
+    )
+
+
+def _what(missing: list[Notice], control: str | None) -> str:
+    if control:
+        return f"there is no {control} for its control traffic"
+    gpus = [str(value(notice, "gpu")) for notice in missing if notice.production == _NO_NIC]
+    if gpus:
+        return f"no NIC belongs to GPU {listed(gpus)}"
+    addresses = [str(value(notice, "address")) for notice in missing if value(notice, "address")]
+    return f"no interface has the address {listed(addresses)}" if addresses else "none that it could use is there"
+
+
+def _addresses(unknown: list[Notice]) -> str:
+    return listed(str(value(notice, "address")) for notice in unknown)

@@ -1,0 +1,79 @@
+"""The offload engine of the machine refuses GPUDirect-TCPXO, or the connection to it breaks."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import google
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.statements import value, words
+
+RULE = Rule(
+    name="tcpxo-offload-failed",
+    category="plugins",
+    severity="error",
+    title="The offload engine of the machine fails GPUDirect-TCPXO",
+    echo_of=("tcpxo-version-mismatch",),
+    because=("tcpx-timeout",),
+)
+_SAID = (
+    *(
+        "fastrak-dxs-failed",
+        "fastrak-dxs-socket",
+        "fastrak-sctp-socket",
+        "fastrak-llcm-failed",
+        "fastrak-listen-timeout",
+    ),
+    *("fastrak-dxs-registration", "fastrak-dxs-registration-refused", "fastrak-dxs-registration-lost"),
+    *("fastrak-sctp-failed", "fastrak-daemon-memory", "fastrak-daemon-request"),
+)
+_DETAIL = "fastrak-dxs-detail"
+_MEMORY = ("registration", "daemon-memory", "daemon-request")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge what fails between plugin and offload engine; at the end of a job the connection is just closed."""
+    told = facts.notices(*_SAID)
+    told += google.aborted(facts, "Failed to initialize DXS", "getaddrinfo failed", "bind failed", "SctpHandler")
+    if facts.is_over():
+        facts.pass_over(told)  # connections that are closed under way
+    if not told or (google.works(facts) and not facts.job.failed):
+        return
+    first = told[0]
+    yield RULE.finding(
+        f"GPUDirect-TCPXO: {_what(first)}",
+        cause="the daemon cannot map or register GPU memory for the NIC"
+        if _is_about_memory(first)
+        else "the container may not bind to the interface of the NIC"
+        if first.production == "fastrak-dxs-socket"
+        else "the offload engine (DXS) of this machine does not answer, or refuses: the machine, its NIC, or a daemon "
+        "that ended is at fault",
+        impact="this rank cannot connect, or its transfers fail: the job stops",
+        fix=[
+            google.DAEMON_LOG,
+            "Restart daemon and job; where it stays with the machine, drain the node and have Google look at it.",
+            *(_BIND if first.production == "fastrak-dxs-socket" else []),
+            google.ONE_RELEASE,
+        ],
+        confidence="likely",
+        ranks=ranks_in(told),
+        hosts=hosts_in(told),
+        evidence=first_said([*told, *facts.notices(_DETAIL)]),
+        fatal=True,
+    )
+
+
+_BIND = ["securityContext: {capabilities: {add: [NET_RAW]}}   # pod spec, of the container"]
+
+
+def _is_about_memory(notice: Notice) -> bool:
+    return any(part in notice.production for part in _MEMORY)
+
+
+def _what(notice: Notice) -> str:
+    text = google.reason(notice) or words(notice).partition(": ")[2]
+    status = value(notice, "status")
+    return (
+        text if notice.production != "fastrak-dxs-failed" or not status else f"the offload engine refuses it ({status})"
+    )

@@ -1,0 +1,44 @@
+"""GPUDirect-TCPXO runs with settings that cost speed and are not those of Google's profile."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset
+from nccl_inspect.rules.statements import value
+
+RULE = Rule(
+    name="tcpxo-settings",
+    category="environment",
+    severity="info",
+    title="Settings of GPUDirect-TCPXO cost speed",
+)
+_HOTPATH = "NCCL_FASTRAK_ENABLE_HOTPATH_LOGGING"
+_LLCM = "NCCL_FASTRAK_USE_LLCM"
+_PROFILE = (
+    "source /usr/local/nvidia/lib64/nccl-env-profile.sh   # what Google qualified; in the job's container, before it"
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the log of every transfer, and control messages that do not go through LLCM."""
+    hotpath = facts.switched_on(_HOTPATH)
+    without = [notice for notice in facts.notices("fastrak-dxs-starting") if value(notice, "llcm") == "false"]
+    if not hotpath and not without:
+        return
+    told = [
+        *([f"{_HOTPATH}=1 logs every transfer"] if hotpath else []),
+        *([f"{_LLCM} is off"] if without else []),
+    ]
+    yield RULE.finding(
+        f"GPUDirect-TCPXO is not set up as Google's profile does: {', '.join(told)}",
+        cause="the variable is set so"
+        if hotpath and not without
+        else "Google's profile (nccl-env-profile.sh), which sets it, was not sourced before the job, or not everywhere",
+        impact="each transfer costs more time on the CPU: small messages get slower",
+        fix=[*unset(hotpath), _PROFILE],
+        confidence="certain" if hotpath else "likely",
+        ranks=facts.ranks_with(hotpath) | ranks_in(without),
+        hosts=hosts_in(without),
+        evidence=[*lines_of(hotpath), *first_said(without)],
+    )

@@ -1,0 +1,75 @@
+"""The plugins of GPUDirect-TCPXO of two nodes, or plugin and host software, are of releases that do not fit."""
+
+from collections.abc import Iterator
+
+from nccl_inspect import event_types as events
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import google
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.rules.statements import value, words
+
+RULE = Rule(
+    name="tcpxo-version-mismatch",
+    category="plugins",
+    severity="error",
+    title="Releases of GPUDirect-TCPXO do not fit together",
+)
+_PEER = ("fastrak-version-mismatch", "fastrak-peer-misbehaves")
+_HOST = ("Server version is unsupported", "kUnsupportedClientVersion")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge what the plugin says of releases, and plugins of several releases in a job that did not connect."""
+    peers = facts.notices(*_PEER)
+    refused = [n for n in facts.notices("fastrak-dxs-failed") if any(text in words(n) for text in _HOST)]
+    if told := [*peers, *refused]:
+        yield RULE.finding(
+            f"GPUDirect-TCPXO: {_of_peers(peers[0]) if peers else 'the host refuses the release of the plugin'}",
+            cause="two nodes run plugins of different releases"
+            if peers
+            else "the plugin is older or newer than the offload engine of the machine accepts",
+            impact="ranks cannot connect over the fast network: the job stops",
+            fix=[google.ONE_RELEASE, "kubectl get pod <pod> -o yaml   # which images, on each node?"],
+            ranks=ranks_in(told),
+            hosts=hosts_in(told),
+            evidence=first_said(told),
+            fatal=True,
+        )
+        return
+    loading = [notice for notice in facts.plugin("NET", "loading") if notice.production == "fastrak-initializing"]
+    releases = _releases(loading)
+    if len(releases) < 2 or google.works(facts):
+        return
+    yield RULE.clue(
+        f"nodes run different releases of the GPUDirect-TCPXO plugin ({listed(releases)})",
+        cause="; ".join(f"{release} on {listed(sorted(hosts))}" for release, hosts in releases.items()),
+        impact="ranks may not connect over the fast network; Google qualifies plugin, daemon and NCCL together",
+        fix=[google.ONE_RELEASE],
+        confirm="Look for 'VERSION MISMATCH' in the logs of all ranks; the first 'via NET/FasTrak' clears the plugin.",
+        severity="warning",
+        confidence="possible",
+        ranks=ranks_in(loading),
+        hosts=hosts_in(loading),
+        evidence=first_said(loading),
+    )
+
+
+def _of_peers(notice: Notice) -> str:
+    if value(notice, "peer") is not None:
+        return f"the handle of a peer has version {value(notice, 'peer')}, this plugin has {value(notice, 'own')}"
+    return (
+        f"releases differ ({value(notice, 'detail')})"
+        if value(notice, "detail")
+        else "a peer's handle is not filled in"
+    )
+
+
+def _releases(loading: list[Notice]) -> dict[str, set[str]]:
+    """The hosts of each release of the plugin."""
+    found: dict[str, set[str]] = {}
+    for notice in loading:
+        if isinstance(notice.event, events.PluginStatus) and notice.event.detail and notice.hosts:
+            found.setdefault(notice.event.detail, set()).update(notice.hosts)
+    return dict(sorted(found.items()))

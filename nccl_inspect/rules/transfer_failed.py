@@ -1,0 +1,47 @@
+"""A transfer failed, or could not be handed to the network, and nothing says why."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import stated
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.remedies import LIBFABRIC_SAYS
+
+RULE = Rule(
+    name="transfer-failed",
+    category="network",
+    severity="error",
+    title="The network refused or lost a transfer",
+    specific=("efa-security-group",),
+    symptom=True,
+    echo_of=("memory-registration-failed", "host-memory-exhausted", "nic-failed"),
+)
+_OF_LIBFABRIC = "aws-ofi-nccl"
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge calls that post, poll or end a transfer: most often the peer is gone, and then peer-death leads."""
+    said = facts.leading_to(RULE.name)
+    if not said:
+        return
+    is_libfabric = any(notice.event and notice.event.dialect == _OF_LIBFABRIC for notice in said)
+    yield stated.finding(
+        RULE,
+        facts,
+        said,
+        f"a transfer failed: {said[0].message}",
+        cause="the line does not tell. Most often the peer is gone and this is how the others see it; else the NIC "
+        "or its "
+        "driver refuses the call: queues or memory of the NIC are used up, or the card is in trouble",
+        stops="the connection is lost, and with it the job",
+        fix=(
+            "Look which rank failed first: its log, its pod, dmesg on its host.",
+            "dmesg -T | grep -iE 'mlx5|efa|ena|bnxt'; ibstat   # on the host of this rank: is its NIC in trouble?",
+            *((LIBFABRIC_SAYS,) if is_libfabric else ()),
+            "ulimit -l   # in the container: must say unlimited where the error is 'Cannot allocate memory'",
+        ),
+        confirm="Look at the end of the logs of all ranks: the one that ends first, or with another error, is the "
+        "cause.",
+        confidence="possible",
+    )
