@@ -60,6 +60,8 @@ READ_OF_4_H200 = Rate(190, 190, "all-reduce of 16 MiB on 4 x H200", MEASURED)
 WRITTEN_OF_4_H200 = Rate(249, 249, READ_OF_4_H200.what, MEASURED)
 _NIC_SHARE = (0.9, 0.975)
 """How much of its line rate a NIC gives: Azure asks for 180 of 200, and for 360, 380 and 390 of 400 Gb/s."""
+_MESH = 2
+"""The generation whose boards join some pairs only, and whose rate is that of the board; later ones are bridges."""
 _SLOW_NIC = 10
 """GB/s; below, a rate is told with one decimal."""
 _L40S = f"A job on 16 L40S took 90 minutes over Socket and 41 over EFA ({MEASURED})"
@@ -109,15 +111,13 @@ def p2p(platform: Platform | None, nvlink: bool = False) -> Rate | None:
     if platform is not None:
         if platform.busbw and (nvlink or not platform.nvlink_pairs):
             return Rate(*platform.busbw, platform.name, platform.source("busbw"))
-        if generation := platform.nvlink or (platform.nvlink_pairs if nvlink else None):
-            return NVLINK.get(generation) if platform.nvlink or generation not in _BRIDGED else None
+        if platform.nvlink:
+            return NVLINK.get(platform.nvlink)
+        if platform.nvlink_pairs and nvlink:
+            return NVLINK[2] if platform.nvlink_pairs == _MESH else None
         if platform.nvlink == 0:
             return PCIE
     return ON_NVLINK if nvlink else P2P
-
-
-_BRIDGED = (3, 4)
-"""Generations whose pairs have fewer links on a bridge than on a board."""
 
 
 def of(path: Path, platform: Platform | None = None) -> Rate | None:

@@ -210,6 +210,19 @@ def test_two_bad_hosts() -> None:
     assert finding.fix[0].startswith("Drain node-003 and node-009")
 
 
+@pytest.mark.parametrize("bad", [{2, 7}, {2, 7, 9}])
+def test_several_hosts_on_shm(bad: set[int]) -> None:
+    shm = lambda a, b: "SHM/direct/direct" if a[0] in bad else "P2P/CUMEM"  # noqa: E731
+    finding = found(World(16, local=shm).job(), "shm-instead-of-p2p")
+    assert named(finding) == [("host", f"node-{host:03}") for host in sorted(bad)]
+
+
+def test_logs_of_two_hosts_of_many() -> None:
+    lines = [line for line in World(16, remote=tcp_on(3)).lines() if line.startswith(("node-003", "node-004"))]
+    finding = found(nccl_inspect.read("".join(lines).encode()), "socket-instead-of-ib")
+    assert finding.where == "all 64 paths touch node-003; none of the other 48 between hosts does"
+
+
 def test_a_setting_that_differs_stands_beside_its_only_host() -> None:
     shm = lambda a, b: "SHM/direct/direct" if a[0] == 1 else "P2P/CUMEM"  # noqa: E731
     said = lambda end: ["NCCL_P2P_DISABLE set by environment to 1"] if end[0] == 1 else []  # noqa: E731

@@ -449,16 +449,22 @@ def test_p2p_over_an_amd_cpu_depends_on_release_and_number(release: str, gpus: i
 
 
 def test_a_setting_is_to_blame_where_nccl_would_use_p2p_without_it() -> None:
+    start = "ncclCommInitRank comm 0x{0} rank {0} nranks 2 cudaDev {0} nvmlDev {0} busId {0}0 commId 0x88 - Init {1}"
+    place = "comm 0x{0} rank {0} nRanks 2 nNodes 1 localRanks 2 localRank {0} MNNVL 0"
     two = "".join(
-        f"vm0:{rank}:{rank} [{rank}] NCCL INFO comm 0x{rank + 1} rank {rank} nRanks 2 nNodes 1 localRanks 2 "
-        f"localRank {rank} MNNVL 0\n"
+        f"vm0:151{rank}:159{rank} [{rank}] NCCL INFO {message.format(rank, phase)}\n"
         for rank in (0, 1)
+        for message, phase in ((start, "START"), (place, ""), (start, "COMPLETE"))
     )
-    release = "NCCL version 2.27.3+cuda12.9\n"
-    assert nccl_inspect.read((release + two + SHM).encode(), platform="g6e.12xlarge").verdict == "ok"
-    job = nccl_inspect.read((release + two + OFF + SHM).encode(), platform="g6e.12xlarge")
-    assert job.findings[0].rule == "p2p-disabled-by-env"
-    assert nccl_inspect.read((release + OFF + SHM).encode(), platform="g6e.12xlarge").verdict == "ok"
+    release, shm = "NCCL version 2.27.3+cuda12.9\n", SHM.replace("1511:1595", "1510:1590")
+
+    def worst(log: str) -> tuple[str, str]:
+        found = nccl_inspect.read((release + log).encode(), platform="g6e.12xlarge").findings[0]
+        return found.rule, found.severity
+
+    assert worst(two + shm) == ("shm-instead-of-p2p", "info")
+    assert worst(two + OFF + shm) == ("p2p-disabled-by-env", "warning")
+    assert worst(OFF + shm) == ("shm-instead-of-p2p", "info"), "how many GPUs there are is not in the log"
 
 
 def test_a_range_of_releases_is_as_new_as_its_oldest() -> None:

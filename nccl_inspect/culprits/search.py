@@ -180,7 +180,8 @@ class _Pool:
         if best is None:
             return []
         tried = []
-        for trait in sorted((best, *self._alike(best, scores)), key=self.place)[: most + 1]:
+        equals = [other for other in self._alike(best, scores) if self._is_sided(other) == self._is_sided(best)]
+        for trait in sorted((best, *equals), key=self.place)[: most + 1]:
             rest = left - new[trait]
             done = len(rest) <= unexplained
             others = [] if done or most == 1 else self._cover(rest, unexplained, least, most - 1)
@@ -217,6 +218,9 @@ class _Pool:
         kind, name, _ = self._traits[trait]
         alike = [other for other in scores if scores[other] == scores[trait] and self._traits[other].kind == kind]
         return [other for other in alike if self._traits[other].name != name]
+
+    def _is_sided(self, trait: int) -> bool:
+        return self._traits[trait].side is not None
 
     def place(self, trait: int) -> tuple[int, bool, str]:
         """What comes first where all else is equal."""

@@ -168,7 +168,9 @@ def _place(named: Sequence[Culprit], scene: Scene) -> str:
     others = scene.hosts - len(named)
     if others < 1 or any(culprit.kind != "host" or culprit.side for culprit in named):
         return f" {joint} hosts"
-    return f" {joint} the other {others} hosts" if others > 1 else f" {joint} the other host"
+    if others == 1 and scene.scope == "inter":
+        return " between hosts"  # to others whose names the log does not tell
+    return f" {joint} the other {f'{others} hosts' if others > 1 else 'host'}"
 
 
 def _auxiliary(verb: str, number: int) -> str:

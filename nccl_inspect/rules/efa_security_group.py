@@ -58,7 +58,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _refused(facts: Facts) -> Iterator[Finding]:
     """Judge addresses of peers that the device does not take: it asks whether it may reach them."""
-    said = [n for n in facts.notices("ofi-address-insert-failed") if value(n, "whose") == "remote"]
+    said = facts.leading_to(RULE.name)
     if not said or is_connected(facts):
         return
     yield RULE.finding(

@@ -19,12 +19,16 @@ RULE = Rule(
 )
 _NOT_THERE = 2
 _FILE = "misc/shmutils.cc"
-_ABOUT_SHM = ("shm-segment-failed", "shm-map-failed", "shm-create-failed", "shm-unlink-failed")
+_ABOUT_SHM = (
+    *("shm-segment-failed", "shm-map-failed", "shm-create-failed", "shm-unlink-failed"),
+    *("shm-open-failed-old", "shm-register-failed-old"),
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed attaching where nothing else failed: else the maker of the segment went away for another reason."""
     failed = [notice for notice in facts.notices("shm-segment-failed") if _value(notice, "what") == "attaching to"]
+    failed += facts.leading_to(RULE.name)
     others = [n for n in facts.errors() if n.level == "WARN" and not _is_about_shm(n)]
     removed = [notice for notice in facts.notices("shm-unlink-failed") if _is_missing(notice)]
     if others or not (failed or (removed and facts.job.failed)):

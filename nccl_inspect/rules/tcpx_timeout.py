@@ -83,6 +83,7 @@ def _waiting(facts: Facts) -> list[Notice]:
 def _is_timeout(notice: Notice) -> bool:
     """Whether a peer does not answer; what the plugin says of its daemon and its machine is none of it."""
     own = notice.message.startswith(_PLUGINS) or (notice.location or "").startswith(_RETURNS)
+    own = own or notice.rule == RULE.name
     if notice.level != "WARN" or not own:
         return False
     if notice.production.startswith("fastrak-rxdm") or notice.production in (*_GONE, _CALL, *_OTHERS, _ABORTED):

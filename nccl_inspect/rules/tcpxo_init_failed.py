@@ -18,14 +18,17 @@ RULE = Rule(
 _SWITCHED_OFF = "NET/FasTrak disabled"
 _OTHER_MACHINE = ("No FasTrak index found", "larger than maximum number")
 _CUDA = ("cuda error detected", "CU error")
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge that the plugin ends its process, whatever the reason; other rules know some reasons better."""
     aborted = facts.notices("fastrak-init-failed")
-    if not aborted:
+    why = facts.leading_to(RULE.name)
+    if not (aborted or why) or google.works(facts):
         return
-    why = facts.notices(*_WHY)
     facts.pass_over([*aborted, *why])
-    reason = next((text for notice in aborted if (text := google.reason(notice).rstrip(": "))), "no CUDA device")
+    reasons = [google.reason(notice).rstrip(": ") for notice in aborted] + [notice.message for notice in why]
+    reason = next(filter(None, reasons), "no CUDA device")
     yield RULE.finding(
         f"GPUDirect-TCPXO cannot start: {reason}",
         cause=_cause(reason),

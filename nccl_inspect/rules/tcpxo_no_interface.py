@@ -27,6 +27,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge interfaces that the plugin does not find, and NICs of the daemon that it does not know."""
     missing = [
         *facts.notices(_NONE, _NO_NIC, _NOT_HERE, "fastrak-interface-path"),
+        *facts.leading_to(RULE.name),
         *google.aborted(facts, "Could not find closest netdev", "No interface found for source IP"),
     ]
     unknown = facts.notices(_UNKNOWN)

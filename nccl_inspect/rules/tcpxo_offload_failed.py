@@ -28,13 +28,12 @@ _SAID = (
     *("fastrak-dxs-registration", "fastrak-dxs-registration-refused", "fastrak-dxs-registration-lost"),
     *("fastrak-sctp-failed", "fastrak-daemon-memory", "fastrak-daemon-request"),
 )
-_DETAIL = "fastrak-dxs-detail"
 _MEMORY = ("registration", "daemon-memory", "daemon-request")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what fails between plugin and offload engine; at the end of a job the connection is just closed."""
-    told = facts.notices(*_SAID)
+    told = [*facts.notices(*_SAID), *facts.leading_to(RULE.name)]
     told += google.aborted(facts, "Failed to initialize DXS", "getaddrinfo failed", "bind failed", "SctpHandler")
     if facts.is_over():
         facts.pass_over(told)  # connections that are closed under way
@@ -59,7 +58,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely",
         ranks=ranks_in(told),
         hosts=hosts_in(told),
-        evidence=first_said([*told, *facts.notices(_DETAIL)]),
+        evidence=first_said(told),
         fatal=True,
     )
 

@@ -13,7 +13,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="The network refused or lost a transfer",
-    specific=("efa-security-group",),
+    specific=("efa-security-group", "ib-memlock", "open-files-limit"),
     symptom=True,
     echo_of=("memory-registration-failed", "host-memory-exhausted", "nic-failed"),
 )

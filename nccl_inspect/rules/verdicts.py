@@ -46,8 +46,8 @@ def of_job(job: Job) -> str:
 
     ``ok`` needs paths, every one of them judged, and good but for what the user calls an info. ``unknown`` is what is
     left: no path, one that could not be judged, connections that could not be placed, something that is only possible,
-    a clue, an error that no rule explains, a rule that is left out and finds fault. An excerpt never shows that a job is
-    sound.
+    a clue, an error that no rule explains, a rule that is left out and finds fault. An excerpt never shows that a job
+    is sound.
     """
     everything = [*job.findings, *(entry.finding for entry in job.suppressed)]  # who accepts a death does not undo it
     if any(f.fatal and f.confidence != "possible" for f in everything) or job.failed:
