@@ -14,8 +14,9 @@ import nccl_inspect
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.counts import Counts
-from nccl_inspect.grammar.excerpts import MOST, Excerpt
+from nccl_inspect.grammar.excerpts import Excerpt
 from nccl_inspect.grammar.scanner import Scanner, Sink
+from nccl_inspect.ingest.elisions import PASTE
 
 ROOT = Path(__file__).parent.parent
 GRAMMAR = engine.shipped()
@@ -263,7 +264,7 @@ def test_a_whole_log_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     nccl_inspect.read((PATHS + COMPLETE + "step 1\n").encode())
     nccl_inspect.read((PATHS + COMPLETE + "Using network Socket\n").encode())
     nccl_inspect.read(PATHS.encode())
-    nccl_inspect.read(PATHS.encode() + b"step 1 of the program\n" * (MOST // 10))
+    nccl_inspect.read(PATHS.encode() + b"step 1 of the program\n" * (PASTE // 10))
     list(nccl_inspect.events((PATHS + "step 1\n").encode()))
     assert not calls
     nccl_inspect.read((PATHS + "step 1\n").encode())
@@ -272,7 +273,7 @@ def test_a_whole_log_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_long_text_is_no_excerpt() -> None:
     with pytest.raises(NoInputError, match="no NCCL line"):
-        nccl_inspect.read(b"Using network Socket\n" * (MOST // 20 + 1))
+        nccl_inspect.read(b"Using network Socket\n" * (PASTE // 20 + 1))
 
 
 def test_every_command_reads_excerpts(tmp_path: Path) -> None:

@@ -21,13 +21,12 @@ from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.scanner import Scanner, Sink
 from nccl_inspect.ingest import decoration, envelopes, prefix, recognition
+from nccl_inspect.ingest.elisions import PASTE
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.levels import ANY
 from nccl_inspect.text import decode
 
-MOST = 1 << 17
-"""Bytes of the longest text that is read so."""
 _PIECES = 5
 """Lines into which one was broken by hand, at most."""
 _LEVEL = re.compile(rb"(?P<head>.{0,300}?)(?<![^\s:\]])(?P<level>" + ANY + rb")(?::? )(?P<text>\S.*)", re.DOTALL)
@@ -69,8 +68,8 @@ class Short:
 
     def add(self, lines: Lines) -> None:
         """Keep the next lines."""
-        self._size += MOST + 1 if lines.mended else lines.size
-        if self._size <= MOST:
+        self._size += PASTE + 1 if lines.mended else lines.size
+        if self._size <= PASTE:
             self.lines += lines.lines
         else:
             self.lines.clear()
