@@ -13,7 +13,6 @@ from nccl_inspect.event import Told, without_secrets
 from nccl_inspect.event_types import Event, Where
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.counts import Counts, Text
-from nccl_inspect.grammar.excerpts import Short
 from nccl_inspect.grammar.scanner import Scanner
 from nccl_inspect.ingest import entries, files, sources
 from nccl_inspect.ingest.prefix import Origin
@@ -292,6 +291,8 @@ def _lines(
 ) -> Iterator[tuple[int, Origin, Text]]:
     """What was recognised in a source; the error that ended it, if there was one, joins the problems."""
     stands: list[int] = []
+    from nccl_inspect.grammar.excerpts import Short  # summaries of whole logs never need it
+
     short = Short()
     for lines in entries.pieces_of(source):
         if isinstance(lines, NoInputError):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.elisions import ELISION
 
 _MOST = 32
 """Ways to see a line that are tried: a sentence has more of them, and is none."""
@@ -33,13 +34,6 @@ _CELLS = 3
 """A row of a log has a time, maybe who printed, and the line; others are of a table about something."""
 _ARROWS = re.compile(rb"\s*(?:\xe2\x86\x92|\xe2\x87\x92|\xe2\x9e\x9c|\xe2\x86\x93|\s=>\s)\s*")
 _ARROW = re.compile(rb"\xe2\x86\x92|\xe2\x87\x92")
-_ELISION = (
-    rb"(?:\.{3,6}|\xe2\x80\xa6|\[(?:\.{2,}|\xe2\x80\xa6|[Tt]runcated|snip|cut|omitted)\]|\((?:\.{3}|\xe2\x80\xa6)\)"
-    rb"|<snip>|-+ ?(?:snip|8<) ?-+)"
-)
-_ELISIONS = b"...", b"\xe2\x80\xa6", b"snip", b"runcated]", b"omitted]", b"[cut]"
-_LEFT_OUT = re.compile(rb"^[ \t>|*_`#+-]*" + _ELISION + rb"[ \t|*_`\r]*$", re.MULTILINE)
-"""A line that says that others were left out."""
 _KEYS = rb"sample|example|line|says|event|fix|cause|means|note|evidence|needs|format|message|text|name|e\.g"
 """Words before a colon that introduce a quotation; others may be the name of who speaks or prints."""
 _SPEAKER = rb"@?[\w.@-]{1,40}(?: [A-Z][\w.-]{0,30})?(?: ?\[[^\[\]]{1,30}\]| ?\([^()]{1,30}\))?"
@@ -55,7 +49,7 @@ _LEADS = tuple(
         rb"[\[(]?(?:\d{4}-\d\d-\d\d[ T])?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?Z?(?: ?[AaPp][Mm])?[\])]?:? ?",
         rb"(?!(?:" + _KEYS + rb"):)(?:<[@\w][\w .@-]{0,40}>:? |" + _SPEAKER + rb": (?=\S))",
         rb"Last error: ?",
-        _ELISION + rb"\s*",
+        ELISION + rb"\s*",
         rb"(?P<mark>[_*~`'\"])(?P=mark){0,2}(?=\S)",
     )
 )
@@ -66,8 +60,8 @@ _TRAILS = tuple(
         rb"(?P<mark>[_*~`'\"])(?P=mark){0,2}",
         rb"[,;]",
         rb"\s*\|",
-        rb"\s*" + _ELISION,
-        rb"\s*\\",
+        rb"\s*" + ELISION,
+        rb"\s*\\|\s*<br\s?/?>",
         rb"\s+<-.{0,60}|\s+#.{0,60}",
     )
 )
@@ -76,12 +70,9 @@ _MARGIN = re.compile(rb"^[\s>|]+")
 _CODE = re.compile(
     rb"^[\s>]*(?:`{3,}|~{3,}) *(?P<language>[\w+-]*)[^`\n]*$|^\s*\{(?:code|noformat)(?::(?P<jira>[\w+-]*))?[^{}\n]*\}"
 )
+_REPORT = re.compile(rb"log {10}.{1,400}: [\d,]+ lines?, [\d,]+ of NCCL")
+"""How a report of this program begins: it cites lines, and folds them."""
 _PROGRAMS = frozenset(b"python py c cpp c++ cuda sh bash shell zsh toml yaml yml ini json xml make cmake diff".split())
-
-
-def is_elided(text: bytes) -> bool:
-    """Whether a line of a text says that others were left out."""
-    return any(sign in text for sign in _ELISIONS) and _LEFT_OUT.search(text) is not None
 
 
 def normal(line: bytes) -> bytes:
@@ -128,6 +119,11 @@ def parts(line: bytes) -> list[bytes]:
     return [part for piece in pieces for part in _ARROWS.split(piece) if part.strip()]
 
 
+def without_margin(line: bytes) -> bytes:
+    """A line that goes on with the one before, without the marks of a quotation or a table."""
+    return _MARGIN.sub(b"", line)
+
+
 def joined(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     """What lines are together that were one before, and how many they are: first the fewest.
 
@@ -135,7 +131,7 @@ def joined(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     """
     tried = [lines[0]]
     for size, line in enumerate(lines[1:], 2):
-        rest = _MARGIN.sub(b"", line)
+        rest = without_margin(line)
         tried = [text.rstrip() + glue + rest for text in tried for glue in (b" ", b"")]
         yield from ((size, text) for text in tried)
 
@@ -152,13 +148,12 @@ def in_code(lines: Sequence[bytes]) -> list[bool]:
         lines: of a text.
     """
     marks = [_CODE.match(line) for line in lines]
-    if sum(mark is not None for mark in marks) < 2:
-        return [True] * len(lines)
-    found, opened, wanted = list[bool](), False, False
-    for mark in marks:
+    is_marked = sum(mark is not None for mark in marks) > 1
+    found, opened, wanted = list[bool](), not is_marked, True
+    for line, mark in zip(lines, marks, strict=True):
+        wanted = wanted and not _REPORT.match(line)
         found.append(opened and wanted and mark is None)
-        if mark is not None:
+        if mark is not None and is_marked:
             opened = not opened
-            language = (mark["language"] or mark["jira"] or b"").lower()
-            wanted = language not in _PROGRAMS
+            wanted = (mark["language"] or mark["jira"] or b"").lower() not in _PROGRAMS
     return found
