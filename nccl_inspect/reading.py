@@ -23,6 +23,7 @@ from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
 from nccl_inspect.rules import engine as rules
+from nccl_inspect.rules import judging
 from nccl_inspect.rules.facts import Facts, count, platform_of
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class Judge:
         if going_on:
             job.ended_by, job.broken_off = [], []
         job.config = self._options.config
-        rules.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
+        judging.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
         return job
 
     def misfits(self, job: Job) -> Iterator[str]:
@@ -291,7 +292,7 @@ def _lines(
 ) -> Iterator[tuple[int, Origin, Text]]:
     """What was recognised in a source; the error that ended it, if there was one, joins the problems."""
     stands: list[int] = []
-    from nccl_inspect.grammar.excerpts import Short  # only a stream of events needs it
+    from nccl_inspect.grammar.excerpts import Short  # summaries of whole logs never need it
 
     short = Short()
     for lines in entries.pieces_of(source):

@@ -118,17 +118,16 @@ def test_an_effect_repeats_no_steps_of_its_cause() -> None:
 def test_errors_that_no_rule_explains_come_with_what_they_mean_and_the_worst_leads(form: str) -> None:
     job = read(
         "vm:1:2 [0] graph/topo.cc:600 NCCL WARN Could not find real path of /sys/class/pci_bus/0000:00\n",
-        "vm:1:2 [0] net.cc:1 NCCL WARN Error : Network returned 0 device\n",
+        "vm:1:2 [0] net.cc:1 NCCL WARN something that no release prints\n",
         "vm:1:1 [0] NCCL INFO init.cc:1 -> 2\n",
     )
-    assert reason(job).endswith("the log says: Error : Network returned 0 device")
+    assert reason(job).endswith("the log says: something that no release prints")
     page = " ".join(load(form).render(job, Style()).split())
     assert "as usual in virtual machines: harmless." in page
-    assert "The network has no device (2.4)." in page
 
 
 def test_what_an_exception_says_leads_and_not_how_its_traceback_begins() -> None:
-    code = b"[rank0]: RuntimeError: NCCL Error 1: unhandled cuda error (run with NCCL_DEBUG=INFO for details)\n"
+    code = b"[rank0]: RuntimeError: NCCL Error 7: operation in progress\n"
     job = nccl_inspect.read(b"[rank0]: Traceback (most recent call last):\n" + code)
     assert reason(job).endswith(code.decode().strip())
 

@@ -331,17 +331,17 @@ def test_a_hostile_log_cannot_forge_a_command() -> None:
 
 
 def test_machines_are_told_of_errors_that_no_rule_explains() -> None:
-    job = nccl_inspect.read(b"vm:1:2 [0] x.cc:1 NCCL WARN Error : Network returned 0 device\n")
+    job = nccl_inspect.read(b"vm:1:2 [0] x.cc:1 NCCL WARN something that no release prints\n")
     (note, *_) = sarif(job)["invocations"][0]["toolExecutionNotifications"]
-    words = "Error : Network returned 0 device (The network has no device (2.4).)"
+    words = "something that no release prints"
     assert note["message"]["text"] == f"an error that no rule explains: {words}"
     assert note["locations"][0]["physicalLocation"]["region"]["startLine"] == 1
     assert [one["text"] for one in commands(job) if one["title"] == "no rule explains it"] == [words]
     document: Any = job.to_dict()
     (told,) = document["unexplained"]
     assert (told["message"], told["says"], told["count"]) == (
-        "Error : Network returned 0 device",
-        "The network has no device (2.4).",
+        words,
+        "",
         1,
     )
 

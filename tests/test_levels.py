@@ -31,7 +31,7 @@ def test_they_are_no_failure() -> None:
 def test_one_that_the_grammar_does_not_know_is_told_and_no_error() -> None:
     line = b"vm:1:1 [0] init.cc:1 (f) NCCL ATTN something that no release prints\n"
     job = nccl_inspect.read(b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n" + line)
-    assert (job.sources[0].unrecognised_lines, job.verdict) == (1, "ok")
+    assert (job.sources[0].unrecognised_lines, job.unexplained, job.paths[0].verdict) == (1, [], "ok")
     assert [notice.message for notice in job.notices if notice.level == "ATTN"] == ["something that no release prints"]
 
 

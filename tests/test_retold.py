@@ -54,9 +54,14 @@ def test_ranks_may_print_between_each_other() -> None:
 
 
 def test_the_same_words_elsewhere_are_no_warning() -> None:
-    assert rules(read("[rank0]: " + ERROR + FULL)) == ["unhandled-cuda-error"]
-    assert not rules(read("[rank0]: Last error:\n" + "x\n" * 100 + "[rank0]: " + FULL))
-    assert not rules(read("[rank0]: Last error:\n[rank1]: " + FULL))
+    begun = "vm:1:1 [0] NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 60 - Init COMPLETE\n"
+    assert rules(read(begun + "[rank0]: " + ERROR + FULL)) == ["unhandled-cuda-error"]
+    assert not rules(read(begun + "[rank0]: Last error:\n" + "x\n" * 100 + "[rank0]: " + FULL))
+    assert not rules(read(begun + "[rank0]: Last error:\n[rank1]: " + FULL))
+
+
+def test_in_an_excerpt_they_are() -> None:
+    assert rules(read("[rank0]: " + ERROR + FULL)) == ["gpu-out-of-memory"]
 
 
 def test_a_warning_that_is_there_itself_counts_once() -> None:

@@ -128,6 +128,7 @@ def line(rank: int, message: str, host: str = "vm") -> str:
 SHM = line(0, "Channel 00 : 0[0] -> 1[1] via SHM/direct/direct")
 P2P = line(0, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")
 COMPLETE = line(0, "comm 0x1 rank 0 nranks 2 cudaDev 0 busId 60 - Init COMPLETE")
+CONNECTED = line(0, "Connected all rings, use ring PXN 0 GDR 1")
 P2P_OFF = line(0, "NCCL_P2P_DISABLE set by environment to 1")
 SOCKET = "".join(
     f"node-{host}:{pid}:{pid} [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [{side}] via NET/Socket/0\n"
@@ -364,7 +365,8 @@ def test_a_rule_names_others_that_exist(rule: engine.Rule) -> None:
 
 def test_verdicts() -> None:
     assert read(P2P).verdict == "unknown"  # an excerpt: it does not show that a communicator came up
-    assert read(COMPLETE + P2P).verdict == "ok"
+    assert read(COMPLETE + P2P + CONNECTED).verdict == "ok"
+    assert read(COMPLETE + P2P).verdict == "unknown"  # the log ends while ranks connect
     assert read(SHM).verdict == "unknown"
     assert read(P2P_OFF + SHM).verdict == "degraded"
     assert read(line(0, "NCCL version 2.27.3+cuda12.9")).verdict == "unknown"

@@ -14,7 +14,7 @@ from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.excerpts import Excerpt
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.ingest import envelopes, prefix, sources
-from nccl_inspect.ingest.elision import MOST
+from nccl_inspect.ingest.elisions import PASTE
 from nccl_inspect.ingest.memory import Memory
 from nccl_inspect.masking import masked, may_hide
 from nccl_inspect.report import Style
@@ -91,7 +91,7 @@ class _Margin:
         others = b"\n".join([line for line in clean if _MARK not in line])
         needles = [one.needle for one in self._grammar.foreign_in(others)]
         hides = may_hide(decode(block))
-        pasted = {} if self.has_nccl or len(block) > MOST else self._of_excerpt(clean)
+        pasted = {} if self.has_nccl or len(block) > PASTE else self._of_excerpt(clean)
         for place, (plain, shown) in enumerate(zip(clean, _shown(lines, block, hides), strict=True)):
             found = pasted.get(place)
             if _MARK in plain or plain.startswith(b"NCCL ") or any(needle in plain for needle in needles):

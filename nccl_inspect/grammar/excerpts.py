@@ -21,7 +21,7 @@ from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.scanner import Scanner, Sink
 from nccl_inspect.ingest import decoration, envelopes, prefix, recognition
-from nccl_inspect.ingest.elision import MOST
+from nccl_inspect.ingest.elisions import PASTE
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.levels import ANY
@@ -40,8 +40,6 @@ _PRINTED = re.compile(
 )
 """What a line may hold that has something of a prefix."""
 _SIGN_SIZE = 4
-_CITED = re.compile(rb"(?:evidence +)?\S{1,200}:\d+: ")
-"""How reports name the place of a line that they cite, and fold: what is in it was read elsewhere."""
 _LEFT_OUT = re.compile(rb"(0x)?(?:\.{2,}|\xe2\x80\xa6|\b[Xx*]{2,}\b|(?<=0x)[Xx*]+)")
 """Numbers as NCCL's manual and those who pass lines on leave them out."""
 STAND_IN = b"e11ded"
@@ -70,8 +68,8 @@ class Short:
 
     def add(self, lines: Lines) -> None:
         """Keep the next lines."""
-        self._size += MOST + 1 if lines.mended else lines.size
-        if self._size <= MOST:
+        self._size += PASTE + 1 if lines.mended else lines.size
+        if self._size <= PASTE:
             self.lines += lines.lines
         else:
             self.lines.clear()
@@ -165,7 +163,8 @@ class Excerpt:
         plain = list(map(decoration.normal, lines))
         block = b"\n".join(plain)
         self._foreign = [one for one in self._grammar.foreign_in(block) if not one.general]
-        together = block.replace(b"\n", b" ") + block.replace(b"\n", b"")  # what is broken by hand may be broken there
+        inner = list(map(decoration.without_margin, plain))  # what is broken by hand may be broken within a sign
+        together = b"\n".join((block, b" ".join(inner), b"".join(inner)))
         self._possible = [(sign, one) for sign, found in _by_sign(self._grammar) if sign in together for one in found]
         may_be = decoration.in_code(plain)
         wanted = [
@@ -184,7 +183,7 @@ class Excerpt:
         if said := self._said(lines[place]):
             return Reading(place, 1, said)
         below = list(takewhile(bool, lines[place + 1 : place + _PIECES]))
-        if below and not _CITED.match(lines[place]) and self._may_hold(lines[place], *below):
+        if below and self._may_hold(lines[place], *below):
             for pieces, text in decoration.joined([lines[place], *below]):
                 if one := self._whole(text):
                     return Reading(place, pieces, [one])
@@ -215,7 +214,8 @@ class Excerpt:
 
     def _may_hold(self, *lines: bytes) -> bool:
         """Whether there may be a message in a line, or in lines that were one."""
-        for text in {b" ".join(lines), b"".join(lines)}:
+        inner = list(map(decoration.without_margin, lines))
+        for text in {b" ".join(inner), b"".join(inner)}:
             if any(sign in text for sign, _ in self._possible) or any(one.needle in text for one in self._foreign):
                 return True
         return _PRINTED.search(lines[0]) is not None

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.elision import ELISION
+from nccl_inspect.ingest.elisions import ELISION
 
 _MOST = 32
 """Ways to see a line that are tried: a sentence has more of them, and is none."""
@@ -61,7 +61,7 @@ _TRAILS = tuple(
         rb"[,;]",
         rb"\s*\|",
         rb"\s*" + ELISION,
-        rb"\s*\\",
+        rb"\s*\\|\s*<br\s?/?>",
         rb"\s+<-.{0,60}|\s+#.{0,60}",
     )
 )
@@ -70,6 +70,8 @@ _MARGIN = re.compile(rb"^[\s>|]+")
 _CODE = re.compile(
     rb"^[\s>]*(?:`{3,}|~{3,}) *(?P<language>[\w+-]*)[^`\n]*$|^\s*\{(?:code|noformat)(?::(?P<jira>[\w+-]*))?[^{}\n]*\}"
 )
+_REPORT = re.compile(rb"log {10}.{1,400}: [\d,]+ lines?, [\d,]+ of NCCL")
+"""How a report of this program begins: it cites lines, and folds them."""
 _PROGRAMS = frozenset(b"python py c cpp c++ cuda sh bash shell zsh toml yaml yml ini json xml make cmake diff".split())
 
 
@@ -117,6 +119,11 @@ def parts(line: bytes) -> list[bytes]:
     return [part for piece in pieces for part in _ARROWS.split(piece) if part.strip()]
 
 
+def without_margin(line: bytes) -> bytes:
+    """A line that goes on with the one before, without the marks of a quotation or a table."""
+    return _MARGIN.sub(b"", line)
+
+
 def joined(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     """What lines are together that were one before, and how many they are: first the fewest.
 
@@ -124,7 +131,7 @@ def joined(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     """
     tried = [lines[0]]
     for size, line in enumerate(lines[1:], 2):
-        rest = _MARGIN.sub(b"", line)
+        rest = without_margin(line)
         tried = [text.rstrip() + glue + rest for text in tried for glue in (b" ", b"")]
         yield from ((size, text) for text in tried)
 
@@ -141,13 +148,12 @@ def in_code(lines: Sequence[bytes]) -> list[bool]:
         lines: of a text.
     """
     marks = [_CODE.match(line) for line in lines]
-    if sum(mark is not None for mark in marks) < 2:
-        return [True] * len(lines)
-    found, opened, wanted = list[bool](), False, False
-    for mark in marks:
+    is_marked = sum(mark is not None for mark in marks) > 1
+    found, opened, wanted = list[bool](), not is_marked, True
+    for line, mark in zip(lines, marks, strict=True):
+        wanted = wanted and not _REPORT.match(line)
         found.append(opened and wanted and mark is None)
-        if mark is not None:
+        if mark is not None and is_marked:
             opened = not opened
-            language = (mark["language"] or mark["jira"] or b"").lower()
-            wanted = language not in _PROGRAMS
+            wanted = (mark["language"] or mark["jira"] or b"").lower() not in _PROGRAMS
     return found

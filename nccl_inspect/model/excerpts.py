@@ -12,7 +12,7 @@ from nccl_inspect import event_types as events
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.bulk import Found
 from nccl_inspect.ingest import recognition
-from nccl_inspect.ingest.elision import MOST
+from nccl_inspect.ingest.elisions import PASTE
 from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.job import Setting
@@ -22,7 +22,7 @@ from nccl_inspect.model.printed import Step
 def may_be(fold: Fold) -> bool:
     """Whether there may be lines in it that only the reading of excerpts knows."""
     counts = [source.counts for source in fold.sources]
-    if sum(source.bytes for source in fold.sources) > MOST or has_communicator(fold):
+    if sum(source.bytes for source in fold.sources) > PASTE or has_communicator(fold):
         return False
     if any(recognition.is_program(source.name) for source in fold.sources):
         return False
@@ -48,7 +48,7 @@ def is_excerpt(fold: Fold, settings: Iterable[Setting]) -> bool:
         fold: of all sources.
         settings: of the job.
     """
-    if any(source.elided and source.bytes <= MOST for source in fold.sources):
+    if any(source.elided and source.bytes <= PASTE for source in fold.sources):
         return True
     if has_communicator(fold):
         return False
@@ -78,7 +78,7 @@ def _finish(state: Fold, open_: list[Lines]) -> None:
     """Read the lines of a source, which are all there now."""
     if not open_:
         return
-    from nccl_inspect.grammar.excerpts import Excerpt  # most logs are none
+    from nccl_inspect.grammar.excerpts import Excerpt  # whole logs never need it
 
     source, found, excerpt = state.sources[-1], Found(), Excerpt(engine.shipped())
     excerpt.scan([line for lines in open_ for line in lines.lines], source.counts, found.keep)

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.grammar.counts import MAX_EXAMPLES, TAIL_WIDTH, Counts
 from nccl_inspect.ingest import retold
-from nccl_inspect.ingest.elision import MOST, is_elided
+from nccl_inspect.ingest.elisions import PASTE, is_elided
 from nccl_inspect.ingest.prefix import MARK
 from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.model.inventory import SourceInfo
@@ -90,7 +90,7 @@ class SourceCounts(Record):
         Args:
             lines: the next ones; their bytes are counted.
         """
-        if self.bytes <= MOST and not self.elided:
+        if self.bytes <= PASTE and not self.elided:
             self.elided = is_elided(lines.text)
 
     def line(self, number: int) -> int:

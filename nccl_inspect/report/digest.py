@@ -120,8 +120,8 @@ def _of_all(number: int, job: Job) -> str:
 
 
 def _said(unexplained: list[Notice]) -> str:
-    """The message to begin with: the first that the grammar calls an error, before what may be harmless."""
-    errors = [one for one in unexplained if getattr(one.event, "tone", "") == "error"]
+    """The message to begin with: an error, or a warning that the grammar does not know, before what may be harmless."""
+    errors = [one for one in unexplained if one.event is None or getattr(one.event, "tone", "") == "error"]
     errors = [one for one in errors if one.production != _HEAD] or errors
     first = next((one for one in errors if not is_retold(one)), (errors or unexplained)[0])
     return cut(first.message, _MAX_MESSAGE)
