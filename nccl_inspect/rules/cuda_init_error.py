@@ -18,7 +18,7 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="CUDA cannot be initialised",
-    echo_of=("fabric-manager-down",),
+    echo_of=("fabric-manager-down", "gpu-hardware-error"),
     specific=("cuda-lib-missing",),
     local=True,
 )

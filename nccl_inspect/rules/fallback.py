@@ -125,5 +125,5 @@ def _is_whole(comm: CommunicatorInfo) -> bool:
 
 
 def ways(said: Iterable[Evidence], found: Fallback) -> list[Evidence]:
-    """The lines of a clue: signs of the better network, and where NCCL says that it takes TCP."""
-    return [*list(said)[:3], *(found.stated[:2] or found.missing[:2])]
+    """The lines of a clue: signs of the better network, and where NCCL says that it found no card and takes TCP."""
+    return [*list(said)[:3], *[*found.missing[:1], *found.stated, *found.missing[1:]][:2]]

@@ -8,6 +8,7 @@ from nccl_inspect.rules import stated
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.ib_bad_device import AT_START, REFUSED
+from nccl_inspect.rules.lines import first_of_each
 from nccl_inspect.rules.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.statements import value
 
@@ -53,7 +54,7 @@ _AFTERWARDS = "NCCL cleans up: most often only a consequence of what failed befo
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what is left of the calls that NCCL's wrapper of the verbs library reports (src/misc/ibvwrap.cc)."""
     said = [notice for notice in facts.notices("ib-call-failed") if _is_left(facts, notice)]
-    if not said:
+    if not said or _follows(facts, said):
         return
     name, error = value(said[0], "name"), value(said[0], "error")
     yield stated.finding(
@@ -74,6 +75,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confirm="Look whether connections over NET/IB follow (via …), and what failed before this line.",
         confidence="likely" if error and name not in _CLEANING else "possible",
     )
+
+
+def _follows(facts: Facts, said: list[Notice]) -> bool:
+    """Whether NCCL only cleans up below another error, which needs no finding of its own."""
+    first = first_of_each(one.evidence[0] for one in facts.errors() if value(one, "name") not in _CLEANING)
+    lines = [one.evidence[0] for one in said]
+    if not all(value(one, "name") in _CLEANING for one in said):
+        return False
+    if not all(line.order > first.get(line.source, line.order) for line in lines):
+        return False
+    facts.pass_over(said)
+    return True
 
 
 def _is_left(facts: Facts, notice: Notice) -> bool:

@@ -83,7 +83,7 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
     if not found or not (expected or cards or meant) or switched_off(facts) or slingshot.signs(facts):
         return
     yield RULE.clue(
-        "hosts are left with TCP instead of InfiniBand or RoCE",
+        f"hosts are left with TCP{_instead(facts)}",
         cause=_cause(facts, bool(cards)),
         impact=over_tcp(facts.platform),
         fix=_fixes(facts),
@@ -94,6 +94,12 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
         hosts=found.hosts,
         evidence=ways([*cards[:2], *first_said(lacking_verbs(facts))[:1], *meant[:1]], found),
     )
+
+
+def _instead(facts: Facts) -> str:
+    """What they miss, or the setting with which they have no card."""
+    named = [] if lacking_verbs(facts) else _named(facts)
+    return f": NCCL found no card with {words_of(named)}" if named else " instead of InfiniBand or RoCE"
 
 
 def _meant(facts: Facts) -> list[Evidence]:
