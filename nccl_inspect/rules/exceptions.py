@@ -10,7 +10,7 @@ from nccl_inspect import event_types as events
 from nccl_inspect.model import endings
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.facts import Facts, first_lines
 from nccl_inspect.rules.lines import first_of_each, is_before
 from nccl_inspect.rules.statements import value, words
 from nccl_inspect.text import cut
@@ -295,6 +295,21 @@ def came_up_below(facts: Facts, notice: Notice) -> bool:
     return notice.count == len(notice.evidence) and all(
         line.order < begins.get(line.source, 0) for line in notice.evidence
     )
+
+
+def connected_below(facts: Facts, notice: Notice) -> bool:
+    """Whether the first connections stand below a statement, and every rank is initialised: the job went on."""
+    comms = facts.job.communicators
+    if not comms or any(len(comm.completed) < comm.nranks for comm in comms):
+        return False
+    begins = facts.once(_first_connections)
+    return notice.count == len(notice.evidence) and all(
+        line.order < begins.get(line.source, 0) for line in notice.evidence
+    )
+
+
+def _first_connections(facts: Facts) -> dict[str, int]:
+    return first_of_each(first_lines(facts.job.paths))
 
 
 def is_used_below(facts: Facts, notice: Notice) -> bool:

@@ -129,6 +129,7 @@ def _came_before(facts: Facts, echoes: list[Notice], killed: list[Notice], depar
     follow = [*echoes, *caught, *_waits(facts, killed, departed), *_effects(facts, departed)]
     known = set(map(id, follow))
     errors = [notice for notice in facts.failures() if id(notice) not in known and not _is_known_end(notice)]
+    errors = [one for one in errors if not exceptions.connected_below(facts, one)]
     errors = [one for one in errors if not (_is_loss(one) and any(precedes(kill, one) for kill in killed))]
     losses = first_of_each(one.evidence[0] for one in echoes)
     errors = [one for one in errors if not _is_below(one, losses)]

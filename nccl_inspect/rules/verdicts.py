@@ -8,6 +8,8 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.rules.facts import Facts
 
+_LOSS = "socket-closed-by-peer"
+
 
 def judge_paths(facts: Facts, counting: Iterable[Finding]) -> None:
     """The verdict of each path; one with which a rule that was left out finds fault is not judged.
@@ -55,5 +57,12 @@ def of_job(job: Job) -> str:
     if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in job.findings):
         return "degraded"
     doubts = bool(job.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in job.findings)
+    doubts |= _lost_a_rank(job)
     judged = len(job.paths) > 0 and all(path.verdict != "unknown" for path in job.paths)
     return "ok" if judged and not doubts and not job.left_out and not job.excerpt else "unknown"
+
+
+def _lost_a_rank(job: Job) -> bool:
+    """Whether a peer closed a connection of a communicator that has not come to its end."""
+    ended = all(len(comm.ended) == comm.nranks for comm in job.communicators)
+    return not ended and any(notice.production == _LOSS for notice in job.notices)
