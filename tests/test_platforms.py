@@ -207,10 +207,10 @@ def test_the_platform_decides_how_bad_sockets_between_hosts_are() -> None:
 
 RANK = "#  Rank {0:2} Group  0 Pid   1511 on       vm{0} device  0 [0000:01:00] {1}\n"
 """After the format string of nccl-tests 2.18.1, src/util.cu."""
-SHM = (
+SHM = "vm0:1511:1595 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n"
+SHM_JOB = (
     "vm0:1511:1511 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId 100 - Init COMPLETE\n"
-    "vm0:1511:1595 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n"
-    "vm0:1511:1595 [0] NCCL INFO Connected all rings\n"
+    f"{SHM}vm0:1511:1595 [0] NCCL INFO Connected all rings\n"
 )
 OFF = "vm0:1511:1511 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n"
 OVER_ROCE = "".join(
@@ -227,8 +227,8 @@ def verdict(log: str, *gpus: str, **options: str) -> tuple[str, str | None]:
 
 
 def test_gpus_that_are_named_tell_what_is_usual_between_them() -> None:
-    assert verdict(OFF + SHM, "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090") == ("ok", "geforce-rtx-40")
-    assert verdict(SHM, "NVIDIA GeForce RTX 5090") == ("ok", "geforce-rtx-50")
+    assert verdict(OFF + SHM_JOB, "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090") == ("ok", "geforce-rtx-40")
+    assert verdict(SHM_JOB, "NVIDIA GeForce RTX 5090") == ("ok", "geforce-rtx-50")
     assert verdict(SHM, "NVIDIA H100 80GB HBM3") == ("degraded", "h100-sxm")
     assert verdict(OVER_ROCE, "NVIDIA GB10", "NVIDIA GB10") == ("unknown", "dgx-spark")  # an excerpt
 
@@ -291,7 +291,7 @@ def test_a_list_of_nvidia_smi_names_the_gpus() -> None:
     part = "  MIG 3g.40gb     Device  0: (UUID: MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f)\n"
     assert verdict(gpus + SHM) == ("degraded", "h100-sxm")
     assert verdict(gpus + part + SHM) == ("unknown", None)
-    assert verdict(gpus + SHM, "NVIDIA GeForce RTX 4090") == ("ok", "geforce-rtx-40")
+    assert verdict(gpus + SHM_JOB, "NVIDIA GeForce RTX 4090") == ("ok", "geforce-rtx-40")
 
 
 def test_a_list_of_another_machine_names_no_gpus_of_the_job() -> None:

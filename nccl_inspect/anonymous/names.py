@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -30,6 +31,8 @@ _NUMBERED = ("ipv4", "ipv6", "mac", "uuid", "guid", "cloud", "hash")
 CATEGORIES = (*_PATTERNS, *_NUMBERED)
 _TELLING = ("169.254", "172.17")
 """Nets whose addresses tell nobody's network, and that rules know: one link, Docker's first bridge."""
+_EC2 = re.compile(r"ip(?:-\d{1,3}){4}")
+"""How EC2 names its machines, which tells rules of the cloud and nobody of the machine."""
 _DIGITS = "0123456789abcdefABCDEF"
 
 
@@ -77,6 +80,8 @@ class Names:
         self._counts[category] += 1
         number = self._counts[category]
         match category:
+            case "host" if _EC2.fullmatch(name):
+                return f"ip-10-0-{number // 256:03}-{number % 256:03}"
             case "ipv4":
                 return self._ipv4(name)
             case "ipv6":

@@ -34,10 +34,10 @@ _MASKED = re.compile(
     _TIME
     + rb"(?:(?P<host>[A-Za-z0-9_][\w.-]*|[*#?]{1,64}|"
     + _PLACEHOLDER
-    + rb"|):{1,2}(?P<pid>"
+    + rb"|)(?::{1,2}(?P<pid>"
     + _NUMBER
     + rb"):(?P<tid>"
-    rb"" + _NUMBER + rb") )?\[(?P<device>-?\d{1,10})\](?P<location> [\w./+-]+:\d{1,7}(?: \([^()]*\))?)?"
+    rb"" + _NUMBER + rb"))? )?\[(?P<device>-?\d{1,10})\](?P<location> [\w./+-]+:\d{1,7}(?: \([^()]*\))?)?"
 )
 """A prefix whose host or numbers were taken out before the log was passed on, or that has the device only."""
 _PLACE = re.compile(

@@ -53,11 +53,11 @@ def resolve(fold: Fold) -> Job:
     return _Builder(fold).job()
 
 
-def _printers(logs: Iterable[ProcessLog]) -> list[ProcessLog]:
-    """The processes that printed; where hosts are named, a line without one has lost it by tearing."""
+def _printers(logs: Iterable[ProcessLog], passed_on: bool) -> list[ProcessLog]:
+    """The processes that printed; where hosts are named, a line without one was torn, or ``passed_on`` without it."""
     logs = [log for log in logs if log.process.host]
     named = [log for log in logs if not is_masked(log.process)]
-    return named or logs
+    return logs if passed_on else named or logs
 
 
 def _walked(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Communicator]]:
@@ -93,7 +93,7 @@ class _Builder:
         once = [repeats.without(log) for log in processes.apart(fold.processes.values())]
         everything = [log for log, _ in once]
         self._repeated = [step for _, left_out in once for step in left_out]
-        logs = _printers(everything)
+        logs = _printers(everything, fold.restored > 0)
         split = [processes.lives(log) for log in logs]
         self._processes, self._communicators = _walked(life for lives in split for life in lives)
         self._earlier = runs.superseded(self._communicators, everything)

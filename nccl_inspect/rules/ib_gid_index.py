@@ -32,7 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed += [
         notice
         for notice in (*facts.notices("ib-modify-qp-failed"), *calls)
-        if value(notice, "error") in (_INVALID, _EMPTY, *_UNREACHABLE)
+        if str(value(notice, "error")).startswith((_INVALID, _EMPTY, *_UNREACHABLE))  # markup may follow
         and value(notice, "to_state") in _TO_THE_PEER
         and value(notice, "local_gid") != "N/A"
     ]
