@@ -294,18 +294,6 @@ def test_explain_puts_a_broken_line_together() -> None:
         invoke("explain", data=PATHS.encode())
 
 
-def test_a_setting_counts_also_where_only_the_lines_around_it_have_a_prefix() -> None:
-    beside = "node-a:1:1 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 0.\n"
-    found = nccl_inspect.read(f"{beside}NCCL_P2P_LEVEL set by environment to LOC\n".encode())
-    assert [(one.name, one.value) for one in found.environment] == [("NCCL_IB_DISABLE", "0"), ("NCCL_P2P_LEVEL", "LOC")]
-
-
-def test_a_setting_of_nobody_says_nothing_of_one_that_a_process_states() -> None:
-    stated = "node-a:1:1 [0] NCCL INFO NCCL_P2P_LEVEL set by environment to LOC\n"
-    found = nccl_inspect.read(f"{stated}NCCL_P2P_LEVEL set by environment to SYS\n".encode())
-    assert [(one.name, one.value) for one in found.environment] == [("NCCL_P2P_LEVEL", "LOC")]
-
-
 def test_the_headline_of_a_clue_does_not_end_with_the_good_paths_of_an_excerpt() -> None:
     said = "NCCL_P2P_LEVEL set by environment to LOC\n2[6b000] -> 9[1a000] [send] via NET/IB/0/GDRDMA\n"
     line = verdict_line(nccl_inspect.read(said.encode()))

@@ -101,8 +101,7 @@ class _Builder:
         remaining = _remaining(logs, split, over)
         if over or len(remaining) < len(self._processes):
             self._processes, self._communicators = _walked(remaining)
-        self._of_nobody = list(_others(everything, logs, self._began()))
-        self._noted = [*remaining, *self._of_nobody]
+        self._noted = [*remaining, *_others(everything, logs, self._began())]
         self._world = communicators.find_world(self._communicators)
         communicators.number(self._communicators, self._world)
         self._attribution = attribution.attribute(self._processes)
@@ -118,7 +117,7 @@ class _Builder:
         self._groups = groups.names(self._communicators, self._processes, said)
         self._lifetimes = lifetime.Lifetimes()
         self._likely = parallelism.likely(self._communicators, self._world)
-        environment = settings(self._processes, self._of_nobody, self._ranks, self.evidence)
+        environment = settings(self._processes, self._ranks, self.evidence)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = graph.gpu_classes(said)
         built = paths.build(self._lines, self._communicators, self.evidence, NicNames().of, not shm_off)

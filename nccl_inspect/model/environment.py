@@ -10,7 +10,7 @@ from nccl_inspect.event import Process
 from nccl_inspect.event_types import EnvSetting
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold import Note, ProcessLog
+from nccl_inspect.model.fold import Note
 from nccl_inspect.model.job import Setting
 from nccl_inspect.model.members import ProcessMembers
 from nccl_inspect.model.versions import order
@@ -42,7 +42,6 @@ def is_echoed(name: str, releases: Iterable[str]) -> bool:
 
 def settings(
     processes: Iterable[ProcessMembers],
-    nobody: Iterable[ProcessLog],
     ranks: dict[Process, list[int]],
     evidence: Callable[[int, Origin, str, str], Evidence],
 ) -> list[Setting]:
@@ -50,7 +49,6 @@ def settings(
 
     Args:
         processes: with the statements that they made.
-        nobody: lines beside them that name no process; what they say of a variable counts where no process says it.
         ranks: the global ranks of each process.
         evidence: makes evidence of (place, origin, level, message).
     """
@@ -58,22 +56,16 @@ def settings(
     total = 0
     for process in processes:
         total += 1
-        for (name, value), (source, note) in _of_process(process.log).items():
+        for (name, value), (source, note) in _of_process(process).items():
             entry = found.setdefault((name, value), _Value(source))
             entry.processes.append(process.log.process)
             entry.notes.append(note)
-    known = {name for name, _ in found}
-    for log in nobody:
-        for (name, value), (source, note) in _of_process(log).items():
-            if name not in known:  # the first value: another one may be that of another rank, or of another run
-                known.add(name)
-                found[name, value] = _Value(source, notes=[note])
     return [_setting(name, value, entry, total, ranks, evidence) for (name, value), entry in sorted(found.items())]
 
 
-def _of_process(log: ProcessLog) -> dict[tuple[str, str], tuple[str, Note]]:
+def _of_process(process: ProcessMembers) -> dict[tuple[str, str], tuple[str, Note]]:
     values: dict[tuple[str, str], tuple[str, Note]] = {}
-    notes = [note for note in log.notes.values() if isinstance(note.event, EnvSetting)]
+    notes = [note for note in process.log.notes.values() if isinstance(note.event, EnvSetting)]
     for note in sorted(notes, key=lambda note: note.place):
         assert isinstance(note.event, EnvSetting)
         # What a plugin put into the environment is echoed later as if the user had set it: the first line counts.
