@@ -225,8 +225,13 @@ def test_an_excerpt_is_no_sound_job() -> None:
     assert job.excerpt
     assert job.verdict == "unknown"
     assert {path.verdict for path in job.paths} == {"ok"}
-    whole = nccl_inspect.read((PATHS + COMPLETE).encode())
+    whole = nccl_inspect.read((f"{HEAD}NCCL INFO Using network IB\n" + PATHS + COMPLETE).encode())
     assert (whole.excerpt, whole.verdict) == (False, "ok")
+
+
+def test_the_end_of_a_log_is_an_excerpt() -> None:
+    job = nccl_inspect.read((PATHS + COMPLETE).encode())
+    assert (job.excerpt, job.verdict) == (True, "unknown")
 
 
 def test_an_excerpt_with_a_fault_has_its_verdict() -> None:
