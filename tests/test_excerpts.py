@@ -17,6 +17,7 @@ from nccl_inspect.grammar.counts import Counts
 from nccl_inspect.grammar.excerpts import Excerpt
 from nccl_inspect.grammar.scanner import Scanner, Sink
 from nccl_inspect.ingest.elisions import PASTE
+from nccl_inspect.report.digest import verdict_line
 
 ROOT = Path(__file__).parent.parent
 GRAMMAR = engine.shipped()
@@ -224,8 +225,13 @@ def test_an_excerpt_is_no_sound_job() -> None:
     assert job.excerpt
     assert job.verdict == "unknown"
     assert {path.verdict for path in job.paths} == {"ok"}
-    whole = nccl_inspect.read((PATHS + COMPLETE).encode())
+    whole = nccl_inspect.read((f"{HEAD}NCCL INFO Using network IB\n" + PATHS + COMPLETE).encode())
     assert (whole.excerpt, whole.verdict) == (False, "ok")
+
+
+def test_the_end_of_a_log_is_an_excerpt() -> None:
+    job = nccl_inspect.read((PATHS + COMPLETE).encode())
+    assert (job.excerpt, job.verdict) == (True, "unknown")
 
 
 def test_an_excerpt_with_a_fault_has_its_verdict() -> None:
@@ -291,3 +297,9 @@ def test_explain_puts_a_broken_line_together() -> None:
     assert "channel-p2p" in invoke("explain", data=broken.encode()).stdout
     with pytest.raises(NcclInspectError, match="more than one line"):
         invoke("explain", data=PATHS.encode())
+
+
+def test_the_headline_of_a_clue_does_not_end_with_the_good_paths_of_an_excerpt() -> None:
+    said = "NCCL_P2P_LEVEL set by environment to LOC\n2[6b000] -> 9[1a000] [send] via NET/IB/0/GDRDMA\n"
+    line = verdict_line(nccl_inspect.read(said.encode()))
+    assert line == "UNKNOWN, likely: P2P between GPUs of a host is switched off by NCCL_P2P_LEVEL=LOC"

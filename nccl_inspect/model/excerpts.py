@@ -51,9 +51,23 @@ def is_excerpt(fold: Fold, settings: Iterable[Setting]) -> bool:
     if any(source.elided and source.bytes <= PASTE for source in fold.sources):
         return True
     if has_communicator(fold):
-        return False
+        return _lacks_its_beginning(fold)
     filtered = any(setting.name == "NCCL_DEBUG_SUBSYS" for setting in settings)
     return fold.restored > 0 or (not filtered and any(log.steps or log.open for log in fold.processes.values()))
+
+
+_BEGINNING = (events.NcclVersion, events.CudaDriver, events.BootstrapInterface, events.NetworkInUse, events.NetDevices)
+"""What ranks print before they complete a communicator, in every release."""
+
+
+def _lacks_its_beginning(fold: Fold) -> bool:
+    """Whether communicators are complete, and nothing is there of what every rank prints before."""
+    logs = fold.processes.values()
+    steps = [step.event for log in logs for step in log.steps if isinstance(step, Step)]
+    if any(isinstance(one, events.CommInit) and one.phase == "START" for one in steps):
+        return False
+    noted = (note.event for log in logs for note in log.notes.values())
+    return not any(isinstance(one, _BEGINNING) for said in (steps, noted) for one in said)
 
 
 def read(pieces: Iterable[Piece]) -> Fold:

@@ -26,7 +26,7 @@ _MEANING = {
     "failed": "the job is dead or stuck",
     "unknown": "the log does not show enough to judge a path",
 }
-_EXCERPT = "an excerpt, not a whole log: give all that the job printed for a verdict on it"
+_EXCERPT = "an excerpt, not a whole log: pass all that the job printed to get a verdict"
 _HEAD = "rank-traceback"
 """How a traceback begins: what it leads to says more."""
 
@@ -71,7 +71,7 @@ def reason(job: Job) -> str:
     if job.verdict == "unknown" and job.unexplained:
         return f"an error that no rule explains: {_said(job.unexplained)}"
     if job.verdict == "unknown" and job.excerpt and job.paths and _known(job) == _MEANING["ok"]:
-        return "an excerpt, in which nothing is wrong: every path in it is as good as expected"
+        return "only an excerpt; every path in it is as good as expected"
     if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
         unjudged, told = _unjudged(job), _left_out(job)
         return "; ".join([*told, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
@@ -82,7 +82,10 @@ def _doubt(lead: Finding, text: str, job: Job) -> str:
     """What keeps a job without verdict from one, and what the log shows of its paths all the same."""
     how = "possibly" if lead.confidence == "possible" else "likely"
     known = _known(job)
-    return f"{how}: {text}" + ("" if known == _MEANING["unknown"] else f"; {known}")
+    is_said = known != _MEANING["unknown"] and not (
+        job.excerpt and known == _MEANING["ok"]
+    )  # its other paths may be bad
+    return f"{how}: {text}" + (f"; {known}" if is_said else "")
 
 
 def _whose(lead: Finding, job: Job) -> str:

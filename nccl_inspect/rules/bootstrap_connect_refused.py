@@ -30,7 +30,7 @@ RULE = Rule(
 _START = 5
 """Tries that a rank may need while rank 0 starts: 1.5 seconds from 2.24 on; releases before print each thousandth."""
 _LATE = "NCCL_SOCKET_RETRY_CNT=100   # 2.24 and later, where ranks begin minutes apart"
-_ROOT = "Look at rank 0 first: whether it still runs, and how its own log ends."
+_ROOT = "Check rank 0 first: does it still run, and how does its log end?"
 
 
 def _is_long(notice: Notice) -> bool:
@@ -42,12 +42,12 @@ def _suspected(again: list[Notice]) -> Finding:
     """What is said where the log does not show how the tries ended."""
     where = addresses(again) or "another rank"
     return RULE.clue(
-        f"connections to {where} are refused and tried again",
-        cause="nobody listens at that address yet: the process there (mostly rank 0, which gives the address) begins "
-        "later, is gone, or the address is one of an earlier job or of another machine",
-        impact="none if it begins in time; NCCL gives up after 20 s (up to 2.23) or one minute",
-        fix=[_ROOT, f"ss -ltnp   # on the host of {where}: does anybody listen at that port?", _LATE],
-        confirm="Look for 'exceeded', for 'Init COMPLETE', or for the end of the job behind these lines.",
+        f"connections to {where} are refused, and NCCL tries again",
+        cause="nothing listens at that address: the process there (usually rank 0) starts later or has died, or the "
+        "address belongs to an earlier job or to another machine",
+        impact="none if it starts in time; NCCL gives up after 20 s (up to 2.23) or one minute",
+        fix=[_ROOT, f"ss -ltnp   # on the host of {where}: does anything listen on that port?", _LATE],
+        confirm="Look below these lines: 'Init COMPLETE' means that it was only late, 'exceeded' that NCCL gave up.",
         severity="warning",
         confidence="possible",
         ranks=ranks_in(again),
@@ -82,7 +82,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=[
             _ROOT,
             "kubectl get pods -o wide   # is the pod of rank 0 there?",
-            f"ss -ltnp   # on the host of {where}: does anybody listen at that port?",
+            f"ss -ltnp   # on the host of {where}: does anything listen on that port?",
             "MASTER_ADDR must be the host of rank 0 as all others resolve it; remove a file:// store or a "
             "NCCL_COMM_ID of an earlier job.",
             _LATE,

@@ -62,11 +62,11 @@ def _fitting_none(facts: Facts) -> list[Setting]:
 
 def _suspected(facts: Facts, named: list[Setting]) -> Finding:
     return RULE.clue(
-        f"{words_of(named)} fits no interface that the log lists for that host",
+        f"{words_of(named)} matches no interface that the log lists for that host",
         cause="a name without '=' is a prefix: no interface begins with it, or none is up there",
         impact="a rank that finds no interface stops, and all others wait for it",
         fix=["ip -br addr   # on that host, inside the container: which interfaces have an address?", CHOOSE_INTERFACE],
-        confirm="Look for 'no socket interface found' or 'Bootstrap: Using' of these processes.",
+        confirm="Look for 'no socket interface found' or 'Bootstrap: Using' from these processes.",
         severity="warning",
         confidence="possible",
         ranks=facts.ranks_with(named),

@@ -45,7 +45,7 @@ _DOCKER = "172.17."
 """What Docker takes for its first bridge."""
 _SOCKETS = ("Socket", "FastSocket")
 """Networks that use all interfaces."""
-_CONFIRM = "Run 'nc -vz <address> <port>' on another host, or look whether 'Init COMPLETE' follows on all ranks."
+_CONFIRM = "Run 'nc -vz <address> <port>' on another host, or check that 'Init COMPLETE' follows on all ranks."
 _LOOPS = (
     "the other side gave the address of its loopback interface. NCCL leaves that out where another one is up, unless a "
     "list of the user lets it in, as NCCL_SOCKET_IFNAME=^docker0 does, or fits no other"
@@ -156,7 +156,7 @@ def _of_setup(facts: Facts, used: list[Interface], failed: list[Notice]) -> _Sus
 
 def _of_data(facts: Facts, used: list[Interface], failed: list[Notice]) -> _Suspicion:
     return _Suspicion(
-        f"NCCL also offers {_words(used)} for TCP traffic, which other hosts most likely cannot reach",
+        f"NCCL also offers {_words(used)} for TCP traffic: other hosts most likely cannot reach it",
         _cause(facts, used),
         "where hosts talk over TCP, some of their connections go there: the job fails or hangs when it connects",
         _fix(facts, used, _words(used)),
@@ -186,7 +186,7 @@ def _of_settings(facts: Facts, named: list[Setting]) -> Finding:
         cause="the name is that of a bridge, a tunnel or an end of a container link",
         impact="if the job has several hosts, ranks cannot connect to each other: it does not start",
         fix=[CHOOSE_INTERFACE, _SHARED],
-        confirm="Look for 'Bootstrap: Using' on each host, and whether 'Init COMPLETE' follows.",
+        confirm="Check 'Bootstrap: Using' on each host, and whether 'Init COMPLETE' follows.",
         severity="warning",
         confidence="likely" if facts.several_hosts() else "possible",
         ranks=facts.ranks_with(named),
@@ -232,7 +232,7 @@ def _told(
 
 def _cause(facts: Facts, used: list[Interface]) -> str:
     named = facts.chosen("NCCL_SOCKET_IFNAME")
-    begin = f"{words_of(named)} lets it in" if named else "NCCL takes the interfaces that are up, and found this"
+    begin = f"{words_of(named)} lets it in" if named else "NCCL takes the interfaces that are up, and found this one"
     for address, hosts in list(same_address(used).items())[:1]:
         return f"{begin}: {listed(sorted(hosts))} all have the address {address}, each in a network of its own"
     if any(one.address.startswith(_DOCKER) for one in used):

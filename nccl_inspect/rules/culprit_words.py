@@ -204,17 +204,22 @@ def step(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
         return _at_gpus(named, things, "rccl" in job.dialects)
     if kind == "nic":
         return _at_nics(named, things)
+    if kind == "rail" and scene.noun not in ("path", "end"):
+        return _RAIL_THAT_FAILS.format(things)
     # Ranks that report a fault of their host say what it is: then the steps of the rule come first.
     return _STEPS[kind].format(things) if kind in _STEPS and (kind, scene.noun) != ("host", "rank") else ""
 
 
 _STEPS = {
     "host": "Drain {}, then compare devices, image and environment with those of a good host.",
-    "rail": "Look at rail {} first: its switch, its cables, the driver of that NIC on every host.",
+    "rail": "Look at rail {} first: that NIC on every host, its driver, and its distance from the GPU "
+    "(nvidia-smi topo -m).",
     "setting": "Look at {} first: only the ranks with the fault have it.",
     "version": "Look at {} first: run the same release on all ranks.",
 }
 """By kind."""
+_RAIL_THAT_FAILS = "Look at rail {} first: its switch, its cables, the driver of that NIC on every host."
+"""Where transfers fail: without GPUDirect RDMA cables and switches are sound."""
 
 
 def _at_gpus(named: Sequence[Culprit], things: str, is_rccl: bool) -> str:

@@ -110,7 +110,7 @@ def _suspected(host: str, used: list[Interface], unshared: list[Notice]) -> Find
         "containers of one machine, that have the same name",
         impact="ranks try to share memory that they do not share: the job fails when it connects",
         fix=_FIX,
-        confirm="Run 'hostname; cat /proc/sys/kernel/random/boot_id' beside each rank: are they of one machine?",
+        confirm="Run 'cat /proc/sys/kernel/random/boot_id' beside each rank: different ids are different machines.",
         severity="warning",
         confidence="likely" if used else "possible",
         ranks=ranks_in([*(one.said for one in used), *unshared]),

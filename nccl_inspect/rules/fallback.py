@@ -17,7 +17,7 @@ NO_PROVIDER = ("ofi-no-protocol", "ofi-no-optimal-provider", "ofi-only-efa", "of
 """What aws-ofi-nccl says when all its searches have failed."""
 _CAME_UP = ("initialised", "assigned")
 _ABSENT = ("net-ib-none", "verbs-library-missing", "verbs-library-not-opened")
-CONFIRM = "Look for 'Using network' and, once the hosts talk, for 'via NET/': NET/Socket is TCP."
+CONFIRM = "Check 'Using network', and 'via NET/' once hosts talk: Socket means TCP."
 """How each clue about the network is confirmed."""
 
 

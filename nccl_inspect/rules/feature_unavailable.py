@@ -57,5 +57,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_CAUSES.get(kind, "the message tells"),
         stops="the call that asks for it fails, and a program that needs it ends",
         fix=tuple(dict.fromkeys((_FIXES.get(kind, _UPGRADE), _UPGRADE))),
-        confirm="Look whether the program goes on without it.",
+        confirm="Check whether the program goes on without it.",
     )

@@ -120,7 +120,7 @@ def _clue(comm: CommunicatorInfo, net: list[Path]) -> Finding:
             "aws ec2 describe-instances --instance-ids <id> --query "
             "'Reservations[].Instances[].NetworkInterfaces[].InterfaceType'   # how many interfaces are efa?",
         ],
-        confirm="Look for 'Selected provider is efa … (found n nics)', and give --platform.",
+        confirm="Look for 'Selected provider is efa … (found n nics)', or name the machine with --platform.",
         ranks=global_ranks(comm, range(comm.nranks)),
         hosts=comm.hosts,
         evidence=[*comm.evidence[:2], *first_lines(net)[:2]],

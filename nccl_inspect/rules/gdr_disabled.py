@@ -111,12 +111,12 @@ def _clue(facts: Facts) -> Iterator[Finding]:
     yield RULE.clue(
         _off_for(off, refused, far),
         cause=_cause_of_clue(facts, off, refused, far),
-        impact="where it is so, every byte between hosts takes two extra copies through host memory and PCIe",
+        impact="if so, every byte between hosts takes two extra copies through host memory and PCIe",
         fix=[*unset(off), _LIST_NICS]
         if off
         else [*_fixes(facts, [], said), *([_NEWER] if refused and _may_look_elsewhere(facts) else [])],
-        confirm="Look for /GDRDMA in the lines 'via NET/…' once hosts talk; where it is missing, this is so."
-        + ("" if off or far else " On the host: lsmod | grep nvidia_peermem"),
+        confirm="Check the 'via NET/…' lines once hosts talk: those without /GDRDMA do not use it."
+        + ("" if off or far else " On the host, run: lsmod | grep nvidia_peermem"),
         severity="info" if near else "warning",
         confidence="likely" if off or (refused and not some and gdr_statements.is_sure(refused)) else "possible",
         ranks=ranks_in(said) or facts.ranks_with(off),

@@ -79,11 +79,11 @@ def _clue(facts: Facts, comm: CommunicatorInfo, cut: list[Evidence]) -> Finding:
     facts.leave_open(paths)
     return RULE.clue(
         f"{_who(comm)}, and the log ends there" if comm.unconnected else "the log ends while ranks connect",
-        cause="not in the log: it was cut there, or the ranks are stuck. Then blocked ports of the data network, "
-        f"packets that are lost (MTU, GID), or ranks with different settings are the usual causes{suspects(facts)}",
+        cause="not in the log: it was cut off there, or the ranks are stuck. Usual causes are then blocked ports of "
+        f"the data network, lost packets (MTU, GID), or ranks with different settings{suspects(facts)}",
         impact="if it is stuck, the first collective never returns; NCCL waits without a time limit",
         fix=_FIX,
-        confirm="Does the log go on? A sound one has 'Connected all rings' for each rank.",
+        confirm="Check whether the log goes on: every rank of a sound job prints 'Connected all rings'.",
         severity="info",
         confidence="possible",
         ranks=[rank for rank in comm.ranks if rank is not None],

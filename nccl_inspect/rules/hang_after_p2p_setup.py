@@ -81,11 +81,13 @@ def _clue(facts: Facts, cut: list[Evidence]) -> Finding:
     paths = facts.job.paths
     facts.leave_open(paths)
     return RULE.clue(
-        "the log ends while ranks of one host connect by P2P, and nothing says that they are connected",
-        cause=f"not in the log: it was cut there, or the ranks are stuck. On one host with P2P a standstill {_TYPICAL}",
+        "the log ends while ranks of one host set up P2P, and no line says that they connected",
+        cause="not in the log: it was cut off there, or the ranks are stuck. On one host with P2P a standstill "
+        + _TYPICAL,
         impact="if it is stuck, the job does not start, with its GPUs at 100 % or idle",
         fix=_FIX,
-        confirm="Does the log go on? A sound one has 'Connected all rings' or 'Init COMPLETE' for each rank.",
+        confirm="Check whether the log goes on: every rank of a sound job prints 'Connected all rings' or "
+        "'Init COMPLETE'.",
         severity="warning" if _is_over_pcie(facts) else "info",
         confidence="possible",
         ranks=ends(paths),

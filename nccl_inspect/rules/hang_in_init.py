@@ -166,11 +166,12 @@ def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[
         return RULE.undecided(f"{what}: stuck, or the log was cut there", needs)
     return RULE.clue(
         what,
-        cause="not in the log: it was cut there, or the ranks wait for each other. Then one was not started or died "
-        f"before, or the hosts cannot reach each other{suspects(facts)}",
+        cause="not in the log: it was cut off there, or the ranks wait for each other because one never started or "
+        f"died before, or because the hosts cannot reach each other{suspects(facts)}",
         impact="if it is stuck, the job does not start; NCCL itself waits without a time limit",
         fix=["py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it stand?", _REACH, _EACH_STEP],
-        confirm=f"Does the log go on? Each rank of a sound job prints 'Init COMPLETE'. Else take {needs}.",
+        confirm="Check whether the log goes on: every rank of a sound job prints 'Init COMPLETE'. If not, pass "
+        f"{needs}.",
         severity="info",
         confidence="possible",
         ranks=ranks,
@@ -183,16 +184,17 @@ def _connecting(facts: Facts, cut: list[Evidence]) -> Finding:
     paths = facts.job.paths
     facts.leave_open(paths)
     return RULE.clue(
-        "the log ends while ranks connect, and nothing says that they are connected",
-        cause="not in the log: it was cut there, or the ranks are stuck. Then blocked ports of the data network, "
-        f"packets that are lost (MTU, GID), or ranks with different settings are the usual causes{suspects(facts)}",
+        "the log ends while ranks connect, and no line says that they succeeded",
+        cause="not in the log: it was cut off there, or the ranks are stuck. Usual causes are then blocked ports of "
+        f"the data network, lost packets (MTU, GID), or ranks with different settings{suspects(facts)}",
         impact="if it is stuck, the job does not start; NCCL itself waits without a time limit",
         fix=[
             "py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it stand?",
             "Let all hosts reach each other on all ports of the data network, with one MTU; test with nccl-tests.",
             _EACH_STEP,
         ],
-        confirm="Does the log go on? A sound one has 'Connected all rings' or 'Init COMPLETE' for each rank.",
+        confirm="Check whether the log goes on: every rank of a sound job prints 'Connected all rings' or "
+        "'Init COMPLETE'.",
         severity="info",
         confidence="possible",
         ranks=ends(paths),

@@ -60,12 +60,12 @@ def _ipoib(facts: Facts) -> list[Evidence]:
 def _suspected(facts: Facts, settings: list[Setting], cards: list[Evidence], *, sure: bool) -> Finding:
     """What is said where there are cards, and the log ends before connections between hosts."""
     return RULE.clue(
-        f"InfiniBand and RoCE are switched off by {words_of(settings)}, and there are cards",
+        f"InfiniBand and RoCE are switched off by {words_of(settings)}, although there are cards",
         cause=f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}; often copied from "
         "another cluster, or left over from a test",
         impact="no connection between hosts is in the log; it would use TCP. " + over_tcp(facts.platform),
         fix=[*unset(settings), _LOOK],
-        confirm="Look for 'via NET/Socket' between hosts, past the first collective.",
+        confirm="Look for 'via NET/Socket' between hosts, after the first collective.",
         confidence="likely" if sure else "possible",
         ranks=facts.ranks_with(settings),
         hosts={host for setting in settings for host in setting.hosts},

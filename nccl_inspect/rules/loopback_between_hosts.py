@@ -69,7 +69,7 @@ def _suspected(setup: list[Notice], let_in: list[Setting]) -> Finding:
         cause=_LET_IN,
         impact="if the job has several hosts, they do not reach each other: it stops in the bootstrap",
         fix=[f"NCCL_SOCKET_IFNAME=^lo,{let_in[0].value.removeprefix('^')}   # or name the interface", _LOOK],
-        confirm="Count the hosts of the job, and look whether 'Init COMPLETE' follows.",
+        confirm="Check how many hosts the job has, and whether 'Init COMPLETE' follows.",
         severity="warning",
         confidence="possible",
         ranks=ranks_in(setup),

@@ -64,7 +64,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=cause,
         stops="the connection cannot be made, and the job stops",
         fix=(*_FIXES[cause], LIBFABRIC_SAYS) if is_libfabric else (_OPEN_MODULES, *_FIXES[_UNKNOWN][:2]),
-        confirm="Look whether a later connection of this rank shows the network (via NET/…).",
+        confirm="Check whether a later connection of this rank uses the network (via NET/…).",
         confidence="possible" if cause is _UNKNOWN else "likely",
     )
 

@@ -144,7 +144,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         cause=no_cards_on(without),
         impact="ranks of different networks cannot connect: NCCL stops or waits for ever",
         fix=[_ALIKE, RDMA_IN_DOCKER, RDMA_IN_POD, _EARLY],
-        confirm="Compare the lines 'Using network' of these hosts: they must name one network.",
+        confirm="Compare 'Using network' on these hosts: all must name the same network.",
         severity="warning",
         ranks=ranks_in(without),
         hosts=hosts_in(without),

@@ -38,7 +38,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "Run the job without this node (Slurm: --exclude=<node>; Kubernetes: kubectl cordon <node>).",
             "dmesg -T | tail -100; last -x reboot | head   # on the node: why did it fail?",
         ),
-        confirm="Look whether the processes of that node went on.",
+        confirm="Check whether the processes on that node went on.",
         confidence="certain" if is_memory else "likely",
         deadly=True,
     )

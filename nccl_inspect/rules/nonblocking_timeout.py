@@ -36,6 +36,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "TORCH_NCCL_NONBLOCKING_TIMEOUT=1800   # seconds, where ranks are only slow: loading, many ranks",
             "TORCH_NCCL_USE_COMM_NONBLOCKING=0   # a test: blocking calls",
         ),
-        confirm="Look which rank is missing.",
+        confirm="Check which rank is missing.",
         confidence="possible",
     )

@@ -84,13 +84,14 @@ def _stuck(facts: Facts) -> Iterator[Finding]:
     if not last or facts.job.going_on or facts.job.failed or facts.failures():
         return
     yield RULE.clue(
-        "the log ends where memory is bound to the multicast group of the NVSwitch (NVLS Bind mem)",
-        cause="that call returns when all ranks of the host have joined the group. It stands still where the multicast "
-        "state of the NVSwitches is broken, most often because the fabric manager was restarted under load or is of "
-        "another version than the driver, or where a rank does not come",
-        impact="the initialisation does not end if it is so",
+        "the log ends while NVLink SHARP (NVLS) binds memory to its multicast group",
+        cause="that call returns once all ranks of the host have joined the group. It hangs where the multicast state "
+        "of the NVSwitches is broken, usually because the fabric manager was restarted under load or does not match "
+        "the driver, or where a rank never joins",
+        impact="if it hangs, the initialisation never ends",
         fix=_FIX,
-        confirm="Does the log go on? If not: set NCCL_NVLS_ENABLE=0; if the job runs then, it is the multicast.",
+        confirm="Check whether the log goes on. If not, run with NCCL_NVLS_ENABLE=0: if that works, multicast is at "
+        "fault.",
         severity="warning",
         confidence="likely" if facts.job.ended_by else "possible",
         ranks=ranks_in(last),

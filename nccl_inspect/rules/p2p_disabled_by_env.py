@@ -70,9 +70,9 @@ def _suspected(facts: Facts, settings: list[Setting]) -> Finding:
         f"P2P between GPUs of a host is switched off by {words}",
         cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a work-around "
         "left over from a hang",
-        impact="no local connection is in the log: GPUs of a host would use SHM or the network, even with NVLink",
+        impact="the log shows no connection within a host: its GPUs would use SHM or the network, even with NVLink",
         fix=[*unset(settings), _CHECK],
-        confirm="Look for 'via SHM' or 'via NET' between ranks of one host, past the first collective.",
+        confirm="Look for 'via SHM' or 'via NET' between ranks of one host, after the first collective.",
         ranks=facts.ranks_with(settings),
         hosts={host for setting in settings for host in setting.hosts},
         evidence=lines_of(settings),

@@ -37,5 +37,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "Take NCCL, the plugin and libfabric of one base image or installer.",
             *((EFA_RELEASES,) if is_libfabric else ()),
         ),
-        confirm="Look at 'Using network …' and at the connections: does the plugin carry traffic?",
+        confirm="Check 'Using network …' and the connections: does the plugin carry traffic?",
     )

@@ -38,7 +38,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "PYTHONFAULTHANDLER=1   # Python prints the stack when it crashes; or ulimit -c unlimited, and gdb",
             "ldd <library>; echo $LD_LIBRARY_PATH $LD_PRELOAD   # is there a second copy of NCCL, CUDA or libfabric?",
         ),
-        confirm="Look whether a rank of the job has the pid of the line.",
+        confirm="Check whether a rank of the job has the pid in this line.",
         confidence="likely" if is_rank else "possible",
         deadly=is_rank,
     )

@@ -35,5 +35,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "architecture.",
             "dmesg -T | grep -i amdgpu   # on its host",
         ),
-        confirm="Look whether connections follow, and which transport they show (via …).",
+        confirm="Check whether connections follow, and which transport they use (via …).",
     )

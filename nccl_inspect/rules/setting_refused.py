@@ -43,7 +43,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "env | grep -E '^(NCCL|OFI_NCCL)_'; cat /etc/nccl.conf ~/.nccl.conf   # inside the container: where is "
             "it set?",
         ),
-        confirm="Look whether the communicators came up (Init COMPLETE), and with which network (Using network …).",
+        confirm="Check whether the communicators came up (Init COMPLETE), and on which network (Using network …).",
         confidence="certain",
     )
 

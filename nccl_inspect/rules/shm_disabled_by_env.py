@@ -59,12 +59,12 @@ def _suspected(facts: Facts, settings: list[Setting]) -> Finding:
     """What is said where the log ends before connections between GPUs of a host."""
     both = [*settings, *switched_off(facts)]
     return RULE.clue(
-        f"{words_of(both)} leaves ranks of one host with the network",
+        f"{words_of(both)} {'leave' if len(both) > 1 else 'leaves'} ranks of one host with the network",
         cause="shared memory is switched off, and P2P is off or the machine has none; often to get around a /dev/shm "
         "that is too small (shm-segment-failed)",
-        impact="no local connection is in the log: data between GPUs of a host would leave and enter the machine",
+        impact="the log shows no connection within a host: data between its GPUs would leave and enter the machine",
         fix=[*unset(settings), _LARGER],
-        confirm="Look for 'via NET' between ranks of one host, past the first collective.",
+        confirm="Look for 'via NET' between ranks of one host, after the first collective.",
         severity="warning",
         ranks=facts.ranks_with(settings),
         hosts={host for setting in settings for host in setting.hosts},

@@ -98,7 +98,7 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
         cause=_cause(facts, bool(was_tried or refused), bool(over_tcp_only)),
         impact=over_tcp(facts.platform),
         fix=_fixes(facts),
-        confirm="Run fi_info -p efa inside the container: does it list the NICs? On the node: lspci | grep -i elastic",
+        confirm="Run 'fi_info -p efa' in the container and 'lspci | grep -i elastic' on the node: both list the NICs?",
         severity=found.severity if known else "info",
         confidence=found.confidence(bool(expected or signs or over_tcp_only or refused)),
         ranks=found.ranks,
@@ -159,8 +159,8 @@ def _cause(facts: Facts, tried: bool, provider: bool) -> str:
         return f"FI_PROVIDER={other} keeps libfabric from EFA"
     if provider:
         return (
-            "libfabric runs over its tcp provider, as it found none for EFA: no EFA is used, whatever the word "
-            "Libfabric suggests"
+            "libfabric found no EFA provider and runs over its tcp provider: EFA is not used, although the network is "
+            "called Libfabric"
         )
     if tried:
         return "aws-ofi-nccl was tried and did not come up; NCCL fell back to TCP"

@@ -87,7 +87,9 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
         cause=_cause(facts, bool(cards)),
         impact=over_tcp(facts.platform),
         fix=_fixes(facts),
-        confirm=CONFIRM if expected or cards else "Run ibv_devices on a host, outside of the container: has it cards?",
+        confirm=CONFIRM
+        if expected or cards
+        else "Run ibv_devices on a host, outside the container: does it list cards?",
         severity=found.severity,
         confidence=found.confidence(bool(expected or cards)),
         ranks=found.ranks,

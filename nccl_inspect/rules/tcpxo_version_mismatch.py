@@ -47,7 +47,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause="; ".join(f"{release} on {listed(sorted(hosts))}" for release, hosts in releases.items()),
         impact="ranks may not connect over the fast network; Google qualifies plugin, daemon and NCCL together",
         fix=[google.ONE_RELEASE],
-        confirm="Look for 'VERSION MISMATCH' in the logs of all ranks; the first 'via NET/FasTrak' clears the plugin.",
+        confirm="Look for 'VERSION MISMATCH' in the logs of all ranks; 'via NET/FasTrak' means that the plugin works.",
         severity="warning",
         confidence="possible",
         ranks=ranks_in(loading),

@@ -41,7 +41,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             *((LIBFABRIC_SAYS,) if is_libfabric else ()),
             "ulimit -l   # in the container: must say unlimited where the error is 'Cannot allocate memory'",
         ),
-        confirm="Look at the end of the logs of all ranks: the one that ends first, or with another error, is the "
-        "cause.",
+        confirm="Compare how the logs of all ranks end: the one that ends first, or with another error, is the cause.",
         confidence="possible",
     )

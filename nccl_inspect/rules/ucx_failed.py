@@ -36,6 +36,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ucx_info -v; ucx_info -d | grep -E 'Device|Transport'   # on all nodes: one release, and the NICs?",
             "UCX_LOG_LEVEL=info   # on all ranks: UCX itself tells what fails",
         ),
-        confirm="Look which rank failed first: a peer that is gone looks the same here.",
+        confirm="Check which rank failed first: a peer that is gone looks the same here.",
         confidence="likely" if facts.job.failed else "possible",
     )

@@ -46,7 +46,7 @@ def _watched(facts: Facts, said: list[Notice]) -> Finding:
         "another image or wheel, or a process of another job on the same address",
         impact="where it is a rank of this job the initialisation fails or hangs; of another job it means nothing",
         fix=[_RELEASES, _COPIES],
-        confirm="Compare 'NCCL version' of all ranks.",
+        confirm="Compare 'NCCL version' on all ranks.",
         severity="warning" if stated.is_fatal(facts, said) else "info",
         confidence="possible",
         ranks=ranks_in(said),
