@@ -165,8 +165,8 @@ class Excerpt:
         """
         plain = list(map(decoration.normal, lines))
         block = b"\n".join(plain)
-        self._foreign = [one for one in self._grammar.foreign_in(block) if not one.general]
         together = block.replace(b"\n", b" ") + block.replace(b"\n", b"")  # what is broken by hand may be broken there
+        self._foreign = [one for one in self._grammar.foreign_in(together) if not one.general]
         self._possible = [(sign, one) for sign, found in _by_sign(self._grammar) if sign in together for one in found]
         may_be = decoration.in_code(plain)
         wanted = [
