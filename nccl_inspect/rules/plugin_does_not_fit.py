@@ -57,7 +57,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         cause="the plugin is newer or older than this NCCL, or the library is a plugin of another kind",
         impact="NCCL goes on with its own InfiniBand or TCP network",
         fix=(
-            "ldd <path>/libnccl-net.so; nm -D <path>/libnccl-net.so | grep Plugin   # inside the container",
+            "ldconfig -p | grep libnccl-net; echo $LD_LIBRARY_PATH   # inside the container: which file?",
             _ONE_IMAGE,
         ),
         confirm="Look at 'Using network …': does it name the plugin's network?",
