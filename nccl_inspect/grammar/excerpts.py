@@ -162,9 +162,9 @@ class Excerpt:
         """
         plain = list(map(decoration.normal, lines))
         block = b"\n".join(plain)
-        self._foreign = [one for one in self._grammar.foreign_in(block) if not one.general]
         inner = list(map(decoration.without_margin, plain))  # what is broken by hand may be broken within a sign
         together = b"\n".join((block, b" ".join(inner), b"".join(inner)))
+        self._foreign = [one for one in self._grammar.foreign_in(together) if not one.general]
         self._possible = [(sign, one) for sign, found in _by_sign(self._grammar) if sign in together for one in found]
         may_be = decoration.in_code(plain)
         wanted = [

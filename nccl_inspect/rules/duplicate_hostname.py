@@ -39,6 +39,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             return
         if not used:
             continue
+        if not facts.job.paths:
+            yield _told_apart(host, used)
+            return
         apart = _apart(facts, used)
         local = [path for path in apart if path.transport in ("P2P", "SHM")]
         if not apart or (local and not _fails(facts)):
@@ -116,6 +119,24 @@ def _suspected(host: str, used: list[Interface], unshared: list[Notice]) -> Find
         ranks=ranks_in([*(one.said for one in used), *unshared]),
         hosts=[host],
         evidence=first_said([*(one.said for one in used[:2]), *unshared]),
+    )
+
+
+def _told_apart(host: str, used: list[Interface]) -> Finding:
+    """What is said where no connection is in the log, and nothing failed."""
+    return RULE.clue(
+        f"host name {host} stands for {len(used)} addresses ({listed(one.address for one in used)})",
+        cause="machines or containers with the same host name; a machine with several addresses at one interface "
+        "looks the same",
+        impact="none where their boot ids differ; containers of one machine, and releases before 2.5, try to share "
+        "memory that they do not share",
+        fix=_FIX,
+        confirm="Run 'hostname; cat /proc/sys/kernel/random/boot_id' beside each rank: are they of one machine?",
+        severity="info",
+        confidence="likely",
+        ranks=ranks_in(one.said for one in used),
+        hosts=[host],
+        evidence=first_said([one.said for one in used[:2]]),
     )
 
 

@@ -145,6 +145,8 @@ def _cause_of_clue(facts: Facts, off: list[Setting], refused: list[Notice], far:
         return distances.words(distance, facts)
     if any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in refused):
         return f"the plugin says: {refused[0].message}"
+    if any(getattr(notice.event, "reason", None) == "not-by-gpu" for notice in refused):
+        return "nv_peer_mem is loaded, and memory of this GPU could not be registered: GeForce has no GPUDirect RDMA"
     if facts.is_rccl():
         return "the driver of the GPUs offers no peer memory to the NICs, or their driver does not take it"
     return "neither nvidia-peermem nor DMA-BUF works for these NICs, as far as NCCL sees" + (

@@ -10,7 +10,7 @@ from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.rules.facts import Facts, hosts_in, ranges
 from nccl_inspect.rules.fallback import is_on_one_host
 
-_BY_DRIVER = ("gdr-nic-disabled", "gdr-nic-no-module", "gdr-nic-no-module-3")
+_BY_DRIVER = ("gdr-nic-disabled", "gdr-nic-no-module", "gdr-nic-no-module-3", "gdr-nic-not-by-gpu-3")
 """The driver of the NIC cannot reach GPU memory: NCCL asks before it looks at distances."""
 _BY_PLUGIN = ("ofi-gdr-disabled-on-capable", "ofi-gdr-hmem-disabled")
 _WEAK = "ofi-gdr-not-supported"

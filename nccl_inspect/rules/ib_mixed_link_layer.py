@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import NetDevices
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, ends, first_lines, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.rules.facts import Facts, does, ends, first_lines, first_said, hosts_in, listed, ranks_in
 
 RULE = Rule(
     name="ib-mixed-link-layer",
@@ -28,6 +29,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     paths = [path for path in facts.leaving() if path.nic in kinds]
     both = {kinds[path.nic] for path in paths if path.nic} == _BOTH
     if not failed and not apart and not paths:
+        yield from _clue(facts)
         return
     said = [*failed, *apart, *lists]
     yield RULE.finding(
@@ -50,6 +52,37 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         evidence=[*first_said(said)[:3], *first_lines(paths)[:2]],
         fatal=bool(failed),
     )
+
+
+def _clue(facts: Facts) -> Iterator[Finding]:
+    """Before hosts talk: some of them list InfiniBand ports only, and others RoCE ports only."""
+    kinds: dict[str, set[str]] = {}
+    lists = [notice for notice in facts.said(NetDevices) if _links(notice)]
+    for notice in lists:
+        for host in notice.hosts:
+            kinds.setdefault(host, set()).update(_links(notice).values())
+    one_kind = {kind: sorted(host for host, found in kinds.items() if found == {kind}) for kind in sorted(_BOTH)}
+    if facts.paths(transport="NET") or not all(one_kind.values()):
+        return
+    yield RULE.clue(
+        "; ".join(f"{listed(hosts)} {does(len(hosts), 'list')} {kind} ports only" for kind, hosts in one_kind.items()),
+        cause="a port is set to the other protocol, or these hosts belong to different clusters",
+        impact="a connection between an InfiniBand and a RoCE port cannot be made: NCCL stops",
+        fix=[
+            "ibstat | grep -E 'CA |Link layer'   # on these hosts",
+            "Leave the hosts of the other kind out of the job, or set their ports to the same link type.",
+        ],
+        confirm="Look for 'is incompatible with the local' once hosts connect.",
+        severity="warning",
+        ranks=ranks_in(lists),
+        hosts=kinds,
+        evidence=_first_of_hosts(lists, [hosts[0] for hosts in one_kind.values()]),
+    )
+
+
+def _first_of_hosts(lists: list[Notice], hosts: list[str]) -> list[Evidence]:
+    found = (next((notice for notice in lists if host in notice.hosts), None) for host in hosts)
+    return first_said([notice for notice in found if notice])
 
 
 def _links(notice: Notice) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """A network plugin is there and cannot be loaded."""
 
+import re
 from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -16,6 +17,8 @@ RULE = Rule(
     folds=True,
     local=True,
 )
+_A_PLUGIN = re.compile(r"ccl|plugin")
+"""What stands in the file name of a plugin, and of no library that one needs."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -46,6 +49,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def lacks_a_library(notice: Notice) -> bool:
-    """Whether another file than the plugin is what was not found: until 2.21 NCCL words both alike."""
+    """Whether another file than the plugin is what was not found: until 2.21 NCCL words both alike.
+
+    Up to 2.11, and in 2.19 and 2.20, it does not name the plugin.
+    """
     plugin, missing = getattr(notice.event, "plugin", None), getattr(notice.event, "detail", None)
-    return bool(plugin and missing) and missing not in str(plugin).split()
+    if not missing:
+        return False
+    return missing not in str(plugin).split() if plugin else _A_PLUGIN.search(str(missing)) is None

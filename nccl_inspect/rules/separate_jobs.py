@@ -43,6 +43,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     if len({comm.hosts[0] for comm in jobs if 0 in comm.started}) < len(hosts):
         return
+    if "nccl-tests" not in facts.job.dialects and all(comm.nranks == 1 for comm in comms):
+        yield _clue(jobs)
+        return
     if "nccl-tests" not in facts.job.dialects:
         yield RULE.undecided(
             f"each of {count(len(jobs), 'communicator')} stays on one of {count(len(hosts), 'host')}: separate jobs, "
@@ -64,6 +67,26 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         confidence="likely",
         hosts=hosts,
+        evidence=[comm.evidence[0] for comm in jobs],
+    )
+
+
+def _clue(jobs: list[CommunicatorInfo]) -> Finding:
+    """What is said of communicators of one rank each on several hosts, which talk to nobody."""
+    return RULE.clue(
+        f"each of {count(len(jobs), 'process')} has a communicator of its own, with one rank",
+        cause="each process was started as a job of its own: WORLD_SIZE is 1, or the launcher and the program do not "
+        "fit together; replicas that work on their own look the same",
+        impact="nothing goes over the network, and each process works on its own",
+        fix=[
+            "echo $MASTER_ADDR $WORLD_SIZE $RANK   # in every process: the same address and size, another rank?",
+            "torchrun --nnodes=<hosts> --nproc_per_node=gpu --rdzv_backend=c10d --rdzv_endpoint=<host>:29500 <script>"
+            "   # PyTorch, on every host",
+        ],
+        confirm="Were these processes meant to be one job? Then 'nranks' must be the number of all GPUs.",
+        severity="warning",
+        confidence="possible",
+        hosts={host for comm in jobs for host in comm.hosts},
         evidence=[comm.evidence[0] for comm in jobs],
     )
 
