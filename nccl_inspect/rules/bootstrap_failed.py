@@ -150,7 +150,8 @@ def _frames(facts: Facts) -> list[Notice]:
     frames = facts.said(ErrorCascade)
     files = [frame.event.file.rpartition("/")[2] for frame in frames if isinstance(frame.event, ErrorCascade)]
     warned = any(notice.level == "WARN" for notice in facts.job.notices)
-    if warned or facts.failures() or came_up(facts) or any(file.startswith(_CALLERS) for file in files):
+    completed = any(comm.completed for comm in facts.job.communicators)
+    if warned or completed or facts.failures() or came_up(facts) or any(file.startswith(_CALLERS) for file in files):
         return []
     codes = {frame.event.code for frame in frames if isinstance(frame.event, ErrorCascade)}
     set_up = (_BOOTSTRAP,) if codes == {_STOPPED} else (_BOOTSTRAP, _SOCKETS)

@@ -82,8 +82,10 @@ def _lonely(facts: Facts, name: str, values: list[Setting]) -> list[Setting]:
     if len(values) > 1 or setting.ranks is None or any(source.damaged_lines for source in facts.job.sources):
         return []
     if name == "NCCL_SOCKET_IFNAME":
+        if not (facts.job.failed or facts.failures()):
+            return []  # the line of a peer may have been cut off, and they found each other
         return [setting] if _peers_came_up_without(facts, setting) else []
-    if name not in READ_BY_EVERY_RANK or not setting.ranks:
+    if name not in READ_BY_EVERY_RANK or not setting.ranks or facts.job.excerpt:  # lines may have been left out
         return []
     others = seen_to_come_up(facts) - set(setting.ranks)
     if setting.source == "plugin":  # which sets it before NCCL announces the communicator
@@ -109,16 +111,8 @@ def _begun(facts: Facts) -> set[int]:
 
 
 def _peers_came_up_without(facts: Facts, setting: Setting) -> bool:
-    """Whether another process of the same host chose its interface without being told.
-
-    Of the first line of a source nobody knows what stood before it.
-    """
-    chose = {
-        process
-        for notice in facts.said(BootstrapInterface)
-        for process, line in zip(notice.processes, notice.evidence, strict=False)  # evidence is of the first ones
-        if line.order > 1
-    }
+    """Whether another process of the same host chose its interface without being told."""
+    chose = {process for notice in facts.said(BootstrapInterface) for process in notice.processes}
     return any(host in setting.hosts for host, *_ in chose - set(setting.processes))
 
 
