@@ -50,7 +50,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     unchecked = [] if asked else [setting for setting in forced if _is_unchecked(facts, setting)]
     unsafe = unchecked if facts.paths("intra", "SHM") else []
     told = [setting for setting in forced if setting in narrow or setting in unsafe]
-    if told and not unsafe and not (facts.platform or facts.job.network.name or facts.job.paths):
+    if told and not unsafe and vendor_may_ask(facts):
         yield _clue(facts, told)
         return
     yield RULE.finding(
@@ -105,6 +105,11 @@ def _refused(facts: Facts, said: list[Notice]) -> Finding:
         hosts=hosts_in(said),
         evidence=[*first_said(said), *lines_of(facts.chosen("NCCL_PROTO"), 1)],
     )
+
+
+def vendor_may_ask(facts: Facts) -> bool:
+    """Whether the log does not tell which network is in use: it may be one of :func:`vendor_asks`."""
+    return not (facts.platform or facts.job.network.name or facts.job.paths)
 
 
 def vendor_asks(facts: Facts) -> bool:
