@@ -27,6 +27,11 @@ NO_HOST = "?"
 """The beginning of the made-up host of a process whose lines name none, or the whole of it where they name no rank."""
 
 
+def is_named(host: str | None) -> bool:
+    """Whether a log names a host: of two that it does not name nobody knows whether they are one."""
+    return host is not None and not host.startswith(NO_HOST)
+
+
 class Process(NamedTuple):
     """What identifies a process in a log."""
 

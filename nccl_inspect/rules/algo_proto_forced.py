@@ -50,6 +50,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     unchecked = [] if asked else [setting for setting in forced if _is_unchecked(facts, setting)]
     unsafe = unchecked if facts.paths("intra", "SHM") else []
     told = [setting for setting in forced if setting in narrow or setting in unsafe]
+    if told and not unsafe and vendor_may_ask(facts):
+        yield _clue(facts, told)
+        return
     yield RULE.finding(
         f"NCCL's own choice is overridden: {words_of(told or forced)}",
         cause=f"{words_of(forced)} in the {listed(setting.source for setting in forced)}; "
@@ -72,6 +75,23 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
+def _clue(facts: Facts, told: list[Setting]) -> Finding:
+    """The network is not known, and there are some whose guides ask for it."""
+    return RULE.clue(
+        f"NCCL's own choice is overridden: {words_of(told)}",
+        cause=f"{words_of(told)} in the {listed(setting.source for setting in told)}: left over from tuning another "
+        "machine or release, or asked for by the guide of the network",
+        impact=_BY_SIZE,
+        fix=[*unset(told), "Compare both with nccl-tests over the message sizes of the job before keeping it."],
+        confirm="Look for 'Using network': Google's guides for FasTrak and GPUDirect-TCPX ask for such values.",
+        severity="warning",
+        confidence="possible",
+        ranks=facts.ranks_with(told),
+        hosts={host for setting in told for host in setting.hosts},
+        evidence=lines_of(told),
+    )
+
+
 def _refused(facts: Facts, said: list[Notice]) -> Finding:
     """A plugin says that the protocol that is forced is not safe on its network (aws-ofi-nccl 1.7 to 1.14)."""
     facts.pass_over(said)
@@ -85,6 +105,11 @@ def _refused(facts: Facts, said: list[Notice]) -> Finding:
         hosts=hosts_in(said),
         evidence=[*first_said(said), *lines_of(facts.chosen("NCCL_PROTO"), 1)],
     )
+
+
+def vendor_may_ask(facts: Facts) -> bool:
+    """Whether the log does not tell which network is in use: it may be one of :func:`vendor_asks`."""
+    return not (facts.platform or facts.job.network.name or facts.job.paths)
 
 
 def vendor_asks(facts: Facts) -> bool:

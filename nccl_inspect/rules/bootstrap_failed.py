@@ -96,7 +96,9 @@ _FIX = (
     "sysctl net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=4096   # connections lost at thousands of ranks",
 )
 
-_SET_UP = ("bootstrap.", "socket.")
+_BOOTSTRAP, _SOCKETS = "bootstrap.", "socket."
+_STOPPED = 3
+"""What sockets return where the program aborts the communicator that waits for them (src/misc/socket.cc)."""
 _CALLERS = ("init.", "group.", "enqueue.", "collectives.")
 """A frame of these files means that the error reached the caller of NCCL, who tells it, too."""
 _OTHER_FAMILY = (
@@ -148,9 +150,12 @@ def _frames(facts: Facts) -> list[Notice]:
     frames = facts.said(ErrorCascade)
     files = [frame.event.file.rpartition("/")[2] for frame in frames if isinstance(frame.event, ErrorCascade)]
     warned = any(notice.level == "WARN" for notice in facts.job.notices)
-    if warned or facts.failures() or came_up(facts) or any(file.startswith(_CALLERS) for file in files):
+    completed = any(comm.completed for comm in facts.job.communicators)
+    if warned or completed or facts.failures() or came_up(facts) or any(file.startswith(_CALLERS) for file in files):
         return []
-    return frames if any(file.startswith(_SET_UP) for file in files) else []
+    codes = {frame.event.code for frame in frames if isinstance(frame.event, ErrorCascade)}
+    set_up = (_BOOTSTRAP,) if codes == {_STOPPED} else (_BOOTSTRAP, _SOCKETS)
+    return frames if any(file.startswith(set_up) for file in files) else []
 
 
 def _suspected(frames: list[Notice]) -> Finding:

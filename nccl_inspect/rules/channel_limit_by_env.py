@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Setting
-from nccl_inspect.rules.algo_proto_forced import vendor_asks
+from nccl_inspect.rules.algo_proto_forced import vendor_asks, vendor_may_ask
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, lines_of, listed, unset, words_of
 
@@ -46,7 +46,7 @@ def _finding(facts: Facts, held: list[tuple[Setting, CommunicatorInfo]]) -> Find
             *unset(settings),
             "--ignore channel-limit-by-env   # where it is set on purpose, to leave more of the GPU to computation",
         ],
-        confidence="likely",
+        confidence="possible" if vendor_may_ask(facts) else "likely",
         ranks=facts.ranks_with(settings),
         hosts={host for setting in settings for host in setting.hosts},
         evidence=lines_of(settings),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.event import is_named
 from nccl_inspect.event_types import BootstrapInterface, Notice
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
@@ -74,8 +75,9 @@ def _listed_twice(facts: Facts) -> Iterator[Finding]:
         users: dict[tuple[str | None, str], set[int]] = {}
         for rank in global_ranks(comm, comm.started):
             gpu = facts.job.gpus.get(rank)
-            if gpu is not None and gpu.bus_id is not None:
-                users.setdefault((host_of.get(rank), gpu.bus_id), set()).add(rank)
+            host = host_of.get(rank)  # machines of a kind have the same bus ids: without a name it may be several
+            if gpu is not None and gpu.bus_id is not None and (is_named(host) or comm.nnodes == 1):
+                users.setdefault((host, gpu.bus_id), set()).add(rank)
         shared = {key: ranks for key, ranks in users.items() if len(ranks) > 1 and not _is_two_machines(facts, key[0])}
         if shared:
             yield _clue(comm, shared)

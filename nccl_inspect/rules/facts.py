@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from nccl_inspect import event_types as events
+from nccl_inspect.event import is_named
 from nccl_inspect.model import endings, shown
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Path, Setting
@@ -200,8 +201,7 @@ class Facts:
 
     def is_over(self) -> bool:
         """Whether all communicators came to their end in order."""
-        comms = self.job.communicators
-        return bool(comms) and all(len(comm.ended) == comm.nranks for comm in comms)
+        return bool(self.job.communicators) and all(len(comm.ended) == comm.nranks for comm in self.job.communicators)
 
     def hosts(self) -> list[str]:
         """The hosts that the log shows."""
@@ -213,8 +213,8 @@ class Facts:
 
     def several_hosts(self) -> bool:
         """Whether the job is known to span hosts."""
-        nodes = [comm.nnodes for comm in self.job.communicators if comm.nnodes]
-        return len(self.job.hosts) > 1 or any(count > 1 for count in nodes) or bool(self.paths("inter"))
+        several = len([host for host in self.hosts() if is_named(host)]) > 1 or bool(self.paths("inter"))
+        return several or any((comm.nnodes or 1) > 1 for comm in self.job.communicators)
 
     def pair_class(self, path: Path) -> str | None:
         """The class of a pair within a host (``NV12``, ``NODE``, …) by what is given and by the log itself.

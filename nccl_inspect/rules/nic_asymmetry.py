@@ -37,7 +37,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     nics = _nics(facts)
     counts = {len(found) for found in nics.values()}
     peers = [host for host in facts.job.hosts if host.name in nics]
-    if len(counts) < 2 or len({len(host.ranks) for host in peers}) != 1:
+    if len(counts) < 2 or len({len(host.ranks) for host in peers}) != 1 or _some_are_left_out(facts):
         return  # half a node has half its NICs: that is no fault
     low, high = min(counts), max(counts)
     if not _is_odd_one(len(peers[0].ranks) or _usual(low), low, high):
@@ -111,6 +111,18 @@ def _nics(facts: Facts) -> dict[str, dict[object, Notice]]:
             for name in names:
                 known.setdefault(name, notice)
     return found
+
+
+def _some_are_left_out(facts: Facts) -> bool:
+    """Whether ranks of a host list different NICs, and hosts show more or fewer ranks: then each has but its own."""
+    lists: dict[str, set[object]] = {}
+    ranks: dict[str, set[object]] = {}
+    for notice in facts.job.notices:
+        if cards := _cards(notice):
+            for process in notice.processes:
+                lists.setdefault(process.host, set()).add(tuple(device[1:3] for device in cards))
+                ranks.setdefault(process.host, set()).add(process)
+    return any(len(found) > 1 for found in lists.values()) and len({len(found) for found in ranks.values()}) > 1
 
 
 def _cards(notice: Notice) -> tuple[tuple[object, ...], ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.event import is_named
 from nccl_inspect.impact import MEASURED, compared, network, p2p
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
@@ -80,18 +81,24 @@ def _shares_a_host(facts: Facts) -> bool:
 
 def _are_machines(facts: Facts) -> bool:
     """Whether the GPUs prove that each host is a machine: on one, no two have the same PCI address."""
-    known = [gpu.bus_id for gpu in facts.job.gpus.values() if gpu.bus_id]
+    known = _bus_ids(facts)
     return len(known) > 1 and len(set(known)) == 1
+
+
+def _bus_ids(facts: Facts) -> list[str]:
+    return [gpu.bus_id for gpu in facts.job.gpus.values() if gpu.bus_id]
 
 
 def _is_spread(comm: CommunicatorInfo) -> bool:
     if comm.nnodes is not None:
         return comm.nnodes == comm.nranks
-    return len(comm.hosts) == comm.nranks  # before 2.20 NCCL does not print the number of nodes
+    return len(set(filter(is_named, comm.hosts))) == comm.nranks  # before 2.20 NCCL does not print the number of nodes
 
 
 def _hints(facts: Facts) -> str:
     """What suggests machines with several GPUs: device indices above 0 although each host shows one GPU only."""
+    if len(_bus_ids(facts)) < 2:
+        return ""  # all hosts may use the same GPU of a machine
     ends = {
         (rank, gpu) for path in facts.job.paths for rank, gpu in ((path.src, path.src_gpu), (path.dst, path.dst_gpu))
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nccl_inspect.event import is_named
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.rules.engine import Rule
@@ -19,7 +20,11 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge communicators with ranks of several hosts in the log: a ring of them leads from host to host."""
-    found = [comm for comm in facts.job.communicators if len(comm.hosts) > 1 and _is_cut_short(facts, comm)]
+    found = [
+        comm
+        for comm in facts.job.communicators
+        if all(map(is_named, comm.hosts)) and len(comm.hosts) > 1 and _is_cut_short(facts, comm)
+    ]
     if not found:
         return
     names = [comm.id for comm in found]
@@ -42,6 +47,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts,
         evidence=[line for comm in found for line in (comm.network_lines or comm.evidence)[:1]],
     )
+
+
+def _is_spread(comm: CommunicatorInfo) -> bool:
+    return len(comm.hosts) > 1 and all(map(is_named, comm.hosts))
 
 
 def _is_cut_short(facts: Facts, comm: CommunicatorInfo) -> bool:

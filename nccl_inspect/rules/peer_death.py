@@ -36,7 +36,7 @@ from nccl_inspect.rules.facts import (
 from nccl_inspect.rules.ib_timeout_err12 import after_another
 from nccl_inspect.rules.lines import first_of_each, precedes
 from nccl_inspect.rules.mpi import stopped
-from nccl_inspect.rules.silence import fell_silent, is_last, peers_lost
+from nccl_inspect.rules.silence import closed_by_others, fell_silent, is_last, peers_lost
 from nccl_inspect.rules.statements import FLUSHED, is_retold, rank_in_front, value, words
 
 RULE = Rule(
@@ -145,7 +145,7 @@ def _is_below(error: Notice, losses: dict[str, int]) -> bool:
 
 def _silenced(facts: Facts, closed: list[Notice], given_up: list[Notice]) -> Iterator[Finding]:
     """Judge losses of connections where nothing says which process ended."""
-    local = facts.notices("proxy-connection-closed")
+    local = closed_by_others(facts)
     if not (closed or given_up or local):
         yield from _at_the_end(facts)
         return

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.event import is_named
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.shapes import crossings, is_closed
@@ -24,6 +25,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     host_of = {rank: host.name for host in facts.job.hosts for rank in host.ranks}
     for comm in facts.job.communicators:
         if comm.nnodes not in (None, len(comm.hosts)) or not 1 < len(comm.hosts) < comm.nranks:
+            continue
+        if not all(map(is_named, comm.hosts)):
             continue
         # Long lines are cut by NCCL.
         leaving = [crossings(ring, host_of) for ring in comm.rings if is_closed(ring, comm.nranks)]

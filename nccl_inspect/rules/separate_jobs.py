@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.event import is_named
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
@@ -38,7 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield from _of_tests(facts)
         return
     jobs = [comm for comm in comms if comm.parent is None and _is_whole(comm)]
-    hosts = {host for comm in jobs for host in comm.hosts}
+    hosts = {host for comm in jobs for host in comm.hosts if is_named(host)}
     if len(jobs) < 2 or len(hosts) < 2 or any(len(comm.hosts) > 1 for comm in comms):
         return
     if len({comm.hosts[0] for comm in jobs if 0 in comm.started}) < len(hosts):

@@ -14,6 +14,8 @@ _NAME_PEERS = ("socket-closed-by-peer", "socket-recv-failed")
 
 def fell_silent(facts: Facts, echoes: list[Notice]) -> list[LastLine]:
     """The processes that fell silent before the first echo and came to no end, if others did."""
+    if facts.job.excerpt:
+        return []  # what a process said last may be among the lines that were left out
     # The order of lines says something within a host only: hosts may have been put one after the other.
     first: dict[tuple[str, str], int] = {}
     for notice in echoes:
@@ -61,6 +63,16 @@ def peers_lost(echoes: list[Notice]) -> list[str]:
     """The addresses or names to which connections were lost."""
     peers = (value(notice, "peer") for notice in echoes if notice.production in _NAME_PEERS)
     return sorted({str(peer).partition("<")[0] for peer in peers if peer})
+
+
+def closed_by_others(facts: Facts) -> list[Notice]:
+    """Connections to the helper thread of a rank that another one of its host closed; its own closes when it ends."""
+    place = {rank: place for host in facts.job.hosts for place, rank in enumerate(sorted(host.ranks))}
+    return [
+        notice
+        for notice in facts.notices("proxy-connection-closed")
+        if not notice.ranks or any(place.get(rank) != value(notice, "local_rank") for rank in notice.ranks)
+    ]
 
 
 def is_last(facts: Facts, line: Evidence) -> bool:
