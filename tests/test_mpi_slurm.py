@@ -23,7 +23,7 @@ START = "".join(
 
 
 def read(text: str) -> Job:
-    return nccl_inspect.read((START + text).encode())
+    return nccl_inspect.read(("vm:100:100 [0] NCCL INFO cudaDriverVersion 13000\n" + START + text).encode())
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -208,6 +208,7 @@ RANK = "#  Rank {0:2} Group  0 Pid   1511 on       vm{0} device  0 [0000:01:00] 
 """After the format string of nccl-tests 2.18.1, src/util.cu."""
 SHM = "vm0:1511:1595 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n"
 SHM_JOB = (
+    "vm0:1511:1511 [0] NCCL INFO cudaDriverVersion 13000\n"
     "vm0:1511:1511 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId 100 - Init COMPLETE\n"
     f"{SHM}vm0:1511:1595 [0] NCCL INFO Connected all rings\n"
 )

@@ -365,8 +365,10 @@ def test_a_rule_names_others_that_exist(rule: engine.Rule) -> None:
 
 def test_verdicts() -> None:
     assert read(P2P).verdict == "unknown"  # an excerpt: it does not show that a communicator came up
-    assert read(COMPLETE + P2P + CONNECTED).verdict == "ok"
-    assert read(COMPLETE + P2P).verdict == "unknown"  # the log ends while ranks connect
+    begun = line(0, "cudaDriverVersion 13000") + COMPLETE
+    assert read(begun + P2P + CONNECTED).verdict == "ok"
+    assert read(COMPLETE + P2P + CONNECTED).verdict == "unknown"  # the end of a log
+    assert read(begun + P2P).verdict == "unknown"  # the log ends while ranks connect
     assert read(SHM).verdict == "unknown"
     assert read(P2P_OFF + SHM).verdict == "degraded"
     assert read(line(0, "NCCL version 2.27.3+cuda12.9")).verdict == "unknown"

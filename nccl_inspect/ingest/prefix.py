@@ -34,12 +34,17 @@ _MASKED = re.compile(
     _TIME
     + rb"(?:(?P<host>[A-Za-z0-9_][\w.-]*|[*#?]{1,64}|"
     + _PLACEHOLDER
-    + rb"|)(?::{1,2}(?P<pid>"
+    + rb"|):{1,2}(?P<pid>"
     + _NUMBER
     + rb"):(?P<tid>"
-    rb"" + _NUMBER + rb"))? )?\[(?P<device>-?\d{1,10})\](?P<location> [\w./+-]+:\d{1,7}(?: \([^()]*\))?)?"
+    rb""
+    + _NUMBER
+    + rb") |(?P<alone>(?=[\d._-]*[A-Za-z])[A-Za-z0-9_][\w.-]*) )?\[(?P<device>-?\d{1,10})\](?P<location> [\w./+-]+:\d{1,7}(?: \([^()]*\))?)?"
 )
-"""A prefix whose host or numbers were taken out before the log was passed on, or that has the device only."""
+"""A prefix whose host or numbers were taken out before the log was passed on, or that has the device only.
+
+A host that stands ``alone`` has a letter: a number is what is left of others.
+"""
 _PLACE = re.compile(
     rb"(?:/?[a-z_][\w/]{0,120}\.(?:cc|cpp|cu|c|h):\d{1,7}(?: \([^()]{1,200}\))?"
     rb"|[a-z]{2,40}_\w{2,80}:\d{1,7}|[a-z]\w{1,40} [a-z]\w{1,80}\([^()]{0,200}\):\d{1,7})"
@@ -120,7 +125,7 @@ def parse(head: bytes) -> Origin | None:
         if found := _CORE.fullmatch(rest):
             return _origin(head, found, stated)
         if (found := _MASKED.fullmatch(rest)) and not _PRINTER.search(found["location"] or b""):
-            return _masked(head, stated, **found.groupdict())
+            return _masked(head, stated, **_groups(found))
         if _PLACE.fullmatch(rest):
             return _masked(head, stated, location=b" " + rest)
         layer = envelopes.peel(rest + b" ")
@@ -185,6 +190,13 @@ def _masked(
         rank=stated.rank,
         wrapped=stated != NOTHING,
     )
+
+
+def _groups(found: re.Match[bytes]) -> dict[str, bytes | None]:
+    """The parts of a prefix; a host may stand alone, without the numbers of process and thread."""
+    groups = found.groupdict()
+    alone = groups.pop("alone")
+    return {**groups, "host": groups["host"] or alone}
 
 
 def _marks(stated: Stated) -> list[str]:

@@ -51,7 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     unsafe = unchecked if facts.paths("intra", "SHM") else []
     told = [setting for setting in forced if setting in narrow or setting in unsafe]
     if told and not unsafe and vendor_may_ask(facts):
-        yield _clue(facts, told)
+        yield _clue(facts, told, unchecked)
         return
     yield RULE.finding(
         f"NCCL's own choice is overridden: {words_of(told or forced)}",
@@ -75,13 +75,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
-def _clue(facts: Facts, told: list[Setting]) -> Finding:
+def _clue(facts: Facts, told: list[Setting], unchecked: list[Setting]) -> Finding:
     """The network is not known, and there are some whose guides ask for it."""
     return RULE.clue(
         f"NCCL's own choice is overridden: {words_of(told)}",
         cause=f"{words_of(told)} in the {listed(setting.source for setting in told)}: left over from tuning another "
         "machine or release, or asked for by the guide of the network",
-        impact=_BY_SIZE,
+        impact=". ".join([*([f"{words_of(unchecked)} {_UNCHECKED}"] if unchecked else []), _BY_SIZE]),
         fix=[*unset(told), "Compare both with nccl-tests over the message sizes of the job before keeping it."],
         confirm="Look for 'Using network': Google's guides for FasTrak and GPUDirect-TCPX ask for such values.",
         severity="warning",

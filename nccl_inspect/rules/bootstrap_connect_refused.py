@@ -30,7 +30,7 @@ RULE = Rule(
 _START = 5
 """Tries that a rank may need while rank 0 starts: 1.5 seconds from 2.24 on; releases before print each thousandth."""
 _LATE = "NCCL_SOCKET_RETRY_CNT=100   # 2.24 and later, where ranks begin minutes apart"
-_ROOT = "Check rank 0 first: does it still run, and how does its log end?"
+_ROOT = "Check rank 0 first: whether it still runs, and how its log ends."
 
 
 def _is_long(notice: Notice) -> bool:
