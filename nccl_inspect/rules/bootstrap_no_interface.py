@@ -1,6 +1,6 @@
 """No network interface for the set-up traffic."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
@@ -28,6 +28,8 @@ _OF_NETWORKS = (
 _NETWORK = "--network=host   # option of docker run; one host alone: NCCL_SOCKET_IFNAME=lo"
 _TELLS = (2, 4, 8)
 """The first release that says that there is no interface (src/bootstrap.cc)."""
+_NO_ADDRESS = ("socket-address-family", "socket-address-family-init")
+"""What a peer says that was given an address of no family: it was never filled in."""
 NO_FAMILY = "Address family not supported"
 
 
@@ -60,9 +62,19 @@ def _fitting_none(facts: Facts) -> list[Setting]:
     ]
 
 
-def _suspected(facts: Facts, named: list[Setting]) -> Finding:
+def _without_interface(facts: Facts) -> list[Setting]:
+    """Settings that name interfaces, of processes that show none."""
+    chose = {process for one in offered(facts) for process in one.said.processes}
+    named = facts.chosen("NCCL_SOCKET_IFNAME")
+    return [setting for setting in named if included(setting) and chose.isdisjoint(setting.processes)]
+
+
+def _suspected(facts: Facts, named: list[Setting], odd: Sequence[Notice] = ()) -> Finding:
+    """What is said where a setting may match nothing: by the interfaces of the host, or by an address that is none."""
     return RULE.clue(
-        f"{words_of(named)} matches no interface that the log lists for that host",
+        f"{words_of(named)} may match no interface: an address that is none was handed out"
+        if odd
+        else f"{words_of(named)} matches no interface that the log lists for that host",
         cause="a name without '=' is a prefix: no interface begins with it, or none is up there",
         impact="a rank that finds no interface stops, and all others wait for it",
         fix=["ip -br addr   # on that host, inside the container: which interfaces have an address?", CHOOSE_INTERFACE],
@@ -71,7 +83,7 @@ def _suspected(facts: Facts, named: list[Setting]) -> Finding:
         confidence="possible",
         ranks=facts.ranks_with(named),
         hosts=[host for setting in named for host in setting.hosts],
-        evidence=lines_of(named),
+        evidence=[*lines_of(named), *first_said(odd)],
     )
 
 
@@ -84,6 +96,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not missing:
         if named := _fitting_none(facts):
             yield _suspected(facts, named)
+        elif (odd := facts.notices(*_NO_ADDRESS)) and (named := _without_interface(facts)):
+            yield _suspected(facts, named, odd)
         return
     where = {process for notice in missing for process in notice.processes}
     named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if where & set(setting.processes)]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from nccl_inspect import event_types as events
+from nccl_inspect.event import is_named
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
@@ -121,7 +122,8 @@ def is_on_one_host(facts: Facts) -> bool:
 
 def _is_whole(comm: CommunicatorInfo) -> bool:
     """Whether all ranks of a communicator on one host are in the log, or NCCL counts one node."""
-    return comm.nnodes == 1 or (len(comm.hosts) == 1 and len({*comm.started, *comm.completed}) == comm.nranks)
+    named = len(comm.hosts) == 1 and is_named(comm.hosts[0])
+    return comm.nnodes == 1 or (named and len({*comm.started, *comm.completed}) == comm.nranks)
 
 
 def ways(said: Iterable[Evidence], found: Fallback) -> list[Evidence]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.event_types import ErrorCascade
 from nccl_inspect.event_types import Notice as Said
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -29,6 +30,8 @@ _IMEX = (
 )
 _EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
 _REFUSED = 111
+_CUDA_FAILED = 1
+"""ncclUnhandledCudaError."""
 _SOCKETS = ("uds-send-failed", "uds-bind-failed", "uds-create-failed", "uds-receive-failed", "uds-name-too-long")
 
 
@@ -48,6 +51,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     sockets = facts.notices(*_SOCKETS)
     told = [*refused_by_cuda, *sockets]
     others = [n for n in facts.errors() if n.level == "WARN" and not any(n is one for one in told)]
+    if not told and not others:
+        yield from _without_words(facts)
     if not told or (others and not refused_by_cuda):
         return
     is_forbidden = any(code_of(notice) == _NOT_PERMITTED for notice in refused_by_cuda)
@@ -79,3 +84,28 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _value(notice: Notice, name: str) -> object:
     """A value of the statement, None where its wording has no such field."""
     return dict(notice.event.values).get(name) if isinstance(notice.event, Said) else None
+
+
+def _without_words(facts: Facts) -> Iterator[Finding]:
+    """Judge frames of the P2P transport with CUDA's code, where the warning that says why is missing."""
+    frames = [
+        frame
+        for frame in facts.said(ErrorCascade)
+        if isinstance(frame.event, ErrorCascade)
+        and frame.event.file.endswith("transport/p2p.cc")
+        and frame.event.code == _CUDA_FAILED
+    ]
+    if not frames:
+        return
+    yield RULE.clue(
+        "a CUDA call failed while ranks of one host shared GPU memory; the line that says why is missing",
+        cause="mostly NCCL takes the ranks for one host, but the GPU of one is not there for the other: containers "
+        "with one GPU each, or different network or IPC namespaces",
+        impact="the connection cannot be made, and the job stops",
+        fix=[GPUS_IN_POD, "NCCL_CUMEM_ENABLE=0   # a test; then NCCL_P2P_DISABLE=1 (slow)"],
+        confirm="Look for 'NCCL WARN Cuda failure' right before these lines.",
+        severity="warning",
+        ranks=ranks_in(frames),
+        hosts=hosts_in(frames),
+        evidence=first_said(frames[:2]),
+    )

@@ -7,7 +7,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import LISTED_RANKS, Facts, count, listed
+from nccl_inspect.rules.facts import LISTED_RANKS, Facts, count, first_said, listed
 from nccl_inspect.rules.lines import first_of_each
 from nccl_inspect.rules.statements import value
 
@@ -113,6 +113,19 @@ def _of_tests(facts: Facts) -> Iterator[Finding]:
         )
         return
     tables = _at_once(facts, [line for notice in facts.notices("test-units") for line in notice.evidence])
+    options = facts.notices("test-options")
+    starts = sum(notice.count for notice in options)
+    if len(tables) < 2 and starts > 1 and not facts.notices("test-units", *_ENDS):
+        yield RULE.clue(
+            f"{count(starts, 'test')} began and none printed results: several tests run beside each other",
+            cause=_WITHOUT_MPI,
+            impact=_IMPACT,
+            fix=[_BUILD],
+            confirm="Look at the lists of ranks: is there a rank 0 more than once?",
+            severity="warning",
+            confidence="possible",
+            evidence=first_said(options),
+        )
     if len(tables) > 1:
         yield RULE.clue(
             f"{count(len(tables), 'table')} of results began before one ended: several tests run beside each other",

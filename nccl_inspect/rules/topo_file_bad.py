@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
 from nccl_inspect.rules.topology_faults import went_on
 
 RULE = Rule(
@@ -39,6 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     broken += doubtful
     said = broken or unread
     if not said:
+        yield from _of_another_machine(facts)
         return
     dead = bool(broken) and not went_on(facts)
     named = f" ({words_of(settings)})" if settings else ""
@@ -87,3 +88,23 @@ def _cause(said: list[Notice]) -> str:
     if first == "topology-file-version":
         return "the file was made for another NCCL release"
     return "the file is damaged, or made for another machine type or NCCL release"
+
+
+def _of_another_machine(facts: Facts) -> Iterator[Finding]:
+    """Judge a graph file before the log shows that ranks came up with it: it holds for one set of GPUs only."""
+    named = facts.chosen("NCCL_GRAPH_FILE")
+    if not named or went_on(facts) or facts.job.paths:
+        return
+    yield RULE.clue(
+        f"{words_of(named)} fixes the rings and trees of one machine",
+        cause="NCCL takes them from the file instead of searching: it fits only the GPUs and NICs that it was written "
+        "for, all of them. Images of cloud machines set it in /etc/nccl.conf",
+        impact="where it does not fit, the initialisation fails, or rings leave links idle",
+        fix=[*unset(named), "NCCL_GRAPH_DUMP_FILE=/tmp/graph.xml   # NCCL writes what it finds by itself: compare"],
+        confirm="Run once without it.",
+        severity="info",
+        confidence="possible",
+        ranks=facts.ranks_with(named),
+        hosts={host for setting in named for host in setting.hosts},
+        evidence=lines_of(named, 1),
+    )
