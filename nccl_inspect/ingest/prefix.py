@@ -36,8 +36,8 @@ _MASKED = re.compile(
     + _PLACEHOLDER
     + rb"|):{1,2}(?P<pid>"
     + _NUMBER
-    + rb")(?::(?P<tid>"
-    rb"" + _NUMBER + rb"))? |(?P<alone>(?=[\d._-]*[A-Za-z])[A-Za-z0-9_][\w.-]*) )?"
+    + rb"):(?P<tid>"
+    rb"" + _NUMBER + rb") |(?P<alone>(?=[\d._-]*[A-Za-z])[A-Za-z0-9_][\w.-]*)(?::[Xx*#?]{1,10})? )?"
     rb"\[(?P<device>-?\d{1,10})\](?P<location> [\w./+-]+:\d{1,7}(?: \([^()]*\))?)?"
 )
 """A prefix whose host or numbers were taken out before the log was passed on, or that has the device only.
