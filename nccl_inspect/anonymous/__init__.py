@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nccl_inspect.anonymous import forms, vocabulary
+from nccl_inspect.anonymous import forms, hostlists, vocabulary
 from nccl_inspect.anonymous.forms import Part
 from nccl_inspect.anonymous.learning import Learned, words
 from nccl_inspect.anonymous.names import Names
@@ -113,7 +113,7 @@ class Anonymizer:
             return
         for name, value in (parsed.production.read(parsed.message) or {}).items():
             if name in _HOST_FIELDS and isinstance(value, str):
-                self._hosts.update(word for part in value.split(",") for word in words(part.partition("[")[0]))
+                self._hosts.update(word for host in hostlists.hosts(value) for word in words(host))
 
     def settle(self) -> None:
         """The first reading is over: give each name its replacement."""
@@ -121,12 +121,13 @@ class Anonymizer:
         self._hosts |= {name for name in self._doubtful if not name.endswith(known)}
         self._hosts |= set(filter(is_distinct, self._learned.hosts))
         hosts = {name for name in self._hosts if not name.isdigit() and not _is_address(name)}
+        listed = self._listed_with(hosts)
+        hosts.update(*listed.values())
         domains = {name: domain for name in hosts if (domain := _domain_of(name))}
         hosts |= {name.partition(".")[0] for name in domains}
         users = {name for name in self._learned.users if name.lower() not in vocabulary.ACCOUNTS} - hosts
         labels = {name for name in self._labels | self._learned.labels if not _is_address(name)}
-        ordered = sorted(hosts | labels)
-        labels |= {stem for stem in self._learned.stems if _begins_one(stem, ordered)}
+        labels |= {expression.partition("[")[0] for expression in listed}
         labels |= {word for name in labels | hosts for word in _LABEL.findall(name) if not _HEXADECIMAL.fullmatch(word)}
         labels -= vocabulary.LIBRARIES
         labels -= {
@@ -145,6 +146,17 @@ class Anonymizer:
         self.names.settle("cloud", self._learned.accounts)
         self._scrubber.refresh()
         self._remains = Remains(self.names)
+
+    def _listed_with(self, hosts: set[str]) -> dict[str, list[str]]:
+        """Expressions in brackets that stand for a known host, among others, with all that they stand for."""
+        known = hosts | {name.partition(".")[0] for name in hosts}
+        ordered = sorted(known)
+        lists = {
+            expression: hostlists.expanded(expression)
+            for expression in self._learned.expressions
+            if _begins_one(expression.partition("[")[0], ordered)
+        }
+        return {expression: names for expression, names in lists.items() if not known.isdisjoint(names)}
 
     # --- second reading -----------------------------------------------------------------------------------------
 

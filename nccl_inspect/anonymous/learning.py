@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from nccl_inspect.anonymous import vocabulary
+from nccl_inspect.anonymous import hostlists, vocabulary
 from nccl_inspect.text import decode
 
 _USERS = frozenset(("user", "username", "login", "logname", "owner", "author"))
@@ -73,7 +73,6 @@ _IMAGE = re.compile(
 _ACCOUNT = re.compile(rb"(?<!\d)\d{12}(?=\.dkr\.ecr\b|:)|(?i:account[\w ]{0,20}[=: ]+)(\d{12})(?!\d)")
 _PATH = re.compile(rb"/(?<![\w.>\])/]/)[\w.+@%=~#-]{1,100}+(?:/[\w.+@%=~#-]{1,100}+)++")
 _ADDRESS = re.compile(rb"(?:://(?:[^\s/@]{1,200}+@)?|git@)([\w.-]{1,250}+)(?::\d{1,5}+)?[/:]([\w.@/+-]{2,300}+)")
-_HOSTLIST = re.compile(rb"(?<![\w.-])([A-Za-z][\w-]{1,60})\[\d[\d,-]{0,200}\]")
 _SIGNS: dict[re.Pattern[bytes], tuple[bytes, ...]] = {
     _OPTION: (b"--",),
     _COMMAND: (b"#SBATCH", b"srun ", b"sbatch ", b"salloc ", b"squeue ", b"scancel ", b"kubectl "),
@@ -87,7 +86,6 @@ _SIGNS: dict[re.Pattern[bytes], tuple[bytes, ...]] = {
     _ARN: (b"arn:",),
     _IMAGE: (b"sha256", b"mage", b"docker", b"registry", b"pull", b":latest", b".io/", b".dev/", b".com/"),
     _ACCOUNT: (b"ccount", b"ACCOUNT", b".dkr.", b"arn:"),
-    _HOSTLIST: (b"odelist", b"odeList", b"NODELIST", b"hosts", b"srun", b"slurm"),
     _PODS: (b"[pod/",),
     _OBJECT: (b"pod", b"job", b"svc", b"service", b"deployment", b"statefulset", b"namespace", b"node", b"logs"),
     _HOMES: (b"/home/", b"/Users/", b"\\Users\\"),
@@ -106,8 +104,8 @@ class Learned:
     hosts: set[str] = field(default_factory=set)
     """Where a name is one though it be made of common words: ``gpu-17``."""
     labels: set[str] = field(default_factory=set)
-    stems: set[str] = field(default_factory=set)
-    """``gpu-a`` of ``gpu-a[17-18]``."""
+    expressions: set[str] = field(default_factory=set)
+    """Host lists in brackets, if one of their hosts is known."""
     accounts: set[str] = field(default_factory=set)
     _paths: set[bytes] = field(default_factory=set)
 
@@ -122,7 +120,9 @@ class Learned:
                 for name in filter(None, found.groups()):
                     self._named("label", name)
         self.accounts.update(decode(found[1] or found[0]) for found in _finds(_ACCOUNT, text))
-        self.stems.update(decode(found[1]) for found in _finds(_HOSTLIST, text))
+        for listed in hostlists.stated(text):
+            self.hosts.update(hostlists.hosts(decode(listed)))
+        self.expressions.update(map(decode, hostlists.expressions(text)))
         for found in _finds(_ADDRESS, text):
             host, path = decode(found[1]), decode(found[2])
             if host not in vocabulary.PUBLIC_HOSTS and not vocabulary.PUBLIC_PLACES.match(f"{host}/{path}"):

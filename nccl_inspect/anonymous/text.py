@@ -5,12 +5,13 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from nccl_inspect.anonymous import vocabulary
+from nccl_inspect.anonymous import hostlists, vocabulary
 from nccl_inspect.anonymous.names import Names
 from nccl_inspect.masking import may_hide
 
 _MAX_REMEMBERED = 200_000
 _FINDERS = re.compile(
+    rf"(?:(?P<hosts>(?<![\w.-]){hostlists.EXPRESSION})|"
     r"""
     (?=[\w/~:".\\])(?:
     (?P<dashes>(?<![\w.-])(?:(?:[0-9a-fA-F]{2}-){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4})(?![\w.-]))
@@ -39,12 +40,12 @@ _FINDERS = re.compile(
     |(?P<arn>arn:aws[\w-]{0,10}:[\w-]{0,40}:[\w-]{0,20}:)(?P<account>\d{12})
     |"(?P<quoted>[^"\\\s/:]{1,100}+)"
     |(?P<place>\b(?:on\ node|on|host(?:name)?|node|ON|for|user|USER|LOGNAME)[\ :=]{1,8})
-     (?P<placed>(?![\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+\.\w)[A-Za-z0-9][\w.-]*+)
+     (?P<placed>(?![\w.-]+\[)(?![\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+\.\w)[A-Za-z0-9][\w.-]*+)
     |(?P<site>(?:[A-Za-z0-9-]{1,63}+\.){1,8}
       (?:com|org|net|edu|gov|io|ai|cloud|dev|internal|local|corp|lan|intra))
      (?P<port>(?::\d{1,5}+)?+)(?P<inside>(?:/[\w.+%=~#-]++)+/?)
     |(?P<token>[A-Za-z0-9_][\w.-]*+)
-    )
+    ))
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -76,29 +77,8 @@ _BEHIND = {"credential": ("scheme_of", "secret"), "identifier": ("stated", "guid
 _PARTS = re.compile(r"([._-]+)")
 _SUFFIXES = frozenset(
     (
-        "log",
-        "out",
-        "err",
-        "txt",
-        "gz",
-        "zst",
-        "xz",
-        "bz2",
-        "json",
-        "yaml",
-        "yml",
-        "toml",
-        "xml",
-        "sh",
-        "py",
-        "ini",
-        "conf",
-        "cfg",
-        "pt",
-        "ckpt",
-        "csv",
-        "tar",
-        "tgz",
+        *("log", "out", "err", "txt", "gz", "zst", "xz", "bz2", "json", "yaml", "yml", "toml", "xml", "sh", "py"),
+        *("ini", "conf", "cfg", "pt", "ckpt", "csv", "tar", "tgz"),
     )
 )
 _MIN_STEM = 4
@@ -130,6 +110,9 @@ class Scrubber:
             if name.isalpha() and len(name) > 2:
                 for other in (name.lower(), name.upper(), name.capitalize()):
                     self._all.setdefault(other, new)
+            elif name in self.names.table["host"] and is_distinct(name):
+                for other in (name.lower(), name.upper()):
+                    self._all.setdefault(other, new)
         self._distinct = {name: new for name, new in self._all.items() if is_distinct(name) or vocabulary.is_rare(name)}
         self._tokens.clear()
         self._harmless.clear()
@@ -141,7 +124,8 @@ class Scrubber:
             text: a line or a part of it.
             structural: whether short common words count as names, too: in what stands before a message.
         """
-        words = _WORDS.findall(text) if _PLAIN.fullmatch(text) and not may_hide(text) else None
+        is_plain = _PLAIN.fullmatch(text) and not may_hide(text) and not hostlists.SIGN.search(text)
+        words = _WORDS.findall(text) if is_plain else None
         if words is not None and self._harmless.issuperset(words):
             return text
         new = _FINDERS.sub(lambda found: self._replaced(found, structural), text)
@@ -165,6 +149,8 @@ class Scrubber:
                 return self.names.table["cloud"].get(whole, whole)
             case "escape":
                 return whole
+            case "hosts":
+                return self._hosts(whole, structural)
             case "dashes":
                 return self.names.get("guid", whole)
             case "path":
@@ -204,6 +190,14 @@ class Scrubber:
                     return found[0]
                 return self.host(found["site"]) + found["port"] + self.path(found["inside"])
         return self.names.get("email", found[0])
+
+    def _hosts(self, text: str, structural: bool) -> str:
+        """A list of hosts in brackets, or what only looks like that."""
+        hosts = self.names.table["host"]
+        listed = hostlists.expanded(text)
+        if hosts.keys().isdisjoint(listed):
+            return re.sub(r"[\w.-]+", lambda found: self._token(found[0], structural), text)
+        return hostlists.folded(self.names.get("host", name) for name in listed)
 
     def _secret(self, label: str, value: str) -> str:
         """A secret; tokens are counted, too, and models have some that are none."""
