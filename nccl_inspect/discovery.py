@@ -1,10 +1,16 @@
 """Finds files by where they are: commands, formats, rules and readers exist by having one, and so do settings."""
 
 import os
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 SETTINGS = "nccl-inspect.toml"
 """The name of settings files."""
+_MOST_NAMES = 20_000
+"""Entries of a folder that are compared with a name."""
+_NEAR = 0.6
+"""How alike names are that one may be typed for the other, of 1."""
 
 
 def settings_file(folder: Path) -> Path | None:
@@ -21,3 +27,44 @@ def modules(package_file: str, *parts: str) -> list[str]:
     """
     names = (entry.name[:-3] for entry in os.scandir(Path(package_file).parent) if entry.name.endswith(".py"))
     return sorted(name for name in names if name != "__init__" and name not in parts)
+
+
+def instead_of(path: Path, otherwise: str) -> str:
+    """What to do about a path that leads nowhere: a question that names similar ones, if there are any.
+
+    Args:
+        path: as it was given.
+        otherwise: what to do where nothing is similar.
+    """
+    if _exists(path):
+        return otherwise
+    place, rest = path, Path()
+    while not _exists(place.parent):
+        place, rest = place.parent, place.name / rest
+    found = [near / rest for near in _similar(place) if _exists(near / rest)]
+    return f"did you mean {' or '.join(map(str, found))}?" if found else otherwise
+
+
+def _similar(path: Path) -> list[Path]:
+    """What lies beside a path and has nearly its name: the same file packed, or unpacked, or a name with a slip."""
+    from difflib import get_close_matches  # only for the error
+
+    names = sorted(islice(_names(path.parent), _MOST_NAMES))
+    same = [name for name in names if name.startswith(f"{path.name}.") or path.name.startswith(f"{name}.")]
+    stems: dict[str, list[str]] = {}
+    for name in names:
+        stems.setdefault(Path(name).stem.lower(), []).append(name)
+    near = [name for stem in get_close_matches(path.stem.lower(), stems, cutoff=_NEAR) for name in stems[stem]]
+    return [path.parent / name for name in same[:3] or get_close_matches(path.name, near, cutoff=_NEAR) or near[:3]]
+
+
+def _exists(path: Path) -> bool:
+    return os.access(path, os.F_OK)  # that a folder above may not be read is no error here
+
+
+def _names(folder: Path) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from (entry.name for entry in entries)
+    except OSError:  # no folder, or none that may be read
+        return

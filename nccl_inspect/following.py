@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from nccl_inspect.discovery import instead_of
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest import entries
 from nccl_inspect.ingest.entries import Reader
@@ -100,8 +101,9 @@ def follow(path: Path, waiter: Waiter, until_end: bool = False) -> Iterator[Piec
     """
     if not path.exists():
         if until_end or not path.parent.is_dir():
-            raise NoInputError(f"{path}: no such file", "check the path, or pipe the log in")
-        yield Note(f"{path} is not there yet: waiting for it")
+            raise NoInputError(f"{path}: no such file", instead_of(path, "check the path"))
+        similar = instead_of(path, "")
+        yield Note(f"{path} is not there yet: waiting for it" + (f"; {similar}" if similar else ""))
         while not path.exists():
             waiter.wait()
             yield None

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from nccl_inspect.discovery import instead_of
 from nccl_inspect.errors import NcclInspectError, suggestion
 
 _LIMIT = 10**9
@@ -132,7 +133,9 @@ def load(path: Path, option: str) -> Table:
     try:
         return Table(str(path), tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise NcclInspectError(f"{path}: {error.strerror}", f"check the path given with {option}") from None
+        raise NcclInspectError(
+            f"{path}: {error.strerror}", instead_of(path, f"check the path given with {option}")
+        ) from None
     except UnicodeDecodeError:
         raise NcclInspectError(f"{path}: not UTF-8", "save it as UTF-8 text") from None
     except RecursionError:

@@ -368,11 +368,43 @@ def test_a_bad_input_stops_only_itself(tmp_path: Path) -> None:
     status, output, _ = run("summarize", *args, "--format", "json", cwd=tmp_path)
     problems = {source["name"]: source["problem"] for source in json.loads(output)["sources"]}
     assert [name for name, problem in problems.items() if problem is None] == ["a.log", "c.log"]
-    assert problems["gone.log"] == "gone.log: no such file; check the path, or pipe the log in"
+    assert problems["gone.log"] == "gone.log: no such file; check the path"
     assert [(path["src"], path["dst"]) for path in json.loads(output)["paths"]] == [(0, 1), (1, 0), (2, 3)]
     for command in (["paths"], ["annotate"]):
         status, output, errors = run(*command, *args, cwd=tmp_path)
         assert (status, len(errors)) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("jbo.log", "job.log"),
+        ("job.log.gz", "job.log"),
+        ("rank1.log", "rank1.log.gz"),
+        ("rank1", "rank1.log.gz"),
+        ("JOB.LOG", "job.log"),
+        ("job.txt", "job.log"),
+        ("ranks/rank1.log", ""),
+        ("flder/inner.log", "folder/inner.log"),
+        ("flder/other.log", ""),
+        ("gone.log", ""),
+    ],
+)
+def test_a_slip_in_a_file_name_gets_a_question(typed: str, meant: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    fill(tmp_path, {"job.log": CHANNEL, "rank1.log.gz": gzip.compress(CHANNEL), "folder/inner.log": CHANNEL})
+    status, _, errors = run("summarize", typed, cwd=tmp_path)
+    assert status == 3
+    assert errors[0] == f"nccl-inspect: {typed}: no such file; " + (
+        f"did you mean {meant}?" if meant else "check the path"
+    )
+
+
+def test_a_slip_in_the_name_of_another_file_gets_a_question(tmp_path: Path) -> None:
+    fill(tmp_path, {"job.log": CHANNEL, "policy.toml": b"", "topo.xml": b"<system/>"})
+    for option, typed, meant in (("--config", "polcy.toml", "policy.toml"), ("--topology", "topo.xlm", "topo.xml")):
+        _, _, errors = run("summarize", "job.log", option, typed, cwd=tmp_path)
+        assert errors == [f"nccl-inspect: {typed}: No such file or directory; did you mean {meant}?"]
 
 
 def test_only_when_nothing_can_be_read_it_is_an_error(tmp_path: Path) -> None:

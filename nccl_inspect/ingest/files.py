@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
 
+from nccl_inspect.discovery import instead_of
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest import recognition, rotation
 from nccl_inspect.ingest.streams import HEAD, Pieces, StreamError, failing, pieces
@@ -222,7 +223,7 @@ def _of_path(path: Path) -> Iterable[File]:
     try:
         status = path.stat()
     except FileNotFoundError:
-        return [_unreadable(str(path), "no such file", "check the path, or pipe the log in")]
+        return [_unreadable(str(path), "no such file", instead_of(path, "check the path"))]
     except OSError as error:
         return [_unreadable(str(path), error.strerror or str(error), "check the path and the folders in it")]
     if stat.S_ISDIR(status.st_mode):

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from nccl_inspect.discovery import modules
+from nccl_inspect.discovery import instead_of, modules
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.records import Record
 
@@ -133,7 +133,9 @@ def read(path: str) -> Topology:
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise TopologyError(f"{path}: {error.strerror}", "check the path given with --topology") from None
+        raise TopologyError(
+            f"{path}: {error.strerror}", instead_of(Path(path), "check the path given with --topology")
+        ) from None
     for module in modules(__file__, *_PARTS):
         reader = import_module(f"{__name__}.{module}")
         if reader.recognises(text):
