@@ -36,10 +36,12 @@ class Meaning(Record):
     def worry(self) -> str:
         """Whether to worry, in a few words."""
         tone = self.production.constants.get("tone", "")
-        if self.production.event in ("ErrorCascade", "CudaFailure"):
-            tone = tone or "error"
         if not tone and self.level == "WARN":
             tone = "error"
+        if tone in ("error", "echo") and _MAY_BE_HARMLESS.search(self.production.says):
+            tone = "info"
+        if self.production.event in ("ErrorCascade", "CudaFailure"):
+            tone = self.production.constants.get("tone", "") or "error"
         if self.production.event == "CollectiveTimeout":
             tone = "wait"
         if self.production.event == "CommEnd" and ("how", "Abort") in ((name, value) for name, value, _ in self.fields):
@@ -47,6 +49,8 @@ class Meaning(Record):
         return _WORRY.get(tone, "not by itself")
 
 
+_MAY_BE_HARMLESS = re.compile(r"\b(?:harmless|normal(?! operation))\b", re.IGNORECASE)
+"""In what a message means: NCCL and its plugins warn of some things that are as they should be."""
 _WORRY = {
     "wait": "yes: it waited in vain; this says who waited, not who is at fault",
     "abort": "it depends: after an error or a time-out yes; a program may also end a sound communicator so",
@@ -183,11 +187,19 @@ def _is_stand_in(value: str) -> bool:
     return excerpts.STAND_IN.decode() in value
 
 
-def nearest(text: str, grammar: Grammar) -> tuple[Production, int] | None:
-    """The production that fits an unknown message longest, with the number of bytes that fit."""
+def without_prefix(text: str) -> tuple[str | None, str]:
+    """The level of a line, if it states one, and its message."""
     line = encode(text.strip("\r\n"))
     found = _parted(line)
-    message = found[1].partition(b" ")[2] if found else line
+    if found is None:
+        return None, decode(line)
+    level, _, message = found[1].partition(b" ")
+    return decode(level), decode(message)
+
+
+def nearest(text: str, grammar: Grammar) -> tuple[Production, int] | None:
+    """The production that fits an unknown message longest, with the number of bytes that fit."""
+    message = encode(without_prefix(text)[1])
     best: tuple[Production, int] | None = None
     for production in (*grammar.beginnings(message), *grammar.candidates(message)):
         fits = production.matched_up_to(message)
