@@ -177,7 +177,8 @@ def bad_inputs(tmp_path: Path) -> Path:
         (["traffic", "LOG", "--communicator", "zz"], 2, "no communicator 'zz'; the log has world"),
         (["explain", "socket-insted-of-efa"], 2, "no rule 'socket-insted-of-efa'; did you mean socket-instead-of-efa"),
         (["explain", "zzzzzz"], 2, "no rule 'zzzzzz'; see 'nccl-inspect rules'"),
-        (["explain", "NET/IB : No", "devices"], 2, "not a line that the grammar knows; nearest is "),
+        (["explain", "the", "training", "is", "slow"], 2, "neither a rule nor a line that the grammar knows; see "),
+        (["explain", "first words", "other words"], 2, "none of the 2 lines is known; see "),
         (["annotate", "empty.log"], 3, "empty.log: empty; "),
         (["annotate", "--only-nccl", "other.log"], 3, "other.log: no NCCL line among 2 lines; run the job with"),
         (["no-such-command"], 2, "no command 'no-such-command'; see"),
@@ -770,14 +771,80 @@ def test_what_stands_around_a_line_is_not_taken_for_a_part_of_it() -> None:
     assert invoke("explain", line).stdout == invoke("explain", NCCL_ERROR).stdout
 
 
+MANY = b"".join(b"line %d\n" % number for number in range(101))
+NO_DEVICE = "NET/IB : No device found."
+OVER_SOCKET = "Channel 00/0 : 0[0] -> 1[1] [send] via NET/Socket/0"
+
+
 @pytest.mark.parametrize("args", [[], ["-"]])
 def test_a_line_to_explain_may_be_piped_in(args: list[str]) -> None:
     piped = run("explain", *args, data=f"{CONNECTION}\n".encode())
     assert piped.stdout == run("explain", CONNECTION).stdout
-    for data, says in ((b"", b"is empty; name a rule"), (b"a\nb\n", b"more than one line; nccl-inspect annotate")):
+    for data, says in ((b"", b"is empty; name a rule"), (MANY, b"more than 100 lines; nccl-inspect annotate")):
         refused = run("explain", *args, data=data)
         assert (refused.returncode, refused.stderr.count(b"\n")) == (2, 1)
         assert says in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "data"),
+    [
+        ([NO_DEVICE, OVER_SOCKET], b""),
+        ([f"{NO_DEVICE}\n{OVER_SOCKET}\n"], b""),
+        ([], f"{NO_DEVICE}\n\n{OVER_SOCKET}\n{NO_DEVICE}\n".encode()),
+    ],
+)
+def test_several_lines_are_explained_one_by_one(args: list[str], data: bytes) -> None:
+    each = [invoke("explain", line).stdout for line in (NO_DEVICE, OVER_SOCKET)]
+    assert invoke("explain", *args, data=data).stdout == f"> {NO_DEVICE}\n{each[0]}\n> {OVER_SOCKET}\n{each[1]}"
+
+
+def test_of_several_lines_those_that_nobody_knows_are_named() -> None:
+    output = invoke("explain", NO_DEVICE, "the training is slow").stdout
+    assert "\n> the training is slow\nunknown     neither a rule nor a line" in output
+    assert invoke("explain", "gdr-disabled", "nic-shared").stdout.count("\n> nic-shared\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "known"),
+    [
+        ("NCCL WARN Cuda failure 999", "nccl/cuda-failure,"),
+        ("vm:1:1 [0] include/alloc.h:3 NCCL WARN Cuda failure 999", "nccl/cuda-failure,"),
+        ("NET/IB : No devices", "nccl/net-ib-none,"),
+        ("Watchdog caught collec", "torch/watchdog-timeout"),
+        ("Bootstrap : no socket interface", "nccl/bootstrap-no-interface,"),
+        ("Duplicate GPU detected", "nccl/duplicate-gpu"),
+        ("with error 12, opcode 0, len 32617", "nccl/ib-completion"),
+        ("my training is slow since Monday", ""),
+        ("NET/OFI is slow on my cluster", ""),
+        ("out of the blue", ""),
+    ],
+)
+def test_half_a_line_is_explained_by_the_nearest_one(part: str, known: str) -> None:
+    if not known:
+        with pytest.raises(NcclInspectError, match="neither a rule nor a line"):
+            invoke("explain", part)
+        return
+    output = invoke("explain", part).stdout
+    assert output.startswith("nearest     ")
+    assert "the line most" in output
+    assert f"known as    {known}" in output
+
+
+@pytest.mark.parametrize(
+    ("line", "worry"),
+    [
+        ("vm:1:1 [0] x.cc:1 NCCL WARN NET/IB : No device found.", "it depends"),
+        ("vm:1:1 [0] x.cc:1 NCCL WARN Cuda failure 999 'unknown error'", "yes"),
+        ("vm:1:1 [0] NCCL INFO x.cc:1 -> 2", "yes"),
+    ],
+)
+def test_what_is_normal_is_no_reason_to_worry(line: str, worry: str) -> None:
+    assert f"worry       {worry}" in invoke("explain", line).stdout
+
+
+def test_a_line_alone_is_not_the_end_of_a_log() -> None:
+    assert "hang-in-init" not in invoke("explain", NO_DEVICE).stdout
 
 
 @pytest.mark.parametrize(

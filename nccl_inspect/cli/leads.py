@@ -15,6 +15,9 @@ from nccl_inspect.text import encode
 _NOBODY = "host:1:1 [0] NCCL"
 """What stands in front of a message that is given without its prefix, so that it is read as a line of a log."""
 
+_FOLLOWING = "step 1"
+"""What stands behind it, so that it does not count as the end of a log, at which ranks may hang."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Lead(Record):
@@ -45,7 +48,7 @@ def _judged(text: str, meaning: Meaning) -> list[Finding]:
     """What the line raises alone, without what is about the log as such."""
     judge = reading.Judge(reading.Options())
     try:
-        job = judge(reading.fold(encode(f"{_as_in_a_log(text, meaning)}\n")))
+        job = judge(reading.fold(encode(f"{_as_in_a_log(text, meaning)}\n{_FOLLOWING}\n")))
     except NoInputError:  # it only counts beside lines of NCCL
         return []
     return [finding for finding in job.findings if finding.category != CATEGORIES[-1]]

@@ -1,6 +1,7 @@
 """aws-ofi-nccl finds no EFA."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from nccl_inspect.event import Process
 from nccl_inspect.event_types import ErrorCascade, OfiProvider
@@ -23,6 +24,9 @@ RULE = Rule(
 _ONE_SEARCH_FAILED = "ofi-no-eligible-providers"
 _DIES = "2.28."
 """This release calls the plugin that did not come up; other releases go on without it."""
+_CONFIRM = (
+    "Run 'lspci | grep -i elastic' on the node: does the machine have EFA? Images carry the plugin elsewhere, too."
+)
 _ALL_SEARCHES_FAILED = ("ofi-no-protocol", "ofi-no-optimal-provider")
 
 
@@ -55,17 +59,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     silent = not facts.job.paths and _is_last(facts, unlucky)
     stopped = silent and dies_here(facts)
     ranks = {rank for notice in unlucky for rank in notice.ranks} - lucky
-    yield RULE.finding(
+    seen = partial(RULE.finding, fatal=stopped, confidence="likely" if stopped else "certain")
+    stated = partial(RULE.clue, confirm=_CONFIRM, severity="warning")
+    make = seen if stopped or _is_missed(facts) else stated
+    yield make(
         "aws-ofi-nccl found no provider to use: no EFA device, or a libfabric without EFA",
         cause="no EFA device in the container (vpc.amazonaws.com/efa not asked for, /dev/infiniband not mounted), "
         "or a libfabric built without the efa provider",
-        impact="the plugin does not come up; "
-        + (
-            "nothing of NCCL follows in this log: NCCL 2.28.9 was seen to die here without an error; a log that was "
-            "cut here looks the same"
-            if stopped
-            else "NCCL falls back to InfiniBand or TCP" + (", unless it ends here with this log" if silent else "")
-        ),
+        impact=_impact(stopped, silent),
         fix=[
             EFA_CHECK,
             EFA_IN_POD,
@@ -75,9 +76,23 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks,
         hosts={host for notice in unlucky for host in notice.hosts},
         evidence=[notice.evidence[0] for notice in (*unlucky[:3], *failed[:2])],
-        fatal=stopped,
-        confidence="likely" if stopped else "certain",
     )
+
+
+def _impact(stopped: bool, silent: bool) -> str:
+    if stopped:
+        return (
+            "the plugin does not come up; nothing of NCCL follows in this log: NCCL 2.28.9 was seen to die here "
+            "without an error; a log that was cut here looks the same"
+        )
+    end = ", unless it ends here with this log" if silent else ""
+    return f"the plugin does not come up; NCCL falls back to InfiniBand or TCP{end}"
+
+
+def _is_missed(facts: Facts) -> bool:
+    """Whether the machine is known to have EFA, or hosts talk without it: images of other machines have the plugin, too."""
+    on_efa = facts.platform is not None and facts.platform.network == "efa"
+    return on_efa or bool(facts.paths(transport="NET")) or facts.job.failed
 
 
 def dies_here(facts: Facts) -> bool:
