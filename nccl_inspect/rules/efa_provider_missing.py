@@ -90,7 +90,7 @@ def _impact(stopped: bool, silent: bool) -> str:
 
 
 def _is_missed(facts: Facts) -> bool:
-    """Whether the machine is known to have EFA, or hosts talk without it: images of other machines have the plugin, too."""
+    """Whether the machine is known to have EFA, or hosts talk without it: images elsewhere have the plugin, too."""
     on_efa = facts.platform is not None and facts.platform.network == "efa"
     return on_efa or bool(facts.paths(transport="NET")) or facts.job.failed
 
