@@ -16,7 +16,7 @@ from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.counts import Counts
 from nccl_inspect.grammar.excerpts import Excerpt
 from nccl_inspect.grammar.scanner import Scanner, Sink
-from nccl_inspect.ingest.elisions import PASTE
+from nccl_inspect.ingest.elisions import PASTE, is_elided
 from nccl_inspect.report.digest import verdict_line
 
 ROOT = Path(__file__).parent.parent
@@ -290,6 +290,24 @@ def test_every_command_reads_excerpts(tmp_path: Path) -> None:
     assert '"net-ib-none"' in invoke("events", str(file), "--format", "jsonl").stdout
     assert invoke("anonymize", str(file)).stdout == file.read_text()
     assert "net-ib-none" in invoke("explain", "> `NET/IB : No device found`").stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "elided"),
+    [
+        ("... 120 lines omitted ...", True),
+        ("[120 lines omitted]", True),
+        ("… 3,400 lines skipped …", True),
+        ("--- 12 lines truncated ---", True),
+        ("> ... 12 more lines ...", True),
+        ("<lines removed>", True),
+        ("step 3: lines omitted from the table", False),
+        ("NCCL INFO lines removed", False),
+        ("100 lines", False),
+    ],
+)
+def test_a_line_that_says_that_lines_were_left_out_makes_an_excerpt(line: str, elided: bool) -> None:
+    assert is_elided(f"one\n{line}\ntwo\n".encode()) is elided
 
 
 def test_explain_puts_a_broken_line_together() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -13,7 +14,14 @@ import nccl_inspect
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.model.job import Job
 
-SOUND = sorted((Path(__file__).parent / "cases_healthy").glob("*.log"))
+CASES = Path(__file__).parent / "cases_healthy"
+SOUND = [
+    CASES / f"{name}.log"
+    for name, case in tomllib.loads((CASES / "expected.toml").read_text()).items()
+    if case["verdict"] == "ok" and "platform" not in case
+]
+ENDED = {"time-limit-2.7"}
+"""Logs with the line of who ended the job: without those before it, it seems to have hung."""
 PIECES = 4
 """Of each log and way of cutting."""
 _PREFIX = re.compile(rb"(?P<host>[^\s:]+):(?P<process>\d+:\d+ \[\d+\] )(?P<level>NCCL \w+ )")
@@ -98,16 +106,17 @@ def _alarms(job: Job) -> Iterator[str]:
             yield f"{finding.rule}: {finding.summary}"
 
 
-@pytest.mark.parametrize("cut", CUTS, ids=lambda cut: cut.__name__.strip("_"))
-@pytest.mark.parametrize("log", SOUND, ids=lambda log: log.stem)
+@pytest.mark.parametrize(
+    ("log", "cut"),
+    [
+        pytest.param(log, cut, id=f"{log.stem}-{cut.__name__.strip('_')}")
+        for log in SOUND
+        for cut in CUTS
+        if cut is not _left_out or log.stem not in ENDED
+    ],
+)
 def test_a_piece_of_a_sound_log_raises_no_alarm(log: Path, cut: Cut) -> None:
     lines = log.read_bytes().splitlines(keepends=True)
-    whole = _read(lines)
-    assert whole is not None
-    if whole.verdict != "ok":
-        pytest.skip("the log has a fault")
-    if cut is _left_out and whole.ended_by:
-        pytest.skip("hang-in-init does not see yet that the lines before the end were left out")
     chance = random.Random(f"{log.stem} {cut.__name__}")
     for _ in range(PIECES):
         piece = cut(lines, chance)
