@@ -366,7 +366,13 @@ def test_a_rule_names_others_that_exist(rule: engine.Rule) -> None:
 def test_verdicts() -> None:
     assert read(P2P).verdict == "unknown"  # an excerpt: it does not show that a communicator came up
     begun = line(0, "cudaDriverVersion 13000") + COMPLETE
-    assert read(begun + P2P + CONNECTED).verdict == "ok"
+    both = "".join(
+        line(rank, "cudaDriverVersion 13000")
+        + line(rank, f"comm 0x{rank} rank {rank} nranks 2 cudaDev {rank} busId {rank} commId 0x2 - Init COMPLETE")
+        for rank in (0, 1)
+    )
+    assert read(both + P2P + CONNECTED).verdict == "ok"
+    assert read(begun + P2P + CONNECTED).verdict == "unknown"  # rank 1 has no line
     assert read(COMPLETE + P2P + CONNECTED).verdict == "unknown"  # the end of a log
     assert read(begun + P2P).verdict == "unknown"  # the log ends while ranks connect
     assert read(SHM).verdict == "unknown"

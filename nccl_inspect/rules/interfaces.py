@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from nccl_inspect.event import Process
@@ -21,6 +21,10 @@ _OF_ONE_MACHINE = re.compile(
 
 A name such as ``veth0`` is left out: containers have it for the interface that they are reached by.
 """
+_OVER_INFINIBAND = re.compile(r"ib(?:\d|[pP]\d|s\d|o\d|_|bond)|bond-?ib", re.IGNORECASE)
+"""``ib0``, ``ibp12s0``, ``ibs1f0``, ``ibP257p0s0``: what the kernel and people call IPoIB."""
+_FOR_RDMA = re.compile(r"rdma|roce|mlx|.*rdma\d", re.IGNORECASE)
+"""Names that people give interfaces of RoCE cards: ``rdma0``, ``gpu0rdma0``."""
 _LINK_LOCAL = ("169.254.", "fe80:", "[fe80:")
 _LOOPBACK = ("127.", "::1<", "[::1]")
 _ZONE = re.compile(r"%([^\s<\]]+)")
@@ -76,6 +80,21 @@ def leads_nowhere(address: str) -> bool:
     """Whether an address that somebody connected to can hold on another host."""
     zone = _ZONE.search(address)
     return address.startswith((*_LINK_LOCAL, *_LOOPBACK)) or bool(zone and is_of_one_machine(zone[1]))
+
+
+def is_over_infiniband(name: str) -> bool:
+    """Whether an interface is IPoIB by its name: then the host has an InfiniBand card."""
+    return _OVER_INFINIBAND.match(name) is not None
+
+
+def is_for_rdma(name: str) -> bool:
+    """Whether somebody named an interface after RoCE or its card."""
+    return _FOR_RDMA.match(name) is not None
+
+
+def naming(facts: Facts, fits: Callable[[str], object]) -> list[Notice]:
+    """The lines with an interface whose name fits."""
+    return list({id(one.said): one.said for one in offered(facts) if fits(one.name)}.values())
 
 
 def offered(facts: Facts) -> list[Interface]:

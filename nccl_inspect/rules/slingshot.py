@@ -8,7 +8,7 @@ from nccl_inspect import event_types as events
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.rules.facts import Facts, first_said, lines_of
-from nccl_inspect.rules.rdma_interfaces import interfaces
+from nccl_inspect.rules.interfaces import naming
 from nccl_inspect.rules.statements import value
 
 PROVIDER = "cxi"
@@ -26,16 +26,14 @@ def signs(facts: Facts) -> list[Evidence]:
 
 
 def _signs(facts: Facts) -> list[Evidence]:
-    said = [notice for notice in facts.job.notices if _is_sign(notice)]
+    said = [*filter(_is_sign, facts.job.notices), *naming(facts, _INTERFACE.fullmatch)]
     return [*first_said(said)[:3], *lines_of([s for s in facts.job.environment if _names_it(s)], 1)[:2]]
 
 
 def _is_sign(notice: Notice) -> bool:
     if isinstance(notice.event, events.OfiProvider):
         return notice.event.provider == PROVIDER
-    if notice.production == "libfabric-warning":
-        return bool(value(notice, "provider") == PROVIDER)
-    return any(_INTERFACE.fullmatch(name) for name in interfaces(notice))
+    return notice.production == "libfabric-warning" and bool(value(notice, "provider") == PROVIDER)
 
 
 def _names_it(setting: Setting) -> bool:

@@ -21,7 +21,7 @@ from nccl_inspect.rules.facts import (
     words_of,
 )
 from nccl_inspect.rules.fallback import CONFIRM, fallback, ways
-from nccl_inspect.rules.rdma_interfaces import interfaces, is_for_rdma
+from nccl_inspect.rules.interfaces import is_for_rdma, naming
 from nccl_inspect.rules.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.socket_instead_of_rdma import (
     VERBS,
@@ -107,8 +107,7 @@ def _instead(facts: Facts) -> str:
 def _meant(facts: Facts) -> list[Evidence]:
     """Settings for cards, the plugin that is made for them, and interfaces named after them: somebody expects cards."""
     settings = [s for s in facts.job.environment if s.name.startswith("NCCL_IB_") and s.source != "plugin"]
-    named = [notice for notice in facts.job.notices if any(map(is_for_rdma, interfaces(notice)))]
-    return [*lines_of(settings, 1), *first_said([*facts.notices("hpcx-p2p-plugin"), *named])]
+    return [*lines_of(settings, 1), *first_said([*facts.notices("hpcx-p2p-plugin"), *naming(facts, is_for_rdma)])]
 
 
 def _cause(facts: Facts, hints: bool) -> str:

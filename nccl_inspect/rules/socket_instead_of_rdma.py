@@ -11,7 +11,7 @@ from nccl_inspect.rules import slingshot
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_in, hosts_of, listed
 from nccl_inspect.rules.fallback import CONFIRM, NO_PROVIDER, fallback, is_of_libfabric, is_over_tcp, tried, ways
-from nccl_inspect.rules.rdma_interfaces import interfaces, is_over_infiniband
+from nccl_inspect.rules.interfaces import is_over_infiniband, naming
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.statements import value
 
@@ -131,7 +131,7 @@ def ib_cards(facts: Facts) -> list[Evidence]:
 
 def over_infiniband(facts: Facts) -> list[Notice]:
     """Lines that name an IPoIB interface: behind it is an InfiniBand card."""
-    return [notice for notice in facts.job.notices if any(map(is_over_infiniband, interfaces(notice)))]
+    return naming(facts, is_over_infiniband)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

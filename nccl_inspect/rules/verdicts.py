@@ -48,8 +48,8 @@ def of_job(job: Job) -> str:
 
     ``ok`` needs paths, every one of them judged, and good but for what the user calls an info. ``unknown`` is what is
     left: no path, one that could not be judged, connections that could not be placed, something that is only possible,
-    a clue, an error that no rule explains, a rule that is left out and finds fault. An excerpt never shows that a job
-    is sound.
+    a clue, an error that no rule explains, a rule that is left out and finds fault, a rank without a line. An excerpt
+    never shows that a job is sound.
     """
     everything = [*job.findings, *(entry.finding for entry in job.suppressed)]  # who accepts a death does not undo it
     if any(f.fatal and f.confidence != "possible" for f in everything) or job.failed:
@@ -57,9 +57,16 @@ def of_job(job: Job) -> str:
     if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in job.findings):
         return "degraded"
     doubts = bool(job.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in job.findings)
-    doubts |= _lost_a_rank(job)
+    doubts |= _lost_a_rank(job) or _lacks_ranks(job)
     judged = len(job.paths) > 0 and all(path.verdict != "unknown" for path in job.paths)
     return "ok" if judged and not doubts and not job.left_out and not job.excerpt else "unknown"
+
+
+def _lacks_ranks(job: Job) -> bool:
+    """Whether ranks of the world have no line in the log: what they would say of their paths is not known."""
+    if job.rank_space != "global" or not job.world_size or any(not last.ranks for last in job.last_lines):
+        return False
+    return len(set(job.ranks_seen)) < job.world_size
 
 
 def _lost_a_rank(job: Job) -> bool:
