@@ -208,9 +208,15 @@ RANK = "#  Rank {0:2} Group  0 Pid   1511 on       vm{0} device  0 [0000:01:00] 
 """After the format string of nccl-tests 2.18.1, src/util.cu."""
 SHM = "vm0:1511:1595 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n"
 SHM_JOB = (
-    "vm0:1511:1511 [0] NCCL INFO cudaDriverVersion 13000\n"
-    "vm0:1511:1511 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId 100 - Init COMPLETE\n"
-    f"{SHM}vm0:1511:1595 [0] NCCL INFO Connected all rings\n"
+    "".join(
+        f"vm0:151{rank + 1}:151{rank + 1} [{rank}] NCCL INFO {message}\n"
+        for rank in (0, 1)
+        for message in (
+            "cudaDriverVersion 13000",
+            f"comm 0x{rank} rank {rank} nranks 2 cudaDev {rank} busId {rank + 1}00 commId 0x9 - Init COMPLETE",
+        )
+    )
+    + f"{SHM}vm0:1511:1595 [0] NCCL INFO Connected all rings\n"
 )
 OFF = "vm0:1511:1511 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n"
 OVER_ROCE = "".join(
