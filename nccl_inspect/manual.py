@@ -16,7 +16,13 @@ import click
 
 Row = tuple[str, str]
 GROUPS = (
-    ("Filters", ("rank", "host", "scope", "transport", "communicator", "channel", "kind", "pid", "level", "only-nccl")),
+    (
+        "Filters",
+        (
+            *("rank", "host", "scope", "transport", "verdict", "finding", "state", "differs", "slowest", "limit"),
+            *("communicator", "channel", "kind", "pid", "level", "only-nccl"),
+        ),
+    ),
     ("Output", ("format", "matrix", "by", "output", "map", "verbose", "no-color")),
     ("Judging", ("policy", "learn", "force", "strict", "fail-on", "exit-code", "select", "ignore")),
     ("Machine and settings", ("topology", "platform", "config", "no-config")),
