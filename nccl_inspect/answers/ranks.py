@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nccl_inspect.answers import Column, place
 from nccl_inspect.answers.errors import Error, first_errors
 from nccl_inspect.answers.last import latest
 from nccl_inspect.event import Process, is_named
-from nccl_inspect.model.inventory import LastLine
+from nccl_inspect.model.inventory import Gpu, LastLine
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.records import Record
 from nccl_inspect.rules.facts import global_ranks
@@ -27,15 +28,16 @@ STATES = {
 }
 """Of a rank, worst first, with what they mean."""
 _WORST = tuple(STATES)
+_NO_RANK = 1 << 30
 _MOST = 0.5
 """Part of the other ranks that must have gone on for one to be called silent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RankRow(Record):
-    """A rank."""
+    """A rank, or a process that names none."""
 
-    rank: int
+    rank: int | None
     host: str | None
     pid: int | None
     pod: str | None
@@ -76,7 +78,10 @@ COLUMNS = (
 
 
 def rows(job: Job) -> list[RankRow]:
-    """One for each rank, the worst state first; where the log does not show the world, for ranks of communicators."""
+    """One for each rank, the worst state first; where the log does not show the world, for ranks of communicators.
+
+    A process that names no rank has a row of its own: it may be one of the missing ranks.
+    """
     lines: dict[int, list[LastLine]] = {}
     for line in job.last_lines:
         for rank in line.ranks:
@@ -88,29 +93,36 @@ def rows(job: Job) -> list[RankRow]:
     hosts = {rank: host.name for host in job.hosts for rank in host.ranks}
     local = job.local_ranks or _counted(job)
     named = {rank for path in job.paths for rank in (path.src, path.dst)}
-    everybody = {*last, *named, *job.ranks_seen, *range(job.world_size or 0)}
     found = []
-    for rank in sorted(everybody):
+    for rank in sorted({*last, *named, *job.ranks_seen, *range(job.world_size or 0)}):
         error = errors.get(last[rank].process) if rank in last else None
         state = "missing" if rank not in last else progress.get(rank, "seen")
-        if rank in silent:
-            state = "silent"
         if _has_failed(job, rank, error):
             state = "failed"
-        found.append(_row(job, rank, state, last.get(rank), error, hosts.get(rank), local.get(rank)))
-    return sorted(found, key=lambda row: (_WORST.index(row.state), row.rank))
+        elif rank in silent:
+            state = "silent"
+        known = _Known(last.get(rank), error, hosts.get(rank), local.get(rank), job.gpus.get(rank))
+        found.append(_row(rank, state, known))
+    for line in job.last_lines:
+        if not line.ranks and is_named(line.process.host):
+            error = errors.get(line.process)
+            state = "failed" if _has_failed(job, None, error) else "seen"
+            found.append(_row(None, state, _Known(line, error)))
+    return sorted(found, key=lambda row: (_WORST.index(row.state), _NO_RANK if row.rank is None else row.rank))
 
 
-def _row(
-    job: Job,
-    rank: int,
-    state: str,
-    last: LastLine | None,
-    error: Error | None,
-    host: str | None,
-    local_rank: int | None,
-) -> RankRow:
-    gpu = job.gpus.get(rank)
+class _Known(NamedTuple):
+    """What is known of a rank."""
+
+    last: LastLine | None
+    error: Error | None
+    host: str | None = None
+    local_rank: int | None = None
+    gpu: Gpu | None = None
+
+
+def _row(rank: int | None, state: str, known: _Known) -> RankRow:
+    last, error, host, local_rank, gpu = known
     line = error.line if error else None
     name = last.process.host if last else host
     return RankRow(
@@ -132,7 +144,7 @@ def _row(
     )
 
 
-def _has_failed(job: Job, rank: int, error: Error | None) -> bool:
+def _has_failed(job: Job, rank: int | None, error: Error | None) -> bool:
     """Whether a rank failed itself, in a job that did."""
     first = job.first_failure is not None and rank in job.first_failure.ranks
     return job.verdict == "failed" and (first or (error is not None and not error.is_echo))

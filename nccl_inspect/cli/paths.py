@@ -139,7 +139,8 @@ def _none(job: Job, verdicts: Sequence[str]) -> str:
     there = Counter(path.verdict for path in job.paths)
     if verdicts and not any(there[verdict] for verdict in verdicts):
         counted = ", ".join(f"{number} {verdict}" for verdict, number in sorted(there.items()))
-        return f"no path is {' or '.join(verdicts)}; the log has {count(len(job.paths), 'path')}: {counted}"
+        wanted = " or ".join("a fallback" if verdict == "fallback" else verdict for verdict in verdicts)
+        return f"no path is {wanted}; the log has {count(len(job.paths), 'path')}: {counted}"
     kinds = Counter(f"{path.scope} {path.transport}" for path in job.paths)
     counted = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
     return f"no path matches; the log has {count(len(job.paths), 'path')}: {counted}"
@@ -151,16 +152,16 @@ def _table(paths: list[Path], width: int, job: Job, slowest: int | None) -> str:
     platform = platforms.find(job.platform) if job.platform else None
     speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.of(path, platform) or ""))
     table = pairs(paths, width, job.rank_space == "global", [speed] if slowest else [])
-    return drawn(table._replace(notes=[*table.notes, *_narrower(paths)]), width)
+    if width < UNBOUNDED and len(paths) > _MANY:
+        table = table._replace(notes=[*table.notes, _narrower(paths)])
+    return drawn(table, width)
 
 
-def _narrower(paths: list[Path]) -> list[str]:
+def _narrower(paths: list[Path]) -> str:
     """How to narrow a long table."""
-    if len(paths) <= _MANY:
-        return []
     worse = sum(path.verdict == "fallback" for path in paths)
     how = "--verdict fallback" if 0 < worse < len(paths) else "--rank, --host or --slowest"
-    return [f"{len(paths):,} paths, {worse:,} of them fallback; narrow with {how}"]
+    return f"{len(paths):,} paths; narrow with {how}"
 
 
 def _matrix(paths: list[Path], among: Sequence[Path], width: int, is_global: bool) -> str:

@@ -64,8 +64,9 @@ def answer(
     else:
         width = shared.columns(out.target, UNBOUNDED)
         table = fitted(kind.COLUMNS, cells(kind.COLUMNS, told), width)
-        more = [f"{len(told)} of {count(len(rows), noun)}"] if len(told) < len(rows) else []
-        text = drawn(table._replace(notes=[*table.notes, *more]), width)
+        if width < UNBOUNDED and len(told) < len(rows):
+            table = table._replace(notes=[*table.notes, f"{len(told)} of {count(len(rows), noun)}"])
+        text = drawn(table, width)
     out.write(text)
 
 

@@ -109,8 +109,8 @@ class _Fit:
         """Take what all names of hosts begin with out of the table, where there are several."""
         places = [at for at in self._widths if self._columns[at].is_host]
         names = {row[at] for row in self._body for at in places}
-        start = _shared_start(names)
-        if len(names) < 2 or len(start) <= _MIN_PREFIX:
+        start = _shared_start(names) if len(names) > 1 else ""
+        if len(start) <= _MIN_PREFIX:
             return
         self._change(places, lambda cell: _ELLIPSIS + cell[len(start) :])
         self._hosts = start
