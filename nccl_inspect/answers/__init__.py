@@ -45,6 +45,9 @@ class Answer(Protocol):
     def rows(self, job: Any) -> Sequence[Any]:
         """The records, in the order in which they are shown."""
 
+    def is_bad(self, row: Any) -> bool:
+        """Whether a record deserves a mark."""
+
 
 def place(source: str | None, line: int | None) -> str:
     """A line of the log as people name it; empty where it is not known."""

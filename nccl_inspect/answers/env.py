@@ -42,6 +42,11 @@ COLUMNS = (
 )
 
 
+def is_bad(row: SettingRow) -> bool:
+    """Whether few have this value."""
+    return row.note == "outlier"
+
+
 def rows(job: Job) -> list[SettingRow]:
     """One for each variable and value, by name."""
     sizes: dict[str, dict[str, int]] = {}

@@ -78,6 +78,11 @@ class _Gathered(Record):
     """Findings whose culprit is this host, or some of its ranks only."""
 
 
+def is_bad(row: HostRow) -> bool:
+    """Whether it is worse than it should be."""
+    return row.severity == "error" or row.paths_fallback > 0
+
+
 def rows(job: Job) -> list[HostRow]:
     """One for each host: those with the worst findings first, then by slower paths than expected."""
     found = {host.name: _Gathered() for host in job.hosts}

@@ -106,6 +106,11 @@ _Key = tuple[str, str, str]
 """Host, network, and name or index."""
 
 
+def is_bad(row: NicRow) -> bool:
+    """Whether nothing uses it."""
+    return row.state == IDLE
+
+
 def rows(job: Job) -> list[NicRow]:
     """One for each NIC: hosts with idle ones first, each host's NICs by index."""
     listed = _listed(job)

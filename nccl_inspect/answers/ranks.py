@@ -77,6 +77,11 @@ COLUMNS = (
 )
 
 
+def is_bad(row: RankRow) -> bool:
+    """Whether it is dead, or may be."""
+    return row.state in ("failed", "missing", "silent")
+
+
 def rows(job: Job) -> list[RankRow]:
     """One for each rank, the worst state first; where the log does not show the world, for ranks of communicators.
 
