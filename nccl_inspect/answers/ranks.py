@@ -88,10 +88,10 @@ def rows(job: Job) -> list[RankRow]:
     A process that names no rank has a row of its own: it may be one of the missing ranks.
     """
     lines: dict[int, list[LastLine]] = {}
-    for line in job.last_lines:
-        for rank in line.ranks:
-            lines.setdefault(rank, []).append(line)
-    last = {rank: found for rank, several in lines.items() if (found := latest(several))}
+    for one in job.last_lines:
+        for rank in one.ranks:
+            lines.setdefault(rank, []).append(one)
+    last = {rank: line for rank, several in lines.items() if (line := latest(several))}
     errors = first_errors(job)
     progress = _progress(job)
     silent = _silent(job, last, errors)
@@ -108,11 +108,11 @@ def rows(job: Job) -> list[RankRow]:
             state = "silent"
         known = _Known(last.get(rank), error, hosts.get(rank), local.get(rank), job.gpus.get(rank))
         found.append(_row(rank, state, known))
-    for line in job.last_lines:
-        if not line.ranks and is_named(line.process.host):
-            error = errors.get(line.process)
+    for one in job.last_lines:
+        if not one.ranks and is_named(one.process.host):
+            error = errors.get(one.process)
             state = "failed" if _has_failed(job, None, error) else "seen"
-            found.append(_row(None, state, _Known(line, error)))
+            found.append(_row(None, state, _Known(one, error)))
     return sorted(found, key=lambda row: (_WORST.index(row.state), _NO_RANK if row.rank is None else row.rank))
 
 

@@ -16,7 +16,7 @@ Examples:
   nccl-inspect env job.log --rank 3
   nccl-inspect env job.log --format csv -o env.csv
 """
-_NONE = "the log names no variable: NCCL names each when it uses it, with NCCL_DEBUG_SUBSYS=INIT,ENV"
+_NONE = "the log names no variable; NCCL names those it uses with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV"
 
 
 @click.command(epilog=_EXAMPLES, short_help="NCCL variables by value: which ranks have it, who set it.")

@@ -17,7 +17,7 @@ Examples:
   nccl-inspect nics job.log --rank 3                the NICs of one rank
   nccl-inspect nics job.log --format json -o nics.json
 """
-_NONE = "the log names no NIC: NCCL lists them with NCCL_DEBUG_SUBSYS=INIT,NET, and connection lines to other hosts do"
+_NONE = "the log names no NIC; NCCL lists NICs with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET"
 
 
 @click.command(epilog=_EXAMPLES, short_help="NICs: which ranks and GPUs use them, and idle ones.")
@@ -27,7 +27,8 @@ _NONE = "the log names no NIC: NCCL lists them with NCCL_DEBUG_SUBSYS=INIT,NET, 
     "states",
     type=click.Choice((nics.USED, nics.IDLE, nics.UNKNOWN)),
     multiple=True,
-    help="Only NICs in this state. May be repeated.",
+    metavar="STATE",
+    help="Only NICs in this state: used, idle or unknown. May be repeated.",
 )
 def command(
     logs: tuple[str, ...],
@@ -40,8 +41,9 @@ def command(
 ) -> int:
     """One row for each NIC of each host, with the ranks that send and receive by it; hosts with idle NICs come first.
 
-    A NIC is idle when NCCL lists it, no connection line uses it, and others of its host are used. Connections are made
-    at first use since NCCL 2.22: a NIC that is idle at the beginning of a log may be used later.
+    A NIC is idle when NCCL lists it, no connection line uses it, and others of its host are used; it is unknown when
+    the log has no network connection of its host. Connections are made at first use since NCCL 2.22: a NIC that is
+    idle at the beginning of a log may be used later.
     """
     job = shared.read(logs, options)
     fits = places.of(job)

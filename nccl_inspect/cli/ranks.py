@@ -25,7 +25,8 @@ Examples:
     "states",
     type=click.Choice(tuple(ranks.STATES)),
     multiple=True,
-    help="Only ranks in this state. May be repeated.",
+    metavar="STATE",
+    help="Only ranks in this state, such as missing. May be repeated.",
 )
 def command(
     logs: tuple[str, ...],
@@ -45,7 +46,11 @@ def command(
     job = shared.read(logs, options)
     fits = places.of(job)
     everybody = ranks.rows(job)
-    rows = [row for row in everybody if (not states or row.state in states) and fits([row.rank], [row.host])]
+    rows = [
+        row
+        for row in everybody
+        if (not states or row.state in states) and fits([] if row.rank is None else [row.rank], [row.host])
+    ]
     none = f"no rank is {' or '.join(states)}" if states else "no rank matches"
     questions.answer(ranks, rows, "rank", none if everybody else "the log names no rank", form, limit, out)
     return shared.status(job)
