@@ -37,7 +37,7 @@ class NicRow(Record):
     """``IB``, ``Socket``, ``AWS Libfabric``, …"""
     state: str
     """``used``, ``idle`` (listed, and no connection line uses it while others of the host are used), or ``unknown``
-    (the log has no network connection of this host)."""
+    (the log has no network connection of this host, or is an excerpt)."""
     gpus: list[int]
     """NVML numbers of the GPUs whose ranks use it."""
     ranks: list[int]
@@ -119,9 +119,9 @@ def rows(job: Job) -> list[NicRow]:
     _add_listed(nics, listed, busy)
     _add_counted(nics, job, busy)
     speeds = _speeds(job)
-    hosts = {host for host, _ in busy}
+    known = set() if job.excerpt else {host for host, _ in busy}  # what uses it may stand in a line that is left out
     places = {host.name: place for place, host in enumerate(job.hosts)}
-    found = [_row(key, nic, job, hosts, speeds) for key, nic in nics.items()]
+    found = [_row(key, nic, job, known, speeds) for key, nic in nics.items()]
     idle = {row.host for row in found if row.state == IDLE}
     return sorted(
         found,
@@ -135,7 +135,7 @@ def rows(job: Job) -> list[NicRow]:
     )
 
 
-def _row(key: _Key, nic: _Nic, job: Job, busy: set[str], speeds: dict[tuple[str, str], int]) -> NicRow:
+def _row(key: _Key, nic: _Nic, job: Job, known: set[str], speeds: dict[tuple[str, str], int]) -> NicRow:
     host, network, _ = key
     ranks = nic.sends | nic.receives
     gpus = {gpu.nvml_dev for rank in ranks if (gpu := job.gpus.get(rank)) and gpu.nvml_dev is not None}
@@ -144,7 +144,7 @@ def _row(key: _Key, nic: _Nic, job: Job, busy: set[str], speeds: dict[tuple[str,
         nic=nic.name,
         nic_index=nic.index,
         network=network,
-        state=USED if ranks else IDLE if host in busy else UNKNOWN,
+        state=USED if ranks else IDLE if host in known else UNKNOWN,
         gpus=sorted(gpus),
         ranks=sorted(ranks),
         send_ranks=sorted(nic.sends),

@@ -42,8 +42,8 @@ def command(
     """One row for each NIC of each host, with the ranks that send and receive by it; hosts with idle NICs come first.
 
     A NIC is idle when NCCL lists it, no connection line uses it, and others of its host are used; it is unknown when
-    the log has no network connection of its host. Connections are made at first use since NCCL 2.22: a NIC that is
-    idle at the beginning of a log may be used later.
+    the log has no network connection of its host, or is an excerpt. Connections are made at first use since NCCL 2.22:
+    a NIC that is idle at the beginning of a log may be used later.
     """
     job = shared.read(logs, options)
     fits = places.of(job)
