@@ -184,7 +184,8 @@ def json_page() -> Iterator[str]:
         schema = json.loads(path.read_text(encoding="utf-8"))
         yield f"\n## {schema['title']}\n"
         yield f"{schema['description']} [JSON Schema](../../{path.relative_to(ROOT)})\n"
-        yield from table(("key", "type", "meaning"), list(_keys(schema, schema, "")))
+        rows = [*_keys(schema, schema, ""), *_keys(schema, _resolved(schema, schema.get("items", {})), "[].")]
+        yield from table(("key", "type", "meaning"), rows)
 
 
 def _keys(schema: dict[str, Any], part: dict[str, Any], path: str) -> Iterator[tuple[str, str, str]]:

@@ -133,6 +133,22 @@ def of(path: Path, platform: Platform | None = None) -> Rate | None:
     return None
 
 
+def usual(path: Path, platform: Platform | None = None) -> float:
+    """What orders paths by their speed: the middle of what each gives, in GB/s.
+
+    How slow RDMA without GPUDirect is nobody stated: it comes after TCP and before all others.
+    """
+    if path.transport == "P2P" and path.link == "NVLink":
+        rate = p2p(platform, nvlink=True) or ON_NVLINK
+    elif path.transport == "P2P" and path.link == "PCIe":
+        rate = PCIE
+    elif path.transport == "NET" and path.gdr is not True and path.net != "Socket":
+        return SOCKET.high
+    else:
+        rate = of(path, platform) or network(platform)
+    return (rate.low + rate.high) / 2
+
+
 def over_tcp(platform: Platform | None) -> str:
     """What TCP costs between hosts that have, or may have, an RDMA network."""
     gbps = platform.nic_gbps if platform else None

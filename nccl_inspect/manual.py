@@ -16,7 +16,13 @@ import click
 
 Row = tuple[str, str]
 GROUPS = (
-    ("Filters", ("rank", "host", "scope", "transport", "communicator", "channel", "kind", "pid", "level", "only-nccl")),
+    (
+        "Filters",
+        (
+            *("rank", "host", "scope", "transport", "verdict", "finding", "state", "differs", "slowest", "limit"),
+            *("communicator", "channel", "kind", "pid", "level", "only-nccl"),
+        ),
+    ),
     ("Output", ("format", "matrix", "by", "output", "map", "verbose", "no-color")),
     ("Judging", ("policy", "learn", "force", "strict", "fail-on", "exit-code", "select", "ignore")),
     ("Machine and settings", ("topology", "platform", "config", "no-config")),
@@ -24,6 +30,14 @@ GROUPS = (
     ("Help", ("help", "version")),
 )
 """Options by purpose, in the order in which they are told; one that is not here comes first, under "Options"."""
+COMMANDS = (
+    ("Reports", ("summarize", "topology", "traffic", "watch")),
+    ("Questions", ("paths", "hosts", "nics", "env", "ranks")),
+    ("Comparing and checking", ("diff", "check")),
+    ("Lines of a log", ("explain", "annotate", "events", "anonymize")),
+    ("About this program", ("rules", "completion", "help")),
+)
+"""Commands by purpose, in the order in which they are told; one that is not here comes last, under "Other commands"."""
 LOG = (
     "A file, a folder of logs, an archive of logs (tar, zip), a quoted glob, or - for standard input, which is also "
     "read when nothing is named and something is piped in. gzip, bzip2, xz and zstd are unpacked. Several LOGs are "
@@ -78,7 +92,7 @@ def page(ctx: click.Context) -> str:
 def tables(ctx: click.Context) -> Iterator[tuple[str, list[Row]]]:
     """The parts of a page that have a title and rows."""
     if isinstance(ctx.command, click.Group):
-        yield "Commands", commands(ctx, ctx.command)
+        yield from commands(ctx, ctx.command)
     if rows := arguments(ctx.command):
         yield "Arguments", rows
     yield from options(ctx)
@@ -86,10 +100,15 @@ def tables(ctx: click.Context) -> Iterator[tuple[str, list[Row]]]:
         yield "Exit status", rows
 
 
-def commands(ctx: click.Context, group: click.Group) -> list[Row]:
-    """The commands of a group, each in a line."""
+def commands(ctx: click.Context, group: click.Group) -> Iterator[tuple[str, list[Row]]]:
+    """The commands of a group by purpose, each in a line."""
     found = [(name, group.get_command(ctx, name)) for name in group.list_commands(ctx)]
-    return [(name, command.get_short_help_str(limit=200)) for name, command in found if command]
+    rows = {name: (name, command.get_short_help_str(limit=200)) for name, command in found if command}
+    grouped = {name for _, names in COMMANDS for name in names}
+    others = tuple(name for name in rows if name not in grouped)
+    for title, names in (*COMMANDS, ("Other commands", others)):
+        if told := [rows[name] for name in names if name in rows]:
+            yield title, told
 
 
 def arguments(command: click.Command) -> list[Row]:

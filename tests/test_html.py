@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from command_line import invoke
 
 import nccl_inspect
 from nccl_inspect import report
+from nccl_inspect.answers import Answer, env, hosts, nics, ranks
+from nccl_inspect.answers.env import unusual
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
@@ -24,6 +27,7 @@ from nccl_inspect.report.page import sections
 
 FALLBACK = "efa-provider-missing-socket-fallback"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'"
+MARK = '"outlier"'
 VOID = {"meta", "link", "input", "br"}
 
 
@@ -178,7 +182,7 @@ def test_one_rank_is_no_ranks() -> None:
 @pytest.mark.parametrize(("hosts", "state"), [(8, " open"), (33, "")])
 def test_many_nics_are_folded(hosts: int, state: str) -> None:
     text = html(nccl_inspect.read(large_job.log(hosts)))
-    assert re.search(rf"<details{state}><summary>\d+ NICs with paths", text)
+    assert re.search(rf"<details{state}><summary>\d+ NICs<", text)
 
 
 def test_suppressed_and_open_questions_are_told() -> None:
@@ -234,10 +238,19 @@ def test_all_pairs_of_64_ranks_fit_into_a_megabyte() -> None:
 
 
 def test_values_of_few_are_outliers() -> None:
-    assert sections._note("a", {"a": 1, "b": 7}) == "outlier"
-    assert sections._note("b", {"a": 1, "b": 7}) == "differs"
-    assert sections._note("a", {"a": 4, "b": 4}) == "differs"
-    assert sections._note("a", {"a": 8}) == ""
+    assert unusual("a", {"a": 1, "b": 7}) == "outlier"
+    assert unusual("b", {"a": 1, "b": 7}) == "differs"
+    assert unusual("a", {"a": 4, "b": 4}) == "differs"
+    assert unusual("a", {"a": 8}) == ""
+
+
+@pytest.mark.parametrize("kind", [hosts, nics, env, ranks], ids=["hosts", "nics", "env", "ranks"])
+def test_the_page_has_the_tables_of_the_commands(kind: Answer) -> None:
+    job = sample_data.job("peer-killed")
+    text = html(job)
+    for marked, cells in sections.answer(kind, job).rows:
+        row = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        assert f"<tr{' class=' * marked}{MARK * marked}>{row}</tr>" in text
 
 
 def test_a_late_rank_shows_in_the_time_line() -> None:

@@ -194,7 +194,7 @@ def test_a_folder_of_logs_is_not_written_over(logs: str, tmp_path: Path) -> None
     "command",
     [
         *("summarize", "summarize --format markdown", "summarize --format json", "summarize --format github"),
-        *("paths", "paths --matrix", "topology", "traffic"),
+        *("paths", "paths --matrix", "topology", "traffic", "hosts", "nics", "env", "ranks"),
     ],
 )
 def test_an_earlier_report_in_the_folder_is_no_log(command: str, columns: str, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.text import printable
 
-_PARTS = ("shared", "filters", "formats", "leads", "targets")
+_PARTS = ("shared", "filters", "formats", "leads", "questions", "targets")
 COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """How the scripts of ``completion`` ask what could come next; the default would look like a variable of NCCL."""
 ENDS = object()
@@ -37,7 +37,8 @@ Examples:
   nccl-inspect summarize job.log --format json --fail-on error
   nccl-inspect diff yesterday.log today.log       what changed, and why
   nccl-inspect check job.log --policy good.toml   a gate for pipelines
-  nccl-inspect paths job.log --matrix             which rank talks to which, and how
+  nccl-inspect paths job.log --verdict fallback   which pairs are slower than they should be
+  nccl-inspect hosts job.log                      hosts, the worst first
   nccl-inspect rules                              what is looked for
 """
 
@@ -141,7 +142,7 @@ def run(then: object = None) -> int:
         click.echo("nccl-inspect: interrupted", err=True)
         return 130
     except click.ClickException as error:
-        say(error.format_message())
+        say(_told(error))
         return 2
     except NcclInspectError as error:
         say(str(error))
@@ -150,6 +151,13 @@ def run(then: object = None) -> int:
         lead_nowhere(sys.stdout)
         say(f"{error.filename or 'standard output'}: {error.strerror or error}; make room there, or write elsewhere")
         return 2
+
+
+def _told(error: click.ClickException) -> str:
+    """What is wrong with the arguments, and what to type instead."""
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--version":
+        return "--version belongs to the program: nccl-inspect --version"
+    return error.format_message()
 
 
 def _prepare_streams() -> None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar, cast
 
 import click
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.model.job import Job
-from nccl_inspect.rules.facts import listed, ranges
+from nccl_inspect.model.job import Job, Path
+from nccl_inspect.rules.engine import selected
+from nccl_inspect.rules.facts import ends, listed, ranges
 from nccl_inspect.text import printable
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_TRANSPORTS = ("p2p", "shm", "net", "collnet", "ib", "socket")
+"""Words that are good to ask for, also where the log has no such path."""
 _MAX_NAMES = 6
 _MAX_RANGES = 12
 
@@ -28,6 +32,86 @@ def communicators(default: str = "") -> Callable[[_Command], _Command]:
     """
     words = f"Only these communicators: name or glob. May be repeated. {default}".rstrip()
     return click.option("--communicator", "names", multiple=True, metavar="NAME", help=words)
+
+
+class Places(NamedTuple):
+    """Ranks and hosts that options name."""
+
+    ranks: list[range]
+    hosts: tuple[str, ...]
+
+    def of(self, job: Job) -> Callable[[Iterable[int], Iterable[str | None]], bool]:
+        """What tells whether ranks and hosts are among them: one of each that is named.
+
+        Raises:
+            NcclInspectError: the log has none of them.
+        """
+        require_numbers("rank", self.ranks, {*job.ranks_seen, *range(job.world_size or 0), *ends(job.paths)})
+        hosts = set(names_known("host", self.hosts, [host.name for host in job.hosts]))
+
+        def fits(ranks: Iterable[int], names: Iterable[str | None]) -> bool:
+            is_rank = not self.ranks or any(rank in some for rank in ranks for some in self.ranks)
+            return is_rank and (not hosts or not hosts.isdisjoint(names))
+
+        return fits
+
+
+def places(of_ranks: str, on_hosts: str) -> Callable[[_Command], _Command]:
+    """The options that choose ranks and hosts; they become the argument ``places``.
+
+    Args:
+        of_ranks: what is chosen by ranks, for the help: ``Only paths from or to these ranks``.
+        on_hosts: likewise by hosts.
+    """
+
+    def decorate(command: _Command) -> _Command:
+        @wraps(command)
+        def packed(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...], **options: Any) -> object:
+            return command(**options, places=Places(ranges_of("rank", wanted_ranks), wanted_hosts))
+
+        host = click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=f"{on_hosts}: name or glob.")
+        rank = click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help=f"{of_ranks}: 3 or 0-7.")
+        return rank(host(cast(_Command, packed)))
+
+    return decorate
+
+
+def rules_known(patterns: Sequence[str]) -> set[str]:
+    """The names of the rules that patterns fit; empty without one.
+
+    Raises:
+        NcclInspectError: a pattern fits no rule.
+    """
+    return {entry.rule.name for entry in selected(patterns)} if patterns else set()
+
+
+def transports_known(words: Sequence[str], paths: Iterable[Path]) -> set[str]:
+    """The transports, as tables print them, that words fit: the beginning of one or of a part of it, in any case.
+
+    Raises:
+        NcclInspectError: a word is no transport, and the log has none that begins so.
+    """
+    kinds = {(path.transport, path.detail) for path in paths} if words else set()
+    found: set[str] = set()
+    for word in words:
+        start = word.lower()
+        fits = {
+            detail
+            for transport, detail in kinds
+            if transport.lower() == start or any(part.startswith(start) for part in _parts(detail))
+        }
+        if not fits and start not in _TRANSPORTS:
+            there = sorted({detail for _, detail in kinds})
+            has = f"the log has {printable(listed(there, _MAX_NAMES))}" if there else "the log has none"
+            raise NcclInspectError(f"no transport '{word}'", suggestion(word, there) or has)
+        found |= fits
+    return found
+
+
+def _parts(detail: str) -> list[str]:
+    """``net/ib`` and ``ib`` of ``NET/IB``."""
+    parts = detail.lower().split("/")
+    return ["/".join(parts[at:]) for at in range(len(parts))]
 
 
 def ranges_of(noun: str, words: tuple[str, ...]) -> list[range]:

@@ -7,23 +7,25 @@ import io
 import json
 from collections import Counter
 from collections.abc import Sequence
-from textwrap import wrap
 
 import click
 from tabulate import tabulate
 
-from nccl_inspect import reading
-from nccl_inspect.cli import filters, say, shared
+from nccl_inspect import impact, platforms, reading
+from nccl_inspect.answers import Column
+from nccl_inspect.cli import filters, questions, say, shared
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Job, Path
+from nccl_inspect.report.columns import UNBOUNDED, drawn
 from nccl_inspect.report.tables import OWN_RANKS, Grid, Kind, grid, matrix, pairs, side_by_side
-from nccl_inspect.rules.facts import count, ends, ranges
+from nccl_inspect.rules.facts import count
 from nccl_inspect.text import printable
 
-_USUAL_WIDTH = 80
-_UNBOUNDED = 1 << 30
-"""Of a matrix that goes into a file or a pipe: it is not broken."""
+VERDICTS = ("ok", "fallback", "unknown")
+_BADNESS = {"fallback": 0, "unknown": 1, "ok": 2}
+_MANY = 50
+"""Rows of a table beyond which it says how to narrow it."""
 _EXAMPLES = """
 \b
 Examples:
@@ -31,11 +33,15 @@ Examples:
   nccl-inspect paths job.log --matrix
   nccl-inspect paths job.log --matrix --format csv -o matrix.csv
   nccl-inspect paths job.log --rank 3 --scope inter
-  nccl-inspect paths job.log --transport NET --format csv -o net.csv
+  nccl-inspect paths job.log --verdict fallback         paths that should be better
+  nccl-inspect paths job.log --slowest 20
+  nccl-inspect paths job.log --finding gdr-disabled
+  nccl-inspect paths job.log --transport NET/Socket --format csv -o tcp.csv
 """
 _COLUMNS = (
     *("src", "dst", "src_host", "dst_host", "scope", "transport", "detail", "gdr", "nic", "nic_index", "pxn_rank"),
     *("shared", "channels", "communicators", "verdict", "rules", "guessed", "expected"),
+    *("src_nic", "dst_nic"),
 )
 """Of the CSV: the keys of the JSON that fit into a cell."""
 
@@ -45,17 +51,30 @@ _COLUMNS = (
 @click.option(
     "--matrix", "as_matrix", is_flag=True, help="Rank by rank (host by host above 64 ranks) instead of a table."
 )
-@click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help="Only paths from or to these ranks: 3 or 0-7.")
-@click.option(
-    "--host", "wanted_hosts", multiple=True, metavar="NAME", help="Only paths from or to these hosts: name or glob."
-)
+@filters.places("Only paths from or to these ranks", "Only paths from or to these hosts")
 @click.option(
     "--scope", type=click.Choice(("intra", "inter", "unknown")), help="Only paths within a host, or between hosts."
 )
 @click.option(
     "--transport",
-    type=click.Choice(("P2P", "SHM", "NET", "COLLNET"), case_sensitive=False),
-    help="Only this transport.",
+    "transports",
+    multiple=True,
+    metavar="NAME",
+    help="Only this transport, as the table prints it, or how that begins: NET, NET/Socket, ib, P2P/CUMEM.",
+)
+@click.option(
+    "--verdict",
+    "verdicts",
+    type=click.Choice(VERDICTS),
+    multiple=True,
+    help="Only paths with this verdict. May be repeated.",
+)
+@shared.findings("Only paths that these findings are about")
+@click.option(
+    "--slowest",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Only the N slowest paths, by what their transport usually gives; the slowest first.",
 )
 @formats(("table", "csv", "json"))
 @shared.judging
@@ -63,60 +82,86 @@ _COLUMNS = (
 def command(
     logs: tuple[str, ...],
     as_matrix: bool,
-    wanted_ranks: tuple[str, ...],
-    wanted_hosts: tuple[str, ...],
+    places: filters.Places,
     scope: str | None,
-    transport: str | None,
+    transports: tuple[str, ...],
+    verdicts: tuple[str, ...],
+    rules: tuple[str, ...],
+    slowest: int | None,
     form: str,
     options: reading.Options,
     out: shared.Output,
 ) -> int:
     """The path of each directed pair of global ranks that a connection line names.
 
-    Where the log does not show the communicator of all ranks, each communicator has pairs of its own ranks.
-    On a terminal of less than 80 columns the table has those that fit, and says which do not.
+    NIC names the sender's and the receiver's. Verdict: ok (as good as expected), fallback (a finding says that there
+    should be a better one) or unknown. Where the log does not show the communicator of all ranks, each communicator has
+    pairs of its own ranks. A narrow terminal gets the columns that fit; a file or a pipe gets all.
     """
-    ranks = filters.ranges_of("rank", wanted_ranks)
+    if as_matrix and slowest:
+        raise click.UsageError("--matrix and --slowest exclude each other; leave one out")
+    names = filters.rules_known(rules)
     job = shared.read(logs, options)
-    filters.require_numbers("rank", ranks, {*job.ranks_seen, *ends(job.paths)})
-    hosts = filters.names_known("host", wanted_hosts, [host.name for host in job.hosts])
+    fits = places.of(job)
+    details = filters.transports_known(transports, job.paths)
     found = [
         path
         for path in job.paths
-        if (not ranks or any(path.src in some or path.dst in some for some in ranks))
-        and (not hosts or path.src_host in hosts or path.dst_host in hosts)
+        if fits((path.src, path.dst), (path.src_host, path.dst_host))
         and scope in (None, path.scope)
-        and transport in (None, path.transport)
+        and (not transports or path.detail in details)
+        and (not verdicts or path.verdict in verdicts)
+        and (not names or not names.isdisjoint(path.rules))
     ]
     if not found:
-        say(_none(job))
+        say(_none(job, verdicts))
+    if slowest:
+        found = _slowest(found, slowest, job)
     if form == "table":
+        width = shared.columns(out.target, UNBOUNDED)
         is_global = job.rank_space == "global"
-        width = shared.columns(out.target, _UNBOUNDED if as_matrix else _USUAL_WIDTH)
-        out.write(_matrix(found, job.paths, width, is_global) if as_matrix else _table(found, width, is_global))
+        out.write(_matrix(found, job.paths, width, is_global) if as_matrix else _table(found, width, job, slowest))
     else:
         out.write((_MATRICES if as_matrix else _FORMATS)[form](found))
     return shared.status(job)
 
 
-def _none(job: Job) -> str:
+def _slowest(paths: list[Path], number: int, job: Job) -> list[Path]:
+    """The slowest first; of those that are alike the ones that should be better."""
+    platform = platforms.find(job.platform) if job.platform else None
+    return sorted(paths, key=lambda path: (impact.usual(path, platform), _BADNESS[path.verdict]))[:number]
+
+
+def _none(job: Job, verdicts: Sequence[str]) -> str:
     """Why there is nothing to show."""
     if not len(job.paths):
         return "no path: the log has no connection line"
+    there = Counter(path.verdict for path in job.paths)
+    if verdicts and not any(there[verdict] for verdict in verdicts):
+        counted = ", ".join(f"{number} {verdict}" for verdict, number in sorted(there.items()))
+        wanted = " or ".join("a fallback" if verdict == "fallback" else verdict for verdict in verdicts)
+        return f"no path is {wanted}; the log has {count(len(job.paths), 'path')}: {counted}"
     kinds = Counter(f"{path.scope} {path.transport}" for path in job.paths)
-    there = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
-    return f"no path matches; the log has {count(len(job.paths), 'path')}: {there}"
+    counted = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+    return f"no path matches; the log has {count(len(job.paths), 'path')}: {counted}"
 
 
-def _table(paths: list[Path], width: int, is_global: bool) -> str:
+def _table(paths: list[Path], width: int, job: Job, slowest: int | None) -> str:
     if not paths:
         return "no path\n"
-    head, body, notes = pairs(paths, width, is_global)
-    # With a head of its own, tabulate would widen each column by two.
-    lines = ["-" * max(map(len, column)) for column in zip(head, *body, strict=True)]
-    table = tabulate([head, lines, *body], tablefmt="plain", disable_numparse=True)
-    wrapped = [line for note in notes for line in wrap(note, width, subsequent_indent="  ", break_long_words=False)]
-    return "\n".join([table, *([""] if notes else []), *wrapped]) + "\n"
+    platform = platforms.find(job.platform) if job.platform else None
+    speed = Column("speed", "usual speed", goes=8, text=lambda path: str(impact.of(path, platform) or ""))
+    table = pairs(paths, width, job.rank_space == "global", [speed] if slowest else [])
+    if width < UNBOUNDED and len(paths) > _MANY:
+        table = table._replace(notes=[*table.notes, _narrower(paths)])
+    return drawn(table, width)
+
+
+def _narrower(paths: list[Path]) -> str:
+    """How to narrow a long table."""
+    worse = sum(path.verdict == "fallback" for path in paths)
+    how = "--verdict fallback" if 0 < worse < len(paths) else "--rank, --host or --slowest"
+    return f"{len(paths):,} paths; narrow with {how}"
 
 
 def _matrix(paths: list[Path], among: Sequence[Path], width: int, is_global: bool) -> str:
@@ -131,26 +176,8 @@ def _matrix(paths: list[Path], among: Sequence[Path], width: int, is_global: boo
 
 
 def _csv(paths: list[Path]) -> str:
-    """The columns of the JSON, lists as ranges; empty where the log does not tell."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    writer.writerows([[_cell(path_to_dict(path)[name]) for name in _COLUMNS] for path in paths])
-    return out.getvalue()
-
-
-def _cell(value: object) -> str:
-    """The text of a cell; a spreadsheet must not take a name out of a log for a formula."""
-    text = _plain(value)
-    return f"'{text}" if isinstance(value, str | list) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return ranges(value) if value and isinstance(value[0], int) else ";".join(map(str, value))
-    return "" if value is None else str(value)
+    """The columns of the JSON."""
+    return questions.table_of_values(_COLUMNS, [path_to_dict(path) for path in paths])
 
 
 def _json(paths: list[Path]) -> str:

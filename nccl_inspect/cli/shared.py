@@ -98,6 +98,13 @@ def rule_or_line(command: _Command) -> _Command:
     return click.argument("what", metavar="[RULE|LINE]", nargs=-1, shell_complete=_rule_names)(command)
 
 
+def findings(words: str) -> Callable[[_Command], _Command]:
+    """The option that chooses what findings are about; shells know the rules."""
+    return click.option(
+        "--finding", "rules", multiple=True, metavar="RULE", shell_complete=_rule_names, help=f"{words}: name or glob."
+    )
+
+
 def selecting(command: _Command) -> _Command:
     """The options that say which rules run."""
     for option in (

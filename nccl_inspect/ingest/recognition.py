@@ -33,10 +33,11 @@ _REPORT = re.compile(
     |::(?:error|warning|notice)\ title=nccl-inspect::
     |[^\n:]{1,100}:\ \d+\ ranks?\ on\ [^\n]*\n\ \ (?:has|life|host|ring)\ {3}
     |\{\s*"schema":\ "nccl-inspect/
-    |src\ +dst\ +src\ host\ [^\n]*\n---\ |\ *src\\dst\ |communicator\ +operation\ +size\ [^\n]*\n---""",
+    |src\ +dst\ +src\ host\ [^\n]*\n---\ |\ *src\\dst\ |communicator\ +operation\ +size\ [^\n]*\n---
+    |(?:host\ +(?:worst\ +)?ok\ |host\ +NIC\ +state|variable\ +value\ |rank\ +state\ )[^\n]*\n---""",
     re.VERBOSE,
 )
-"""How summaries, pictures in text, and tables of paths and traffic begin that this program has written."""
+"""How summaries, pictures in text and tables begin that this program has written."""
 _BEGINS_WITH_NCCL = re.compile(rb"^(?!\S{1,300}:\d+: )[^\s|].{0,300}? NCCL (?:" + ANY + rb") ", re.MULTILINE)
 """A line of NCCL that is not quoted: a report has none, but a job may have gone on to write where one stands."""
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\a\b\t\n\v\f\r\x1b")

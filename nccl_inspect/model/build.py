@@ -141,6 +141,7 @@ class _Builder:
             paths=Paths(built),
             notices=said,
             gpus=self._gpus(),
+            local_ranks=communicators.local_ranks(self._world),
             calls=calls.gathered(self._processes, self._global_rank),
             unrecognised=self._unrecognised(),
             unplaced_lines=self._lines.unplaced + unknown.connections(self._unknown),
@@ -316,7 +317,7 @@ class _Builder:
         return f"{_count(len(run.logs), 'process', 'es')} on {_count(hosts, 'host')}, {begin_name} {lines}"
 
     def _last_line(self, log: ProcessLog) -> LastLine:
-        return LastLine(log.process, self._ranks[log.process], *self._fold.where(log.last))
+        return LastLine(log.process, self._ranks[log.process], *self._fold.where(log.last), time=log.final.time)
 
     def _inferred_version(self) -> list[str]:
         ranges = {production.versions for production in self._fold.productions if production.dialect == "nccl"}

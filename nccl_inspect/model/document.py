@@ -136,6 +136,8 @@ def _path(path: Path) -> dict[str, Any]:
         "guessed": path.guessed,
         "expected": path.expected,
         "also": [asdict(also) for also in path.also],
+        "src_nic": path.nic_at("send"),
+        "dst_nic": path.nic_at("receive"),
     }
 
 

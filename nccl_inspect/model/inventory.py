@@ -142,3 +142,5 @@ class LastLine(Record):
     line: int
     order: int
     """As in :class:`~nccl_inspect.model.evidence.Evidence`."""
+    time: str | None = None
+    """Its time stamp as printed, by NCCL or by what collected the log."""

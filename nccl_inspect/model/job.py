@@ -152,6 +152,11 @@ class Path(Record):
         said = {end.gdr for end in self.ends(side)}
         return "partial" if len(said) > 1 else said.pop() if said else None
 
+    def nic_at(self, side: str) -> str | None:
+        """The NIC of one side, several with commas: name, or index where the log lists no names; else None."""
+        names = {end.nic or str(end.nic_index) for end in self.ends(side) if end.nic or end.nic_index is not None}
+        return ",".join(sorted(names)) or None
+
 
 class Paths(Sequence[Path]):
     """The paths of a job, ordered by source and destination rank."""
@@ -273,6 +278,8 @@ class Job(Record):
     notices: list[Notice]
     gpus: dict[int, Gpu] = field(default_factory=dict)
     """By rank; without ranks on which communicators differ."""
+    local_ranks: dict[int, int] = field(default_factory=dict)
+    """By rank, as NCCL counts them on each node of the communicator of all ranks (2.20 and later)."""
     verdict: str = "unknown"
     findings: list[Finding] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)

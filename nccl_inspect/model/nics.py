@@ -14,7 +14,7 @@ class NicNames:
 
     def of(self, log: ProcessLog, net: str, index: int) -> str | None:
         """The name of a NIC of a network, None where the process does not list it."""
-        net = "IB" if net.startswith("IBext") else net  # HPC-X's plugin prints its list as NET/IB
+        net = listed_as(net)
         key = (id(log), net)
         if key not in self._known:
             self._known[key] = {
@@ -24,3 +24,8 @@ class NicNames:
                 for device in note.event.devices
             }
         return self._known[key].get(index)
+
+
+def listed_as(net: str) -> str:
+    """The name under which a network lists its devices: HPC-X's plugin prints its list as NET/IB."""
+    return "IB" if net.startswith("IBext") else net

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nccl_inspect._version import __version__
+from nccl_inspect.answers import Answer, env, hosts, nics, ranks
 from nccl_inspect.model.job import Job
 from nccl_inspect.picture.looks import LOOKS
 from nccl_inspect.report import Style
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 _PAGE = Path(__file__).parent / "page"
+_ANSWERS: dict[str, Answer] = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks}
+"""The tables that commands print, too."""
 _URL = re.compile(r"(https?://[^\s()<>\"',;]+[^\s()<>\"',;.:])")
 
 
@@ -55,9 +58,8 @@ def render(job: Job, style: Style) -> str:
         "looks": [(look, data.LETTERS[look.key]) for look in LOOKS if look.key in used],
         "gdr": {gdr_word(path.gdr) for path in job.paths},
         "verdicts": {path.verdict for path in job.paths},
-        "environment": sections.environment(job, names),
+        "answers": {name: sections.answer(kind, job) for name, kind in _ANSWERS.items()},
         "versions": sections.versions(job, names),
-        "nics": sections.nics(job),
         "capture": capture.command(job),
         "timeline": sections.timeline(job, names),
         "heads": sections.HEADS,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from nccl_inspect.answers import Column
 from nccl_inspect.model.job import Path
-from nccl_inspect.rules.facts import ranges
+from nccl_inspect.report.columns import Table, cells, fitted
 from nccl_inspect.text import printable
 
 _FOLD_ABOVE = 64
@@ -47,99 +48,49 @@ def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
 
-def rows(paths: Iterable[Path]) -> list[list[str]]:
-    """One row for each directed pair."""
-    found = []
-    for path in paths:
-        nic = path.nic or (str(path.nic_index) if path.nic_index is not None else "-")
-        found.append(
-            [
-                str(path.src),
-                str(path.dst),
-                printable(path.src_host or "?"),
-                printable(path.dst_host or "?"),
-                path.scope,
-                printable(path.detail),
-                gdr_word(path.gdr),
-                printable(nic),
-                ranges(path.channels),
-                path.expected or "-",
-                path.verdict,
-                printable(", ".join(path.communicators)),
-            ]
-        )
-    return found
+def _nics(path: Path) -> str:
+    """The NICs of sender and receiver; one whose line is not in the log is a question mark."""
+    sender, receiver = path.nic_at("send"), path.nic_at("receive")
+    if sender or receiver:
+        return f"{sender or '?'} -> {receiver or '?'}"
+    return path.nic or ("" if path.nic_index is None else str(path.nic_index))
 
 
-_COMMUNICATOR = "communicator"
-ROW_HEAD = [
-    *("src", "dst", "src host", "dst host", "scope", "path", "GDR", "NIC", "channels", "expected", "verdict"),
-    _COMMUNICATOR,
-]
-_HOSTS = ("src host", "dst host")
-_FOLDED = ("GDR", "NIC", "expected")
-"""Columns that are left out where no row has something in them."""
+PAIR = (
+    Column("src", "src"),
+    Column("dst", "dst"),
+    Column("src_host", "src host", goes=1, folds=True, is_host=True, text=lambda path: path.src_host or "?"),
+    Column("dst_host", "dst host", goes=2, folds=True, is_host=True, text=lambda path: path.dst_host or "?"),
+    Column("scope", "scope", goes=6, folds=True),
+    Column("detail", "path"),
+    Column("gdr", "GDR", goes=5),
+    Column("nic", "NIC", goes=4, text=_nics),
+    Column("channels", "channels", goes=3),
+    Column("expected", "expected", goes=7),
+    Column("verdict", "verdict"),
+)
+"""Of the table of pairs."""
+_COMMUNICATORS = Column("communicators", "communicator")
 
 
-_LEAST = ("src host", "dst host", "channels", "NIC", "GDR", "scope", "expected")
-"""Columns that a narrow terminal has no room for, in the order in which they go."""
-_NARROW = 80
-_MIN_PREFIX = 4
-_ELLIPSIS = "…"
+def pairs(paths: Sequence[Path], width: int, is_global: bool = True, more: Sequence[Column] = ()) -> Table:
+    """One row for each directed pair, so that the table fits a width if it can.
 
+    The communicators are told where ranks are not global, so that the same pair stands there for each.
 
-def pairs(paths: Sequence[Path], width: int, is_global: bool = True) -> tuple[list[str], list[list[str]], list[str]]:
-    """Head and rows of the table of pairs, so that it fits a width if it can, and notes on what is not in them.
-
-    Columns that say something go only where the width is less than that of any usual terminal. The communicators are
-    told where ranks are not global, so that the same pair stands there for each.
+    Args:
+        paths: of the rows.
+        width: that lines may have.
+        is_global: whether ranks are those of the job.
+        more: columns behind the usual ones.
     """
-    body = rows(paths)
-    drop = {name for name in _FOLDED if all(row[ROW_HEAD.index(name)] == "-" for row in body)}
-    if is_global:
-        drop.add(_COMMUNICATOR)
-    same = []
-    whole = body
-    hosts = [ROW_HEAD.index(name) for name in _HOSTS]
-    start = _shared_start([row[place] for row in body for place in hosts])
-    shortened = len(start) > _MIN_PREFIX and len({row[hosts[0]] for row in body}) > 1 and _width(body, drop) > width
-    if shortened:
-        body = [
-            [_ELLIPSIS + cell[len(start) :] if at in hosts else cell for at, cell in enumerate(row)] for row in body
-        ]
-    if _width(body, drop) > width:
-        for name in ("src host", "dst host", "scope"):
-            values = {row[ROW_HEAD.index(name)] for row in whole}
-            if len(values) == 1:
-                same.append(f"{name} of all: {values.pop()}")
-                drop.add(name)
-    left_out = []
-    for name in _LEAST if width < _NARROW else ():
-        if name not in drop and _width(body, drop) > width:
-            drop.add(name)
-            left_out.append(name)
-    notes = [f"… in hosts: {start}"] if shortened and not drop.issuperset(_HOSTS) else []
-    notes += same
-    if not is_global:
-        notes.append(OWN_RANKS)
-    if left_out:
-        notes.append(f"no room for: {', '.join(left_out)}")
-    keep = [place for place, name in enumerate(ROW_HEAD) if name not in drop]
-    return [ROW_HEAD[place] for place in keep], [[row[place] for place in keep] for row in body], notes
+    columns = [*PAIR, *([] if is_global else [_COMMUNICATORS]), *more]
+    table = fitted(columns, cells(columns, paths), width)
+    return table if is_global else table._replace(notes=[*table.notes, OWN_RANKS])
 
 
 OWN_RANKS = "ranks are those of each communicator: the log does not show the one of all ranks"
 """What tables of paths say where ranks are no global ones."""
-
-
-def _shared_start(words: Sequence[str]) -> str:
-    first, last = min(words), max(words)  # what these two share, all between them share
-    return first[: next((at for at, char in enumerate(first) if last[at : at + 1] != char), len(first))]
-
-
-def _width(body: Sequence[Sequence[str]], drop: set[str]) -> int:
-    columns = [place for place, name in enumerate(ROW_HEAD) if name not in drop]
-    return sum(max(len(ROW_HEAD[place]), *(len(row[place]) for row in body)) + 2 for place in columns) - 2
 
 
 class Kind(NamedTuple):

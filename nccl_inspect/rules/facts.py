@@ -15,7 +15,7 @@ from nccl_inspect.platforms import Platform
 from nccl_inspect.platforms.conditions import expected_of
 from nccl_inspect.platforms.recognition import recognised
 from nccl_inspect.rules import signs
-from nccl_inspect.rules.statements import is_error, value
+from nccl_inspect.rules.statements import is_error, is_survived, value
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
 
 _Made = TypeVar("_Made")
@@ -186,7 +186,7 @@ class Facts:
 
     def errors(self) -> list[Notice]:
         """What went wrong where it was said: no echoes, and no plugin that NCCL went on without."""
-        return [notice for notice in self.job.notices if is_error(notice) and not self._is_survived(notice)]
+        return [notice for notice in self.job.notices if is_error(notice) and not is_survived(notice, self.job)]
 
     def leading_to(self, rule: str) -> list[Notice]:
         """The :meth:`errors` whose productions in the grammar name that rule (``rule: NAME``)."""
@@ -195,9 +195,6 @@ class Facts:
     def failures(self) -> list[Notice]:
         """Errors without those that only say that somebody ended the job: what a hanging job does not have."""
         return [notice for notice in self.errors() if not endings.is_forced(notice.event)]
-
-    def _is_survived(self, notice: Notice) -> bool:
-        return notice.production in _FALLS_BACK and bool(self.job.paths)
 
     def is_over(self) -> bool:
         """Whether all communicators came to their end in order."""
@@ -260,15 +257,6 @@ LISTED_RANKS = ("test-rank", "test-rank-2-13")
 _LISTED_GPUS = ("listed-gpu", "listed-mig-device")
 _TCP = ("Socket", "FastSocket")
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
-_FALLS_BACK = (
-    "ofi-no-protocol",
-    "ofi-no-optimal-provider",
-    "ib-device-not-usable",
-    "ib-device-count-mismatch",
-    "net-device-count-low",
-    "net-device-mismatch",
-)
-"""A plugin, a card or some of its ports do not come up; NCCL goes on with what there is."""
 
 
 def platform_of(job: Job) -> Platform | None:

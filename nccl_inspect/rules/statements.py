@@ -7,7 +7,7 @@ from typing import Any
 
 from nccl_inspect import event_types as events
 from nccl_inspect.model import endings
-from nccl_inspect.model.job import Notice
+from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.rules import xids
 
 _RETOLD = (
@@ -26,6 +26,15 @@ _RETOLD = (
 )
 """PyTorch and nccl-tests pass on what NCCL returned, launchers and shells say that a process failed: the cause stands
 elsewhere, if at all."""
+_FALLS_BACK = (
+    "ofi-no-protocol",
+    "ofi-no-optimal-provider",
+    "ib-device-not-usable",
+    "ib-device-count-mismatch",
+    "net-device-count-low",
+    "net-device-mismatch",
+)
+"""A plugin, a card or some of its ports do not come up; NCCL goes on with what there is."""
 FLUSHED = 5
 """The status of transfers that were given up because another one had failed before."""
 _RANK_IN_FRONT = re.compile(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
@@ -46,6 +55,11 @@ def is_error(notice: Notice) -> bool:
         or (isinstance(event, events.CudaFailure) and notice.level == "WARN")  # at INFO NCCL goes on without it
         or (getattr(event, "tone", "info") == "error" and not any(is_none(notice) for is_none in _NO_ERRORS))
     )
+
+
+def is_survived(notice: Notice, job: Job) -> bool:
+    """Whether an error is one that NCCL went on without, as connections show."""
+    return notice.production in _FALLS_BACK and bool(job.paths)
 
 
 def _is_flushed(notice: Notice) -> bool:

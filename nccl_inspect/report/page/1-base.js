@@ -85,7 +85,7 @@ nameTheme();
 
 let opened = [];
 window.addEventListener("beforeprint", () => {
-  opened = [...document.querySelectorAll("details.under:not([open]), #sources details:not([open]), #network details:not([open])")];
+  opened = [...document.querySelectorAll("details.under:not([open]), #sources details:not([open]), #network details:not([open]), #hosts details:not([open])")];
   opened.forEach((box) => { box.open = true; });
 });
 window.addEventListener("afterprint", () => opened.forEach((box) => { box.open = false; }));

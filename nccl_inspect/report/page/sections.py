@@ -9,12 +9,13 @@ from statistics import median
 from typing import NamedTuple
 
 from nccl_inspect import event_types as events
+from nccl_inspect.answers import Answer
+from nccl_inspect.answers.env import unusual
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Progress, SourceInfo, Stamp
-from nccl_inspect.model.job import Job, Setting
-from nccl_inspect.model.ways import End
+from nccl_inspect.model.job import Job
+from nccl_inspect.report.columns import UNBOUNDED, cells, fitted
 from nccl_inspect.report.digest import accepted_causes, folded
-from nccl_inspect.report.tables import gdr_word
 from nccl_inspect.rules.facts import ranges
 
 _FOLD_ABOVE = 128
@@ -43,27 +44,23 @@ class Lead(NamedTuple):
     """What explains it and is accepted, in words."""
 
 
-class Variable(NamedTuple):
-    """A variable or version with a value and who has it."""
+class Version(NamedTuple):
+    """A version and who has it."""
 
     name: str
     value: str
-    source: str
     ranks: str
     note: str
     """``outlier``, ``differs`` or nothing."""
     where: str
 
 
-class Nic(NamedTuple):
-    """A NIC of a host, and what goes over it."""
+class Shown(NamedTuple):
+    """A table with marked rows."""
 
-    host: str
-    name: str
-    ranks: str
-    sends: int
-    receives: int
-    gdr: str
+    head: list[str]
+    rows: list[tuple[bool, list[str]]]
+    """Whether a row is marked, and its cells."""
 
 
 class Bar(NamedTuple):
@@ -111,24 +108,14 @@ def leads(job: Job) -> list[Lead]:
     ]
 
 
-def environment(job: Job, names: dict[str, str]) -> list[Variable]:
-    """The settings, by name; values that a minority of ranks has are outliers."""
-    by_name: dict[str, list[Setting]] = {}
-    for setting in job.environment:
-        by_name.setdefault(setting.name, []).append(setting)
-    found = []
-    for name, settings in sorted(by_name.items()):
-        sizes = {setting.value: len(setting.processes) for setting in settings}
-        for setting in settings:
-            first = setting.evidence[0] if setting.evidence else None
-            where = f"{names.get(first.source, first.source)}:{first.line}" if first else ""
-            note = _note(setting.value, sizes)
-            ranks = "all" if setting.ranks is None else ranges(setting.ranks) or "?"
-            found.append(Variable(name, setting.value, setting.source, ranks, note, where))
-    return found
+def answer(kind: Answer, job: Job) -> Shown:
+    """The table of an answer, with a mark on what deserves it."""
+    rows = kind.rows(job)
+    table = fitted(kind.COLUMNS, cells(kind.COLUMNS, rows), UNBOUNDED)
+    return Shown(table.head, [(kind.is_bad(row), line) for row, line in zip(rows, table.body, strict=True)])
 
 
-def versions(job: Job, names: dict[str, str]) -> list[Variable]:
+def versions(job: Job, names: dict[str, str]) -> list[Version]:
     """Versions of NCCL, driver and plug-ins, with the ranks that state them."""
     said: dict[str, Counter[str]] = {}
     found = []
@@ -145,39 +132,9 @@ def versions(job: Job, names: dict[str, str]) -> list[Variable]:
         said.setdefault(name, Counter())[value] += len(notice.processes)
         first = notice.evidence[0]
         where = f"{names.get(first.source, first.source)}:{first.line}"
-        found.append(Variable(name, value, "", ranges(notice.ranks) or "?", "", where))
+        found.append(Version(name, value, ranges(notice.ranks) or "?", "", where))
     merged = {(entry.name, entry.value): entry for entry in reversed(found)}
-    return [entry._replace(note=_note(entry.value, said[entry.name])) for _, entry in sorted(merged.items())]
-
-
-def _note(value: str, sizes: dict[str, int]) -> str:
-    """What is unusual about a value, given how many processes have each."""
-    if len(sizes) == 1:
-        return ""
-    return "outlier" if sizes[value] * 2 < max(sizes.values()) else "differs"
-
-
-def nics(job: Job) -> list[Nic]:
-    """The NICs that carry paths, host by host."""
-    found: dict[tuple[str, str], tuple[set[int], list[int], set[str]]] = {}
-    for path in job.paths:
-        for place, side in enumerate(("send", "receive")):
-            host = (path.dst_host if place else path.src_host) or "?"
-            for name in sorted({_nic_name(end) for end in path.ends(side)} - {""}):
-                ranks, numbers, gdr = found.setdefault((host, name), (set(), [0, 0], set()))
-                ranks.add(path.dst if place else path.src)
-                numbers[place] += 1
-                gdr.add(gdr_word(path.gdr_at(side)))
-    return [
-        Nic(host, name, ranges(ranks), sends, receives, " and ".join(sorted(gdr)))
-        for (host, name), (ranks, (sends, receives), gdr) in sorted(found.items())
-    ]
-
-
-def _nic_name(end: End) -> str:
-    if end.nic:
-        return end.nic if end.nic_index is None else f"{end.nic} (index {end.nic_index})"
-    return "" if end.nic_index is None else f"index {end.nic_index}"
+    return [entry._replace(note=unusual(entry.value, said[entry.name])) for _, entry in sorted(merged.items())]
 
 
 def soundness(source: SourceInfo) -> str:

@@ -1,0 +1,59 @@
+"""Answers to single questions about a job: its hosts, NICs, settings and ranks, one module for each.
+
+A module states ``COLUMNS`` and ``rows(job)``, which gives flat records: what the commands of the same names print, and
+the HTML report shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple, Protocol
+
+from nccl_inspect.records import Record
+
+
+class Column(NamedTuple):
+    """A column of a table for people."""
+
+    name: str
+    """The field of the records; the key of JSON and CSV."""
+    head: str
+    goes: int = 0
+    """Where the table is too wide, columns with the lowest of these numbers go first; those with 0 stay."""
+    folds: bool = False
+    """Where the table is too wide and all rows have the same here, it is told once, below the table."""
+    is_host: bool = False
+    """Names that begin alike are shortened where the table is too wide."""
+    least: int = 0
+    """Columns to which long cells may be cut where the table is too wide; 0 for none."""
+    text: Callable[[Any], str] | None = None
+    """Makes the cell of the record, where it is more than the value of the field, or less."""
+
+
+class Answer(Protocol):
+    """What a module of this package has."""
+
+    @property
+    def RECORD(self) -> type[Record]:  # noqa: N802
+        """What kind of records they are: a dataclass."""
+
+    @property
+    def COLUMNS(self) -> Sequence[Column]:  # noqa: N802
+        """Of the table for people."""
+
+    def rows(self, job: Any) -> Sequence[Any]:
+        """The records, in the order in which they are shown."""
+
+    def is_bad(self, row: Any) -> bool:
+        """Whether a record deserves a mark."""
+
+
+def place(source: str | None, line: int | None) -> str:
+    """A line of the log as people name it; empty where it is not known."""
+    return "" if source is None else f"{source.rpartition('/')[2] or source}:{line}"
+
+
+def names_of(record: type[Record]) -> list[str]:
+    """The fields of a kind of records: the keys of JSON and the columns of CSV."""
+    return [field.name for field in fields(record)]  # type: ignore[arg-type]  # each is a dataclass

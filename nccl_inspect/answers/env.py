@@ -1,0 +1,85 @@
+"""Which variables the job has, by value: who has it, and who set it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nccl_inspect.answers import Column, place
+from nccl_inspect.model.job import Job, Setting
+from nccl_inspect.records import Record
+from nccl_inspect.rules.facts import ranges
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SettingRow(Record):
+    """A variable with one of its values."""
+
+    name: str
+    value: str
+    set_by: str
+    """``environment``, ``config``, ``plugin`` or ``unknown``."""
+    ranks: list[int]
+    hosts: list[str]
+    everywhere: bool
+    """Every process shows it."""
+    differs: bool
+    """There are several values of this variable, or only some processes show it."""
+    note: str | None
+    """``outlier`` (far fewer processes have this value than another one), ``differs``, or None where all agree."""
+    source: str | None
+    line: int | None
+
+
+RECORD = SettingRow
+COLUMNS = (
+    Column("name", "variable"),
+    Column("value", "value", least=12),
+    Column("set_by", "set by", goes=2),
+    Column("ranks", "ranks", least=8, text=lambda row: "all" if row.everywhere else ranges(row.ranks)),
+    Column("note", "note", goes=3),
+    Column("line", "line", goes=1, text=lambda row: place(row.source, row.line)),
+)
+
+
+def is_bad(row: SettingRow) -> bool:
+    """Whether few have this value."""
+    return row.note == "outlier"
+
+
+def rows(job: Job) -> list[SettingRow]:
+    """One for each variable and value, by name."""
+    sizes: dict[str, dict[str, int]] = {}
+    for setting in job.environment:
+        sizes.setdefault(setting.name, {})[setting.value] = len(setting.processes)
+    return [_row(setting, sizes[setting.name], job) for setting in job.environment]
+
+
+def _row(setting: Setting, sizes: Mapping[str, int], job: Job) -> SettingRow:
+    first = setting.evidence[0] if setting.evidence else None
+    everywhere = setting.ranks is None
+    differs = len(sizes) > 1 or not everywhere
+    return SettingRow(
+        name=setting.name,
+        value=setting.value,
+        set_by=setting.source,
+        ranks=list(job.ranks_seen) if setting.ranks is None else setting.ranks,
+        hosts=setting.hosts,
+        everywhere=everywhere,
+        differs=differs,
+        note=unusual(setting.value, sizes) or ("differs" if differs else None),
+        source=first.source if first else None,
+        line=first.line if first else None,
+    )
+
+
+def unusual(value: str, sizes: Mapping[str, int]) -> str:
+    """What is unusual about a value: ``outlier``, ``differs`` or nothing.
+
+    Args:
+        value: one of them.
+        sizes: how many processes have each.
+    """
+    if len(sizes) == 1:
+        return ""
+    return "outlier" if sizes[value] * 2 < max(sizes.values()) else "differs"

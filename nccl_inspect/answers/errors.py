@@ -1,0 +1,44 @@
+"""The first error of each process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nccl_inspect.event import Process
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import Job, Notice
+from nccl_inspect.rules.statements import is_error, is_survived
+
+
+class Error(NamedTuple):
+    """What a process says went wrong."""
+
+    notice: Notice
+    line: Evidence | None
+    """None where many processes say the same: lines are kept of the first ones."""
+
+    @property
+    def is_echo(self) -> bool:
+        """Whether it only tells that something failed elsewhere."""
+        return not is_error(self.notice)
+
+
+def first_errors(job: Job) -> dict[Process, Error]:
+    """By process, in the order of the log; an error that the job went on without is none."""
+    found: dict[Process, Error] = {}
+    for notice in job.notices:
+        if _is_trouble(notice, job):
+            for process, line in _lines(notice):
+                found.setdefault(process, Error(notice, line))
+    return found
+
+
+def _is_trouble(notice: Notice, job: Job) -> bool:
+    tone = getattr(notice.event, "tone", "info")
+    return (is_error(notice) and not is_survived(notice, job)) or tone == "echo"
+
+
+def _lines(notice: Notice) -> Iterator[tuple[Process, Evidence | None]]:
+    for place, process in enumerate(notice.processes):
+        yield process, notice.evidence[place] if place < len(notice.evidence) else None

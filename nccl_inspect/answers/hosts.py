@@ -1,0 +1,165 @@
+"""Hosts, worst first: their paths, findings, NICs, GPUs, versions and last lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nccl_inspect import event_types as events
+from nccl_inspect.answers import Column, nics, place
+from nccl_inspect.answers.last import latest
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.inventory import Host, LastLine
+from nccl_inspect.model.job import Job
+from nccl_inspect.model.versions import cuda
+from nccl_inspect.records import Record
+
+_WEIGHTS = {"error": 3, "warning": 2, "info": 1}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class HostRow(Record):
+    """A host."""
+
+    host: str
+    severity: str | None
+    """The highest severity of the findings that name it; None without one."""
+    paths_ok: int
+    """Paths that begin or end there and are as good as expected."""
+    paths_fallback: int
+    paths_unknown: int
+    findings: list[str]
+    """Rules whose findings name the host or one of its ranks, worst first."""
+    ranks: list[int]
+    gpus: int
+    """Different GPUs that the log shows there."""
+    nics_used: list[str]
+    nics_idle: list[str]
+    """NICs that NCCL lists there and no connection line uses, while it uses others of the host."""
+    nccl_versions: list[str]
+    cuda_versions: list[str]
+    """CUDA level of the driver."""
+    last_time: str | None
+    """Of its last line, as the line has it."""
+    last_source: str | None
+    last_line: int | None
+
+
+RECORD = HostRow
+COLUMNS = (
+    Column("host", "host", is_host=True),
+    Column("severity", "worst", goes=10),
+    Column("paths_ok", "ok"),
+    Column("paths_fallback", "fallback"),
+    Column("paths_unknown", "unknown", goes=9),
+    Column("findings", "findings", goes=8, least=16),
+    Column("ranks", "ranks", goes=7, least=8),
+    Column("gpus", "GPUs", goes=3),
+    Column("nics_used", "NICs", goes=4, text=lambda row: str(len(row.nics_used)) if row.nics_used else "-"),
+    Column("nics_idle", "idle NICs", goes=6, least=8),
+    Column("nccl_versions", "NCCL", goes=2, folds=True),
+    Column("cuda_versions", "driver", goes=1, folds=True),
+    Column("last_time", "last time", goes=3),
+    Column("last_line", "last line", goes=5, text=lambda row: place(row.last_source, row.last_line)),
+)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Gathered(Record):
+    """What is gathered of a host."""
+
+    verdicts: dict[str, int] = field(default_factory=dict)
+    nics: dict[str, list[str]] = field(default_factory=dict)
+    """Names by state."""
+    nccl: set[str] = field(default_factory=set)
+    cuda: set[str] = field(default_factory=set)
+    last: list[LastLine] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    blamed: int = 0
+    """Findings whose culprit is this host, or some of its ranks only."""
+
+
+def is_bad(row: HostRow) -> bool:
+    """Whether it is worse than it should be."""
+    return row.severity == "error" or row.paths_fallback > 0
+
+
+def rows(job: Job) -> list[HostRow]:
+    """One for each host: those with the worst findings first, then by slower paths than expected."""
+    found = {host.name: _Gathered() for host in job.hosts}
+    _gather_paths(job, found)
+    _gather_nics(job, found)
+    _gather_versions(job, found)
+    _gather_findings(job, found)
+    for line in job.last_lines:
+        if line.process.host in found:
+            found[line.process.host].last.append(line)
+    told = [(_row(host, found[host.name]), found[host.name].blamed) for host in job.hosts]
+    return [row for row, _ in sorted(told, key=lambda entry: _badness(*entry), reverse=True)]
+
+
+def _badness(row: HostRow, blamed: int) -> tuple[int, ...]:
+    return _WEIGHTS.get(row.severity or "", 0), blamed, row.paths_fallback, len(row.nics_idle), row.paths_unknown
+
+
+def _row(host: Host, found: _Gathered) -> HostRow:
+    worst = max((finding.severity for finding in found.findings), key=_WEIGHTS.__getitem__, default=None)
+    last = latest(found.last)
+    in_order = sorted(found.findings, key=lambda finding: -_WEIGHTS[finding.severity])
+    return HostRow(
+        host=host.name,
+        severity=worst,
+        paths_ok=found.verdicts.get("ok", 0),
+        paths_fallback=found.verdicts.get("fallback", 0),
+        paths_unknown=found.verdicts.get("unknown", 0),
+        findings=list(dict.fromkeys(finding.rule for finding in in_order)),
+        ranks=host.ranks,
+        gpus=host.gpus,
+        nics_used=found.nics.get(nics.USED, []),
+        nics_idle=found.nics.get(nics.IDLE, []),
+        nccl_versions=sorted(found.nccl),
+        cuda_versions=sorted(found.cuda),
+        last_time=last.time if last else None,
+        last_source=last.source if last else None,
+        last_line=last.line if last else None,
+    )
+
+
+def _gather_paths(job: Job, found: dict[str, _Gathered]) -> None:
+    """Count the paths of each host, one within a host once."""
+    for path in job.paths:
+        for host in {path.src_host, path.dst_host}:
+            if host in found:
+                verdicts = found[host].verdicts
+                verdicts[path.verdict] = verdicts.get(path.verdict, 0) + 1
+
+
+def _gather_nics(job: Job, found: dict[str, _Gathered]) -> None:
+    for row in nics.rows(job):
+        if row.host in found:
+            found[row.host].nics.setdefault(row.state, []).append(nics.name(row))
+
+
+def _gather_versions(job: Job, found: dict[str, _Gathered]) -> None:
+    for notice in job.notices:
+        for host in notice.hosts:
+            match notice.event:
+                case events.NcclVersion(version=version) if host in found:
+                    found[host].nccl.add(version)
+                case events.CudaDriver(cuda_version=number) if host in found:
+                    found[host].cuda.add(cuda(str(number)))
+
+
+def _gather_findings(job: Job, found: dict[str, _Gathered]) -> None:
+    for finding in job.findings:
+        blamed = _blamed(finding)
+        ranks = set(finding.ranks)
+        for host in job.hosts:
+            mine = set(host.ranks)
+            if host.name in finding.hosts or mine & ranks:
+                found[host.name].findings.append(finding)
+                found[host.name].blamed += host.name in blamed or bool(mine and ranks and ranks <= mine)
+
+
+def _blamed(finding: Finding) -> set[str]:
+    """The hosts that the bad paths or ranks of a finding have in common."""
+    return {culprit.name for culprit in finding.culprits if culprit.kind == "host"}

@@ -1,0 +1,241 @@
+"""Which NICs the hosts have, and which ranks and GPUs send and receive by them; also those that nothing uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from nccl_inspect import event_types as events
+from nccl_inspect.answers import Column
+from nccl_inspect.model.job import Job, Path
+from nccl_inspect.model.nics import listed_as
+from nccl_inspect.model.ways import End
+from nccl_inspect.records import Record
+from nccl_inspect.rules.statements import value
+
+USED, IDLE, UNKNOWN = "used", "idle", "unknown"
+_SPEEDS = {"nic-speed": "interface", "ib-device": "name"}
+"""Productions that tell a speed in Mb/s, with the field that names the NIC."""
+_BUILT_IN = ("IB", "Socket")
+_VIRTUAL = 2
+"""Parts that a list tells of a virtual NIC: index and name, no port or address."""
+_LAST = 1 << 30
+_ONE_EACH = "SENDRECV"
+"""The protocol of aws-ofi-nccl in which each NIC that it finds is a device; RDMA joins several to one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class NicRow(Record):
+    """A NIC of a host."""
+
+    host: str
+    nic: str | None
+    """Its name; None where the log has its index only."""
+    nic_index: int | None
+    network: str
+    """``IB``, ``Socket``, ``AWS Libfabric``, …"""
+    state: str
+    """``used``, ``idle`` (listed, and no connection line uses it while others of the host are used), or ``unknown``
+    (the log has no network connection of this host, or is an excerpt)."""
+    gpus: list[int]
+    """NVML numbers of the GPUs whose ranks use it."""
+    ranks: list[int]
+    """Ranks that send or receive by it."""
+    send_ranks: list[int]
+    receive_ranks: list[int]
+    pxn_ranks: list[int]
+    """Ranks of other GPUs whose data goes out by it (PXN)."""
+    paths_out: int
+    paths_in: int
+    gdr: bool | str | None
+    """GPUDirect RDMA: True, False, ``partial`` (on some paths only), None where nothing uses it."""
+    link: str | None
+    """``IB`` or ``RoCE``."""
+    speed_mbps: int | None
+    """As the log tells it (subsystem NET)."""
+
+
+def name(row: NicRow) -> str:
+    """How people call it."""
+    return row.nic or f"index {row.nic_index}"
+
+
+RECORD = NicRow
+COLUMNS = (
+    Column("host", "host", is_host=True, folds=True),
+    Column("nic", "NIC", text=name),
+    Column("state", "state"),
+    Column("gpus", "GPUs", goes=4),
+    Column("send_ranks", "sends", least=10),
+    Column("receive_ranks", "receives", least=10),
+    Column("pxn_ranks", "PXN for", goes=3, least=10),
+    Column("gdr", "GDR", goes=9),
+    Column("network", "network", goes=5, folds=True),
+    Column("link", "link", goes=1, folds=True),
+    Column("speed_mbps", "Mb/s", goes=6, folds=True),
+    Column("paths_out", "paths out", goes=2),
+    Column("paths_in", "paths in", goes=2),
+)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Nic(Record):
+    """A NIC while what uses it is gathered."""
+
+    name: str | None
+    index: int | None
+    link: str | None = None
+    sends: set[int] = field(default_factory=set)
+    receives: set[int] = field(default_factory=set)
+    pxn: set[int] = field(default_factory=set)
+    paths_out: int = 0
+    paths_in: int = 0
+    gdr: set[bool] = field(default_factory=set)
+
+    def take(self, end: End, side: str, rank: int) -> None:
+        """Take in one end of a path; what leaves by the NIC of another rank (PXN) is that rank's use."""
+        self.gdr.add(end.gdr)
+        if end.pxn_rank is not None:
+            self.pxn.add(rank)
+        users = self.sends if side == "send" else self.receives
+        users.add(rank if end.pxn_rank is None else end.pxn_rank)
+
+
+_Key = tuple[str, str, str]
+"""Host, network, and name or index."""
+
+
+def is_bad(row: NicRow) -> bool:
+    """Whether nothing uses it."""
+    return row.state == IDLE
+
+
+def rows(job: Job) -> list[NicRow]:
+    """One for each NIC: hosts with idle ones first, each host's NICs by index."""
+    listed = _listed(job)
+    nics = _used(job.paths, {(host, net, index): name for (host, net, name), (index, _) in listed.items()})
+    busy = {(host, network) for host, network, _ in nics}
+    _add_listed(nics, listed, busy)
+    _add_counted(nics, job, busy)
+    speeds = _speeds(job)
+    known = set() if job.excerpt else {host for host, _ in busy}  # what uses it may stand in a line that is left out
+    places = {host.name: place for place, host in enumerate(job.hosts)}
+    found = [_row(key, nic, job, known, speeds) for key, nic in nics.items()]
+    idle = {row.host for row in found if row.state == IDLE}
+    return sorted(
+        found,
+        key=lambda row: (
+            row.host not in idle,
+            places.get(row.host, len(places)),
+            row.network,
+            _LAST if row.nic_index is None else row.nic_index,
+            row.nic or "",
+        ),
+    )
+
+
+def _row(key: _Key, nic: _Nic, job: Job, known: set[str], speeds: dict[tuple[str, str], int]) -> NicRow:
+    host, network, _ = key
+    ranks = nic.sends | nic.receives
+    gpus = {gpu.nvml_dev for rank in ranks if (gpu := job.gpus.get(rank)) and gpu.nvml_dev is not None}
+    return NicRow(
+        host=host,
+        nic=nic.name,
+        nic_index=nic.index,
+        network=network,
+        state=USED if ranks else IDLE if host in known else UNKNOWN,
+        gpus=sorted(gpus),
+        ranks=sorted(ranks),
+        send_ranks=sorted(nic.sends),
+        receive_ranks=sorted(nic.receives),
+        pxn_ranks=sorted(nic.pxn),
+        paths_out=nic.paths_out,
+        paths_in=nic.paths_in,
+        gdr="partial" if len(nic.gdr) > 1 else next(iter(nic.gdr), None),
+        link=nic.link,
+        speed_mbps=speeds.get((host, nic.name or "")),
+    )
+
+
+def _used(paths: Iterable[Path], names: Mapping[tuple[str, str, int], str]) -> dict[_Key, _Nic]:
+    """The NICs at the ends of network paths.
+
+    Args:
+        paths: of the job.
+        names: of NICs, for processes that do not list them.
+    """
+    found: dict[_Key, _Nic] = {}
+    for path in paths:
+        if path.net is None:
+            continue
+        network = listed_as(path.net)
+        for side, host, rank in (("send", path.src_host, path.src), ("receive", path.dst_host, path.dst)):
+            touched: dict[_Key, _Nic] = {}
+            for end in path.ends(side) if host else ():
+                if end.nic_index is None:
+                    continue
+                nic_name = end.nic or names.get((host or "", network, end.nic_index))
+                key = (host or "", network, nic_name or str(end.nic_index))
+                nic = touched[key] = found.setdefault(key, _Nic(nic_name, end.nic_index))
+                nic.take(end, side, rank)
+            for nic in touched.values():
+                nic.paths_out += side == "send"
+                nic.paths_in += side == "receive"
+    return found
+
+
+def _listed(job: Job) -> dict[_Key, tuple[int, str | None]]:
+    """The NICs that networks list when they start, with index and kind of link."""
+    found: dict[_Key, tuple[int, str | None]] = {}
+    for notice in job.notices:
+        if not isinstance(notice.event, events.NetDevices):
+            continue
+        for index, name, _, *link in (device for device in notice.event.devices if len(device) > _VIRTUAL):
+            for host in notice.hosts:
+                found.setdefault((host, notice.event.net, str(name)), (int(index), link[0] if link else None))
+    return found
+
+
+def _add_listed(
+    nics: dict[_Key, _Nic], listed: Mapping[_Key, tuple[int, str | None]], busy: AbstractSet[tuple[str, str]]
+) -> None:
+    """Add what is listed and not used, without the ports of which NCCL makes one virtual NIC.
+
+    Interfaces for TCP matter where something uses TCP, or nothing is known to be used.
+    """
+    hosts = {host for host, _ in busy}
+    merged = {(host, network, part) for host, network, name in nics if "+" in name for part in name.split("+")}
+    for key, (index, link) in listed.items():
+        host, network, name = key
+        if key in nics:
+            nics[key].link = link
+        elif key not in merged and (link is not None or (host, network) in busy or host not in hosts):
+            nics[key] = _Nic(name, index, link)
+
+
+def _add_counted(nics: dict[_Key, _Nic], job: Job, busy: AbstractSet[tuple[str, str]]) -> None:
+    """Add NICs that aws-ofi-nccl counts and nothing uses, where each one is a device of its own."""
+    single = {
+        host
+        for notice in job.notices
+        if notice.production == "ofi-transport-protocol" and value(notice, "protocol") == _ONE_EACH
+        for host in notice.hosts
+    }
+    networks = {host: network for host, network in busy if network not in _BUILT_IN}
+    for notice in job.notices:
+        if not isinstance(notice.event, events.OfiProvider):
+            continue
+        for host in notice.hosts if single.issuperset(notice.hosts) else ():
+            for index in range(notice.event.nics or 0) if host in networks else ():
+                nics.setdefault((host, networks[host], str(index)), _Nic(None, index))
+
+
+def _speeds(job: Job) -> dict[tuple[str, str], int]:
+    """Speeds by host and name."""
+    return {
+        (host, str(value(notice, _SPEEDS[notice.production]))): int(value(notice, "speed"))
+        for notice in job.notices
+        if notice.production in _SPEEDS
+        for host in notice.hosts
+    }

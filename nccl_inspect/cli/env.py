@@ -1,0 +1,44 @@
+"""``nccl-inspect env``: which variables ranks have."""
+
+from __future__ import annotations
+
+import click
+
+from nccl_inspect import reading
+from nccl_inspect.answers import env
+from nccl_inspect.cli import filters, questions, shared
+
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect env job.log
+  nccl-inspect env job.log --differs                what ranks do not have in common
+  nccl-inspect env job.log --rank 3
+  nccl-inspect env job.log --format csv -o env.csv
+"""
+_NONE = "the log names no variable; NCCL names those it uses with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV"
+
+
+@click.command(epilog=_EXAMPLES, short_help="NCCL variables by value: which ranks have it, who set it.")
+@questions.asking("variables")
+@click.option("--differs", is_flag=True, help="Only variables of which values differ, or that only some ranks have.")
+def command(
+    logs: tuple[str, ...],
+    places: filters.Places,
+    differs: bool,
+    limit: int | None,
+    form: str,
+    options: reading.Options,
+    out: shared.Output,
+) -> int:
+    """One row for each variable and value that NCCL says it uses, with the ranks that have it and who set it.
+
+    Set by: the environment, a configuration file (config) or a plugin. NCCL names a variable when it uses it, so a rank
+    without a line may have the variable all the same.
+    """
+    job = shared.read(logs, options)
+    fits = places.of(job)
+    rows = [row for row in env.rows(job) if row.differs >= differs and fits(row.ranks, row.hosts)]
+    none = "no variable differs between ranks" if differs else "no variable matches"
+    questions.answer(env, rows, "variable", none if job.environment else _NONE, form, limit, out)
+    return shared.status(job)

@@ -1,0 +1,27 @@
+"""``nccl-inspect help``: the same as ``--help``."""
+
+from __future__ import annotations
+
+import click
+
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect help
+  nccl-inspect help paths
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="The help of a command.")
+@click.argument("name", metavar="[COMMAND]", required=False)
+@click.pass_context
+def command(ctx: click.Context, name: str | None) -> None:
+    """Print the help of a command, as --help does; without COMMAND the list of commands."""
+    program = ctx.find_root()
+    assert isinstance(program.command, click.Group)
+    if name is None:
+        click.echo(program.get_help())
+        return
+    found = program.command.get_command(program, name)
+    assert found is not None  # the group raises what to do about an unknown name
+    click.echo(found.context_class(found, program, name).get_help())

@@ -1,0 +1,46 @@
+"""``nccl-inspect hosts``: which hosts are bad."""
+
+from __future__ import annotations
+
+import click
+
+from nccl_inspect import reading
+from nccl_inspect.answers import hosts
+from nccl_inspect.cli import filters, questions, shared
+
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect hosts job.log
+  nccl-inspect hosts job.log --limit 5              the five worst
+  nccl-inspect hosts job.log --finding 'nic-*'      hosts that such a finding names
+  nccl-inspect hosts job.log --format csv -o hosts.csv
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Hosts, worst first: findings, paths, NICs, GPUs, last line.")
+@questions.asking("hosts")
+@shared.findings("Only hosts that these findings name")
+def command(
+    logs: tuple[str, ...],
+    places: filters.Places,
+    rules: tuple[str, ...],
+    limit: int | None,
+    form: str,
+    options: reading.Options,
+    out: shared.Output,
+) -> int:
+    """One row for each host, the worst first: by the severity of its findings, then by paths slower than expected.
+
+    A path counts at both of its hosts. Under Kubernetes a host is a pod, unless pods use the network of the node.
+    """
+    names = filters.rules_known(rules)
+    job = shared.read(logs, options)
+    fits = places.of(job)
+    rows = [
+        row
+        for row in hosts.rows(job)
+        if fits(row.ranks, [row.host]) and (not names or not names.isdisjoint(row.findings))
+    ]
+    questions.answer(hosts, rows, "host", "no host matches" if job.hosts else "the log names no host", form, limit, out)
+    return shared.status(job)

@@ -1,0 +1,58 @@
+"""``nccl-inspect nics``: which NIC each GPU uses, and which nothing uses."""
+
+from __future__ import annotations
+
+import click
+
+from nccl_inspect import reading
+from nccl_inspect.answers import nics
+from nccl_inspect.cli import filters, questions, shared
+
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect nics job.log
+  nccl-inspect nics job.log --state idle            NICs that nothing uses
+  nccl-inspect nics job.log --host gpu-node-0001
+  nccl-inspect nics job.log --rank 3                the NICs of one rank
+  nccl-inspect nics job.log --format json -o nics.json
+"""
+_NONE = "the log names no NIC; NCCL lists NICs with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET"
+
+
+@click.command(epilog=_EXAMPLES, short_help="NICs: which ranks and GPUs use them, and idle ones.")
+@questions.asking("NICs")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice((nics.USED, nics.IDLE, nics.UNKNOWN)),
+    multiple=True,
+    metavar="STATE",
+    help="Only NICs in this state: used, idle or unknown. May be repeated.",
+)
+def command(
+    logs: tuple[str, ...],
+    places: filters.Places,
+    states: tuple[str, ...],
+    limit: int | None,
+    form: str,
+    options: reading.Options,
+    out: shared.Output,
+) -> int:
+    """One row for each NIC of each host, with the ranks that send and receive by it; hosts with idle NICs come first.
+
+    A NIC is idle when NCCL lists it, no connection line uses it, and others of its host are used; it is unknown when
+    the log has no network connection of its host, or is an excerpt. Connections are made at first use since NCCL 2.22:
+    a NIC that is idle at the beginning of a log may be used later.
+    """
+    job = shared.read(logs, options)
+    fits = places.of(job)
+    everything = nics.rows(job)
+    rows = [
+        row
+        for row in everything
+        if (not states or row.state in states) and fits([*row.ranks, *row.pxn_ranks], [row.host])
+    ]
+    none = f"no NIC is {' or '.join(states)}" if states else "no NIC matches"
+    questions.answer(nics, rows, "NIC", none if everything else _NONE, form, limit, out)
+    return shared.status(job)

@@ -1,0 +1,93 @@
+"""What commands share that answer one question each with a table: options, and how records are written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+import click
+
+from nccl_inspect.answers import Answer, names_of
+from nccl_inspect.cli import filters, say, shared
+from nccl_inspect.cli.formats import formats
+from nccl_inspect.model.document import clean
+from nccl_inspect.records import Record
+from nccl_inspect.report.columns import UNBOUNDED, cells, drawn, fitted
+from nccl_inspect.rules.facts import count, ranges
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def asking(noun: str) -> Callable[[_Command], _Command]:
+    """Inputs and options of a command that answers a question.
+
+    Args:
+        noun: what the rows are, for the help: ``hosts``.
+    """
+
+    def decorate(command: _Command) -> _Command:
+        limit = click.option("--limit", type=click.IntRange(1), metavar="N", help=f"Only the first N {noun}.")
+        places = filters.places(f"Only {noun} of these ranks", f"Only {noun} of these hosts")
+        written = formats(("table", "csv", "json"))(shared.judging(shared.output(command)))
+        return shared.inputs(places(limit(written)))
+
+    return decorate
+
+
+def answer(
+    kind: Answer, rows: Sequence[Record], noun: str, none: str, form: str, limit: int | None, out: shared.Output
+) -> None:
+    """Write the rows; say on stderr why there are none.
+
+    Args:
+        kind: the module that made them.
+        rows: that fit the options.
+        noun: what one row is: ``host``.
+        none: why there is no row.
+        form: how to write them.
+        limit: how many at most.
+        out: where to.
+    """
+    if not rows:
+        say(none)
+    told = rows[:limit]
+    if form == "json":
+        text = json.dumps([clean(asdict(row)) for row in told], indent=1)  # type: ignore[call-overload]
+    elif form == "csv":
+        text = table_of_values(names_of(kind.RECORD), [asdict(row) for row in told])  # type: ignore[call-overload]
+    elif not told:
+        text = f"no {noun}"
+    else:
+        width = shared.columns(out.target, UNBOUNDED)
+        table = fitted(kind.COLUMNS, cells(kind.COLUMNS, told), width)
+        if width < UNBOUNDED and len(told) < len(rows):
+            table = table._replace(notes=[*table.notes, f"{len(told)} of {count(len(rows), noun)}"])
+        text = drawn(table, width)
+    out.write(text)
+
+
+def table_of_values(names: Sequence[str], records: Sequence[dict[str, Any]]) -> str:
+    """Records as CSV, lists of ranks as ranges; empty where the log does not tell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([[_cell(clean(record[name])) for name in names] for record in records])
+    return text.getvalue()
+
+
+def _cell(value: object) -> str:
+    """The text of a cell; a spreadsheet must not take a name out of a log for a formula."""
+    text = _plain(value)
+    return f"'{text}" if isinstance(value, str | list) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ranges(value) if value and isinstance(value[0], int) else ";".join(map(str, value))
+    return "" if value is None else str(value)

@@ -1,0 +1,56 @@
+"""``nccl-inspect ranks``: how far each rank came."""
+
+from __future__ import annotations
+
+import click
+
+from nccl_inspect import reading
+from nccl_inspect.answers import ranks
+from nccl_inspect.cli import filters, questions, shared
+
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect ranks job.log
+  nccl-inspect ranks job.log --state missing --state silent
+  nccl-inspect ranks job.log --host gpu-node-0001
+  nccl-inspect ranks job.log --format json -o ranks.json
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Ranks, worst first: host, pid, GPU, state, last line, first error.")
+@questions.asking("ranks")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(tuple(ranks.STATES)),
+    multiple=True,
+    metavar="STATE",
+    help="Only ranks in this state, such as missing. May be repeated.",
+)
+def command(
+    logs: tuple[str, ...],
+    places: filters.Places,
+    states: tuple[str, ...],
+    limit: int | None,
+    form: str,
+    options: reading.Options,
+    out: shared.Output,
+) -> int:
+    """One row for each rank, also for those without a line in the log; the worst state first.
+
+    States: failed (reports an error, in a job that failed), missing (no line in the log), silent (no line after the
+    first error, while most others have some), seen (no communicator yet), begun (its communicator is not complete),
+    initialised (complete, and no connections), connected, ended (in order).
+    """
+    job = shared.read(logs, options)
+    fits = places.of(job)
+    everybody = ranks.rows(job)
+    rows = [
+        row
+        for row in everybody
+        if (not states or row.state in states) and fits([] if row.rank is None else [row.rank], [row.host])
+    ]
+    none = f"no rank is {' or '.join(states)}" if states else "no rank matches"
+    questions.answer(ranks, rows, "rank", none if everybody else "the log names no rank", form, limit, out)
+    return shared.status(job)
