@@ -13,7 +13,8 @@ MODULES = sorted(file.relative_to(PACKAGE).with_suffix("").as_posix() for file i
 MAX_LINES = 400
 
 LAYERS = [
-    {"_version", "errors", "text", "records", "discovery", "interruption", "ports", "times", "masking", "progress"},
+    {"interruption"},
+    {"_version", "errors", "text", "records", "discovery", "ports", "times", "masking", "progress"},
     {"event", "levels", "toml", "outputs", "manual", "garbage"},
     {"event_types"},
     {"ingest"},

@@ -51,9 +51,9 @@ def command(
     if before == after == "-":
         raise click.UsageError("standard input can be one of the two runs only; name a file for the other")
     options = shared.settled(options)
-    a = shared.read((before,), options)
+    a = shared.read((before,), options, is_last=False)
     if a.partial:
-        return shared.INTERRUPTED
+        raise KeyboardInterrupt
     b = shared.read((after,), options)
     difference = compare.compare(a, b)
     if form == "json":

@@ -13,7 +13,7 @@ import click
 
 from nccl_inspect import following, reading, report
 from nccl_inspect.cli import shared
-from nccl_inspect.interruption import Interruption
+from nccl_inspect.interruption import PROCESS
 from nccl_inspect.report import Style, text
 from nccl_inspect.report.words import block, paint, verdict_color
 from nccl_inspect.rules.facts import count, ranges
@@ -72,7 +72,7 @@ def command(
     pieces = following.stream(0, waiter) if name == "-" else following.follow(Path(name), waiter, until_end)
     screen = _Screen(shared.style(no_color, "-"), interval)
     try:
-        with Interruption() as interruption:
+        with PROCESS as interruption:
             for piece in interruption.until(pieces):
                 _take(watch, piece, screen)
             news, job = watch.end(interruption.happened)
