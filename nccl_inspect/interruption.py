@@ -34,8 +34,8 @@ _END = object()
 class Interruption:
     """What the next signal means.
 
-    While it is entered, a log is read: the first signal then ends :meth:`until` with the item in hand. Once all is read,
-    the report is finished.
+    While it is entered, a log is read: the first signal then ends :meth:`until` with the item in hand. Once all is
+    read, the report is finished.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and closed pipes at any moment: no traceback, no half file, no orphan, and what was read is reported."""
+"""Ctrl-C, SIGTERM and closed pipes at any moment: no traceback, no half file, no orphan; what was read is reported."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def counted():
 interruption.guard = counted
 __main__.main()
 """
-"""Sends a signal at the given calls of functions, counted from where it can be handled: moments that do not depend on time."""
+"""Sends a signal at given calls of functions, counted from where it can be handled: no matter of time."""
 MOMENTS = (1, 2_000, 20_000, 60_000, 100_000, 150_000, 200_000, 300_000)
 
 
