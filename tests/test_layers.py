@@ -30,7 +30,7 @@ LAYERS = [
     {"distributed"},
     {"reading", "tables", "following"},
     {"watching", "configuration", "policy", "differences", "exports", "anonymous"},
-    {"acceptance"},
+    {"acceptance", "guarding", "monitoring"},
     {""},  # nccl_inspect itself: what a program imports
     {"cli"},
     {"__main__"},
