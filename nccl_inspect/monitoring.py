@@ -158,7 +158,7 @@ class _Served:
         latest = self._latest = _Latest()
         self._next = 0.0
 
-        class Handler(MetricsHandler):  # type: ignore[misc]
+        class Handler(MetricsHandler):
             """Says nothing of requests."""
 
             registry = latest

@@ -20,7 +20,7 @@ Examples:
 
 Exit status: 0 compared; 1 they differ (--exit-code), or B has a finding
 that A does not have (--fail-on); 3 one of them cannot be read, or for a gate
-(--exit-code, --fail-on) a part of one.
+(--exit-code, --fail-on) a part of one; 130 Ctrl-C: B is compared as far as it was read, and nothing before that.
 """
 _FAIL_ON = "Exit with status 1 when B has a finding of this severity or a higher one that A has not, or B alone failed."
 
