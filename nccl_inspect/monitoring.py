@@ -36,13 +36,19 @@ class Meter(Protocol):
     def __exit__(self, *_: object) -> None:
         """End."""
 
-    def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> None:
+    def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
         """Take the metrics of a watch.
 
         Args:
             watch: as it is now.
             is_news: something was told.
             runs: whether it goes on.
+
+        Returns:
+            What is wrong since the last time, for a watch is worth more than its metrics; empty when all is well.
+
+        Raises:
+            NcclInspectError: the first ones cannot be published.
         """
 
 
@@ -108,8 +114,9 @@ class _Nobody:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> None:
+    def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
         """Nothing."""
+        return ""
 
 
 class _InFile:
@@ -119,6 +126,8 @@ class _InFile:
         self._target = target
         self._seconds = seconds
         self._next = 0.0
+        self._problem: str | None = None
+        """That of the last time; None before the first."""
 
     def __enter__(self) -> _InFile:
         return self
@@ -126,12 +135,21 @@ class _InFile:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> None:
+    def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
         """Write the file when it is time for that, when there are news, and at the end."""
         now = time.monotonic()
-        if is_news or not runs or now >= self._next:
-            self._next = now + self._seconds
+        if not (is_news or not runs or now >= self._next):
+            return ""
+        self._next = now + self._seconds
+        try:
             outputs.lines(self._target, _OPTION, metrics(watch, runs).text().splitlines())
+        except NcclInspectError as error:
+            if self._problem is None:
+                raise
+            news, self._problem = str(error) if str(error) != self._problem else "", str(error)
+            return news
+        self._problem = ""
+        return ""
 
 
 class _Latest:
@@ -188,9 +206,10 @@ class _Served:
         self._thread.join()
         self._server.server_close()
 
-    def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> None:
+    def update(self, watch: Watch, is_news: bool = False, runs: bool = True) -> str:
         """Answer with these from now on."""
         now = time.monotonic()
         if is_news or not runs or now >= self._next:
             self._next = now + _REBUILT
             self._latest.registry = metrics(watch, runs).registry
+        return ""

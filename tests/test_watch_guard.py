@@ -14,6 +14,7 @@ from test_watch import FAST, HANG, HEALTHY, PATIENCE, Watched, fd, read_until, s
 
 from nccl_inspect import guarding, monitoring
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.watching import Stall
 
 DEGRADED = (sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log").read_bytes()
 DEAD = (sample_data.FOLDER / "peer-killed" / "job.log").read_bytes()
@@ -86,12 +87,12 @@ def test_the_end_after_a_stall_names_who_is_missing() -> None:
     watched.after(0, BEGUN)
     assert watched.after(61)
     news, _ = watched.watch.end(interrupted=True)
-    assert isinstance(news[-1], guarding.Stall)
+    assert isinstance(news[-1], Stall)
     assert news[-1].missing == [2]
     other = Watched()
     other.after(0, HEALTHY)
     news, _ = other.watch.end(interrupted=True)
-    assert not [one for one in news if isinstance(one, guarding.Stall)]
+    assert not [one for one in news if isinstance(one, Stall)]
 
 
 def free_port() -> int:
@@ -160,6 +161,21 @@ def test_metrics_that_cannot_be_published_are_an_error_at_once(
         invoke("watch", "job.log", "--until-end", "--metrics", target)
     assert says in str(error.value)
     assert Path("job.log").read_bytes() == HEALTHY
+
+
+def test_metrics_that_cannot_be_written_any_more_do_not_end_the_watch(tmp_path: Path) -> None:
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    watch = Watched().watch
+    with monitoring.meter(str(folder / "x.prom"), 0) as meter:
+        assert meter.update(watch) == ""
+        (folder / "x.prom").unlink()
+        folder.rmdir()
+        assert "folder given with --metrics" in meter.update(watch)
+        assert meter.update(watch) == "", "said once"
+        folder.mkdir()
+        assert meter.update(watch) == ""
+        assert (folder / "x.prom").exists()
 
 
 @pytest.mark.parametrize("target", ["127.0.0.1:0", "localhost:0", ":0", "0"])

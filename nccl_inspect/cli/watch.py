@@ -30,7 +30,7 @@ Examples:
   kubectl logs -f -l job-name=llama --prefix --max-log-requests=64 | nccl-inspect watch
   tail -F rank*.log | nccl-inspect watch --stall 120
   torchrun train.py 2>&1 | tee job.log | nccl-inspect watch --fail-on error
-  nccl-inspect watch job.log --exit-on error --exit-on stall --on-exit 'scancel "$SLURM_JOB_ID"'
+  nccl-inspect watch job.log --exit-on error --exit-on stall --on-exit 'scancel 4711'
   nccl-inspect watch job.log --metrics 9400         for Prometheus: http://localhost:9400/metrics
 
 Exit status: 1 there is what --exit-on or --fail-on asks for, or, where one of them is given, the job failed.
@@ -112,14 +112,16 @@ def command(
             meter.update(watch)
             for piece in interruption.until(pieces):
                 news = _take(watch, piece, screen)
-                meter.update(watch, is_news=bool(news))
+                if problem := meter.update(watch, is_news=bool(news)):
+                    screen.note(problem)
                 if alarm := guarding.alarm(news, exit_on):
                     break
             else:
                 news, job = watch.end(interruption.happened)
                 screen.tell(news)
                 alarm = None if interruption.happened else guarding.alarm(news, exit_on)
-            meter.update(watch, runs=False)
+            if problem := meter.update(watch, runs=False):
+                screen.note(problem)
     except BrokenPipeError:
         shared.end_in_silence()
     finally:
