@@ -8,14 +8,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 from nccl_inspect._version import __version__
 
+# Nothing is imported that need not be: it is loaded before the command can handle Ctrl-C.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from os import PathLike
+
     import pyarrow
 
     from nccl_inspect.event_types import Event
@@ -56,6 +56,8 @@ def read(
         nccl_inspect.errors.NcclInspectError: an unknown rule or platform, a file that is not understood, or a
             cluster that cannot be used.
     """
+    from pathlib import Path
+
     from nccl_inspect import configuration, reading
 
     # A single name is a sequence, too: of characters.

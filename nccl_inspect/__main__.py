@@ -1,5 +1,21 @@
-"""``python -m nccl_inspect``: the command, where its script is not on the path."""
+"""The command, also as ``python -m nccl_inspect``: what Ctrl-C does is settled before the rest is loaded."""
 
-from nccl_inspect.cli import main
+import os
 
-main()
+
+def main() -> None:
+    """Entry point; it does not return."""
+    try:
+        from nccl_inspect import interruption
+
+        interruption.guard()
+    except KeyboardInterrupt:
+        os.write(2, b"nccl-inspect: interrupted\n")
+        os._exit(130)
+    from nccl_inspect import cli
+
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

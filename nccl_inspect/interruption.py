@@ -1,58 +1,184 @@
-"""Ctrl-C and SIGTERM end the reading between two blocks, so that what was read is whole and can still be reported."""
+"""What Ctrl-C does at any moment of a run, and SIGTERM and SIGHUP with it.
+
+While a log is read, the first one ends the reading between two blocks, so that what was read is whole and can still be
+reported. Once all is read, the report takes seconds at most and is finished. The next one, and the first one at any
+other moment, ends the process at once: not by an exception, which the code that it happens to hit may swallow or print,
+but in the handler, after what was begun is undone.
+
+This module is loaded before anything else, so it imports next to nothing.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
-import threading
-from collections.abc import Iterable, Iterator
-from types import FrameType
-from typing import Any, TypeVar
+import sys
+from contextlib import suppress
 
-_Item = TypeVar("_Item")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import FrameType
+    from typing import Any, TypeVar
+
+    _Item = TypeVar("_Item")
+
+STATUS = 130
+"""The exit status after Ctrl-C, as shells have it."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STDERR = 2
+_AT_ONCE, _READING, _FINISHING = "at once", "reading", "finishing"
+_END = object()
 
 
 class Interruption:
-    """Watches for Ctrl-C and SIGTERM while it is entered; only where nobody else does, and in the main thread.
+    """What the next signal means.
 
-    The first one ends :meth:`until` with the item in hand; a second one, while that is still worked on, is a
-    :class:`KeyboardInterrupt` as usual.
+    While it is entered, a log is read: the first signal then ends :meth:`until` with the item in hand. Once all is
+    read, the report is finished.
     """
 
     def __init__(self) -> None:
         self.happened = False
+        """Whether the reading was broken off."""
+        self.is_last = True
+        """Whether only the report is to be done after this reading."""
+        self.unwritten = ""
+        """The file that was to be written and is not there yet; empty where there is none."""
+        self._stage = _AT_ONCE
         self._waiting = False
+        self._asked = False
         self._before: dict[signal.Signals, Any] = {}
+        self._undo: list[Callable[[], object]] = []
+
+    def take(self) -> dict[signal.Signals, Any]:
+        """Handle the signals that nobody else does, which only the main thread can; gives the handlers until now."""
+        before: dict[signal.Signals, Any] = {}
+        for number in SIGNALS:
+            usual = signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL
+            if signal.getsignal(number) is usual:
+                try:
+                    before[number] = signal.signal(number, self._signalled)
+                except ValueError:  # not the main thread
+                    break
+        return before
 
     def __enter__(self) -> Interruption:
-        if threading.current_thread() is threading.main_thread():
-            for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
-                if signal.getsignal(number) is usual:
-                    self._before[number] = signal.signal(number, self._interrupted)
+        self.happened = self._asked = False
+        self._before = self.take()
+        self._stage = _READING
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._stage = _AT_ONCE if kind else self._after()
         for number, before in self._before.items():
             signal.signal(number, before)
 
-    def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
-        again, self.happened = self.happened, True
-        if self._waiting or again:
-            raise KeyboardInterrupt
+    def _after(self) -> str:
+        return _FINISHING if self.is_last else _AT_ONCE
 
     def until(self, items: Iterable[_Item]) -> Iterator[_Item]:
         """The items up to an interruption; waiting for the next one is broken off, work on one is not."""
+        self._stage = _READING
         iterator = iter(items)
         while not self.happened:
+            item: Any = self._next(iterator)
+            if item is _END:
+                break
+            yield item
+        self._stage = self._after()
+
+    def _next(self, iterator: Iterator[Any]) -> object:
+        """The next item; the end when there is none, or when the wait for it was broken off."""
+        try:
             try:
                 self._waiting = True
-                item = next(iterator)
-                self._waiting = False
-            except StopIteration:
-                return
-            except KeyboardInterrupt:
-                if not self.happened:
-                    raise
-                return
+                return next(iterator, _END)
             finally:
                 self._waiting = False
-            yield item
+        except KeyboardInterrupt:
+            if not self.happened:
+                raise
+            return _END
+
+    def undone_by(self, undo: Callable[[], object]) -> _Undone:
+        """While this is entered, what is done before the process ends in the handler, where no ``finally`` is run."""
+        return _Undone(self._undo, undo)
+
+    def words(self) -> str:
+        """What is said of the end."""
+        return f"interrupted; nothing written to {self.unwritten}" if self.unwritten else "interrupted"
+
+    def _signalled(self, _number: int, _frame: FrameType | None) -> None:
+        if self._stage == _READING and not self.happened:
+            self.happened = True
+            if self._waiting:
+                raise KeyboardInterrupt
+        elif self._stage == _FINISHING and not self._asked and not self.happened:
+            self._asked = True
+            _say("finishing the report; Ctrl-C again to stop")
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        for undo in reversed(self._undo):
+            with suppress(Exception):  # the process ends, and the others must be undone
+                undo()
+        _say(self.words())
+        os._exit(STATUS)
+
+
+class _Undone:
+    """Keeps a way to undo something in a list while it is entered."""
+
+    def __init__(self, kept: list[Callable[[], object]], undo: Callable[[], object]) -> None:
+        self._kept = kept
+        self._undo = undo
+
+    def __enter__(self) -> None:
+        self._kept.append(self._undo)
+
+    def __exit__(self, *_: object) -> None:
+        self._kept.remove(self._undo)
+
+
+class Held:
+    """While it is entered, signals wait: a process that is started then inherits that, until
+    it calls :func:`left_to_parent`."""
+
+    def __enter__(self) -> None:
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+    def __exit__(self, *_: object) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+
+
+def left_to_parent() -> None:
+    """In a process that was started with signals held: Ctrl-C reaches all, and the one that started it ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+def _say(words: str) -> None:
+    with suppress(OSError):
+        os.write(_STDERR, f"nccl-inspect: {words}\n".encode(errors="backslashreplace"))
+
+
+def _ignored(raised: Any) -> None:
+    """An interruption that hit a destructor is no news: that it happened is known."""
+    if not isinstance(raised.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(raised)
+
+
+PROCESS = Interruption()
+"""That of the command: signals belong to the process."""
+
+
+def guard() -> None:
+    """From here on no signal ends the process with a traceback."""
+    sys.unraisablehook = _ignored
+    PROCESS.take()

@@ -23,8 +23,11 @@ GROUPS = (
             *("communicator", "channel", "kind", "pid", "level", "only-nccl"),
         ),
     ),
-    ("Output", ("format", "matrix", "by", "output", "map", "verbose", "no-color")),
-    ("Judging", ("policy", "learn", "force", "strict", "fail-on", "exit-code", "select", "ignore")),
+    ("Output", ("format", "matrix", "by", "output", "map", "verbose", "no-color", "metrics")),
+    (
+        "Judging",
+        ("policy", "learn", "force", "strict", "fail-on", "exit-on", "on-exit", "exit-code", "select", "ignore"),
+    ),
     ("Machine and settings", ("topology", "platform", "config", "no-config")),
     ("Reading", ("until-end", "interval", "settle", "stall", "jobs", "cluster", "max-unpacked", "progress")),
     ("Help", ("help", "version")),

@@ -6,10 +6,12 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.interruption import PROCESS
 
 STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 """Names of standard output: opening it anew would cut what somebody else wrote there."""
@@ -37,17 +39,24 @@ def replacing(target: str, option: str, mode: int | None = None) -> Iterator[Bin
                 yield file
             return
         beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
-        try:
-            permissions = 0o666 if mode is None else mode
-            with open(beside, "wb", opener=lambda name, flags: os.open(name, flags | os.O_EXCL, permissions)) as file:
-                yield file
-            if mode is None and path.exists():
-                beside.chmod(stat.S_IMODE(path.stat().st_mode))
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        with PROCESS.undone_by(lambda: beside.unlink(missing_ok=True)):
+            try:
+                permissions = 0o666 if mode is None else mode
+                opener = partial(_made, permissions)
+                with open(beside, "wb", opener=opener) as file:
+                    yield file
+                if mode is None and path.exists():
+                    beside.chmod(stat.S_IMODE(path.stat().st_mode))
+                beside.replace(path)
+                PROCESS.unwritten = ""
+            finally:
+                beside.unlink(missing_ok=True)
     except OSError as error:
         raise NcclInspectError(f"{target}: {error.strerror or error}", _hint(target, option)) from None
+
+
+def _made(permissions: int, name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_EXCL, permissions)
 
 
 def lines(target: str, option: str, text: Iterable[str]) -> None:

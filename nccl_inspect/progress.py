@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from nccl_inspect.interruption import PROCESS
+
 _LONG = 20_000_000
 """Bytes above which a run is long enough to show its progress."""
 _LONG_WAIT = 2.0
@@ -46,6 +48,7 @@ class Bar:
         self._total = total
         now = time.monotonic()
         if self._bar is None and self._is_long(now):
+            self._open.enter_context(PROCESS.undone_by(self._open.close))  # it hides the cursor
             self._bar = self._open.enter_context(self._made())
         if now - self._drawn >= _REDRAW:
             self._drawn = now

@@ -106,6 +106,10 @@ class Status(Record):
     """The last step of any rank."""
     verdict: str = ""
     """Empty until it was told."""
+    quiet: float = 0.0
+    """Seconds since the last line."""
+    stalled: bool = False
+    """A communicator makes no progress."""
 
 
 class Watch:
@@ -137,6 +141,13 @@ class Watch:
         self._told: Job | None = None
         self._gone: set[str] = set()
         self._last = ""
+        self._fed = self._begun
+        self._stall: Stall | None = None
+
+    @property
+    def told(self) -> Job | None:
+        """The job as it was told last; None before the first verdict."""
+        return self._told
 
     def feed(self, data: bytes) -> None:
         """Take in what came.
@@ -146,6 +157,7 @@ class Watch:
         """
         if data.startswith(_PACKED) and not self._fold.sources[-1].bytes:
             raise NoInputError(f"{self._name}: compressed, so nothing to watch", "use 'nccl-inspect summarize'")
+        self._fed = self._clock()
         self._fold.feed(self._splitter.split(data))
 
     def begin(self) -> None:
@@ -198,9 +210,11 @@ class Watch:
             raise
         self._fold.partial = interrupted
         job = self._judge(self._fold, going_on=interrupted)
+        stalled = [self._stall] if self._stall and job.verdict != "failed" else []
         if self._told is None:
-            return [Verdict(job)], job
-        return [*self._changes(self._told, job), End(job)], job
+            self._told = job
+            return [Verdict(job), *stalled], job
+        return [*self._changes(self._told, job), End(job), *stalled], job
 
     def status(self) -> Status:
         """How far it got, cheap enough to be asked at any time."""
@@ -211,6 +225,8 @@ class Watch:
             nccl_lines=sum(source.counts.nccl_lines for source in sources),
             last=self._last,
             verdict=self._told.verdict if self._told else "",
+            quiet=self._clock() - self._fed,
+            stalled=self._stall is not None,
         )
         if self._job:
             comms = self._job.communicators
@@ -247,6 +263,7 @@ class Watch:
     def _resumed(self, now: float) -> Iterator[News]:
         if self._next_warning != self._timing.stall:
             self._next_warning = self._timing.stall
+            self._stall = None
             yield Resumed(now - self._progress)
 
     def _stalled(self, job: Job, now: float) -> Iterator[News]:
@@ -259,7 +276,8 @@ class Watch:
                 while self._next_warning <= seconds:
                     self._next_warning *= 2
                 missing = sorted(set(range(comm.nranks)) - set(comm.started))
-                yield _stall(comm, waiting, missing, seconds, self._last)
+                self._stall = _stall(comm, waiting, missing, seconds, self._last)
+                yield self._stall
                 return  # what follows the first one waits for it
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -19,6 +19,7 @@ from nccl_inspect.grammar.scanner import Scanner
 from nccl_inspect.ingest import entries, parts
 from nccl_inspect.ingest.parts import Part
 from nccl_inspect.ingest.sources import Lines
+from nccl_inspect.interruption import PROCESS, Held, left_to_parent
 from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.records import Record
 
@@ -36,19 +37,27 @@ def shared(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable[[in
         progress: told how many bytes were read.
     """
     wrapped = is_wrapped(groups[0][0])
-    workers = [_started(group, wrapped) for group in groups[1:]]
-    try:
-        yield from read(state, groups[0], progress)
-        for group, worker in zip(groups[1:], workers, strict=True):
-            found = worker.result()
-            if found is not None and state.can_merge(found):
-                yield found
-                progress(sum(part.size for part in group))
-            else:
-                yield from read(state, group, progress)
-    finally:
+    workers: list[_Worker] = []
+
+    def end() -> None:
         for worker in workers:
-            worker.process.terminate()
+            worker.process.kill()
+
+    try:
+        with PROCESS.undone_by(end):
+            for group in groups[1:]:
+                with Held():
+                    workers.append(_started(group, wrapped))
+            yield from read(state, groups[0], progress)
+            for group, worker in zip(groups[1:], workers, strict=True):
+                found = worker.result()
+                if found is not None and state.can_merge(found):
+                    yield found
+                    progress(sum(part.size for part in group))
+                else:
+                    yield from read(state, group, progress)
+    finally:
+        end()
 
 
 def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) -> Iterator[Piece]:
@@ -97,13 +106,13 @@ def _started(group: Sequence[Part], wrapped: bool) -> _Worker:
 
 
 def _work(group: Sequence[Part], wrapped: bool, connection: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the process that started this one ends it
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    left_to_parent()
     state = Fold(engine.shipped())
     state.wrapped = wrapped
     for piece in read(state, group, lambda _: None):
         state.add(piece)
-    connection.send_bytes(pickle.dumps(state, pickle.HIGHEST_PROTOCOL))
+    with suppress(BrokenPipeError):  # nobody is there any more
+        connection.send_bytes(pickle.dumps(state, pickle.HIGHEST_PROTOCOL))
 
 
 def is_wrapped(part: Part) -> bool:

@@ -11,12 +11,13 @@ import large_job
 import pytest
 import sample_data
 from command_line import invoke
+from junitparser import JUnitXml
 from test_schema import closed
 
 import nccl_inspect
 from nccl_inspect import cli
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.policy import file, learn
+from nccl_inspect.policy import file, formats, learn
 
 VALIDATOR = closed("nccl-inspect-check-1")
 HEALTHY = "p2p-nvlink-8gpu"
@@ -173,22 +174,72 @@ def test_a_job_on_one_host_proves_nothing_of_paths_between_hosts(folder: Path) -
     assert invoke("check", log(HEALTHY), "--policy", "policy.toml").return_value == 0
     strict = invoke("check", log(HEALTHY), "--policy", "policy.toml", "--strict")
     assert strict.return_value == 1
-    assert "undecided  paths.inter.transport: all ranks are on one host, wanted: NET; hold a job" in strict.stdout
+    assert "undecided  paths.inter.transport: all ranks are on one host, wanted: NET\n" in strict.stdout
+    assert "needs      hold a job that has such paths" in strict.stdout
 
 
-def test_each_thing_that_is_broken_is_one_line_with_place_and_remedy(folder: Path) -> None:
-    (folder / "policy.toml").write_text('world_size = 8\n[paths.intra]\ntransport = "P2P"\n[paths.inter]\ngdr = true\n')
+BAD = 'max_severity = "info"\nworld_size = 8\n[paths.intra]\ntransport = "P2P"\n[paths.inter]\ngdr = true\n'
+BAD += '[environment]\nforbidden = ["NCCL_P2P_DISABLE=1"]\n'
+FIX = "unset NCCL_P2P_DISABLE"
+
+
+def test_what_is_broken_has_its_place_and_what_one_fix_mends_stands_together(folder: Path) -> None:
+    (folder / "policy.toml").write_text(BAD)
     result = invoke("check", log(SHM), "--policy", "policy.toml", "-v")
     assert result.return_value == 1
-    head, *lines = result.stdout.splitlines()
-    assert head == "BROKEN: policy.toml: 2 broken, 1 undecided"
-    assert [text.split()[:2] for text in lines] == [
-        ["broken", "world_size:"],
-        ["broken", "paths.intra.transport:"],
-        ["undecided", "paths.inter.gdr:"],
+    head, *groups = result.stdout.split("\n\n")
+    assert head == "BROKEN: policy.toml: 4 broken, 1 undecided"
+    keys = [re.findall(r"^(broken|undecided) +(\S+):", group, re.MULTILINE) for group in groups]
+    assert keys == [
+        [("broken", "world_size")],
+        [("broken", "max_severity"), ("broken", "paths.intra.transport"), ("broken", "environment.forbidden")],
+        [("undecided", "paths.inter.gdr")],
     ]
-    where = r"\(\S+job\.log:\d+ and 2 more lines\)"
-    assert re.search(rf"use SHM/direct, wanted: P2P {where}; see p2p-disabled-by-env: unset NCCL_P2P_DISABLE", lines[1])
+    assert re.search(r"use SHM/direct, wanted: P2P\n +\S+job\.log:\d+ and 2 more lines\n", groups[1])
+    assert [group.count(f"fix        {FIX}") for group in groups] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_the_text_fits_the_width(folder: Path, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    (folder / "policy.toml").write_text(BAD)
+    shown = invoke("check", log(SHM), "--policy", "policy.toml").stdout.splitlines()
+    assert [text for text in shown if len(text) > columns and " " in text.strip()] == []
+
+
+def test_every_format_names_what_is_broken_its_line_and_the_fix(folder: Path) -> None:
+    (folder / "policy.toml").write_text(BAD)
+    for name in formats.names():
+        result = invoke("check", log(SHM), "--policy", "policy.toml", "--format", name)
+        assert result.return_value == 1
+        for word in ("world_size", FIX, "SHM/direct", "job.log"):
+            assert word in result.stdout.replace("\\_", "_"), (name, word)
+        kept = invoke("check", log(HEALTHY), "--policy", "policy.toml", "--format", name)
+        assert FIX not in kept.stdout
+        assert kept.return_value == (1 if kept.stdout.count("NCCL_P2P_DISABLE=1, wanted") else 0)
+
+
+def test_junit_has_a_case_for_each_expectation(folder: Path) -> None:
+    (folder / "policy.toml").write_text(BAD)
+    for args, skipped in (([], 1), (["--strict"], 0)):
+        shown = invoke("check", log(SHM), "--policy", "policy.toml", "--format", "junit", *args).stdout
+        (suite,) = JUnitXml.fromstring(shown)
+        assert (suite.tests, suite.failures, suite.skipped) == (5, 5 - skipped, skipped)
+
+
+def test_sarif_and_github_point_at_the_line(folder: Path) -> None:
+    (folder / "policy.toml").write_text(BAD)
+    document = json.loads(invoke("check", log(SHM), "--policy", "policy.toml", "--format", "sarif").stdout)
+    (run,) = document["runs"]
+    levels = {result["ruleId"]: result["level"] for result in run["results"]}
+    assert levels["policy/world_size"] == "error"
+    assert levels["policy/paths.inter.gdr"] == "warning"
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(levels)
+    first = run["results"][1]["locations"][0]["physicalLocation"]
+    commands = invoke("check", log(SHM), "--policy", "policy.toml", "--format", "github").stdout
+    place = f"file={first['artifactLocation']['uri'].removeprefix('file://')},line={first['region']['startLine']}"
+    assert place in commands
+    assert commands.count("::error ") == 5
 
 
 def test_a_driver_is_not_mended_with_a_library_path(folder: Path) -> None:
@@ -256,6 +307,30 @@ def test_a_policy_is_learned_from_a_doubtful_log_by_force_only(folder: Path, log
     assert forced.return_value == 0
     assert f"# CAUTION, written with --force: {says}. " in forced.stdout
     assert "nccl = [" in forced.stdout
+
+
+def half(folder: Path, name: str, until: bytes, place: int) -> None:
+    lines = Path(log(name)).read_bytes().splitlines(keepends=True)
+    places = [number for number, text in enumerate(lines) if until in text]
+    (folder / "half.log").write_bytes(b"".join(lines[: places[place]]))
+
+
+def test_no_policy_is_learned_from_a_log_that_ends_before_a_communicator_is_complete(folder: Path) -> None:
+    half(folder, "v2.21.5-ipc", b"Init COMPLETE", 0)
+    asked = invoke("check", "--learn", "half.log", "-o", "policy.toml")
+    assert asked.return_value == 1
+    assert "not written: the log ends before communicator world is complete (0 of 4 ranks)" in asked.stderr
+    assert not (folder / "policy.toml").exists()
+
+
+def test_a_policy_of_a_log_that_ends_while_ranks_connect_says_so(folder: Path) -> None:
+    text = Path(log("field-notes/p4d-1pod-4gpu.log")).read_text(encoding="utf-8")
+    (folder / "half.log").write_text(text, encoding="utf-8")
+    asked = invoke("check", "--learn", "half.log")
+    assert asked.return_value == 0
+    why = "the log ends while communicator world connects (1 of 4 ranks)"
+    assert f"warning: {why}" in asked.stderr
+    assert f"# CAUTION: {why}. " in asked.stdout
 
 
 def test_a_learned_value_stands_for_itself_in_the_glob() -> None:

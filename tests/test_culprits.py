@@ -18,7 +18,8 @@ import nccl_inspect
 from nccl_inspect import reading
 from nccl_inspect.culprits import search
 from nccl_inspect.culprits.traits import Trait
-from nccl_inspect.differences import compare, words
+from nccl_inspect.differences import compare
+from nccl_inspect.differences.formats import text as diff_text
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.job import Path as JobPath
@@ -316,7 +317,7 @@ def test_reports_say_where_first() -> None:
 
 def test_diff_says_where_a_new_finding_is() -> None:
     slow = one_host_on_tcp("128 ranks")
-    told = words.render(compare.compare(World(16).job(), slow), Style(width=400))
+    told = diff_text.render(compare.compare(World(16).job(), slow), Style(width=400))
     assert found(slow, "socket-instead-of-ib").where in told
 
 

@@ -14,7 +14,7 @@ from click.testing import Result
 from test_schema import closed
 
 import nccl_inspect
-from nccl_inspect.differences import Difference
+from nccl_inspect.differences import Difference, formats
 from nccl_inspect.differences.compare import compare
 
 VALIDATOR = closed("nccl-inspect-diff-1")
@@ -172,6 +172,58 @@ def test_a_setting_explains_the_finding_that_stands_on_its_line_and_that_one_the
     assert [(change.before, change.after) for change in chain.effects] == [("P2P/CUMEM", "SHM/direct/direct")]
     (back,) = compared(after, before).explanations
     assert {change.kind for change in (*back.causes, *back.findings)} == {"gone"}
+
+
+def test_a_chain_says_what_mends_b_and_what_takes_its_cause_back() -> None:
+    paths = way(0, 1, SHM_WAY) + way(1, 0, SHM_WAY)
+    (chain,) = compared(VERSION + paths, VERSION + P2P_OFF + paths).explanations
+    assert [step.split("   #")[0] for step in chain.fix] == ["unset NCCL_P2P_DISABLE"]
+    level = ["".join(line(r, f"NCCL_P2P_LEVEL set by environment to {v}") for r in (0, 1)) for v in ("NVL", "LOC")]
+    good = VERSION + level[0] + way(0, 1, P2P) + way(1, 0, P2P)
+    changed = compared(good, VERSION + level[1] + paths)
+    fixes = [step for chain in changed.explanations for step in chain.fix]
+    assert "NCCL_P2P_LEVEL=NVL   # as in A" in fixes
+    assert not [step for chain in compared(VERSION + P2P_OFF + paths, good).explanations for step in chain.fix]
+
+
+def test_an_info_does_not_explain_that_paths_are_missing() -> None:
+    rails = "".join(
+        line(src, f"Channel 0{nic}/0 : {src}[{src}] -> {dst}[{dst}] [send] via NET/IB/{nic}/GDRDMA", host)
+        + line(dst, f"Channel 0{nic}/0 : {src}[{src}] -> {dst}[{dst}] [receive] via NET/IB/{1 - nic}/GDRDMA", other)
+        for nic, src, dst, host, other in ((0, 0, 2, "a", "b"), (1, 1, 3, "a", "b"))
+    )
+    local = way(0, 1, P2P, host="a") + way(1, 0, P2P, host="a") + way(2, 3, P2P, host="b") + way(3, 2, P2P, host="b")
+    difference = compared(VERSION + local + rails, VERSION + local)
+    assert [change.kind for change in difference.of("paths")] == ["gone"]
+    assert not difference.explanations
+
+
+def test_ranks_of_which_a_log_is_missing_are_not_compared() -> None:
+    whole = text(HEALTHY)
+    (pid,) = set(re.findall(r"^(vm:\d+):\d+ \[3\] .* rank 3 nranks", whole, re.MULTILINE))
+    left = "".join(each for each in whole.splitlines(keepends=True) if not each.startswith(f"{pid}:"))
+    difference = compared(whole, left)
+    assert not difference.of("paths")
+    assert "rank 3: not in both logs, so its paths are not compared" in difference.open
+
+
+@pytest.mark.parametrize("form", formats.names())
+def test_every_format_tells_cause_line_and_fix(form: str) -> None:
+    shown = invoke(log(HEALTHY), log(SHM), "--format", form).stdout.replace("\\_", "_")
+    for words in ("NCCL_P2P_DISABLE=1", "shm-instead-of-p2p", "unset NCCL_P2P_DISABLE", "set by environment to 1"):
+        assert words in " ".join(shown.split()), words
+
+
+def test_the_page_asks_for_nothing_and_escapes_the_log(tmp_path: Path) -> None:
+    bad = VERSION + line(0, "NCCL_NET set by environment to <script>alert(1)</script>") + way(0, 1, P2P)
+    (tmp_path / "a.log").write_text(VERSION + way(0, 1, P2P), encoding="utf-8")
+    (tmp_path / "b.log").write_text(bad, encoding="utf-8")
+    assert invoke(str(tmp_path / "a.log"), str(tmp_path / "b.log"), "-o", str(tmp_path / "d.html")).stdout == ""
+    page = (tmp_path / "d.html").read_text(encoding="utf-8")
+    assert "default-src 'none'" in page
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert not re.search(r'(?:src|href)="(?!#|data:,|https://)', page)
 
 
 def test_what_explains_together_stands_together(tmp_path: Path) -> None:

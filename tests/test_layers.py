@@ -13,7 +13,8 @@ MODULES = sorted(file.relative_to(PACKAGE).with_suffix("").as_posix() for file i
 MAX_LINES = 400
 
 LAYERS = [
-    {"_version", "errors", "text", "records", "discovery", "interruption", "ports", "times", "masking", "progress"},
+    {"interruption"},
+    {"_version", "errors", "text", "records", "discovery", "ports", "times", "masking", "progress"},
     {"event", "levels", "toml", "outputs", "manual", "garbage"},
     {"event_types"},
     {"ingest"},
@@ -29,7 +30,7 @@ LAYERS = [
     {"distributed"},
     {"reading", "tables", "following"},
     {"watching", "configuration", "policy", "differences", "exports", "anonymous"},
-    {"acceptance"},
+    {"acceptance", "guarding", "monitoring"},
     {""},  # nccl_inspect itself: what a program imports
     {"cli"},
     {"__main__"},
@@ -124,7 +125,7 @@ def test_rules_know_nothing_of_files_and_formats() -> None:
 
 def test_formats_and_commands_do_not_import_their_siblings() -> None:
     shared = {
-        "report": ("words", "tables", "columns", "digest", "page"),
+        "report": ("words", "tables", "columns", "digest", "markup", "page"),
         "cli": ("shared", "filters", "formats", "leads", "questions"),
     }
     for module in MODULES:

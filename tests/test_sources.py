@@ -518,7 +518,7 @@ def interrupted(args: list[str], fifo: Path, data: bytes) -> tuple[int, str, str
 def test_ctrl_c_gives_what_was_read_so_far(tmp_path: Path) -> None:
     data = CHANNEL + BACK + CHANNEL[:20]
     status, output, errors = interrupted(["summarize"], tmp_path / "text", data)
-    assert (status, errors) == (130, "")
+    assert (status, errors) == (130, "nccl-inspect: reading stopped: reporting what was read; Ctrl-C again to stop\n")
     assert output.splitlines()[0] == "partial: interrupted after 2 lines"
     assert "P2P/CUMEM" in output
     status, output, _ = interrupted(["summarize", "--format", "json"], tmp_path / "json", data)

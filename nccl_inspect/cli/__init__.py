@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from nccl_inspect import interruption
 from nccl_inspect._version import __version__
 from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, suggestion
@@ -63,6 +64,7 @@ class _Context(click.Context):
             from nccl_inspect.cli import targets  # shared options need this module themselves
 
             targets.require_no_input(self)
+            interruption.PROCESS.unwritten = targets.unwritten(self)
         return super().invoke(callback, *args, **values)
 
 
@@ -119,6 +121,7 @@ def cli(ctx: click.Context) -> None:
 
 def main() -> NoReturn:
     """Entry point: errors become one line on stderr, a closed pipe ends in silence."""
+    interruption.guard()
     # Almost nothing here is cyclic garbage; looking for it often would take a tenth of a short run.
     gc.set_threshold(100_000)
     # What glibc gets back once, it keeps from then on: else each block of a log would be asked of the system again.
@@ -139,8 +142,8 @@ def run(then: object = None) -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.exceptions.Abort:
-        click.echo("nccl-inspect: interrupted", err=True)
-        return 130
+        say(interruption.PROCESS.words())
+        return interruption.STATUS
     except click.ClickException as error:
         say(_told(error))
         return 2

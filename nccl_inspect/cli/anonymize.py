@@ -32,6 +32,8 @@ Examples:
   nccl-inspect anonymize job.log > shareable.log
   kubectl logs job/llama | nccl-inspect anonymize -o shareable.log
   nccl-inspect anonymize logs/ -o shareable/ --map names.json
+
+Exit status: 130 Ctrl-C; a FILE that is not complete is not written.
 """
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from nccl_inspect import reading
 from nccl_inspect.cli import say, shared
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.model.job import Job
-from nccl_inspect.policy import document, file, learn, words
+from nccl_inspect.policy import file, learn
+from nccl_inspect.policy import formats as forms
 
 _EXAMPLES = """
 \b
@@ -18,6 +17,7 @@ Examples:
   nccl-inspect check good.log --learn -o policy.toml
   nccl-inspect check job.log --policy policy.toml
   nccl-inspect check logs/ --policy policy.toml --strict --format json -o check.json
+  nccl-inspect check job.log --policy policy.toml --format junit -o nccl.xml
 
 Exit status: 0 the policy is kept; 1 it is broken, or with --strict undecided (with --learn: the log does not show a
 healthy job, and nothing is written); 3 no input could be read, or the policy is kept as far as it could.
@@ -30,7 +30,7 @@ healthy job, and nothing is written); 3 no input could be read, or the policy is
 @click.option("--learn", "learns", is_flag=True, help="Write a policy from this log, which is a good one.")
 @click.option("--force", is_flag=True, help="Learn also from a log that does not show a healthy job.")
 @click.option("--strict", is_flag=True, help="What the log does not tell breaks the policy, too.")
-@formats(("text", "json"))
+@formats(forms.names())
 @shared.selecting
 @shared.judging
 @shared.output
@@ -47,8 +47,8 @@ def command(
 ) -> int:
     """Hold a job against a policy: transports, GPUDirect, channels, versions, environment, severities.
 
-    Each expectation is kept, broken, or undecided where the log does not tell. What is broken is told in one line with
-    what was found, the line of the log, and what to do.
+    Each expectation is kept, broken, or undecided where the log does not tell. The report names for each broken one
+    what the log shows, the line that shows it, and the fix; a fix that mends several stands once.
     """
     if learns == (policy is not None):
         raise click.UsageError("give either --policy FILE, or --learn to write one from a good log")
@@ -59,21 +59,21 @@ def command(
     if expected is None:
         return _learn(job, force, out)
     checked = expected.check(job)
-    if form == "json":
-        text = json.dumps(document.to_dict(checked, strict), indent=1) + "\n"
-    else:
-        text = words.render(checked, strict, out.style)
-    out.write(text)
+    out.write(forms.load(form).render(checked, strict, out.style))
     return shared.gate(not checked.is_met(strict), job)
 
 
 def _learn(job: Job, force: bool, out: shared.Output) -> int:
     """Write a policy, unless the log would make a bad one."""
     if job.partial:
+        say("not written: the reading was interrupted")
         return shared.status(job)
     doubt = learn.doubt(job)
     if doubt and not force:
-        say(f"not written: {doubt}; take the log of a good run that 'nccl-inspect summarize' calls OK, or add --force")
+        hint = "take the whole log of a good run that 'nccl-inspect summarize' calls OK, or add --force"
+        say(f"not written: {doubt}; {hint}")
         return 1
+    if not doubt and (caution := learn.caution(job)):
+        say(f"warning: {caution}; a policy from a longer log holds more runs")
     out.write(learn.policy(job))
     return 0

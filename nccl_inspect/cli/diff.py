@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from nccl_inspect import reading
 from nccl_inspect.cli import shared
 from nccl_inspect.cli.formats import formats
-from nccl_inspect.differences import Difference, compare, document, findings, words
+from nccl_inspect.differences import Difference, compare, findings
+from nccl_inspect.differences import formats as forms
 
 _EXAMPLES = """
 \b
@@ -17,10 +16,11 @@ Examples:
   nccl-inspect diff yesterday.log today.log
   kubectl logs job/llama | nccl-inspect diff good.log -
   nccl-inspect diff run1/ run2/ --fail-on warning --format json -o diff.json
+  nccl-inspect diff good.log bad.log -o diff.html     for a ticket; or diff.md
 
 Exit status: 0 compared; 1 they differ (--exit-code), or B has a finding
 that A does not have (--fail-on); 3 one of them cannot be read, or for a gate
-(--exit-code, --fail-on) a part of one.
+(--exit-code, --fail-on) a part of one; 130 Ctrl-C: B is compared as far as it was read, and nothing before that.
 """
 _FAIL_ON = "Exit with status 1 when B has a finding of this severity or a higher one that A has not, or B alone failed."
 
@@ -28,7 +28,7 @@ _FAIL_ON = "Exit with status 1 when B has a finding of this severity or a higher
 @click.command(epilog=_EXAMPLES, short_help="What changed between two runs, and which change explains which.")
 @click.argument("before", metavar="A", type=shared.FILE)
 @click.argument("after", metavar="B", type=shared.FILE)
-@formats(("text", "json"))
+@formats(forms.names())
 @click.option("--exit-code", is_flag=True, help="Exit with status 1 when there is any difference.")
 @shared.failing(_FAIL_ON)
 @shared.selecting
@@ -46,21 +46,18 @@ def command(
     """Versions, network, environment, communicators, paths and findings: what B has, what it lacks, what is other.
 
     A and B are each a file, a folder or an archive of logs, or a quoted glob; one of them may be -, standard input.
-    Runs are compared by their ranks: names of hosts and process ids may differ.
+    Runs are compared by their ranks: names of hosts and process ids may differ. Where a change explains a finding of
+    B, the report says how to mend it, and what takes the change back.
     """
     if before == after == "-":
         raise click.UsageError("standard input can be one of the two runs only; name a file for the other")
     options = shared.settled(options)
-    a = shared.read((before,), options)
+    a = shared.read((before,), options, is_last=False)
     if a.partial:
-        return shared.INTERRUPTED
+        raise KeyboardInterrupt
     b = shared.read((after,), options)
     difference = compare.compare(a, b)
-    if form == "json":
-        text = json.dumps(document.to_dict(difference), indent=1) + "\n"
-    else:
-        text = words.render(difference, out.style)
-    out.write(text)
+    out.write(forms.load(form).render(difference, out.style))
     if not exit_code and fail_on == "never":
         return shared.status(b)
     return shared.gate((exit_code and bool(difference.changes)) or _is_worse(difference, fail_on), a, b)

@@ -26,6 +26,8 @@ Examples:
   nccl-inspect events logs/ --kind ChannelConnect -o connections.csv
   nccl-inspect events job.log --level WARN | jq -r .message
   nccl-inspect events job.log --format arrow | python analyse.py
+
+Exit status: 130 Ctrl-C; FILE is not written.
 """
 
 

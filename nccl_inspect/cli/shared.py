@@ -19,7 +19,7 @@ from nccl_inspect.discovery import settings_file
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.garbage import uncollected
 from nccl_inspect.ingest import limits
-from nccl_inspect.interruption import Interruption
+from nccl_inspect.interruption import PROCESS, STATUS
 from nccl_inspect.model.job import Job
 from nccl_inspect.progress import Bar
 from nccl_inspect.records import Record
@@ -34,8 +34,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 FILE = click.Path(path_type=str)
 """The type of what names a file: shells complete it."""
 _MAX_PROBLEMS = 20
-INTERRUPTED = 130
-"""The exit status after Ctrl-C, as shells have it."""
+INTERRUPTED = STATUS
 
 
 def _packed(command: _Command, into: str, pack: Callable[..., object], **parts: object) -> _Command:
@@ -287,7 +286,7 @@ def given(logs: tuple[str, ...]) -> list[str]:
     return ["-"]
 
 
-def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = False) -> Job:
+def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = False, is_last: bool = True) -> Job:
     """Read and judge the inputs, with a progress bar on stderr where that helps; say there what could not be read.
 
     Ctrl-C ends the reading: the job is then partial, and :data:`INTERRUPTED` is the exit status.
@@ -296,6 +295,7 @@ def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = 
         logs: as they were given.
         options: likewise.
         tells_runs: the report tells itself of earlier runs in the log; else they are told on stderr.
+        is_last: nothing but the report is to be done afterwards, which an interruption then lets finish.
     """
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
     names = given(logs)
@@ -304,8 +304,11 @@ def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = 
     if jobs and cluster:
         raise click.UsageError("--jobs and --cluster exclude each other; leave one out")
     with uncollected(for_good=click.get_current_context().find_root().obj is ENDS):
-        with Bar(meta.get(f"{__name__}.progress")) as bar, Interruption() as interruption:
+        PROCESS.is_last = is_last
+        with Bar(meta.get(f"{__name__}.progress")) as bar, PROCESS as interruption:
             fold = reading.fold(names, bar.update if bar.wanted else None, interruption, jobs, cluster)
+        if fold.partial and is_last:
+            say("reading stopped: reporting what was read; Ctrl-C again to stop")
         job = judge(fold)
     for misfit in judge.misfits(job):
         say(f"warning: {misfit}")

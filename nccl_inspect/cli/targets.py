@@ -47,6 +47,12 @@ def require_no_input(ctx: click.Context) -> None:
             raise NcclInspectError(f"{target}: {what}, which would be lost", "give -o another name")
 
 
+def unwritten(ctx: click.Context) -> str:
+    """What is not written yet when a command begins: the file of ``-o``; empty for standard output."""
+    target = str(ctx.params.get(_OUTPUT, "-"))
+    return "" if target in outputs.STDOUT else target
+
+
 def _inputs(ctx: click.Context) -> Iterator[str]:
     """What the parameters that name files say, but for the output."""
     for parameter in ctx.command.params:

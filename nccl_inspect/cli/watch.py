@@ -11,9 +11,12 @@ from typing import Any, TypeVar
 
 import click
 
-from nccl_inspect import following, reading, report
-from nccl_inspect.cli import shared
-from nccl_inspect.interruption import Interruption
+from nccl_inspect import following, guarding, monitoring, reading, report
+from nccl_inspect.cli import say, shared
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.interruption import PROCESS
+from nccl_inspect.manual import FOUND
+from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, text
 from nccl_inspect.report.words import block, paint, verdict_color
 from nccl_inspect.rules.facts import count, ranges
@@ -27,6 +30,10 @@ Examples:
   kubectl logs -f -l job-name=llama --prefix --max-log-requests=64 | nccl-inspect watch
   tail -F rank*.log | nccl-inspect watch --stall 120
   torchrun train.py 2>&1 | tee job.log | nccl-inspect watch --fail-on error
+  nccl-inspect watch job.log --exit-on error --exit-on stall --on-exit 'scancel 4711'
+  nccl-inspect watch job.log --metrics 9400         for Prometheus: http://localhost:9400/metrics
+
+Exit status: 1 there is what --exit-on or --fail-on asks for, or, where one of them is given, the job failed.
 """
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _TICK = 0.25
@@ -46,6 +53,26 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
 )
 @_seconds("--settle", 5, "Quiet after which no more connections are waited for.")
 @_seconds("--stall", 60, "Warn when a communicator makes no progress for so long; again after 2, 4, 8 times as long.")
+@click.option(
+    "--exit-on",
+    "exit_on",
+    type=click.Choice(guarding.CONDITIONS),
+    multiple=True,
+    help="End with status 1 as soon as a finding of this severity or a higher one is reported, the job failed, or a "
+    "communicator stalls. May be repeated.",
+)
+@click.option(
+    "--on-exit",
+    metavar="COMMAND",
+    help="Run COMMAND by 'sh -c', once, when --exit-on ends the watch. "
+    f"It gets {guarding.PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, … as variables.",
+)
+@click.option(
+    "--metrics",
+    metavar="PORT|FILE",
+    type=shared.FILE,
+    help="Publish metrics for Prometheus: over HTTP on a port of localhost or on ADDRESS:PORT, or in FILE.",
+)
 @shared.choosing
 @shared.machine
 @shared.looks
@@ -55,6 +82,9 @@ def command(
     interval: float,
     settle: float,
     stall: float,
+    exit_on: tuple[str, ...],
+    on_exit: str | None,
+    metrics: str | None,
     fail_on: str,
     options: reading.Options,
     no_color: bool,
@@ -63,36 +93,64 @@ def command(
 
     LOG is a file, which is followed until Ctrl-C; without it, or as -, standard input is read until it ends. A
     status line on stderr tells how far the job got. When ranks wait for others that do not come, they are named.
-    At the end the final verdict is told; Ctrl-C ends with status 130.
+    At the end the final verdict is told; Ctrl-C ends with status 130. --exit-on makes it a guard that ends a bad job.
     """
+    if on_exit is not None and not exit_on:
+        raise click.UsageError("--on-exit needs --exit-on: say what the watch is to end on")
+    if metrics and log and os.path.realpath(metrics) == os.path.realpath(log):
+        raise NcclInspectError(f"{metrics}: is the log, which would be lost", "give --metrics another name")
     judge = reading.Judge(shared.settled(options))
     (name,) = shared.given((log,) if log else ())
     watch = Watch(judge, Timing(interval, settle, stall), following.STDIN if name == "-" else name)
     waiter = following.Waiter(min(_TICK, interval / 4), _descriptor(sys.stdout))
     pieces = following.stream(0, waiter) if name == "-" else following.follow(Path(name), waiter, until_end)
     screen = _Screen(shared.style(no_color, "-"), interval)
+    alarm: guarding.Alarm | None = None
+    job: Job | None = None
     try:
-        with Interruption() as interruption:
+        with monitoring.meter(metrics, interval) as meter, PROCESS as interruption:
+            meter.update(watch)
             for piece in interruption.until(pieces):
-                _take(watch, piece, screen)
-            news, job = watch.end(interruption.happened)
-            screen.tell(news)
+                news = _take(watch, piece, screen)
+                if problem := meter.update(watch, is_news=bool(news)):
+                    screen.note(problem)
+                if alarm := guarding.alarm(news, exit_on):
+                    break
+            else:
+                news, job = watch.end(interruption.happened)
+                screen.tell(news)
+                alarm = None if interruption.happened else guarding.alarm(news, exit_on)
+            if problem := meter.update(watch, runs=False):
+                screen.note(problem)
     except BrokenPipeError:
         shared.end_in_silence()
     finally:
         screen.clear()
+    if alarm:
+        return _ended(alarm, on_exit)
+    assert job is not None
     return shared.status(job, fail_on)
 
 
-def _take(watch: Watch, piece: following.Piece, screen: _Screen) -> None:
+def _ended(alarm: guarding.Alarm, command: str | None) -> int:
+    """End because of an alarm; whatever becomes of the command, the status is that of the alarm."""
+    say(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
+    if command and (status := guarding.run(command, alarm)):
+        say(f"the command of --on-exit ended with status {status}")
+    return FOUND
+
+
+def _take(watch: Watch, piece: following.Piece, screen: _Screen) -> list[News]:
     if isinstance(piece, bytes):
         watch.feed(piece)
     elif piece is not None:
         screen.note(piece.text)
         if piece.begins:
             watch.begin()
-    screen.tell(watch.look())
+    news = watch.look()
+    screen.tell(news)
     screen.status(watch)
+    return news
 
 
 def _descriptor(stream: Any) -> int | None:

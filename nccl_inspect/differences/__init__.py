@@ -34,6 +34,10 @@ class Change(Record):
     """Rules whose findings are about it, in the run that has them."""
     evidence: list[Evidence] = field(default_factory=list)
     """Lines that show it, those of B first."""
+    severity: str = ""
+    """Of a finding, in the run that has it; empty for all else."""
+    fix: list[str] = field(default_factory=list)
+    """Of a finding that only B has: what mends it, the first step first."""
 
     @property
     def kind(self) -> str:
@@ -51,6 +55,8 @@ class Explanation(Record):
     """New or gone findings, the cause before what it explains."""
     effects: list[Change]
     """Changes of the network and of paths that these findings are about."""
+    fix: list[str]
+    """What makes B as A was: the first step for the first finding, and what takes the causes back."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -10,7 +10,7 @@ from nccl_inspect.differences import AREAS, Change, Difference, explanations, fi
 from nccl_inspect.model.environment import is_echoed
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Job, Setting
-from nccl_inspect.rules.facts import count, listed, ranges
+from nccl_inspect.rules.facts import count, listed, ranges, ranks_word
 
 _SOUND = ("complete", "connected", "destroyed")
 """States of a communicator that differ only by where the log ends."""
@@ -27,6 +27,10 @@ def compare(a: Job, b: Job) -> Difference:
     open_questions: list[str] = []
     pairwise = structure.are_comparable(a, b)
     open_questions += structure.unreached(a, b)
+    silent = structure.silent(a, b) if pairwise else set()
+    if silent:
+        whose = "its" if len(silent) == 1 else "their"
+        open_questions.append(f"{ranks_word(silent)}: not in both logs, so {whose} paths are not compared")
     if not pairwise:
         open_questions.append(
             "ranks do not mean the same in both runs (other world, or other ranks together on a host): "
@@ -40,11 +44,11 @@ def compare(a: Job, b: Job) -> Difference:
         *_world(a, b, open_questions),
         *_environment(a, b, renamed, open_questions),
         *(_communicators(a, b) if pairwise else _sizes(a, b)),
-        *ways.changes(a, b, pairwise),
+        *ways.changes(a, b, pairwise, silent),
         *findings.changes(a, b, pairwise, open_questions),
     ]
     changes.sort(key=lambda change: AREAS.index(change.area))
-    return Difference(a, b, changes, explanations.explain(changes), renamed, open_questions)
+    return Difference(a, b, changes, explanations.explain(changes, pairwise), renamed, open_questions)
 
 
 def _verdict(a: Job, b: Job) -> Iterator[Change]:

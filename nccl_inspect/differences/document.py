@@ -27,6 +27,7 @@ def to_dict(difference: Difference) -> dict[str, Any]:
                     "causes": [numbers[id(change)] for change in chain.causes],
                     "findings": [numbers[id(change)] for change in chain.findings],
                     "effects": [numbers[id(change)] for change in chain.effects],
+                    "fix": chain.fix,
                 }
                 for chain in difference.explanations
             ],
@@ -57,4 +58,6 @@ def _change(change: Change) -> dict[str, Any]:
         "ranks": change.ranks,
         "rules": change.rules,
         "evidence": [evidence_to_dict(line) for line in change.evidence],
+        "severity": change.severity or None,
+        "fix": change.fix,
     }

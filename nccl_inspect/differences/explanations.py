@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import re
+
 from nccl_inspect.differences import Change, Explanation
+from nccl_inspect.rules.remedies import COMMENT
 
 _CAUSES = ("versions", "environment")
+_PLAIN = re.compile(r"[^\s;]+")
+"""A value for all ranks, from the environment."""
 
 
-def explain(changes: list[Change]) -> list[Explanation]:
+def explain(changes: list[Change], pairwise: bool) -> list[Explanation]:
     """Chains of changes, first those of what run B has, then those of what it has no more.
 
     A finding explains another that names it as its cause, and the paths that it is about. A changed setting or version
     explains a finding when one of its lines is evidence of that finding. What a run lacks that failed explains nothing.
+
+    Args:
+        changes: all of them.
+        pairwise: whether paths are compared pair by pair.
     """
     found = []
     failed = any(change.area == "verdict" and change.after == "failed" for change in changes)
     for kind in ("new",) if failed else ("new", "gone"):
-        found += _chains([change for change in changes if change.area == "findings" and change.kind == kind], changes)
+        found += _chains(
+            [change for change in changes if change.area == "findings" and change.kind == kind], changes, pairwise
+        )
     return found
 
 
-def _chains(findings: list[Change], changes: list[Change]) -> list[Explanation]:
+def _chains(findings: list[Change], changes: list[Change], pairwise: bool) -> list[Explanation]:
     names = {finding.what for finding in findings}
     chains = []
     for first in findings:
@@ -28,13 +39,48 @@ def _chains(findings: list[Change], changes: list[Change]) -> list[Explanation]:
             continue  # it is an effect of another one
         members = [first, *_effects(first, findings)]
         causes = [change for change in changes if change.area in _CAUSES and _shares_a_line(change, first)]
-        rules = {member.what for member in members}
-        effects = [change for change in changes if change.area == "paths" and rules.intersection(change.rules)]
+        paths = (change for change in changes if change.area == "paths")
+        effects = [path for path in paths if any(_is_effect(path, member, pairwise) for member in members)]
         networks = [change for change in changes if change.area == "network"]
         effects = [n for n in networks if any(_shares_a_line(n, member) for member in members)] + effects
         if causes or effects or len(members) > 1:
-            chains.append(Explanation(causes, members, effects))
+            chains.append(Explanation(causes, members, effects, _fix(causes, members)))
     return chains
+
+
+def _is_effect(path: Change, finding: Change, pairwise: bool) -> bool:
+    """Whether a finding explains a change of paths.
+
+    What costs nothing makes no path come or go. And a pair that B does not connect at all lost its finding with its
+    lines, not because something was mended.
+    """
+    if finding.what not in path.rules or (finding.severity == "info" and path.kind != "changed"):
+        return False
+    return not (pairwise and path.kind == finding.kind == "gone")
+
+
+def _fix(causes: list[Change], findings: list[Change]) -> list[str]:
+    """The first step for the first finding that has one, and what takes back the causes that it does not name."""
+    steps = next((finding.fix[:1] for finding in findings if finding.fix), [])
+    if findings[0].kind == "new" and (steps or findings[0].severity != "info"):
+        steps = steps + [_back(cause) for cause in causes if not any(_names(step, cause) for step in steps)]
+    return steps
+
+
+def _names(step: str, cause: Change) -> bool:
+    """Whether a step says already what becomes of a setting that is new."""
+    return cause.kind == "new" and cause.what in step
+
+
+def _back(cause: Change) -> str:
+    """How a cause becomes what it was in A: to paste where it is a setting with one value."""
+    if cause.area == "versions":
+        return f"Use {cause.what} {cause.before} again, as A does."
+    if cause.before is None:
+        return f"unset {cause.what}{COMMENT}as in A"
+    if _PLAIN.fullmatch(cause.before):
+        return f"{cause.what}={cause.before}{COMMENT}as in A"
+    return f"Set {cause.what} back to what A has: {cause.before}."
 
 
 def _effects(cause: Change, findings: list[Change]) -> list[Change]:

@@ -94,4 +94,6 @@ def _change(finding: Finding, before: str | None, after: str | None) -> Change:
         ranks=finding.ranks,
         rules=finding.because,
         evidence=finding.evidence,
+        severity=finding.severity,
+        fix=finding.fix if before is None and finding.severity != "info" else [],
     )

@@ -43,6 +43,11 @@ def unreached(a: Job, b: Job) -> list[str]:
     return found
 
 
+def silent(a: Job, b: Job) -> set[int]:
+    """Ranks of the world that only one of the logs shows: what is missing of their paths says nothing."""
+    return set() if a.world_size is None else set(a.ranks_seen) ^ set(b.ranks_seen)
+
+
 def shape(job: Job) -> str | None:
     """Ranks for each host in words: ``2 hosts, 8 ranks each``; None when not every rank is placed."""
     sizes = sorted(len(host.ranks) for host in job.hosts)

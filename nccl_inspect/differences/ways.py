@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 from nccl_inspect.differences import Change
 from nccl_inspect.model.job import Job, Path
@@ -13,14 +13,23 @@ _SAME = {"direct shared memory": "SHM/direct/direct", "SHM/direct": "SHM/direct/
 _MAX_EVIDENCE = 3
 
 
-def changes(a: Job, b: Job, pairwise: bool) -> list[Change]:
-    """What changed in transports, GPUDirect, NICs and channels, grouped; nothing where a run has no paths at all."""
+def changes(a: Job, b: Job, pairwise: bool, silent: Container[int] = ()) -> list[Change]:
+    """What changed in transports, GPUDirect, NICs and channels, grouped; nothing where a run has no paths at all.
+
+    Args:
+        a: before.
+        b: after.
+        pairwise: whether ranks mean the same in both.
+        silent: ranks of which one log is missing.
+    """
     if not len(a.paths) or not len(b.paths):
         return []
     if not pairwise:
         return list(_kinds(a, b))
-    before = {(path.src, path.dst): path for path in a.paths}
-    after = {(path.src, path.dst): path for path in b.paths}
+    before, after = (
+        {(path.src, path.dst): path for path in job.paths if path.src not in silent and path.dst not in silent}
+        for job in (a, b)
+    )
     both = [(before[pair], after[pair]) for pair in before if pair in after]
     found = [*_grouped(both, _way), *_grouped(both, _channels), *_other_nics(both)]
     found += _only([path for pair, path in before.items() if pair not in after], is_new=False)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
 
@@ -25,6 +26,8 @@ class Answer(Record):
     """What mends it, or which log would tell; empty when it is kept."""
     ranks: list[int] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
+    rule: str = ""
+    """The rule whose finding it is or goes back to; empty when no rule speaks of it."""
 
 
 def kept(summary: str) -> Answer:
@@ -32,9 +35,11 @@ def kept(summary: str) -> Answer:
     return Answer("kept", summary)
 
 
-def broken(summary: str, todo: str, evidence: Iterable[Evidence] = (), ranks: Iterable[int] = ()) -> Answer:
+def broken(
+    summary: str, todo: str, evidence: Iterable[Evidence] = (), ranks: Iterable[int] = (), rule: str = ""
+) -> Answer:
     """It is not as expected."""
-    return Answer("broken", summary, todo, sorted(set(ranks)), list(evidence)[:_MAX_EVIDENCE])
+    return Answer("broken", summary, todo, sorted(set(ranks)), list(evidence)[:_MAX_EVIDENCE], rule)
 
 
 def undecided(summary: str, todo: str, evidence: Iterable[Evidence] = (), ranks: Iterable[int] = ()) -> Answer:
@@ -81,6 +86,12 @@ class Checked(Record):
     def of(self, state: str) -> list[Outcome]:
         """The outcomes in that state."""
         return [outcome for outcome in self.outcomes if outcome.answer.state == state]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings that what is broken goes back to."""
+        rules = {outcome.answer.rule for outcome in self.of("broken")}
+        return [finding for finding in self.job.findings if finding.rule in rules]
 
     def is_met(self, strict: bool) -> bool:
         """Whether nothing is broken and, if strict, nothing undecided."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nccl_inspect.model.document import clean, evidence_to_dict
+from nccl_inspect.model.document import clean, evidence_to_dict, finding_to_dict
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.policy import Checked
 
+_OF_FINDINGS = ("rule", "severity", "confidence", "summary", "cause", "impact", "fix", "ranks", "evidence")
 SCHEMA = "nccl-inspect-check/1"
 
 
@@ -29,11 +31,19 @@ def to_dict(checked: Checked, strict: bool) -> dict[str, Any]:
                     "state": outcome.answer.state,
                     "summary": outcome.answer.summary,
                     "todo": outcome.answer.todo,
+                    "rule": outcome.answer.rule or None,
                     "ranks": outcome.answer.ranks,
                     "evidence": [evidence_to_dict(line) for line in outcome.answer.evidence],
                 }
                 for outcome in checked.outcomes
             ],
+            "findings": [_finding(finding) for finding in checked.findings],
         }
     )
     return document
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    """What a report of the policy needs of a finding; the rest stands in that of the job."""
+    whole = finding_to_dict(finding)
+    return {key: whole[key] for key in _OF_FINDINGS}

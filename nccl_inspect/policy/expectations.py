@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from nccl_inspect import event_types as events
 from nccl_inspect.model.environment import is_echoed
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, Job, Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.policy import Answer, broken, kept, undecided
@@ -78,7 +79,9 @@ def max_severity(wanted: str, job: Job) -> Iterator[Answer]:
         if not finding.root and names.intersection(finding.because):
             continue  # but an effect of what is told already
         summary = f"{finding.severity} {finding.rule} ({finding.confidence}): {finding.summary}"
-        yield broken(summary, finding.fix[0] if finding.fix else finding.cause, finding.evidence, finding.ranks)
+        yield broken(
+            summary, finding.fix[0] if finding.fix else finding.cause, finding.evidence, finding.ranks, finding.rule
+        )
     errors = [notice.evidence[0] for notice in job.unexplained]
     if job.verdict == "failed" and not above:
         yield broken("the job is dead or stuck", "nccl-inspect summarize shows what is known", errors)
@@ -200,10 +203,12 @@ def forbidden(name: str, value: str | None, job: Job) -> Iterator[Answer]:
     """Nobody but a plugin sets this variable, or not to this value; both are globs."""
     found = [s for s in _named(name, job) if s.source != "plugin" and (value is None or fnmatchcase(s.value, value))]
     for setting in found:
-        todo = f"unset {setting.name}: pod spec 'env:', image, launch script, /etc/nccl.conf"
-        yield broken(
-            f"{setting.name}={setting.value}{_where(setting)}", todo, setting.evidence, _ranks_of(setting, job)
-        )
+        summary, ranks = f"{setting.name}={setting.value}{_where(setting)}", _ranks_of(setting, job)
+        finding = _about(setting, job)
+        todo = f"unset {setting.name}   # pod spec 'env:', image, launch script, /etc/nccl.conf"
+        if finding and setting.name in finding.fix[0]:
+            todo = finding.fix[0]
+        yield broken(summary, todo, setting.evidence, ranks, finding.rule if finding else "")
     if not found:
         yield _absence(name, job)
 
@@ -226,6 +231,15 @@ def required(name: str, value: str | None, job: Job) -> Iterator[Answer]:
     who = "some processes" if settings else "no process"
     todo = "look into the environment of the job: NCCL echoes a variable only when it uses it"
     yield undecided(f"{who} shows it" if not settings else f"only {who} show it", todo, _lines(settings))
+
+
+def _about(setting: Setting, job: Job) -> Finding | None:
+    """The finding that stands on a line of the setting."""
+    lines = {(line.source, line.order) for line in setting.evidence}
+    for finding in job.findings:
+        if finding.severity != "info" and finding.fix and lines & {(e.source, e.order) for e in finding.evidence}:
+            return finding
+    return None
 
 
 def _absence(name: str, job: Job) -> Answer:

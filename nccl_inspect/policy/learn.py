@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 
 from nccl_inspect._version import __version__
 from nccl_inspect.model.environment import is_echoed
-from nccl_inspect.model.job import Job, Path, Setting
+from nccl_inspect.model.job import CommunicatorInfo, Job, Path, Setting
 from nccl_inspect.policy.expectations import world
 from nccl_inspect.policy.file import SCOPES
 from nccl_inspect.policy.ways import all_ways
@@ -17,6 +17,8 @@ from nccl_inspect.text import printable
 
 _HARMFUL = ("NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_IB_DISABLE=1")
 """Settings that take the fast paths away; a good log without them is a reason to keep them out."""
+_OVER = ("destroyed", "aborted")
+"""States that a communicator has only after all others."""
 _OF_ONE_RUN = re.compile(r"NCCL_COMM_ID|NCCL_HOSTID|NCCL_DEBUG.*|.*_FILE|.*_PATH")
 """Variables whose values say nothing about the next run."""
 _SCOPE_WORDS = {"intra": "within a host", "inter": "between hosts"}
@@ -40,7 +42,25 @@ def doubt(job: Job) -> str:
     if job.verdict in ("failed", "degraded"):
         leads = [finding.rule for finding in job.findings if finding.severity != "info"]
         return f"the job is {job.verdict}" + (f" ({leads[0]})" if leads else "")
-    return "the log leaves open whether the job is healthy" if job.verdict == "unknown" else ""
+    if job.verdict == "unknown":
+        return "the log leaves open whether the job is healthy"
+    for comm in job.communicators:
+        if comm.state not in _OVER and comm.started and len(comm.completed) < comm.nranks:
+            return f"the log ends before communicator {comm.id} is complete ({_part(comm.completed, comm)})"
+    return ""
+
+
+def caution(job: Job) -> str:
+    """Why a healthy log may not show all that belongs into a policy; empty where nothing tells of more."""
+    for comm in job.communicators:
+        # One that nobody has connected yet may be used later, or never.
+        if comm.state not in _OVER and 0 < len(comm.connected) < comm.nranks:
+            return f"the log ends while communicator {comm.id} connects ({_part(comm.connected, comm)})"
+    return ""
+
+
+def _part(ranks: Sized, comm: CommunicatorInfo) -> str:
+    return f"{len(ranks)} of {count(comm.nranks, 'rank')}"
 
 
 def _head(job: Job) -> Iterator[str]:
@@ -48,6 +68,8 @@ def _head(job: Job) -> Iterator[str]:
     yield f"# Written by nccl-inspect {__version__}: check --learn {names}"
     if why := doubt(job):
         yield f"# CAUTION, written with --force: {why}. Look at each line."
+    elif why := caution(job):
+        yield f"# CAUTION: {why}. Look at each line."
     yield "# What this log shows is what later runs must show. Loosen or delete what may differ."
     yield "# Check a run: nccl-inspect check job.log --policy THIS_FILE"
 

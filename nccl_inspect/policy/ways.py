@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Path
 from nccl_inspect.model.ways import AlsoPath
 from nccl_inspect.policy import Answer, broken, kept, undecided
@@ -12,6 +13,8 @@ from nccl_inspect.policy.expectations import world
 from nccl_inspect.rules.facts import count, ends, first_lines, listed, ranges
 
 _LONGER = "give a log that goes past the first collective: since NCCL 2.22 connections are made when first used"
+
+_NO_RULE = "no rule finds fault with it: allow it in the policy, or ask 'nccl-inspect summarize' what is known"
 
 
 def transport(scope: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answer]:
@@ -72,16 +75,16 @@ def all_ways(path: Path) -> list[Path | AlsoPath]:
 def _broken(what: str, paths: list[Path], job: Job) -> Answer:
     pairs = listed((f"{path.src}->{path.dst}" for path in paths), 3)
     summary = f"{count(len(paths), 'pair')} ({pairs}) {what}"
-    return broken(summary, _todo(paths, job), first_lines(paths), ends(paths))
+    finding = _about(paths, job)
+    todo = finding.fix[0] if finding else _NO_RULE
+    return broken(summary, todo, first_lines(paths), ends(paths), finding.rule if finding else "")
 
 
-def _todo(paths: Iterable[Path], job: Job) -> str:
-    """The first fix of the finding that is about these paths."""
+def _about(paths: Iterable[Path], job: Job) -> Finding | None:
+    """The finding that is about these paths."""
     rules = {rule for path in paths for rule in path.rules}
-    for finding in job.findings:
-        if finding.rule in rules and finding.severity != "info" and finding.fix:
-            return f"see {finding.rule}: {finding.fix[0]}"
-    return "no rule finds fault with it: allow it in the policy, or ask 'nccl-inspect summarize' what is known"
+    about = (finding for finding in job.findings if finding.rule in rules and finding.severity != "info")
+    return next((finding for finding in about if finding.fix), None)
 
 
 def _kept(scope: str, paths: list[Path], what: str, job: Job) -> Answer:

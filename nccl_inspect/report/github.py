@@ -5,7 +5,7 @@ https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-comm
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -25,24 +25,41 @@ def render(job: Job, style: Style) -> str:
 
 def _commands(job: Job) -> Iterator[str]:
     text = "\n".join(filter(None, (verdict_line(job), where(job))))
-    yield f"::{_VERDICT[job.verdict]} title=nccl-inspect::{_data(text)}"
-    for source in job.sources:
-        if source.problem:
-            yield f"::error title=not read::{_data(source.problem)}"
+    yield annotation(_VERDICT[job.verdict], "nccl-inspect", text)
+    yield from unread(job)
     for finding in job.findings:
         yield _command(_COMMANDS[finding.severity], finding, _message(finding))
     for entry in job.suppressed:
         text = f"{entry.finding.summary}\naccepted: {entry.reason}"
         yield _command("notice", entry.finding, text)
     for notice in job.unexplained[:MAX_ERRORS]:
-        yield f"::warning {_place(notice.evidence[0])}title=no rule explains it::{_data(in_words(notice))}"
+        yield annotation("warning", "no rule explains it", in_words(notice), notice.evidence)
     for question in job.not_judged:
         yield f"::debug::{_data(f'{question.rule} not judged: {question.reason}; needs {question.needs}')}"
 
 
+def unread(job: Job) -> Iterator[str]:
+    """A command for each input that could not be read."""
+    for source in job.sources:
+        if source.problem:
+            yield annotation("error", "not read", source.problem)
+
+
 def _command(name: str, finding: Finding, message: str) -> str:
-    place = _place(finding.evidence[0]) if finding.evidence else ""
-    return f"::{name} {place}title={_property(f'{finding.rule} ({finding.confidence})')}::{_data(message)}"
+    return annotation(name, f"{finding.rule} ({finding.confidence})", message, finding.evidence)
+
+
+def annotation(name: str, title: str, message: str, evidence: Sequence[Evidence] = ()) -> str:
+    """A command that annotates the first of some lines.
+
+    Args:
+        name: ``error``, ``warning`` or ``notice``.
+        title: in bold.
+        message: below it, of any number of lines.
+        evidence: may be empty.
+    """
+    place = _place(evidence[0]) if evidence else ""
+    return f"::{name} {place}title={_property(title)}::{_data(message)}"
 
 
 def _place(line: Evidence) -> str:

@@ -27,7 +27,7 @@ from nccl_inspect.rules.remedies import is_sentence
 from nccl_inspect.text import printable
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment, Template
 
 _PAGE = Path(__file__).parent / "page"
 _ANSWERS: dict[str, Answer] = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks}
@@ -41,7 +41,6 @@ def render(job: Job, style: Style) -> str:
 
     names = short_names(job)
     used = {data.look_of_path(path) for path in job.paths}
-    css = (_PAGE / "page.css").read_text(encoding="utf-8")
     script = "\n".join(file.read_text(encoding="utf-8") for file in sorted(_PAGE.glob("*.js")))
     context: dict[str, Any] = {
         "job": job,
@@ -67,13 +66,20 @@ def render(job: Job, style: Style) -> str:
         "width": sections.WIDTH,
         "soundness": sections.soundness,
         # Own files and JSON in which nothing can end the script: what comes from the log is escaped in it.
-        "css": Markup(css),  # noqa: S704
         "script": Markup(script),  # noqa: S704
         "data": Markup(data.document(job, names)),  # noqa: S704
-        "css_hash": _hash(f"\n{css}\n"),
+        **look(job.verdict),
         "script_hash": _hash(f"\n{script}\n"),
     }
     return _template().render(context) + "\n"
+
+
+def look(verdict: str) -> dict[str, Any]:
+    """What every page of ours is told of its looks."""
+    from markupsafe import Markup
+
+    css = (_PAGE / "page.css").read_text(encoding="utf-8")
+    return {"css": Markup(css), "css_hash": _hash(f"\n{css}\n"), "verdict": verdict}  # noqa: S704 - our own file
 
 
 def _hash(text: str) -> str:
@@ -81,22 +87,28 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-@cache
 def _template() -> Template:
+    made = environment(_PAGE)
+    made.globals.update(meaning=meaning, who=who, steps_under=steps_under, states=STATES)
+    return made.get_template("page.html.j2")
+
+
+@cache
+def environment(folder: Path) -> Environment:
+    """What templates in a folder are rendered with: text is escaped, and shown without control characters."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(
-        loader=FileSystemLoader(_PAGE),
+    made = Environment(
+        loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.filters.update(count=count, ranges=ranges, linked=_linked)
-    environment.globals.update(meaning=meaning, who=who, steps_under=steps_under, states=STATES)
-    environment.tests.update(sentence=is_sentence)
-    return environment.get_template("page.html.j2")
+    made.filters.update(count=count, ranges=ranges, linked=_linked)
+    made.tests.update(sentence=is_sentence)
+    return made
 
 
 def _shown(value: Any) -> Any:

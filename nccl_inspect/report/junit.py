@@ -24,46 +24,56 @@ _NAME = "nccl-inspect"
 
 def render(job: Job, style: Style) -> str:
     """Errors and warnings are failures; what is accepted or could not be judged is skipped, with the reason."""
-    report = JUnitXml(_NAME)
-    report.add_testsuite(_suite("verdict", [_verdict(job), *_unread(job)]))
+    suites = [suite("verdict", [_verdict(job), *unread(job)])]
     categories = {entry.rule.name: entry.rule.category for entry in registered()}
     for category in CATEGORIES:
         names = [name for name in job.rules if categories[name] == category]
         if names:
             cases = [case for name in names if (case := _case(job, name, category))]
-            report.add_testsuite(_suite(category, cases or [_new_case("nothing found", category)]))
+            suites.append(suite(category, cases or [new_case("nothing found", category)]))
+    return document(suites)
+
+
+def document(suites: Iterable[TestSuite]) -> str:
+    """The report of some suites."""
+    report = JUnitXml(_NAME)
+    for each in suites:
+        report.add_testsuite(each)
     report.update_statistics()  # type: ignore[no-untyped-call]
     text: str = report.tostring().decode()  # type: ignore[no-untyped-call]
     return text if text.endswith("\n") else text + "\n"
 
 
-def _suite(name: str, cases: Iterable[TestCase]) -> TestSuite:
-    suite = TestSuite(name)
-    suite.add_testcases(list(cases))
-    return suite
+def suite(name: str, cases: Iterable[TestCase]) -> TestSuite:
+    """Cases under a name."""
+    made = TestSuite(name)
+    made.add_testcases(list(cases))
+    return made
 
 
-def _new_case(name: str, category: str) -> TestCase:
+def new_case(name: str, category: str) -> TestCase:
+    """A case that passes until it gets a result."""
     return TestCase(printable(name), f"{_NAME}.{category}", 0)
 
 
 def _verdict(job: Job) -> TestCase:
     """Fails when the job is slow or dead, also where only an error without a rule tells it."""
-    case = _new_case("verdict", "verdict")
+    case = new_case("verdict", "verdict")
     words = printable(reason(job))
     if job.verdict == "unknown":
         case.result = [Skipped(words)]
     elif job.verdict != "ok":
         case.result = [
-            _failure(words, job.verdict, "\n".join(f"{finding.rule}: {finding.summary}" for finding in job.findings))
+            failure(words, job.verdict, "\n".join(f"{finding.rule}: {finding.summary}" for finding in job.findings))
         ]
     return case
 
 
-def _unread(job: Job) -> Iterator[TestCase]:
+def unread(job: Job) -> Iterator[TestCase]:
+    """A case for each input that could not be read."""
     for source in job.sources:
         if source.problem:
-            case = _new_case(source.name, "verdict")
+            case = new_case(source.name, "verdict")
             case.result = [Error(printable(source.problem), "not read")]
             yield case
 
@@ -73,12 +83,12 @@ def _case(job: Job, rule: str, category: str) -> TestCase | None:
     found = [finding for finding in job.findings if finding.rule == rule]
     accepted = [entry for entry in job.suppressed if entry.finding.rule == rule]
     open_questions = [question for question in job.not_judged if question.rule == rule]
-    case = _new_case(rule, category)
+    case = new_case(rule, category)
     bad = [finding for finding in found if finding.severity != "info"]
-    text = "\n\n".join("\n".join(_lines(finding)) for finding in found)
+    text = "\n\n".join("\n".join(lines(finding)) for finding in found)
     if bad:
         more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-        case.result = [_failure(bad[0].summary + more, bad[0].severity, text)]
+        case.result = [failure(bad[0].summary + more, bad[0].severity, text)]
     elif accepted:
         case.result = [Skipped(printable(f"accepted: {accepted[0].reason}: {accepted[0].finding.summary}"))]
     elif open_questions:
@@ -88,13 +98,15 @@ def _case(job: Job, rule: str, category: str) -> TestCase | None:
     return case if found or accepted or open_questions else None
 
 
-def _failure(message: str, kind: str, text: str) -> Failure:
-    failure = Failure(printable(message), kind)
-    failure.text = printable_lines(text)
-    return failure
+def failure(message: str, kind: str, text: str) -> Failure:
+    """The result of a case that fails."""
+    result = Failure(printable(message), kind)
+    result.text = printable_lines(text)
+    return result
 
 
-def _lines(finding: Finding) -> Iterator[str]:
+def lines(finding: Finding) -> Iterator[str]:
+    """All that a finding says."""
     yield f"{finding.severity.upper()} {finding.rule} ({who(finding)})"
     yield f"what      {finding.summary}"
     if finding.where:

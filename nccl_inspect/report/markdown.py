@@ -6,9 +6,8 @@ call people (``@name``) or refer to issues (``#1``).
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from nccl_inspect._version import __version__
 from nccl_inspect.model.evidence import Evidence
@@ -26,17 +25,16 @@ from nccl_inspect.report.digest import (
     where,
     who,
 )
+from nccl_inspect.report.markup import code as _code
+from nccl_inspect.report.markup import details as _details
+from nccl_inspect.report.markup import plain as _plain
+from nccl_inspect.report.markup import step as _step
+from nccl_inspect.report.markup import table as _table
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
 from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count
-from nccl_inspect.rules.remedies import is_sentence
-from nccl_inspect.text import cut, printable
 
-_MAX_LINE = 500
-"""Characters of a line of evidence, unless all is wanted: an issue takes 65,536 in all."""
 _MAX_ERRORS = 5
-_SPECIAL = re.compile(r"[\\`*_{}\[\]<>|~&$#]")
-_CALLS = re.compile(r"(\\?[@#]|\bGH-)(?=\w)")
 _BEGINS_BLOCK = re.compile(r"^(\d*)([-+=.)])")
 """What begins a list or underlines a heading, at the begin of a paragraph."""
 
@@ -154,38 +152,3 @@ def _open(job: Job) -> Iterator[str]:
 
 def _foot() -> Iterator[str]:
     yield f"<sub>nccl-inspect {__version__}</sub>"
-
-
-def _details(title: str, lines: Iterable[str], style: Style) -> str:
-    """Lines of the log that are shown when asked for; the fence is longer than any in them."""
-    text = "\n".join(printable(line) if style.verbose else cut(printable(line), _MAX_LINE) for line in lines)
-    fence = "`" * max(3, _ticks(text) + 1)
-    return f"<details><summary>{html.escape(title)}</summary>\n\n{fence}text\n{text}\n{fence}\n\n</details>"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
-
-
-def _plain(text: str) -> str:
-    """Text in which nothing is markup, a mention or a reference."""
-    escaped = _SPECIAL.sub(r"\\\g<0>", printable(text).strip())
-    return _CALLS.sub(r"\1<!-- -->", escaped)
-
-
-def _step(step: str) -> str:
-    """A step as an item of a list: what can be pasted as code."""
-    return f"- {_plain(step) if is_sentence(step) else _code(step)}"
-
-
-def _code(text: str) -> str:
-    """A code span that can be copied as it is."""
-    text = printable(text)
-    ticks = "`" * (_ticks(text) + 1)
-    space = " " if text.startswith(("`", " ")) or text.endswith(("`", " ")) else ""
-    return f"{ticks}{space}{text}{space}{ticks}"
-
-
-def _ticks(text: str) -> int:
-    """The longest run of backticks."""
-    return max(map(len, re.findall("`+", text)), default=0)

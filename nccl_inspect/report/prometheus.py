@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
@@ -14,15 +14,21 @@ from nccl_inspect.report.tables import gdr_word
 from nccl_inspect.text import printable
 
 _VERDICTS = ("ok", "degraded", "failed", "unknown")
+WORLD_SIZE = "Ranks of the job."
+RANKS_SEEN = "Ranks that the log shows."
 _LINES = ("nccl", "typed", "unrecognised", "repaired", "damaged", "related")
 
 
 def render(job: Job, style: Style) -> str:
     """All metrics are gauges: they tell of the job whose log was read last."""
-    metrics = _Metrics()
+    return of_job(job).text()
+
+
+def of_job(job: Job) -> Metrics:
+    """The metrics of a job, which others may be added to."""
+    metrics = Metrics()
     metrics.add("info", "The nccl-inspect that read the log.", ("version",), [((__version__,), 1)])
-    rows: Iterable[tuple[tuple[str, ...], int]] = [((name,), int(name == job.verdict)) for name in _VERDICTS]
-    metrics.add("verdict", "1 for the verdict of the job, 0 for the others.", ("verdict",), rows)
+    metrics.verdict(job.verdict)
     found = Counter((f.rule, f.category, f.severity, f.confidence) for f in job.findings)
     names = ("rule", "category", "severity", "confidence")
     metrics.add("findings", "Findings of each rule.", names, found.items())
@@ -45,30 +51,39 @@ def render(job: Job, style: Style) -> str:
     metrics.add("sources_unread", "Inputs that could not be read, or not to their end.", (), [((), unread)])
     metrics.add("partial", "1 when the reading was interrupted.", (), [((), int(job.partial))])
     if job.world_size is not None:
-        metrics.add("world_size", "Ranks of the job.", (), [((), job.world_size)])
-    metrics.add("ranks_seen", "Ranks that the log shows.", (), [((), len(job.ranks_seen))])
+        metrics.add("world_size", WORLD_SIZE, (), [((), job.world_size)])
+    metrics.add("ranks_seen", RANKS_SEEN, (), [((), len(job.ranks_seen))])
     metrics.add("hosts", "Hosts that the log shows.", (), [((), len(job.hosts))])
     metrics.add("communicators", "Communicators that the log shows.", (), [((), len(job.communicators))])
     versions = [(("nccl", text), 1) for text in job.nccl_versions] + [(("cuda", text), 1) for text in job.cuda_versions]
     metrics.add("software_info", "Versions that the log names.", ("name", "version"), versions)
-    return metrics.text()
+    return metrics
 
 
-class _Metrics:
+class Metrics:
     """Gauges in a registry of their own: without the metrics of this process."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
 
-    def add(self, name: str, says: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], int]]) -> None:
+    def add(self, name: str, says: str, labels: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], float]]) -> None:
         """A gauge with a value for each combination of labels."""
-        gauge = Gauge(f"nccl_inspect_{name}", says, labels, registry=self._registry)
+        gauge = Gauge(f"nccl_inspect_{name}", says, labels, registry=self.registry)
         for values, number in rows:
             (gauge.labels(*map(printable, values)) if labels else gauge).set(number)
 
+    def add_function(self, name: str, says: str, value: Callable[[], float]) -> None:
+        """A gauge whose value is that of the moment when it is asked for."""
+        Gauge(f"nccl_inspect_{name}", says, registry=self.registry).set_function(value)
+
+    def verdict(self, verdict: str) -> None:
+        """A gauge for each verdict."""
+        rows = [((name,), int(name == verdict)) for name in _VERDICTS]
+        self.add("verdict", "1 for the verdict of the job, 0 for the others.", ("verdict",), rows)
+
     def text(self) -> str:
         """The text format."""
-        return generate_latest(self._registry).decode()
+        return generate_latest(self.registry).decode()
 
 
 def _gdr(gdr: bool | str | None) -> str:

@@ -9,10 +9,10 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from nccl_inspect._version import __version__
@@ -25,35 +25,37 @@ from nccl_inspect.rules.engine import Rule, registered
 from nccl_inspect.text import printable_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+"""By severity."""
+Fingerprints: TypeAlias = Counter[tuple[str, tuple[int, ...]]]
+"""How often each rule spoke of the same ranks."""
 _EXAMPLES = re.compile(r"^## Examples\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 _TITLE = re.compile(r"\A# .*\n+")
 
 
 def render(job: Job, style: Style) -> str:
     """One run; what could not be judged is a notification, for it is no result at any line."""
-    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(job)]}
-    return json.dumps(_clean(document), indent=1, ensure_ascii=True) + "\n"
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return printable_lines(value)
-    if isinstance(value, list):
-        return [_clean(item) for item in value]
-    return {key: _clean(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-def _run(job: Job) -> dict[str, Any]:
-    told = [(finding, "") for finding in job.findings]
-    told += [(entry.finding, entry.reason) for entry in job.suppressed]
-    used = {finding.rule for finding, _ in told}
+    findings = [(finding, "") for finding in job.findings]
+    findings += [(entry.finding, entry.reason) for entry in job.suppressed]
+    used = {finding.rule for finding, _ in findings}
     rules = [entry.rule for entry in registered() if entry.rule.name in used]
     places = {rule.name: index for index, rule in enumerate(rules)}
-    counts: Counter[tuple[str, tuple[int, ...]]] = Counter()
-    results = [_result(finding, accepted, places[finding.rule], counts) for finding, accepted in told]
-    driver = {"name": "nccl-inspect", "version": __version__, "rules": [_rule(rule) for rule in rules]}
-    return {
+    counts: Fingerprints = Counter()
+    results = [_result(finding, accepted, places[finding.rule], counts) for finding, accepted in findings]
+    return document(job, [_rule(rule) for rule in rules], results)
+
+
+def document(job: Job, rules: list[dict[str, Any]], results: list[dict[str, Any]], **properties: object) -> str:
+    """The document of one run.
+
+    Args:
+        job: that was read.
+        rules: what the results refer to.
+        results: each with its place.
+        properties: of the run, besides those of the job.
+    """
+    driver = {"name": "nccl-inspect", "version": __version__, "rules": rules}
+    run = {
         "tool": {"driver": driver},
         "invocations": [{"executionSuccessful": not job.partial, "toolExecutionNotifications": list(_notes(job))}],
         "artifacts": [{"location": {"uri": _uri(source.name)}} for source in job.sources],
@@ -64,8 +66,19 @@ def _run(job: Job) -> dict[str, Any]:
             "reason": reason(job),
             "worldSize": job.world_size,
             "ncclVersions": job.nccl_versions,
+            **properties,
         },
     }
+    whole = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(_clean(whole), indent=1, ensure_ascii=True) + "\n"
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable_lines(value)
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    return {key: _clean(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
@@ -77,24 +90,32 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": " ".join(page.partition("\n## ")[0].split())},
         "help": {"text": page, "markdown": page},
-        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        "defaultConfiguration": {"level": LEVELS[rule.severity]},
         "properties": {"tags": [rule.category]},
     }
 
 
-def _result(
-    finding: Finding, accepted: str, index: int, counts: Counter[tuple[str, tuple[int, ...]]]
+def result(
+    rule: str, index: int, level: str, message: str, evidence: Iterable[Evidence], fingerprints: dict[str, str]
 ) -> dict[str, Any]:
-    """A finding, the first line of its evidence being where it is."""
-    locations = [_location(line) for line in finding.evidence]
+    """A result, the first line of its evidence being where it is."""
+    locations = [_location(line) for line in evidence]
     return {
-        "ruleId": finding.rule,
+        "ruleId": rule,
         "ruleIndex": index,
-        "level": _LEVELS[finding.severity],
-        "message": {"text": "\n".join(_message(finding))},
+        "level": level,
+        "message": {"text": message},
         "locations": locations[:1],
         "relatedLocations": locations[1:],
-        "partialFingerprints": _fingerprints(finding, counts),
+        "partialFingerprints": fingerprints,
+    }
+
+
+def _result(finding: Finding, accepted: str, index: int, counts: Fingerprints) -> dict[str, Any]:
+    marks = fingerprints(finding.rule, finding.ranks, counts)
+    level = LEVELS[finding.severity]
+    return {
+        **result(finding.rule, index, level, "\n".join(_message(finding)), finding.evidence, marks),
         "suppressions": [{"kind": "external", "justification": accepted}] if accepted else [],
         "properties": {
             "category": finding.category,
@@ -117,9 +138,9 @@ def _message(finding: Finding) -> Iterator[str]:
     yield from (f"Fix: {fix}" for fix in finding.fix)
 
 
-def _fingerprints(finding: Finding, counts: Counter[tuple[str, tuple[int, ...]]]) -> dict[str, str]:
+def fingerprints(rule: str, ranks: list[int], counts: Fingerprints) -> dict[str, str]:
     """What stays the same from run to run: the rule and the ranks, not hosts, process ids and places in the log."""
-    key = (finding.rule, tuple(finding.ranks))
+    key = (rule, tuple(ranks))
     text = json.dumps([*key, counts[key]])
     counts[key] += 1
     value = hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -94,14 +94,14 @@ def _paragraph(text: str, style: Style) -> str:
     return "\n".join(_wrapped(re.sub(r"\n *", " ", text), style, "", " " * (item.end() if item else 0)))
 
 
-def step_block(label: str, step: str, style: Style) -> list[str]:
+def step_block(label: str, step: str, style: Style, indent: int = 2, hang: int = 10) -> list[str]:
     """A step of a fix: where it does not fit into one line, the words about a command follow as lines of comment."""
-    whole = block(label, step, style, deeper=2)
+    whole = block(label, step, style, indent, hang, deeper=2)
     code, mark, words = step.partition(COMMENT)
     if len(whole) == 1 or not mark:
         return whole
-    indent = " " * (4 if style.width < _NARROW else 14) + "# "
-    return block(label, code, style, deeper=2) + _wrapped(words, style, indent, indent)
+    lead = " " * (4 if style.width < _NARROW else indent + hang + 2) + "# "
+    return block(label, code, style, indent, hang, deeper=2) + _wrapped(words, style, lead, lead)
 
 
 def shortened(items: Iterable[str], limit: int = 6) -> str:

@@ -1,0 +1,32 @@
+"""What a checked policy is written as, one module for each format with ``render(checked, strict, style)``."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Protocol, cast
+
+from nccl_inspect.discovery import modules
+from nccl_inspect.policy import Checked
+from nccl_inspect.report import Style
+
+
+class Format(Protocol):
+    """What a format module has."""
+
+    def render(self, checked: Checked, strict: bool, style: Style) -> str:
+        """The report as text that ends with a line end."""
+
+
+_PARTS = ("words",)
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """The names of all formats, found by their files; the default first."""
+    return tuple(sorted(modules(__file__, *_PARTS), key=lambda name: name != "text"))
+
+
+def load(name: str) -> Format:
+    """The format of that name, loaded when it is used."""
+    return cast(Format, import_module(f"{__name__}.{name}"))
