@@ -167,7 +167,7 @@ def bad_inputs(tmp_path: Path) -> Path:
         (["summarize", "LOG", "--format", "xml"], 2, "'xml' is not one of"),
         (["summarize", "LOG", "--no-such-option"], 2, "No such option"),
         (["summarize", "LOG", "-o", "gone/report.txt"], 2, "gone/report.txt: No such file or directory; check"),
-        (["paths", "LOG", "--rank", "x"], 2, "--rank x: not a rank; write 3 or 0-7"),
+        (["paths", "LOG", "--rank", "x"], 2, "--rank x: not a rank; write 3, 0-7 or 0-56:8"),
         (["paths", "LOG", "--transport", "RDMA"], 2, "'RDMA' is not one of"),
         (["paths", "LOG", "--rank", "99"], 2, "no rank 99; the log has ranks 0-7"),
         (["paths", "LOG", "--rank", "1,20-30"], 2, "no ranks 20-30; the log has ranks 0-7"),

@@ -69,7 +69,7 @@ def test_channels_and_communicators_are_chosen() -> None:
     assert run(TWO_HOSTS, "--communicator", "split 2*").stdout.count("ranks on 2 hosts") == 4
     with pytest.raises(NcclInspectError, match="no communicator 'word'; did you mean world"):
         run(TWO_HOSTS, "--communicator", "word")
-    with pytest.raises(NcclInspectError, match="--channel x: not a channel; write 3 or 0-7"):
+    with pytest.raises(NcclInspectError, match="--channel x: not a channel; write 3, 0-7 or 0-56:8"):
         run(TWO_HOSTS, "--channel", "x")
 
 

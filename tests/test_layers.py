@@ -13,7 +13,19 @@ MODULES = sorted(file.relative_to(PACKAGE).with_suffix("").as_posix() for file i
 MAX_LINES = 400
 
 LAYERS = [
-    {"_version", "errors", "text", "records", "discovery", "interruption", "ports", "times", "masking", "progress"},
+    {
+        "_version",
+        "errors",
+        "text",
+        "wording",
+        "records",
+        "discovery",
+        "interruption",
+        "ports",
+        "times",
+        "masking",
+        "progress",
+    },
     {"event", "levels", "toml", "outputs", "manual", "garbage"},
     {"event_types"},
     {"ingest"},

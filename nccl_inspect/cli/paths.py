@@ -18,8 +18,9 @@ from nccl_inspect.cli.formats import formats
 from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Job, Path
 from nccl_inspect.report.tables import OWN_RANKS, Grid, Kind, grid, matrix, pairs, side_by_side
-from nccl_inspect.rules.facts import count, ends, ranges
+from nccl_inspect.rules.facts import count, ends
 from nccl_inspect.text import printable
+from nccl_inspect.wording import plain_ranges
 
 _USUAL_WIDTH = 80
 _UNBOUNDED = 1 << 30
@@ -45,9 +46,15 @@ _COLUMNS = (
 @click.option(
     "--matrix", "as_matrix", is_flag=True, help="Rank by rank (host by host above 64 ranks) instead of a table."
 )
-@click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help="Only paths from or to these ranks: 3 or 0-7.")
 @click.option(
-    "--host", "wanted_hosts", multiple=True, metavar="NAME", help="Only paths from or to these hosts: name or glob."
+    "--rank", "wanted_ranks", multiple=True, metavar="R", help="Only paths from or to these ranks: 3, 0-7 or 0-56:8."
+)
+@click.option(
+    "--host",
+    "wanted_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Only paths from or to these hosts: name, glob or node-[01-16].",
 )
 @click.option(
     "--scope", type=click.Choice(("intra", "inter", "unknown")), help="Only paths within a host, or between hosts."
@@ -149,7 +156,7 @@ def _plain(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
-        return ranges(value) if value and isinstance(value[0], int) else ";".join(map(str, value))
+        return plain_ranges(value) if value and isinstance(value[0], int) else ";".join(map(str, value))
     return "" if value is None else str(value)
 
 

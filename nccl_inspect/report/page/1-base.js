@@ -29,7 +29,7 @@ function counted(number, noun) {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-// [0, 1, 2, 5] as "0-2,5".
+// [0, 1, 2, 5] as "0-2,5", and five and more with one step between them as "0-32:8".
 function ranges(numbers) {
   const sorted = [...new Set(numbers)].sort((a, b) => a - b);
   const runs = [];
