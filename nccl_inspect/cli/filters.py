@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from nccl_inspect.text import printable
 from nccl_inspect.wording import expand, range_word, read_range, some_names, some_ranks
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_IS_GLOB = re.compile(r"[*?\[]")
 _MAX_NAMES = 6
 
 
@@ -65,9 +67,10 @@ def names_known(noun: str, patterns: Sequence[str], known: Iterable[str]) -> lis
     there = list(dict.fromkeys(known)) if patterns else []
     found: list[str] = []
     for pattern in patterns:
-        # As reports fold them; to a glob, brackets are characters: node-[10-12] would be node-0 to node-2.
-        ones = set(expand(pattern))
-        fits = [name for name in there if name in ones] or [name for name in there if fnmatchcase(name, pattern)]
+        # Numbers in brackets as reports write them; to a glob they are characters: node-[10-12] is node-0 to node-2.
+        ones = {pattern, *expand(pattern)}
+        globs = [one for one in expand(pattern) if _IS_GLOB.search(one)]
+        fits = [name for name in there if name in ones or any(fnmatchcase(name, one) for one in globs)]
         if not fits:
             has = f"the log has {printable(some_names(there, _MAX_NAMES))}" if there else "the log has none"
             raise NcclInspectError(f"no {noun} '{pattern}'", suggestion(pattern, there) or has)

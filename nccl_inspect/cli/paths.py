@@ -17,19 +17,20 @@ from nccl_inspect.cli import filters, say, shared
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Job, Path
-from nccl_inspect.report.tables import OWN_RANKS, Grid, Kind, grid, matrix, pairs, side_by_side
+from nccl_inspect.report import host_matrix
+from nccl_inspect.report.tables import OWN_RANKS, Grid, Kind, grid, matrix, pairs, side_by_side, total_width
 from nccl_inspect.rules.facts import count, ends
 from nccl_inspect.text import printable
 from nccl_inspect.wording import plain_ranges
 
-_USUAL_WIDTH = 80
-_UNBOUNDED = 1 << 30
-"""Of a matrix that goes into a file or a pipe: it is not broken."""
+_READABLE = 200
+"""Columns of a matrix of hosts that still has the number of pairs."""
 _EXAMPLES = """
 \b
 Examples:
   nccl-inspect paths job.log
   nccl-inspect paths job.log --matrix
+  nccl-inspect paths job.log --by host
   nccl-inspect paths job.log --matrix --format csv -o matrix.csv
   nccl-inspect paths job.log --rank 3 --scope inter
   nccl-inspect paths job.log --transport NET --format csv -o net.csv
@@ -46,6 +47,7 @@ _COLUMNS = (
 @click.option(
     "--matrix", "as_matrix", is_flag=True, help="Rank by rank (host by host above 64 ranks) instead of a table."
 )
+@click.option("--by", type=click.Choice(("rank", "host")), help="Rows and columns of the matrix; implies --matrix.")
 @click.option(
     "--rank", "wanted_ranks", multiple=True, metavar="R", help="Only paths from or to these ranks: 3, 0-7 or 0-56:8."
 )
@@ -70,6 +72,7 @@ _COLUMNS = (
 def command(
     logs: tuple[str, ...],
     as_matrix: bool,
+    by: str | None,
     wanted_ranks: tuple[str, ...],
     wanted_hosts: tuple[str, ...],
     scope: str | None,
@@ -81,8 +84,10 @@ def command(
     """The path of each directed pair of global ranks that a connection line names.
 
     Where the log does not show the communicator of all ranks, each communicator has pairs of its own ranks.
-    On a terminal of less than 80 columns the table has those that fit, and says which do not.
+    On a terminal of less than 80 columns the table has those that fit, and says which do not. A matrix of hosts that
+    does not fit shows the worst path, and hosts that look alike as one.
     """
+    as_matrix = as_matrix or by is not None
     ranks = filters.ranges_of("rank", wanted_ranks)
     job = shared.read(logs, options)
     filters.require_numbers("rank", ranks, {*job.ranks_seen, *ends(job.paths)})
@@ -99,10 +104,10 @@ def command(
         say(_none(job))
     if form == "table":
         is_global = job.rank_space == "global"
-        width = shared.columns(out.target, _UNBOUNDED if as_matrix else _USUAL_WIDTH)
-        out.write(_matrix(found, job.paths, width, is_global) if as_matrix else _table(found, width, is_global))
+        width = shared.table_width(out.target)
+        out.write(_matrix(found, job.paths, width, is_global, by) if as_matrix else _table(found, width, is_global))
     else:
-        out.write((_MATRICES if as_matrix else _FORMATS)[form](found))
+        out.write(_MATRICES[form](grid(found, by)) if as_matrix else _FORMATS[form](found))
     return shared.status(job)
 
 
@@ -122,14 +127,23 @@ def _table(paths: list[Path], width: int, is_global: bool) -> str:
     # With a head of its own, tabulate would widen each column by two.
     lines = ["-" * max(map(len, column)) for column in zip(head, *body, strict=True)]
     table = tabulate([head, lines, *body], tablefmt="plain", disable_numparse=True)
-    wrapped = [line for note in notes for line in wrap(note, width, subsequent_indent="  ", break_long_words=False)]
-    return "\n".join([table, *([""] if notes else []), *wrapped]) + "\n"
+    return "\n".join([table, *([""] if notes else []), *_notes(notes, width)]) + "\n"
 
 
-def _matrix(paths: list[Path], among: Sequence[Path], width: int, is_global: bool) -> str:
+def _notes(notes: Sequence[str], width: int) -> list[str]:
+    return [line for note in notes for line in wrap(note, width, subsequent_indent="  ", break_long_words=False)]
+
+
+def _matrix(paths: list[Path], among: Sequence[Path], width: int, is_global: bool, by: str | None) -> str:
     if not paths:
         return "no path\n"
-    whole = matrix(paths, among, width)
+    by = grid(paths, by).by
+    room = min(width, _READABLE) if by == "host" else width
+    whole = matrix(paths, among, room, by)
+    # Each rank keeps its row and column, however many lines that takes; hosts are there to be seen together.
+    if by == "host" and total_width(whole) > room:
+        rows, legend = host_matrix.parts(paths, among, width)
+        return "\n".join([*rows, "", *_notes([*legend, *([] if is_global else [OWN_RANKS])], width)]) + "\n"
     parts = [
         tabulate(part.body, part.head, tablefmt="plain", disable_numparse=True, stralign="right")
         for part in side_by_side(whole, width)
@@ -164,10 +178,9 @@ def _json(paths: list[Path]) -> str:
     return json.dumps([path_to_dict(path) for path in paths], indent=1) + "\n"
 
 
-def _matrix_csv(paths: list[Path]) -> str:
+def _matrix_csv(found: Grid) -> str:
     """One row for each sender; several ways between two hosts are separated by semicolons."""
     out = io.StringIO()
-    found = grid(paths)
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["src\\dst", *found.names])
     writer.writerows([[src, *(_kinds(found, src, dst) for dst in found.names)] for src in found.names])
@@ -180,9 +193,8 @@ def _kinds(found: Grid, src: str, dst: str) -> str:
     return "; ".join(f"{times.format(pairs)}{kind.label} ({kind.verdict})" for kind, pairs in cell.items())
 
 
-def _matrix_json(paths: list[Path]) -> str:
+def _matrix_json(found: Grid) -> str:
     """Names of rows and columns; each cell is a list of ways with the number of rank pairs that take them."""
-    found = grid(paths)
     rows = [[_ways(found.cells.get((src, dst), {})) for dst in found.names] for src in found.names]
     return json.dumps({"by": found.by, "names": found.names, "rows": rows}, indent=1) + "\n"
 

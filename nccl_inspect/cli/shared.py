@@ -34,6 +34,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 FILE = click.Path(path_type=str)
 """The type of what names a file: shells complete it."""
 _MAX_PROBLEMS = 20
+_UNBOUNDED = 1 << 30
 INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells have it."""
 
@@ -323,6 +324,11 @@ def style(no_color: bool, target: str, verbose: bool = False) -> Style:
 def columns(target: str, usual: int) -> int:
     """The width of what is written: that of the terminal, the usual one in a file and where no terminal is known."""
     return shutil.get_terminal_size((usual, 24)).columns if target in outputs.STDOUT else usual
+
+
+def table_width(target: str) -> int:
+    """The width of a table with a line for each thing: that of a terminal; without one it is not limited."""
+    return columns(target, _UNBOUNDED)
 
 
 def end_in_silence() -> NoReturn:
