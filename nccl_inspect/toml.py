@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 from nccl_inspect.discovery import instead_of
 from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.wording import read_range
 
+_MAX_RANK = 10**6
 _LIMIT = 10**9
 """No count of anything here is as large."""
-_RANKS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 
 
 class Table:
@@ -60,7 +60,7 @@ class Table:
         return bool(self._get(key, bool, f"{key} = true"))
 
     def ranks(self, key: str) -> frozenset[int] | None:
-        """Ranks as a list, or as a string such as ``0-3,7``."""
+        """Ranks as a list, or as a string such as ``0-3,7`` or ``0-56:8``."""
         example = f'write {key} = "0-3,7" or {key} = [0, 1]'
         value = self._get(key, (str, list, int), f'{key} = "0-3,7"')
         if value is None:
@@ -70,10 +70,10 @@ class Table:
         for word in words:
             if isinstance(word, int) and abs(word) >= _LIMIT:
                 raise self.error(f"{key} has a number that is no rank", example)
-            found = _RANKS.fullmatch(str(word).strip())
-            if not found:
+            some = read_range(str(word).strip())
+            if some is None or some[-1] >= _MAX_RANK:
                 raise self.error(f"{key} has '{word}', which is no rank", example)
-            ranks.update(range(int(found[1]), int(found[2] or found[1]) + 1))
+            ranks.update(some)
         return frozenset(ranks)
 
     def table(self, key: str) -> Table:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from itertools import pairwise
 
+import large_job
 import pytest
 import sample_data
 from click.testing import Result
@@ -16,6 +18,7 @@ import nccl_inspect
 from nccl_inspect import drawing as drawings
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.picture.looks import LOOKS
+from nccl_inspect.picture.tree_layout import places
 from nccl_inspect.picture.view import Link, Shape, View, largest, views
 from nccl_inspect.report import Style
 
@@ -69,7 +72,7 @@ def test_channels_and_communicators_are_chosen() -> None:
     assert run(TWO_HOSTS, "--communicator", "split 2*").stdout.count("ranks on 2 hosts") == 4
     with pytest.raises(NcclInspectError, match="no communicator 'word'; did you mean world"):
         run(TWO_HOSTS, "--communicator", "word")
-    with pytest.raises(NcclInspectError, match="--channel x: not a channel; write 3 or 0-7"):
+    with pytest.raises(NcclInspectError, match="--channel x: not a channel; write 3, 0-7 or 0-56:8"):
         run(TWO_HOSTS, "--channel", "x")
 
 
@@ -174,6 +177,38 @@ def test_boxes_do_not_cover_each_other() -> None:
     ]
     for n, (x, y, width, height) in enumerate(boxes):
         assert all(abs(x - a) >= width or abs(y - b) >= height for a, b, _, _ in boxes[n + 1 :])
+
+
+def boxes_of(picture: str, kind: str) -> dict[str, tuple[float, float, float, float]]:
+    """By title: the boxes of the last panel."""
+    panel = [part for part in fromstring(picture).iter() if part.tag.endswith("}g")][-1]
+    return {
+        part[0].text or "": tuple(float(part.get(name) or 0) for name in ("x", "y", "width", "height"))  # type: ignore[misc]
+        for part in panel.iter()
+        if part.get("class") == kind
+    }
+
+
+def test_trees_of_many_hosts_stand_level_by_level() -> None:
+    boxes = boxes_of(run("-", "--format", "svg", data=large_job.log(16, channels=1)).stdout, "host")
+    by_host = {int(title.split(":")[0].rpartition("-")[2]): box for title, box in boxes.items()}
+    assert sorted(by_host) == list(range(16))
+    assert len({box[:2] for box in by_host.values()}) == 16
+    columns = sorted({box[0] for box in by_host.values()})
+    level = {host: columns.index(box[0]) for host, box in by_host.items()}
+    assert level[0] == 0
+    assert all(level[child] == level[(child - 1) // 2] + 1 for child in range(1, 16)), "a binary tree"
+    for column in columns:
+        tops = sorted(box[1] for box in by_host.values() if box[0] == column)
+        assert all(below - above > 46 for above, below in pairwise(tops))
+
+
+@pytest.mark.parametrize("links", [((0, 8), (8, 0)), ((0, 8), (8, 16), (16, 8)), ((None, 8), (0, 99))])
+def test_a_torn_tree_is_drawn(links: tuple[tuple[int | None, int | None], ...]) -> None:
+    view = replace(many(72), trees=(Shape((0,), links=links),))
+    found = places(view, view.trees[0])
+    assert found.keys() == view.hosts.keys()
+    assert len(set(found.values())) == len(found)
 
 
 def test_narrow_terminals_do_not_break_the_text() -> None:

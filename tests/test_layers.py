@@ -14,7 +14,7 @@ MAX_LINES = 400
 
 LAYERS = [
     {"interruption"},
-    {"_version", "errors", "text", "records", "discovery", "ports", "times", "masking", "progress"},
+    {"_version", "errors", "text", "wording", "records", "discovery", "ports", "times", "masking", "progress"},
     {"event", "levels", "toml", "outputs", "manual", "garbage"},
     {"event_types"},
     {"ingest"},

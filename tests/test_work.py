@@ -10,7 +10,7 @@ from types import FrameType
 import pytest
 import sample_data
 
-from nccl_inspect import reading
+from nccl_inspect import reading, report
 from nccl_inspect.cli.annotate import _Margin
 from nccl_inspect.grammar import engine
 from nccl_inspect.reading import Judge, Options
@@ -96,3 +96,45 @@ def test_a_margin_note_costs_little() -> None:
 
     work()
     assert calls(work) < 60 * len(lines)
+
+
+SMALL = """\
+node-{0}:{1}:{1} [{2}] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:192.0.2.1<0>
+node-{0}:{1}:{1} [{2}] NCCL INFO ncclCommInitRank comm 0x{1:x} rank {2} nranks 3 {3} commId 0x{0:x}1 - Init START
+node-{0}:{1}:{1} [{2}] NCCL INFO comm 0x{1:x} rank {2} nRanks 3 nNodes 2 localRanks 2 localRank {2} MNNVL 0
+node-{0}:{1}:{1} [{2}] NCCL INFO Trees [0] -1/-1/-1->{2}->-1
+node-{0}:{1}:{1} [{2}] NCCL INFO Channel 00/0 : {2}[{2}] -> 2[0] [send] via NET/IB/0
+node-{0}:{1}:{1} [{2}] NCCL INFO ncclCommInitRank comm 0x{1:x} rank {2} nranks 3 {3} commId 0x{0:x}1 - Init COMPLETE
+node-{0}:{1}:{1} [{2}] NCCL INFO ncclCommSplit comm 0x{1:x}f rank {2} nranks 2 {3} parent 0x{1:x} splitCount 1 color 1 \
+key 0 - Init START
+node-{0}:{1}:{1} [{2}] NCCL INFO Channel 00/0 : {2}[{2}] -> {4}[{4}] via SHM/direct/direct
+node-{0}:{1}:{1} [{2}] NCCL INFO ncclCommSplit comm 0x{1:x}f rank {2} nranks 2 {3} parent 0x{1:x} splitCount 1 color 1 \
+key 0 - Init COMPLETE
+"""
+"""A rank of a world of three, of which two began and split."""
+HOMELESS = "other-{0}:{1}:{1} [2] NCCL INFO Channel 00/0 : 2[2] -> 0[0] [send] via NET/IB/1\n"
+"""A rank whose communicator did not begin in this log: any of the worlds has room for it."""
+
+
+def small_worlds(number: int) -> bytes:
+    ranks = ((world, 1000 + 10 * world + rank, rank) for world in range(1, number + 1) for rank in (0, 1))
+    device = "cudaDev {0} nvmlDev {0} busId 6{0}"
+    begun = [SMALL.format(world, pid, rank, device.format(rank), 1 - rank) for world, pid, rank in ranks]
+    return "".join([*begun, *(HOMELESS.format(world, 5 + 10 * world) for world in range(number))]).encode()
+
+
+@pytest.mark.parametrize("form", ["", "text", "markdown", "html", "json"])
+def test_the_work_grows_with_the_number_of_worlds(form: str) -> None:
+    judge = Judge(Options())
+
+    def work(number: int) -> int:
+        fold = reading.fold(small_worlds(number))
+        if not form:
+            return calls(lambda: judge(fold))
+        job = judge(fold)
+        assert len(job.communicators) == 2 * number
+        return calls(lambda: report.load(form).render(job, Style()))
+
+    work(2)
+    few, many = work(40), work(320)
+    assert many < 9 * few  # squared would be 64; lines without a communicator are held against a limited number

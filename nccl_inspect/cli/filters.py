@@ -13,15 +13,15 @@ import click
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model.job import Job, Path
 from nccl_inspect.rules.engine import selected
-from nccl_inspect.rules.facts import ends, listed, ranges
+from nccl_inspect.rules.facts import ends, listed
 from nccl_inspect.text import printable
+from nccl_inspect.wording import expand, range_word, read_range, some_names, some_ranks
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _TRANSPORTS = ("p2p", "shm", "net", "collnet", "ib", "socket")
 """Words that are good to ask for, also where the log has no such path."""
+_IS_GLOB = re.compile(r"[*?\[]")
 _MAX_NAMES = 6
-_MAX_RANGES = 12
 
 
 def communicators(default: str = "") -> Callable[[_Command], _Command]:
@@ -69,8 +69,9 @@ def places(of_ranks: str, on_hosts: str) -> Callable[[_Command], _Command]:
         def packed(wanted_ranks: tuple[str, ...], wanted_hosts: tuple[str, ...], **options: Any) -> object:
             return command(**options, places=Places(ranges_of("rank", wanted_ranks), wanted_hosts))
 
-        host = click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=f"{on_hosts}: name or glob.")
-        rank = click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help=f"{of_ranks}: 3 or 0-7.")
+        named = f"{on_hosts}: name, glob or node-[01-16]."
+        host = click.option("--host", "wanted_hosts", multiple=True, metavar="NAME", help=named)
+        rank = click.option("--rank", "wanted_ranks", multiple=True, metavar="R", help=f"{of_ranks}: 3, 0-7 or 0-56:8.")
         return rank(host(cast(_Command, packed)))
 
     return decorate
@@ -115,18 +116,17 @@ def _parts(detail: str) -> list[str]:
 
 
 def ranges_of(noun: str, words: tuple[str, ...]) -> list[range]:
-    """The numbers that an option names: ``3``, ``0-7``, or several with commas.
+    """The numbers that an option names: ``3``, ``0-7``, ``0-56:8``, or several with commas.
 
     Raises:
         NcclInspectError: a word is none of these.
     """
     found = []
     for word in ",".join(words).split(",") if words else ():
-        match = _RANGE.fullmatch(word)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if last < first:
-            raise NcclInspectError(f"--{noun} {word}: not a {noun}", "write 3 or 0-7")
-        found.append(range(first, last + 1))
+        some = read_range(word)
+        if some is None:
+            raise NcclInspectError(f"--{noun} {word}: not a {noun}", "write 3, 0-7 or 0-56:8")
+        found.append(some)
     return found
 
 
@@ -139,9 +139,9 @@ def require_numbers(noun: str, wanted: Sequence[range], known: Iterable[int]) ->
     there = set(known) if wanted else set()
     for some in wanted:
         if there.isdisjoint(some):
-            named = f"{noun} {some[0]}" if len(some) == 1 else f"{noun}s {some[0]}-{some[-1]}"
-            has = listed(ranges(there).split(","), _MAX_RANGES)
-            raise NcclInspectError(f"no {named}", f"the log has {noun}s {has}" if there else "the log has none")
+            named = f"{noun}{'s' * (len(some) > 1)} {range_word(some)}"
+            has = f"the log has {noun}s {some_ranks(there)}" if there else "the log has none"
+            raise NcclInspectError(f"no {named}", has)
 
 
 def names_known(noun: str, patterns: Sequence[str], known: Iterable[str]) -> list[str]:
@@ -153,9 +153,12 @@ def names_known(noun: str, patterns: Sequence[str], known: Iterable[str]) -> lis
     there = list(dict.fromkeys(known)) if patterns else []
     found: list[str] = []
     for pattern in patterns:
-        fits = [name for name in there if name == pattern or fnmatchcase(name, pattern)]
+        # Numbers in brackets as reports write them; to a glob they are characters: node-[10-12] is node-0 to node-2.
+        ones = {pattern, *expand(pattern)}
+        globs = [one for one in expand(pattern) if _IS_GLOB.search(one)]
+        fits = [name for name in there if name in ones or any(fnmatchcase(name, one) for one in globs)]
         if not fits:
-            has = f"the log has {printable(listed(there, _MAX_NAMES))}" if there else "the log has none"
+            has = f"the log has {printable(some_names(there, _MAX_NAMES))}" if there else "the log has none"
             raise NcclInspectError(f"no {noun} '{pattern}'", suggestion(pattern, there) or has)
         found += fits
     return found

@@ -7,6 +7,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Sequence
+from textwrap import wrap
 
 import click
 from tabulate import tabulate
@@ -17,8 +18,9 @@ from nccl_inspect.cli import filters, questions, say, shared
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Job, Path
+from nccl_inspect.report import host_matrix
 from nccl_inspect.report.columns import UNBOUNDED, drawn
-from nccl_inspect.report.tables import OWN_RANKS, Grid, Kind, grid, matrix, pairs, side_by_side
+from nccl_inspect.report.tables import OWN_RANKS, Grid, Kind, grid, matrix, pairs, side_by_side, total_width
 from nccl_inspect.rules.facts import count
 from nccl_inspect.text import printable
 
@@ -26,11 +28,14 @@ VERDICTS = ("ok", "fallback", "unknown")
 _BADNESS = {"fallback": 0, "unknown": 1, "ok": 2}
 _MANY = 50
 """Rows of a table beyond which it says how to narrow it."""
+_READABLE = 200
+"""Columns of a matrix of hosts that still has the number of pairs."""
 _EXAMPLES = """
 \b
 Examples:
   nccl-inspect paths job.log
   nccl-inspect paths job.log --matrix
+  nccl-inspect paths job.log --by host
   nccl-inspect paths job.log --matrix --format csv -o matrix.csv
   nccl-inspect paths job.log --rank 3 --scope inter
   nccl-inspect paths job.log --verdict fallback         paths that should be better
@@ -51,6 +56,7 @@ _COLUMNS = (
 @click.option(
     "--matrix", "as_matrix", is_flag=True, help="Rank by rank (host by host above 64 ranks) instead of a table."
 )
+@click.option("--by", type=click.Choice(("rank", "host")), help="Rows and columns of the matrix; implies --matrix.")
 @filters.places("Only paths from or to these ranks", "Only paths from or to these hosts")
 @click.option(
     "--scope", type=click.Choice(("intra", "inter", "unknown")), help="Only paths within a host, or between hosts."
@@ -82,6 +88,7 @@ _COLUMNS = (
 def command(
     logs: tuple[str, ...],
     as_matrix: bool,
+    by: str | None,
     places: filters.Places,
     scope: str | None,
     transports: tuple[str, ...],
@@ -96,8 +103,10 @@ def command(
 
     NIC names the sender's and the receiver's. Verdict: ok (as good as expected), fallback (a finding says that there
     should be a better one) or unknown. Where the log does not show the communicator of all ranks, each communicator has
-    pairs of its own ranks. A narrow terminal gets the columns that fit; a file or a pipe gets all.
+    pairs of its own ranks. A narrow terminal gets the columns that fit; a file or a pipe gets all. A matrix of hosts
+    that does not fit shows the worst path, and hosts that look alike as one.
     """
+    as_matrix = as_matrix or by is not None
     if as_matrix and slowest:
         raise click.UsageError("--matrix and --slowest exclude each other; leave one out")
     names = filters.rules_known(rules)
@@ -120,9 +129,9 @@ def command(
     if form == "table":
         width = shared.columns(out.target, UNBOUNDED)
         is_global = job.rank_space == "global"
-        out.write(_matrix(found, job.paths, width, is_global) if as_matrix else _table(found, width, job, slowest))
+        out.write(_matrix(found, job.paths, width, is_global, by) if as_matrix else _table(found, width, job, slowest))
     else:
-        out.write((_MATRICES if as_matrix else _FORMATS)[form](found))
+        out.write(_MATRICES[form](grid(found, by)) if as_matrix else _FORMATS[form](found))
     return shared.status(job)
 
 
@@ -164,10 +173,20 @@ def _narrower(paths: list[Path]) -> str:
     return f"{len(paths):,} paths; narrow with {how}"
 
 
-def _matrix(paths: list[Path], among: Sequence[Path], width: int, is_global: bool) -> str:
+def _notes(notes: Sequence[str], width: int) -> list[str]:
+    return [line for note in notes for line in wrap(note, width, subsequent_indent="  ", break_long_words=False)]
+
+
+def _matrix(paths: list[Path], among: Sequence[Path], width: int, is_global: bool, by: str | None) -> str:
     if not paths:
         return "no path\n"
-    whole = matrix(paths, among, width)
+    by = grid(paths, by).by
+    room = min(width, _READABLE) if by == "host" else width
+    whole = matrix(paths, among, room, by)
+    # Each rank keeps its row and column, however many lines that takes; hosts are there to be seen together.
+    if by == "host" and total_width(whole) > room:
+        rows, legend = host_matrix.parts(paths, among, width)
+        return "\n".join([*rows, "", *_notes([*legend, *([] if is_global else [OWN_RANKS])], width)]) + "\n"
     parts = [
         tabulate(part.body, part.head, tablefmt="plain", disable_numparse=True, stralign="right")
         for part in side_by_side(whole, width)
@@ -184,10 +203,9 @@ def _json(paths: list[Path]) -> str:
     return json.dumps([path_to_dict(path) for path in paths], indent=1) + "\n"
 
 
-def _matrix_csv(paths: list[Path]) -> str:
+def _matrix_csv(found: Grid) -> str:
     """One row for each sender; several ways between two hosts are separated by semicolons."""
     out = io.StringIO()
-    found = grid(paths)
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["src\\dst", *found.names])
     writer.writerows([[src, *(_kinds(found, src, dst) for dst in found.names)] for src in found.names])
@@ -200,9 +218,8 @@ def _kinds(found: Grid, src: str, dst: str) -> str:
     return "; ".join(f"{times.format(pairs)}{kind.label} ({kind.verdict})" for kind, pairs in cell.items())
 
 
-def _matrix_json(paths: list[Path]) -> str:
+def _matrix_json(found: Grid) -> str:
     """Names of rows and columns; each cell is a list of ways with the number of rank pairs that take them."""
-    found = grid(paths)
     rows = [[_ways(found.cells.get((src, dst), {})) for dst in found.names] for src in found.names]
     return json.dumps({"by": found.by, "names": found.names, "rows": rows}, indent=1) + "\n"
 

@@ -34,13 +34,13 @@ def command(form: str, out: shared.Output) -> None:
     if form == "json":
         text = json.dumps([{name: getattr(rule, name) for name in _NAMES} for rule in rules], indent=1)
     else:
-        text = _table(rules, out.style)
+        text = _table(rules, out.style, shared.table_width(out.target))
     out.write(text)
 
 
-def _table(rules: list[Rule], style: Style) -> str:
+def _table(rules: list[Rule], style: Style, whole: int) -> str:
     """One row for each rule; in a narrow terminal one paragraph."""
-    width = style.width - _BESIDE
+    width = whole - _BESIDE
     if width < _MIN_TITLE:
         lines = []
         for rule in rules:

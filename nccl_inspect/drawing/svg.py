@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html import escape
 from typing import NamedTuple
 
 from nccl_inspect.picture.looks import LOOKS, Look, bundles, gpu_words, lanes, look_of, title_of, words_of
-from nccl_inspect.picture.view import View
+from nccl_inspect.picture.tree_layout import places
+from nccl_inspect.picture.view import Shape, View
 from nccl_inspect.report import Style
 from nccl_inspect.rules.facts import count, ranges
 from nccl_inspect.text import cut, printable
@@ -27,6 +29,9 @@ _HEAD = 44
 """Height of a panel's title and of the space below it."""
 _LINE = 18
 _HOST_WIDTH, _HOST_HEIGHT = 150, 46
+_BETWEEN_LEVELS = 90
+"""Columns of a tree have room for its links between them."""
+_MAX_TREES = 4
 _CHAR = 7.0
 """Width of a letter, about."""
 _LETTER = 10.0
@@ -66,6 +71,8 @@ class _Arrow(NamedTuple):
     lanes: int
     box: tuple[float, float]
     """Width and height of what it joins."""
+    sideways: bool = False
+    """Whether it leaves at the right and arrives at the left."""
 
 
 class _Panel(NamedTuple):
@@ -76,7 +83,7 @@ class _Panel(NamedTuple):
 
 def render(views: Sequence[View], machines: Sequence[Topology], style: Style) -> str:
     """An SVG document of its own, without scripts and references."""
-    panels = [_panel(view, kind) for view in views for kind in view.kinds or [""]]
+    panels = [panel for view in views for kind in view.kinds or [""] for panel in _panels(view, kind)]
     width = max([panel.width for panel in panels] or [300.0])
     lines, top = [], 0.0
     for panel in panels:
@@ -119,12 +126,24 @@ def _markers() -> str:
     return f"<defs>{heads}</defs>"
 
 
-def _panel(view: View, kind: str) -> _Panel:
+def _panels(view: View, kind: str) -> Iterator[_Panel]:
+    """One for all links of a kind; trees of hosts stand each by itself, level by level."""
+    title = title_of(view) + (f": {kind}s" if kind else "")
+    if view.folded and kind == "tree":
+        for tree in view.trees[:_MAX_TREES]:
+            boxes = _levels(view, tree)
+            pairs = set(tree.links)
+            of_tree = replace(view, links=tuple(link for link in view.links if (link.src, link.dst) in pairs))
+            yield _panel(view, boxes, list(_between_hosts(of_tree, kind, boxes)), f"{title} ({lanes(tree.channels)})")
+        return
     boxes = _boxes(view)
     arrows = list(_between_hosts(view, kind, boxes) if view.folded else _between_ranks(view, kind, boxes))
-    title = title_of(view) + (f": {kind}s" if kind else "")
     if kind == "ring":
         title += f" ({'; '.join(lanes(ring.channels) for ring in view.rings[:4])})"
+    yield _panel(view, boxes, arrows, title)
+
+
+def _panel(view: View, boxes: list[_Box], arrows: list[_Arrow], title: str) -> _Panel:
     lines = [_text(_PAD, 24, title, "title")]
     for box in boxes:
         lines += _drawn_box(box, view)
@@ -159,6 +178,15 @@ def _boxes(view: View) -> list[_Box]:
     return boxes
 
 
+def _levels(view: View, tree: Shape) -> list[_Box]:
+    """Hosts of a tree from left to right."""
+    across, down = _HOST_WIDTH + _BETWEEN_LEVELS, _HOST_HEIGHT + 2 * _LINE
+    return [
+        _Box(host, view.hosts[host], _PAD + level * across, _HEAD + at * down, float(_HOST_WIDTH), float(_HOST_HEIGHT))
+        for host, (level, at) in places(view, tree).items()
+    ]
+
+
 def _radius(ranks: int) -> float:
     return 0.0 if ranks < 2 else max(_SPACE * ranks / (2 * math.pi), _SPACE / 1.5)
 
@@ -178,23 +206,23 @@ def _places(box: _Box) -> dict[int, _Point]:
 
 
 def _between_ranks(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]:
-    places = {rank: place for box in boxes for rank, place in _places(box).items()}
-    links = [link for link in view.links if link.kind == kind and link.src in places and link.dst in places]
+    spots = {rank: place for box in boxes for rank, place in _places(box).items()}
+    links = [link for link in view.links if link.kind == kind and link.src in spots and link.dst in spots]
     differ = len({link.channels for link in links}) > 1 and view.nranks <= 16
     for link in links:
         label = ranges(link.channels) if differ else ""
         yield _Arrow(
-            places[link.src], places[link.dst], look_of(link), words_of(link), label, 1, (_NODE_WIDTH, _NODE_HEIGHT)
+            spots[link.src], spots[link.dst], look_of(link), words_of(link), label, 1, (_NODE_WIDTH, _NODE_HEIGHT)
         )
 
 
 def _between_hosts(view: View, kind: str, boxes: list[_Box]) -> Iterator[_Arrow]:
-    places = {box.host: box.middle for box in boxes}
+    middles = {box.host: box.middle for box in boxes}
     for bundle in bundles(view, kind):
         way = f"{count(bundle.links, 'link')}, {bundle.look.words}"
         title = f"{printable(bundle.src)} -> {printable(bundle.dst)}: {way}"
-        ends, box = (places[bundle.src], places[bundle.dst]), (_HOST_WIDTH, _HOST_HEIGHT)
-        yield _Arrow(*ends, bundle.look, title, str(bundle.links), bundle.links, box)
+        ends, box = (middles[bundle.src], middles[bundle.dst]), (_HOST_WIDTH, _HOST_HEIGHT)
+        yield _Arrow(*ends, bundle.look, title, str(bundle.links), bundle.links, box, kind == "tree")
 
 
 def _drawn_box(box: _Box, view: View) -> Iterator[str]:
@@ -226,6 +254,11 @@ def _drawn_arrow(arrow: _Arrow) -> str:
         x, y = start.x + _HOST_WIDTH / 2 - 26, start.y + _HOST_HEIGHT / 2
         path = f"M{x:.1f} {y:.1f} c0 22 26 22 20 0"
         middle = _Point(x + 10, y + 26)
+    elif arrow.sideways:
+        a, b = _Point(start.x + arrow.box[0] / 2 + 2, start.y), _Point(end.x - arrow.box[0] / 2 - 2, end.y)
+        half = (a.x + b.x) / 2
+        path = f"M{a.x:.1f} {a.y:.1f} C{half:.1f} {a.y:.1f} {half:.1f} {b.y:.1f} {b.x:.1f} {b.y:.1f}"
+        middle = _Point(b.x - 2 * _CHAR, b.y - _LETTER)
     else:
         bend = _Point(
             (start.x + end.x) / 2 - _BEND * (end.y - start.y), (start.y + end.y) / 2 + _BEND * (end.x - start.x)

@@ -16,6 +16,7 @@ from nccl_inspect.model.fold import Burst, ProcessLog
 from nccl_inspect.model.job import Path
 from nccl_inspect.model.links import Line, NicName
 from nccl_inspect.model.members import Member
+from nccl_inspect.model.scope import Scope
 from nccl_inspect.model.ways import AlsoPath
 from nccl_inspect.records import Record
 
@@ -138,7 +139,8 @@ def _homes(
 
     One that has room for several processes as the same rank has it for none: at most one of them is that rank.
     """
-    found = [(log, burst, _home(communicators, world, log, burst)) for log, burst in homeless]
+    rooms = _Rooms(communicators, world)
+    found = [(log, burst, rooms.home(log, burst)) for log, burst in homeless]
     claims: dict[tuple[str, int], set[Process]] = {}
     for log, burst, home in found:
         if home is not None:
@@ -148,13 +150,38 @@ def _homes(
         yield log, burst, None if disputed else home
 
 
-def _home(
-    communicators: Sequence[Communicator], world: Communicator | None, log: ProcessLog, burst: Burst
-) -> Communicator | None:
-    highest = _highest(burst)
-    room = (comm for comm in communicators if burst.key.rank not in comm.members and highest < comm.nranks)
-    with_room = list(islice(room, 2))
-    return with_room[0] if len(with_room) == 1 and _agrees(with_room[0], world, log, burst) else None
+class _Rooms:
+    """Finds the communicator that a burst whose START is missing belongs to, among thousands as fast as among a few."""
+
+    def __init__(self, communicators: Sequence[Communicator], world: Communicator | None) -> None:
+        self._by_size = sorted(communicators, key=lambda comm: -comm.nranks)
+        self._without: dict[int, list[Communicator]] = {}
+        self._global_ranks: dict[int, set[int]] = {}
+        for member in world.members.values() if world else ():
+            self._global_ranks.setdefault(id(member.log), set()).add(member.rank)
+
+    def home(self, log: ProcessLog, burst: Burst) -> Communicator | None:
+        """The only communicator with room for a burst that does not contradict it."""
+        highest = _highest(burst)
+        with_room = [comm for comm in self._largest_without(burst.key.rank) if highest < comm.nranks]
+        return with_room[0] if len(with_room) == 1 and self._agrees(with_room[0], log, burst) else None
+
+    def _largest_without(self, rank: int) -> list[Communicator]:
+        """The two largest in which nobody is that rank: where the second has no room, no other has."""
+        if rank not in self._without:
+            self._without[rank] = list(islice((comm for comm in self._by_size if rank not in comm.members), 2))
+        return self._without[rank]
+
+    def _agrees(self, comm: Communicator, log: ProcessLog, burst: Burst) -> bool:
+        """Whether what the world knows of the ranks of a communicator does not speak against a burst."""
+        mine = self._global_ranks.get(id(log))
+        if mine and _known(comm.global_ranks, burst.key.rank) not in mine:
+            return False
+        for rank, host, device in _told(log, burst):
+            member = comm.mate(rank)
+            if member is not None and (host not in (None, member.log.process.host) or not member.is_called(device)):
+                return False
+        return True
 
 
 def _highest(burst: Burst) -> int:
@@ -177,19 +204,6 @@ def _adopt(found: Lines, home: Communicator | None, world: Communicator | None, 
         _translate(found, fragment.name, range(_highest(burst) + 1), burst, fragment.name, log)
     else:
         found.unplaced += sum(edge.lines for edge in burst.edges.values() if edge.event.transport != "COLLNET")
-
-
-def _agrees(comm: Communicator, world: Communicator | None, log: ProcessLog, burst: Burst) -> bool:
-    """Whether what the world knows of the ranks of a communicator does not speak against a burst."""
-    mine = {member.rank for member in world.members.values() if member.log is log} if world else set()
-    own = _known(comm.global_ranks, burst.key.rank)
-    if mine and own not in mine:
-        return False
-    for rank, host, device in _told(log, burst):
-        member = comm.mate(rank)
-        if member is not None and (host not in (None, member.log.process.host) or not member.is_called(device)):
-            return False
-    return True
 
 
 def _fragment(found: Lines, log: ProcessLog, burst: Burst) -> Fragment | None:
@@ -215,64 +229,6 @@ def _spread_hosts(found: Lines) -> None:
                     changed = True
 
 
-class _Scope:
-    """Decides whether two ranks are on one host, from what the log proves and nothing else."""
-
-    def __init__(self, found: Lines, communicators: Sequence[Communicator], nodes_are_hosts: bool) -> None:
-        self._nodes_are_hosts = nodes_are_hosts
-        self._hosts = found.hosts
-        self._by_name = {comm.name: comm for comm in communicators}
-        self._ambiguous = {comm.name for comm in communicators if _names_are_ambiguous(comm)}
-        self._ranks: dict[tuple[str, str], set[int]] = {}
-        for (space, rank), name in found.hosts.items():
-            self._ranks.setdefault((space, name), set()).add(rank)
-        self._devices: dict[tuple[str, str, str], set[int]] = {}
-        for line in found.lines:
-            for rank, device in ((line.src, line.event.src_dev), (line.dst, line.event.dst_dev)):
-                host = found.hosts.get((line.space, rank))
-                if host is not None and device is not None:
-                    self._devices.setdefault((line.space, host, device), set()).add(rank)
-
-    def of_way(self, way: Iterable[Line]) -> str:
-        """What the lines of all communicators tell, where they agree."""
-        said = {self.of(line) for line in {line.communicator: line for line in way}.values()} - {"unknown"}
-        return said.pop() if len(said) == 1 else "unknown"
-
-    def of(self, line: Line) -> str:
-        if line.event.is_local:
-            return "intra"
-        hosts = [self._hosts.get((line.space, rank)) for rank in (line.src, line.dst)]
-        comm = self._by_name.get(line.communicator)
-        if None not in hosts:
-            if hosts[0] != hosts[1]:
-                return "inter"
-            return "unknown" if comm and self._nodes_are_hosts and comm.name in self._ambiguous else "intra"
-        if comm and self._nodes_are_hosts and comm.nnodes == comm.nranks:
-            return "inter"
-        seen = hosts[0] if hosts[0] is not None else hosts[1]
-        if seen is None:
-            return "unknown"
-        unseen, device = (line.dst, line.event.dst_dev) if hosts[1] is None else (line.src, line.event.src_dev)
-        if comm and _node_is_full(comm, seen, self._ranks.get((line.space, seen), set())):
-            return "inter"
-        # NCCL refuses two ranks on one GPU, so a device that a rank of that host has is another host's.
-        others = self._devices.get((line.space, seen, device or ""), set()) - {unseen}
-        return "inter" if others else "unknown"
-
-
-def _names_are_ambiguous(comm: Communicator) -> bool:
-    """NCCL counts more nodes than there are host names: names like ``localhost`` do not tell hosts apart."""
-    names = {member.log.process[0] for member in comm.members.values()}
-    return comm.nnodes is not None and len(comm.members) == comm.nranks and comm.nnodes > len(names)
-
-
-def _node_is_full(comm: Communicator, host: str, known: set[int]) -> bool:
-    """Whether the ranks that are known to be on a host are as many as NCCL counts there."""
-    here = [member for member in comm.members.values() if member.log.process[0] == host]
-    sizes = {member.shape.local_ranks for member in here if member.shape}
-    return len(sizes) == 1 and sizes.pop() == len(known.intersection(comm.global_ranks))
-
-
 def build(
     found: Lines,
     communicators: Sequence[Communicator],
@@ -289,7 +245,7 @@ def build(
         nic_name: the name of a NIC by process, network and index, where the log lists it.
         nodes_are_hosts: False when shared memory is switched off: then NCCL counts ranks of one host as several nodes.
     """
-    scope = _Scope(found, communicators, nodes_are_hosts)
+    scope = Scope(found.lines, found.hosts, communicators, nodes_are_hosts)
     pairs: dict[tuple[str, int, int], list[Line]] = {}
     for line in found.lines:
         pairs.setdefault((line.space, line.src, line.dst), []).append(line)
@@ -319,7 +275,7 @@ def _path(
     src: int,
     dst: int,
     way: list[Line],
-    scope: _Scope,
+    scope: Scope,
     evidence: Callable[[int, Origin, str, str], Evidence],
     nic_name: NicName,
 ) -> Path:

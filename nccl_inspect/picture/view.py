@@ -82,9 +82,9 @@ def views(job: Job, wanted: Iterable[str] = (), channels: Iterable[range] = ()) 
     names = list(wanted)
     ranges = list(channels)
     comms = [comm for comm in job.communicators if not names or comm.id in names]
-    by_pair = {(path.src, path.dst): path for path in job.paths}
     if comms:
-        return [_view(job, comm, by_pair, ranges) for comm in comms]
+        links = _Links(job)
+        return [_view(job, comm, links, ranges) for comm in comms]
     return [_fragment(job, ranges)] if job.paths and not names else []
 
 
@@ -105,7 +105,29 @@ def largest(found: list[View]) -> list[View]:
     return [replace(best, others=tuple(view.name for view in found if view is not best))]
 
 
-def _view(job: Job, comm: CommunicatorInfo, by_pair: dict[tuple[int, int], Path], ranges: list[range]) -> View:
+class _Links:
+    """What views of one job look up: its paths by ends and by communicator, and the hosts of its ranks."""
+
+    def __init__(self, job: Job) -> None:
+        self.by_pair = {(path.src, path.dst): path for path in job.paths}
+        self.host_of = {rank: host.name for host in job.hosts for rank in host.ranks}
+        self.of_communicator: dict[str, list[Path]] = {}
+        for path in job.paths:
+            for rank, host in ((path.src, path.src_host), (path.dst, path.dst_host)):
+                if host is not None:
+                    self.host_of.setdefault(rank, host)
+            for name in path.communicators:
+                self.of_communicator.setdefault(name, []).append(path)
+
+    def hosts(self, ranks: list[int]) -> dict[str, list[int]]:
+        """The ranks of each host; those of unknown hosts under ``?``."""
+        hosts: dict[str, list[int]] = {}
+        for rank in ranks:
+            hosts.setdefault(self.host_of.get(rank) or UNKNOWN_HOST, []).append(rank)
+        return hosts
+
+
+def _view(job: Job, comm: CommunicatorInfo, known: _Links, ranges: list[range]) -> View:
     rings = _shapes((channel, tuple(ring), ()) for channel, ring in enumerate(comm.rings) if _in(channel, ranges))
     trees = _shapes(
         (channel, (), tuple((link[0], link[1]) for link in tree))
@@ -113,16 +135,16 @@ def _view(job: Job, comm: CommunicatorInfo, by_pair: dict[tuple[int, int], Path]
         if _in(channel, ranges) and tree
     )
     ranks = [rank for rank in comm.ranks if rank is not None]
-    links = [*_links("ring", rings, by_pair, comm.id), *_links("tree", trees, by_pair, comm.id)]
+    links = [*_links("ring", rings, known.by_pair, comm.id), *_links("tree", trees, known.by_pair, comm.id)]
     if not links:
-        links = _connections([path for path in job.paths if comm.id in path.communicators], ranges, comm.id)
+        links = _connections(known.of_communicator.get(comm.id, []), ranges, comm.id)
     return View(
         name=comm.id,
         state=comm.state,
         nranks=comm.nranks,
         channels=comm.channels,
         parent=comm.parent,
-        hosts=_hosts(job, ranks),
+        hosts=known.hosts(ranks),
         gpus={rank: job.gpus[rank] for rank in ranks if rank in job.gpus},
         rings=rings,
         trees=trees,
@@ -134,23 +156,13 @@ def _view(job: Job, comm: CommunicatorInfo, by_pair: dict[tuple[int, int], Path]
 def _fragment(job: Job, ranges: list[range]) -> View:
     ranks = sorted({rank for path in job.paths for rank in (path.src, path.dst)})
     links = tuple(_connections(list(job.paths), ranges, ""))
-    return View("connections", "no communicator in the log", len(ranks), None, None, _hosts(job, ranks), links=links)
+    return View(
+        "connections", "no communicator in the log", len(ranks), None, None, _Links(job).hosts(ranks), links=links
+    )
 
 
 def _in(channel: int, ranges: list[range]) -> bool:
     return not ranges or any(channel in some for some in ranges)
-
-
-def _hosts(job: Job, ranks: list[int]) -> dict[str, list[int]]:
-    host_of = {rank: host.name for host in job.hosts for rank in host.ranks}
-    for path in job.paths:
-        for rank, host in ((path.src, path.src_host), (path.dst, path.dst_host)):
-            if host is not None:
-                host_of.setdefault(rank, host)
-    hosts: dict[str, list[int]] = {}
-    for rank in ranks:
-        hosts.setdefault(host_of.get(rank) or UNKNOWN_HOST, []).append(rank)
-    return hosts
 
 
 def _shapes(

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.report.words import shortened
 from nccl_inspect.rules import culprit_words
-from nccl_inspect.rules.facts import STATES, count, ranges, ranks_word
+from nccl_inspect.rules.facts import STATES, count, ranks_word
 from nccl_inspect.rules.statements import is_retold
 from nccl_inspect.text import cut, printable
+from nccl_inspect.wording import some_names, some_ranks
 
 _MAX_COMMUNICATORS = 8
 _MAX_PROBLEMS = 5
-_MAX_RUNS = 12
+_MAX_HOSTS = 3
+_MAX_DEVICES = 4
+_MAX_GROUPS = 4
+_MAX_PARTS = 6
+"""Of the ranks of one group."""
 _MAX_MESSAGE = 300
 _MAX_NAMED = 2
 MAX_ERRORS = 10
@@ -169,7 +174,7 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _first_failure(failure: FirstFailure, names: dict[str, str]) -> str:
-    ranks = f"rank{'s' * (len(failure.ranks) > 1)} {_some(failure.ranks)}" if failure.ranks else "rank not in the log"
+    ranks = ranks_word(failure.ranks) if failure.ranks else "rank not in the log"
     where = shortened([f"{host} pid {pid}" for host, pid in failure.processes], 2) or "as its own output says"
     device = "" if failure.device is None else f", GPU {failure.device}"
     when = f" at {failure.time}" if failure.time else ""
@@ -222,7 +227,7 @@ def _setting(setting: Setting) -> str:
     if setting.ranks:
         about.append(ranks_word(setting.ranks))
     elif setting.ranks is not None:
-        about.append(shortened(setting.hosts, 2))
+        about.append(some_names(setting.hosts, 2))
     return f"{setting.name}={setting.value}" + (f" ({', '.join(filter(None, about))})" if any(about) else "")
 
 
@@ -238,7 +243,7 @@ def _hosts(job: Job) -> str:
 def _named(hosts: list[str]) -> str:
     if not any(map(_has_name, hosts)):
         return "hosts that the log does not name"
-    return f"{count(len(hosts), 'host')} ({shortened(hosts, 3)})"
+    return f"{count(len(hosts), 'host')} ({some_names(hosts, _MAX_HOSTS)})"
 
 
 def _has_name(host: str) -> bool:
@@ -256,7 +261,7 @@ def _size(job: Job) -> str:
         return f"world size not in the log; {ranks_word(job.ranks_seen)} (of their communicators) on {hosts}"
     if len(job.ranks_seen) < job.world_size:
         only = len(job.ranks_seen) == 1
-        shown = f"only rank {job.ranks_seen[0]}" if only else f"of which {_some(job.ranks_seen) or 'none'}"
+        shown = f"only rank {job.ranks_seen[0]}" if only else f"of which {some_ranks(job.ranks_seen) or 'none'}"
         seen = f"{count(job.world_size, 'rank')}, {shown} seen"
         return f"{seen}; {_missing(job)}; {hosts}"
     return f"{count(job.world_size, 'rank')} on {hosts}"
@@ -265,16 +270,11 @@ def _size(job: Job) -> str:
 def _missing(job: Job) -> str:
     """Ranks of the world that printed nothing, and where they were looked for."""
     missing = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
-    ranks = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {_some(missing)} have"
+    ranks = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {some_ranks(missing)} have"
     where = "this log" if len(job.sources) == 1 else f"these {len(job.sources)} files"
     mute = sum(not last.ranks for last in job.last_lines)
     others = f"{mute} processes that name no rank" if mute > 1 else "one process that names no rank"
     return f"{ranks} no line in {where}" + (f" (unless in those of {others})" if mute else "")
-
-
-def _some(ranks: Sequence[int]) -> str:
-    """Ranks in words, shortened when they are many and scattered."""
-    return shortened(ranges(ranks).split(","), _MAX_RUNS).replace(", ", ",")
 
 
 def _network(job: Job) -> str:
@@ -285,7 +285,7 @@ def _network(job: Job) -> str:
     if network.provider:
         parts.append(f"provider {network.provider}")
     if network.devices:
-        parts.append(f"devices {shortened(network.devices, 4)}")
+        parts.append(f"devices {some_names(network.devices, _MAX_DEVICES)}")
     return ", ".join(parts)
 
 
@@ -312,10 +312,10 @@ def _communicators(comms: list[CommunicatorInfo]) -> str:
     if first.id != "world" and (purpose := _purpose_of(comms)):
         size += f", {purpose}"
     if len(comms) == 1:
-        known = ranges(rank for rank in first.ranks if rank is not None)
+        known = some_ranks(rank for rank in first.ranks if rank is not None)
         return f"{first.id}: {size}" + ("" if first.id == "world" else f"; ranks {known or '?'}")
     groups = sorted([rank for rank in comm.ranks if rank is not None] for comm in comms)
-    members = shortened([f"[{ranges(ranks) or '?'}]" for ranks in groups], 4)
+    members = shortened([f"[{some_ranks(ranks, _MAX_PARTS) or '?'}]" for ranks in groups], _MAX_GROUPS)
     kind = first.id.partition(" color ")[0]
     return f"{kind} of {first.parent}: {len(comms)} x {size}; ranks {members}"
 

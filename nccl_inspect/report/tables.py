@@ -117,13 +117,18 @@ class Grid(NamedTuple):
     """Number of rank pairs by kind."""
 
 
-def grid(paths: Sequence[Path]) -> Grid:
-    """The paths by their ends."""
+def grid(paths: Sequence[Path], by: str | None = None) -> Grid:
+    """The paths by their ends.
+
+    Args:
+        paths: that are shown.
+        by: ``rank`` or ``host``; by itself rank by rank until there are too many ranks.
+    """
     ranks = sorted({rank for path in paths for rank in (path.src, path.dst)})
-    by_rank = len(ranks) <= _FOLD_ABOVE
+    by_rank = by == "rank" if by else len(ranks) <= _FOLD_ABOVE
     cells: dict[tuple[str, str], dict[Kind, int]] = {}
     for path in paths:
-        ends = (str(path.src), str(path.dst)) if by_rank else _host_pair(path)
+        ends = (str(path.src), str(path.dst)) if by_rank else host_pair(path)
         cell = cells.setdefault(ends, {})
         kind = Kind(path.detail, path.gdr, path.verdict)
         cell[kind] = cell.get(kind, 0) + 1
@@ -131,7 +136,8 @@ def grid(paths: Sequence[Path]) -> Grid:
     return Grid("rank", list(map(str, ranks)), cells) if by_rank else Grid("host", list(hosts), cells)
 
 
-def _host_pair(path: Path) -> tuple[str, str]:
+def host_pair(path: Path) -> tuple[str, str]:
+    """The names of the hosts at both ends, as the matrix shows them."""
     return _host(path.src_host), _host(path.dst_host)
 
 
@@ -147,44 +153,45 @@ class Matrix(NamedTuple):
     legend: list[str]
 
 
-def matrix(paths: Sequence[Path], among: Sequence[Path], width: int) -> Matrix:
+def matrix(paths: Sequence[Path], among: Sequence[Path], width: int, by: str | None = None) -> Matrix:
     """The rank by rank matrix; above 64 ranks host by host, with the number of pairs.
 
     Args:
         paths: that are shown.
         among: all paths of the job; where more than are shown, rows and columns without any of these are left out.
         width: columns; where names of hosts as heads need more, the heads are numbers.
+        by: ``rank`` or ``host``, as in :func:`grid`.
     """
-    found = grid(paths)
-    letters = _letters(paths)
+    found = grid(paths, by)
+    letters = letters_of(paths)
     is_part = len(paths) < len(among)
     by_rank = found.by == "rank"
-    others = {(str(path.src), str(path.dst)) if by_rank else _host_pair(path) for path in among} if is_part else set()
+    others = {(str(path.src), str(path.dst)) if by_rank else host_pair(path) for path in among} if is_part else set()
     senders = [name for name in found.names if not is_part or any(src == name for src, _ in found.cells)]
     receivers = [name for name in found.names if not is_part or any(dst == name for _, dst in found.cells)]
 
     def text(src: str, dst: str) -> str:
         cell = found.cells.get((src, dst), {})
-        words = [f"{letters[kind.label]}{_MARKS.get(kind.verdict, _NO_MARK)[0]}" for kind in cell]
+        words = [f"{letters[kind.label]}{MARKS.get(kind.verdict, _NO_MARK)[0]}" for kind in cell]
         if not by_rank:
             words = [f"{pairs}{word}" for word, pairs in zip(words, cell.values(), strict=True)]
         return (" " * (not by_rank)).join(words) or absent(src, dst)
 
     def absent(src: str, dst: str) -> str:
-        return _LEFT_OUT if (src, dst) in others else "." if by_rank and src != dst else ""
+        return LEFT_OUT if (src, dst) in others else "." if by_rank and src != dst else ""
 
     body = [[src, *(text(src, dst) for dst in receivers)] for src in senders]
     cells = {cell for row in body for cell in row[1:]}
     occur = {path.verdict for path in paths}
     legend = [f"{letter} = {label}" for label, letter in letters.items()]
-    legend += [f"{_LEFT_OUT} = left out by the filter"] if _LEFT_OUT in cells else []
-    said = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in _MARKS.items() if verdict in occur)
+    legend += [f"{LEFT_OUT} = left out by the filter"] if LEFT_OUT in cells else []
+    said = ", ".join(f"{mark} = {words}" for verdict, (mark, words) in MARKS.items() if verdict in occur)
     if by_rank:
         legend += filter(None, [". = no connection line" if "." in cells else "", said])
-        return Matrix([_CORNER, *receivers], body, legend)
+        return Matrix([CORNER, *receivers], body, legend)
     legend.append("; ".join(filter(None, [f"number of pairs{' that the filter leaves' * is_part}", said])))
-    whole = Matrix([_CORNER, *receivers], body, legend)
-    return whole if sum(_column_widths(whole)) <= width else _numbered(whole, found.names)
+    whole = Matrix([CORNER, *receivers], body, legend)
+    return whole if total_width(whole) <= width else _numbered(whole, found.names)
 
 
 def _numbered(whole: Matrix, names: Sequence[str]) -> Matrix:
@@ -193,7 +200,12 @@ def _numbered(whole: Matrix, names: Sequence[str]) -> Matrix:
     body = [[f"{name} = {numbers[name]}", *cells] for name, *cells in whole.body]
     senders = {row[0] for row in whole.body}
     unexplained = [f"{numbers[name]} = {name}" for name in whole.head[1:] if name not in senders]
-    return Matrix([_CORNER, *(numbers[name] for name in whole.head[1:])], body, [*unexplained, *whole.legend])
+    return Matrix([CORNER, *(numbers[name] for name in whole.head[1:])], body, [*unexplained, *whole.legend])
+
+
+def total_width(whole: Matrix) -> int:
+    """The columns that a matrix takes in one part; nothing stands behind the last one."""
+    return sum(_column_widths(whole)) - 2
 
 
 def _column_widths(whole: Matrix) -> list[int]:
@@ -208,7 +220,7 @@ def side_by_side(whole: Matrix, width: int) -> list[Matrix]:
     parts: list[list[int]] = [[]]
     used = first
     for place, wide in enumerate(widths, 1):
-        if parts[-1] and used + wide > width + 2:  # nothing stands behind the last column
+        if parts[-1] and used + wide > width + 2:  # as in total_width
             parts.append([])
             used = first
         parts[-1].append(place)
@@ -223,14 +235,14 @@ def side_by_side(whole: Matrix, width: int) -> list[Matrix]:
     ]
 
 
-_CORNER = "src\\dst"
-_LEFT_OUT = "-"
-_MARKS = {"fallback": ("!", "fallback"), "unknown": ("?", "not judged")}
+CORNER = "src\\dst"
+LEFT_OUT = "-"
+MARKS = {"fallback": ("!", "fallback"), "unknown": ("?", "not judged")}
 """By verdict, what stands behind the letter of a path, and what that means."""
 _NO_MARK = ("", "")
 
 
-def _letters(paths: Iterable[Path]) -> dict[str, str]:
+def letters_of(paths: Iterable[Path]) -> dict[str, str]:
     """A letter for each kind of path, its initial where that is free."""
     letters: dict[str, str] = {}
     for path in sorted(paths, key=lambda path: (path.transport != "P2P", path.detail)):

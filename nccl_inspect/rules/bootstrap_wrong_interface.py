@@ -30,6 +30,7 @@ from nccl_inspect.rules.interfaces import (
     same_address,
 )
 from nccl_inspect.rules.remedies import CHOOSE_INTERFACE
+from nccl_inspect.wording import some_names
 
 RULE = Rule(
     name="bootstrap-wrong-interface",
@@ -234,7 +235,7 @@ def _cause(facts: Facts, used: list[Interface]) -> str:
     named = facts.chosen("NCCL_SOCKET_IFNAME")
     begin = f"{words_of(named)} lets it in" if named else "NCCL takes the interfaces that are up, and found this one"
     for address, hosts in list(same_address(used).items())[:1]:
-        return f"{begin}: {listed(sorted(hosts))} all have the address {address}, each in a network of its own"
+        return f"{begin}: {some_names(sorted(hosts))} all have the address {address}, each in a network of its own"
     if any(one.address.startswith(_DOCKER) for one in used):
         return f"{begin}: an address of a Docker bridge, which exists on one host only"
     if not used or any(one.is_link_local for one in used):

@@ -1,9 +1,13 @@
-"""Network connections whose two ends use different NICs."""
+"""Network connections whose two ends use different NICs, where something in the log shows that the fabric has rails."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from nccl_inspect.event_types import NetDevices
+from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Path
+from nccl_inspect.model.ways import Link
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, lines_of, nics_used, words_of
 
@@ -31,36 +35,87 @@ def crossing(facts: Facts) -> list[Path]:
     ]
 
 
+class _Sign(NamedTuple):
+    """What shows that the fabric has rails."""
+
+    words: str
+    evidence: list[Evidence]
+
+
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge connections of which both ends are in the log; on a flat fabric it is no fault."""
-    paths = crossing(facts)
+    """Judge connections of which both ends are in the log, where rails are known to be there.
+
+    On a flat fabric it costs nothing, and an all-to-all group without PXN joins every NIC with every other one: a log
+    without a word of rails gives nothing to act upon.
+    """
+    rails = _rails(facts)
+    sign = _sign(facts, rails)
+    if sign is None:
+        return
+    paths = [path for path in crossing(facts) if any(_leaves(path, link, rails) for link in path.links)]
     if not paths:
         return
     facts.mark(paths, RULE.name)
-    links = [link for path in paths for link in path.links if link.crosses_rails]
+    links = [link for path in paths for link in path.links if _leaves(path, link, rails)]
     kinds = {link.send_recv for link in links}
-    asked = [setting for setting in facts.chosen("NCCL_CROSS_NIC") if setting.value == "1"]
     example = links[0]
     known = sum(any(link.send and link.receive for link in path.links) for path in facts.rdma())
     what = "rings or trees" if kinds == {False} else "send/recv" if kinds == {True} else "rings or trees, and send/recv"
     yield RULE.finding(
-        f"{count(len(paths), 'network path')} of {known} with both ends in the log change the rail ({what}), for "
-        f"example {_name(example.send)} to {_name(example.receive)}",
-        cause=f"{words_of(asked)} allows it"
-        if asked
+        f"{len(paths)} of {count(known, 'network path')} leave their rail ({what}), such as "
+        f"{_name(example.send)} to {_name(example.receive)}; {sign.words}",
+        cause=f"{words_of(allowed)} allows it"
+        if (allowed := [one for one in facts.chosen("NCCL_CROSS_NIC") if one.value == "1"])
         else "NCCL chose the NIC nearest to each GPU; hosts with other sets of GPUs or NICs, or send/recv without PXN, "
         "lead to this",
-        impact="none on a flat fabric; on rails that meet at spine switches only, such traffic takes more hops and "
-        "shares their links. The log does not show the fabric",
+        impact="where rails meet at spine switches only, such traffic takes more hops and shares their links",
         fix=[
-            "NCCL_CROSS_NIC=0   # fabrics with rails: the same GPUs and NICs on all hosts, PXN not disabled",
+            "NCCL_CROSS_NIC=0   # the same GPUs and NICs on all hosts, PXN not disabled",
             "Compare with and without: alltoall_perf and all_reduce_perf of nccl-tests over the same hosts.",
         ],
         confidence="likely",
         ranks=ends(paths),
         hosts=hosts_of(paths),
-        evidence=[*first_lines(paths)[:4], *lines_of(asked, 1)],
+        evidence=[*sign.evidence, *first_lines(paths)[:4]],
     )
+
+
+def _sign(facts: Facts, rails: dict[tuple[str, int], str]) -> _Sign | None:
+    """The first thing that speaks of rails: NCCL's list of NICs, its warning, or a setting made for them."""
+    if rails:
+        listed = facts.said(NetDevices, lambda event: bool(_rails_of(event)))
+        return _Sign("the list of NICs names their rails", [listed[0].evidence[0]])
+    if warned := facts.notices("ib-rail-mismatch"):
+        return _Sign("NCCL warns of it", [warned[0].evidence[0]])
+    asked = [one for one in facts.chosen("NCCL_CROSS_NIC") if one.value in ("0", "1")]
+    return _Sign(f"{words_of(asked)} is set", lines_of(asked, 1)) if asked else None
+
+
+def _rails(facts: Facts) -> dict[tuple[str, int], str]:
+    """The rail of each NIC, by host and index, where NCCL lists them."""
+    return {
+        (host, index): rail
+        for notice in facts.said(NetDevices)
+        for host in notice.hosts
+        for index, rail in _rails_of(notice.event)
+    }
+
+
+def _rails_of(event: object) -> list[tuple[int, str]]:
+    """The rails in a list of NICs: 2.30 writes ``mlx5_0:port:rail:plane``."""
+    if not isinstance(event, NetDevices) or event.net != "IB":
+        return []
+    numbers = ((device[0], device[2].split(":")) for device in event.devices if len(device) > 2)
+    return [(index, number[1]) for index, number in numbers if len(number) > 1 and number[1]]
+
+
+def _leaves(path: Path, link: Link, rails: dict[tuple[str, int], str]) -> bool:
+    """Whether a link goes from one rail to another: two NICs of different numbers may be on one."""
+    if not link.crosses_rails or link.send is None or link.receive is None:
+        return False
+    ends = ((path.src_host, link.send.nic_index), (path.dst_host, link.receive.nic_index))
+    found = {rails.get((host or "", -1 if index is None else index)) for host, index in ends}
+    return None in found or len(found) > 1
 
 
 def _name(end: object) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nccl_inspect.model.finding import Culprit
 from nccl_inspect.model.job import Job
-from nccl_inspect.rules.facts import ranks_word
+from nccl_inspect.rules.facts import be, ranks_word
 from nccl_inspect.rules.remedies import COMMENT
 
 _NOUNS = {"end": "ends without GPUDirect RDMA", "pair": "pairs of hosts with failed transfers"}
@@ -151,13 +151,8 @@ def _outside(named: Sequence[Culprit], scene: Scene, verb: str) -> str:
     elsewhere = scene.good - sum(culprit.of - culprit.bad for culprit in named)
     where = _place(named, scene)
     if (rest := scene.bad - scene.explained) > 0:
-        return f"of the other {elsewhere + rest:,}{where} only {rest:,} {_be(rest)} bad"
+        return f"of the other {elsewhere + rest:,}{where} only {rest:,} {be(rest)} bad"
     return f"none of the {'' if ' other ' in where else 'other '}{elsewhere:,}{where} {_auxiliary(verb, 1)}"
-
-
-def _be(number: int) -> str:
-    """The verb that fits a number."""
-    return "is" if number == 1 else "are"
 
 
 def _place(named: Sequence[Culprit], scene: Scene) -> str:
@@ -175,7 +170,7 @@ def _place(named: Sequence[Culprit], scene: Scene) -> str:
 
 def _auxiliary(verb: str, number: int) -> str:
     if verb.startswith("are "):
-        return _be(number)
+        return be(number)
     return "does" if number == 1 else "do"
 
 

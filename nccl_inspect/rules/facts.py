@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -17,6 +17,8 @@ from nccl_inspect.platforms.recognition import recognised
 from nccl_inspect.rules import signs
 from nccl_inspect.rules.statements import is_error, is_survived, value
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
+from nccl_inspect.wording import ranges as ranges
+from nccl_inspect.wording import some_ranks
 
 _Made = TypeVar("_Made")
 
@@ -282,23 +284,10 @@ def _listed(job: Job) -> shown.Shown:
     return found if len(found.lines) >= shown.most_gpus(job) else shown.Shown()
 
 
-def ranges(ranks: Iterable[int]) -> str:
-    """Ranks in words: ``0-3,7``."""
-    return ",".join(_runs(sorted(set(ranks))))
-
-
-def _runs(ranks: list[int]) -> Iterator[str]:
-    start = 0
-    for index, rank in enumerate(ranks):
-        if index + 1 == len(ranks) or ranks[index + 1] != rank + 1:
-            yield str(rank) if start == index else f"{ranks[start]}-{rank}"
-            start = index + 1
-
-
 def ranks_word(ranks: Iterable[int]) -> str:
     """Ranks with the noun in the right form: ``rank 3``, ``ranks 0-3``."""
-    known = sorted(set(ranks))
-    return f"rank{'s' * (len(known) > 1)} {ranges(known)}"
+    known = set(ranks)
+    return f"rank{'s' * (len(known) > 1)} {some_ranks(known)}"
 
 
 def count(number: int, noun: str, ending: str = "s") -> str:
@@ -309,6 +298,11 @@ def count(number: int, noun: str, ending: str = "s") -> str:
 def does(number: int, verb: str) -> str:
     """A verb in the form that fits a number: ``1 pair uses``, ``2 pairs use``."""
     return f"{verb}s" if number == 1 else verb
+
+
+def be(number: int) -> str:
+    """The verb that fits a number."""
+    return "is" if number == 1 else "are"
 
 
 def using(paths: Iterable[Path]) -> str:

@@ -100,8 +100,9 @@ def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: list[Path]) -> list[Pa
     """
     net = [path for path in paths if path.transport == "NET"]
     local = [path for path in paths if path.scope == "intra" and path.transport == "P2P"]
-    gpus = [sum(rank in ranks for rank in comm.ranks) for host in facts.job.hosts if (ranks := set(host.ranks))]
     on_efa = net and all("Libfabric" in (path.net or "") and path.gdr is True for path in net)
+    members = set(comm.ranks) if on_efa else set()
+    gpus = [len(members.intersection(host.ranks)) for host in facts.job.hosts if host.ranks]
     if facts.platform or not on_efa or slingshot.signs(facts) or not local or min(gpus, default=0) < _WHOLE:
         return []
     few = comm.channels is not None and comm.channels <= _FEW

@@ -28,6 +28,7 @@ from nccl_inspect.rules.facts import (
 from nccl_inspect.rules.gdr_one_sided import one_sided
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 from nccl_inspect.rules.socket_instead_of_rdma import over_tcp_provider, wording
+from nccl_inspect.wording import some_names
 
 RULE = Rule(
     name="gdr-disabled",
@@ -129,7 +130,7 @@ def _off_for(off: list[Setting], refused: list[Notice], far: list[Notice]) -> st
     if off:
         return f"GPUDirect RDMA is switched off: {words_of(off)}"
     said = refused or far
-    hosts = listed(sorted(hosts_in(said)))
+    hosts = some_names(sorted(hosts_in(said)))
     where = f" on {hosts}" if hosts.strip("?") else ""
     if not refused:
         gpus = sorted({str(getattr(notice.event, "gpu", "")) for notice in far})

@@ -7,7 +7,8 @@ from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.rules import distances, google
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, listed, ranks_word, unset
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, ranks_word, unset
+from nccl_inspect.wording import some_names
 
 RULE = Rule(
     name="gdr-one-sided",
@@ -64,7 +65,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     far = distances.too_far(reasons)
     able = bool(facts.platform and facts.platform.gdr) or _one_gpu_each(facts, paths)
     normal = senders and not reading and not reasons and not able
-    who = f"on host {listed(sorted(whole))}" if whole else f"of {ranks_word(ranks)}"
+    who = (
+        f"on {'host' if len(whole) == 1 else 'hosts'} {some_names(sorted(whole))}"
+        if whole
+        else f"of {ranks_word(ranks)}"
+    )
     where = "" if whole else " at the sending end" if senders else ""
     yield RULE.finding(
         f"{count(len(paths), 'network path')} with GPUDirect RDMA at one end only: none {who}{where}",
@@ -77,7 +82,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if far
         else f"NCCL says: {reasons[0].message}"
         if reasons
-        else f"not in the log: on {listed(sorted(hosts)) or 'the side that lacks it'} nvidia-peermem or DMA-BUF is "
+        else f"not in the log: on {some_names(sorted(hosts)) or 'the side that lacks it'} nvidia-peermem or DMA-BUF is "
         "missing, or the NIC is too far from the GPU",
         impact="two extra copies through host memory and PCIe at that end for every byte; the slower end sets the pace",
         fix=google.fixes(daemon)
@@ -109,7 +114,7 @@ def _fixes(hosts: set[str], normal: bool, reading: list[str], far: bool) -> list
         return ["NCCL_NET_GDR_READ=1   # may be tried and measured; on such GPUs there is nothing to fix"]
     if reading:
         return reading
-    where = f"on {listed(sorted(hosts))}" if hosts else "on the side that lacks it"
+    where = f"on {some_names(sorted(hosts))}" if hosts else "on the side that lacks it"
     return [
         *(
             []

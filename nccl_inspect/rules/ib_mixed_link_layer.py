@@ -8,6 +8,7 @@ from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, does, ends, first_lines, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.wording import some_names
 
 RULE = Rule(
     name="ib-mixed-link-layer",
@@ -65,7 +66,9 @@ def _clue(facts: Facts) -> Iterator[Finding]:
     if facts.paths(transport="NET") or not all(one_kind.values()):
         return
     yield RULE.clue(
-        "; ".join(f"{listed(hosts)} {does(len(hosts), 'list')} {kind} ports only" for kind, hosts in one_kind.items()),
+        "; ".join(
+            f"{some_names(hosts)} {does(len(hosts), 'list')} {kind} ports only" for kind, hosts in one_kind.items()
+        ),
         cause="a port is set to the other protocol, or these hosts belong to different clusters",
         impact="a connection between an InfiniBand and a RoCE port cannot be made: NCCL stops",
         fix=[

@@ -15,13 +15,13 @@ from nccl_inspect.rules.facts import (
     global_ranks,
     hosts_in,
     hosts_of,
-    listed,
     ranks_in,
     ranks_word,
 )
 from nccl_inspect.rules.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.socket_instead_of_rdma import no_cards_on, without_cards
 from nccl_inspect.rules.statements import value
+from nccl_inspect.wording import some_names
 
 RULE = Rule(
     name="mixed-networks",
@@ -139,8 +139,8 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         return
     others = [notice for notice in facts.said(NetDevices) if _lists_cards(notice)]
     yield RULE.clue(
-        f"{listed(sorted(hosts_in(others)))} has InfiniBand or RoCE cards that NCCL can use, and "
-        f"{listed(sorted(hosts_in(without)))} has none",
+        f"InfiniBand or RoCE cards that NCCL can use are on {some_names(sorted(hosts_in(others)))}, and none on "
+        f"{some_names(sorted(hosts_in(without)))}",
         cause=no_cards_on(without),
         impact="ranks of different networks cannot connect: NCCL stops or waits for ever",
         fix=[_ALIKE, RDMA_IN_DOCKER, RDMA_IN_POD, _EARLY],

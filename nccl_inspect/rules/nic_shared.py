@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from nccl_inspect.impact import nic
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, lines_of, listed, ranks_word, words_of
+from nccl_inspect.rules.facts import Facts, be, count, lines_of, ranks_word, words_of
 from nccl_inspect.rules.nic_unused import idle
+from nccl_inspect.wording import some_names
 
 RULE = Rule(
     name="nic-shared",
@@ -29,10 +30,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     policy = facts.chosen("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
     others = f" (the same on {count(len(found) - 1, 'other host')})" if len(found) > 1 else ""
     yield RULE.finding(
-        f"{ranks_word(ranks)} of {first.host.name} share a NIC while {listed(first.names)} is idle{others}",
+        f"{ranks_word(ranks)} of {first.host.name} share a NIC while {some_names(first.names)} "
+        f"{be(len(first.names))} idle{others}",
         cause=f"{words_of(policy)} may limit the choice"
         if policy
-        else "not in the log: NCCL does not see that the idle NIC is near a GPU (virtual machine without a topology "
+        else "not in the log: NCCL does not see that an idle NIC is near a GPU (virtual machine without a topology "
         "file, NIC on another PCIe switch)",
         impact=f"{count(len(ranks), 'rank')} divide the bandwidth of one NIC, {nic(100)} at 100 Gb/s ({nic(100).link})",
         fix=[

@@ -11,7 +11,8 @@ from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, listed, nics_used
+from nccl_inspect.rules.facts import Facts, count, does, nics_used
+from nccl_inspect.wording import some_names
 
 RULE = Rule(
     name="nic-unused",
@@ -112,7 +113,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _finding(sure)
     elif found:
         yield RULE.undecided(
-            f"{listed(found[0].names)} of {found[0].host.name} carries no connection; whether it is meant for NCCL is "
+            f"{_idleness(found[0])}; whether NCCL is meant to use {'it' if len(found[0].names) == 1 else 'them'} is "
             "not in the log",
             "--platform NAME; NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH shows speed and place of each NIC; ibstat on the host",
         )
@@ -122,8 +123,7 @@ def _finding(found: list[Idle]) -> Finding:
     first = found[0]
     total = len(first.used) + len(first.names)
     return RULE.finding(
-        f"{listed(first.names)} of {first.host.name} carries no connection: {len(first.used)} of "
-        f"{count(total, 'NIC')} work{_more(found)}",
+        f"{_idleness(first)}: {len(first.used)} of {count(total, 'NIC')} {does(len(first.used), 'work')}{_more(found)}",
         cause="not in the log: fewer channels than NICs, a NIC that is far from every GPU in the topology, or a filter "
         "on other hosts",
         impact=f"at most {len(first.used)}/{total} of the network bandwidth of the host",
@@ -138,6 +138,11 @@ def _finding(found: list[Idle]) -> Finding:
         hosts=[one.host.name for one in found],
         evidence=[one.evidence for one in found],
     )
+
+
+def _idleness(host: Idle) -> str:
+    verb = "carries" if len(host.names) == 1 else "carry"
+    return f"{some_names(host.names)} of {host.host.name} {verb} no connection"
 
 
 def _more(found: list[Idle]) -> str:

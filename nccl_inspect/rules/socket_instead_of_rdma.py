@@ -14,6 +14,7 @@ from nccl_inspect.rules.fallback import CONFIRM, NO_PROVIDER, fallback, is_of_li
 from nccl_inspect.rules.interfaces import is_over_infiniband, naming
 from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.statements import value
+from nccl_inspect.wording import some_names
 
 RULE = Rule(
     name="socket-instead-of-rdma",
@@ -69,8 +70,8 @@ def without_cards(facts: Facts) -> list[Notice]:
 def no_cards_on(said: list[Notice]) -> str:
     """What is missing on the hosts of :func:`without_cards`, in words."""
     return (
-        f"on {listed(sorted(hosts_in(said)))} NCCL found no InfiniBand or RoCE card, and others have one: device nodes "
-        "or verbs libraries are missing in the container, the card is down, or the host has none"
+        f"on {some_names(sorted(hosts_in(said)))} NCCL found no InfiniBand or RoCE card, and others have one: device "
+        "nodes or verbs libraries are missing in the container, the card is down, or the host has none"
     )
 
 

@@ -9,6 +9,7 @@ from nccl_inspect.rules import google
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
 from nccl_inspect.rules.statements import value, words
+from nccl_inspect.wording import some_names
 
 RULE = Rule(
     name="tcpxo-version-mismatch",
@@ -44,7 +45,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     yield RULE.clue(
         f"nodes run different releases of the GPUDirect-TCPXO plugin ({listed(releases)})",
-        cause="; ".join(f"{release} on {listed(sorted(hosts))}" for release, hosts in releases.items()),
+        cause="; ".join(f"{release} on {some_names(sorted(hosts))}" for release, hosts in releases.items()),
         impact="ranks may not connect over the fast network; Google qualifies plugin, daemon and NCCL together",
         fix=[google.ONE_RELEASE],
         confirm="Look for 'VERSION MISMATCH' in the logs of all ranks; 'via NET/FasTrak' means that the plugin works.",

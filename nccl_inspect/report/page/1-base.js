@@ -29,7 +29,7 @@ function counted(number, noun) {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-// [0, 1, 2, 5] as "0-2,5".
+// [0, 1, 2, 5] as "0-2,5", and five and more with one step between them as "0-32:8".
 function ranges(numbers) {
   const sorted = [...new Set(numbers)].sort((a, b) => a - b);
   const runs = [];
@@ -38,7 +38,17 @@ function ranges(numbers) {
     if (last && last[1] === number - 1) last[1] = number;
     else runs.push([number, number]);
   }
-  return runs.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(",");
+  const parts = [];
+  for (let at = 0; at < runs.length;) {
+    const step = at + 1 < runs.length ? runs[at + 1][0] - runs[at][0] : 0;
+    let end = at;
+    while (end < runs.length && runs[end][0] === runs[end][1] && runs[end][0] === runs[at][0] + (end - at) * step) end += 1;
+    const [first, last] = runs[at];
+    if (step && end - at >= 5) parts.push(`${first}-${runs[end - 1][0]}:${step}`);
+    else parts.push(first === last ? `${first}` : `${first}-${last}`);
+    at = step && end - at >= 5 ? end : at + 1;
+  }
+  return parts.join(",");
 }
 
 const hostOf = new Map();

@@ -71,6 +71,14 @@ function crumbs(number, unit) {
   byId("crumbs").replaceChildren(...parts);
 }
 
+// Where lines are lower than letters, every eighth has a label, and each that is marked; the others have a title.
+const LABEL_EACH = 8;
+
+function label(words, group, at, side) {
+  if (side >= 12) return words;
+  return at % LABEL_EACH && !markOf(group) ? "" : make("span", {}, words);
+}
+
 // As large as the room beside the chosen path allows, from 8 to 34 pixels.
 function sideFor(number) {
   const room = Math.max(document.querySelector(".beside").clientWidth - 420, 300);
@@ -88,7 +96,8 @@ function table(groups, unit) {
   const starts = groups.map((group, at) => at > 0 && byRank && group.host !== groups[at - 1].host);
   const head = make("tr", {}, make("th", { colspan: byRank ? 2 : 1 }, "from \\ to"));
   groups.forEach((group, at) => head.append(
-    make("th", { scope: "col", class: `rank${markOf(group)}${starts[at] ? " edge-left" : ""}`, title: titleOf(group) }, byRank ? group.label : short ? brief(group.label) : `${at}`),
+    make("th", { scope: "col", class: `rank${markOf(group)}${starts[at] ? " edge-left" : ""}`, title: titleOf(group) },
+      label(byRank ? group.label : short ? brief(group.label) : `${at}`, group, at, side)),
   ));
   grid.append(make("thead", {}, byRank ? hostRow(groups, side) : null, head));
   const body = make("tbody", {});
@@ -99,7 +108,8 @@ function table(groups, unit) {
       const name = data.hosts[group.host][0];
       line.append(make("th", { scope: "rowgroup", rowspan: same, class: `host${starts[row] ? " edge-top" : ""}`, title: name }, side < 22 ? brief(name) : shorter(name)));
     }
-    line.append(make("th", { scope: "row", class: `rank${markOf(group)}${starts[row] ? " edge-top" : ""}`, title: titleOf(group) }, byRank ? group.label : short ? brief(group.label) : `${row} ${brief(group.label)}`));
+    line.append(make("th", { scope: "row", class: `rank${markOf(group)}${starts[row] ? " edge-top" : ""}`, title: titleOf(group) },
+      label(byRank ? group.label : short ? brief(group.label) : `${row} ${brief(group.label)}`, group, row, side)));
     groups.forEach((other, column) => {
       const cell = cells.get(row * groups.length + column);
       const edges = `${starts[column] ? " edge-left" : ""}${starts[row] ? " edge-top" : ""}`;

@@ -1,0 +1,212 @@
+"""Many ranks and many names in few words, and back: ``0-1016:8``, ``gpu-node-[0000-0127]``.
+
+Both follow Slurm, whose users read such lists daily: a step stands behind a colon, as in ``sbatch --array=0-15:4`` (and
+in ``taskset -c 0-31:2``), and names that differ in numbers stand in brackets, as ``scontrol show hostlist`` folds them.
+Neither has a blank, so that what a report prints can be typed behind an option as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, product
+
+_LEAST_STEPS = 5
+"""Ranks from which a stride is easier to read than the ranks themselves."""
+_LEAST_IN_CLASS = 4
+"""The same where the ranks are split into strides of one step."""
+_MOST_STEPS_TRIED = 2
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+_NUMBER = re.compile(r"([0-9]+)")
+_BRACKETS = re.compile(r"\[([0-9][0-9,:-]*)\]")
+_MAX_DIGITS = 9
+"""Of a number that names count with; longer ones are identifiers."""
+_MAX_EXPANDED = 100_000
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Ranks in words, as short as can be: ``0-3,7``, ``0-1016:8``."""
+    return ",".join(range_words(numbers))
+
+
+def range_words(numbers: Iterable[int]) -> list[str]:
+    """The parts of :func:`ranges`."""
+    return [range_word(part) for part in _parts(numbers)]
+
+
+def plain_ranges(numbers: Iterable[int]) -> str:
+    """Numbers in words without steps, for tables that programs read: ``0-3,8,10``."""
+    return ",".join(map(range_word, _runs(sorted(set(numbers)))))
+
+
+def some_ranks(numbers: Iterable[int], limit: int = 12) -> str:
+    """Ranks in words; of those that are many and scattered the first, with the number of the others."""
+    parts = _parts(numbers)
+    more = sum(map(len, parts[limit:]))
+    return ",".join(map(range_word, parts[:limit])) + (f",… {more} more" if more else "")
+
+
+def read_range(word: str) -> range | None:
+    """What one part names, ``3``, ``0-7`` or ``0-1016:8``; None where it is none of these."""
+    match = _RANGE.fullmatch(word)
+    if not match:
+        return None
+    first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+    return range(first, last + 1, step) if first <= last and step else None
+
+
+def range_word(part: range, width: int = 0) -> str:
+    """One part in words, filled up with zeros to a width."""
+    first = f"{part[0]:0{width}}"
+    if len(part) == 1:
+        return first
+    return f"{first}-{part[-1]:0{width}}" + (f":{part.step}" if part.step > 1 else "")
+
+
+def _parts(numbers: Iterable[int]) -> list[range]:
+    """Numbers as ranges: one after the other, or by strides that lie within each other, whatever is shorter."""
+    ordered = sorted(set(numbers))
+    simple = _runs(ordered)
+    if len(simple) < _LEAST_STEPS:
+        return simple
+    gaps = Counter(after[0] - before[0] for before, after in pairwise(simple))
+    strides = [_in_strides(ordered, step) for step, _ in gaps.most_common(_MOST_STEPS_TRIED) if step > 1]
+    return min([_with_steps(simple), *strides], key=_length)
+
+
+def _length(parts: Sequence[range]) -> int:
+    return sum(len(range_word(part)) + 1 for part in parts)
+
+
+def _runs(ordered: Sequence[int]) -> list[range]:
+    """Neighbours together."""
+    found: list[range] = []
+    for number in ordered:
+        if found and found[-1].stop == number:
+            found[-1] = range(found[-1].start, number + 1)
+        else:
+            found.append(range(number, number + 1))
+    return found
+
+
+def _with_steps(parts: Sequence[range]) -> list[range]:
+    """Single numbers in a row with one and the same step between them become one."""
+    found: list[range] = []
+    at = 0
+    while at < len(parts):
+        end = _end_of_stride(parts, at)
+        if end - at >= _LEAST_STEPS:
+            step = parts[at + 1].start - parts[at].start
+            found.append(range(parts[at].start, parts[end - 1].start + 1, step))
+            at = end
+        else:
+            found.append(parts[at])
+            at += 1
+    return found
+
+
+def _end_of_stride(parts: Sequence[range], at: int) -> int:
+    """Behind the last of the single numbers that go on with the step of the first two."""
+    end = at + 1
+    while (
+        end < len(parts)
+        and len(parts[end - 1]) == len(parts[end]) == 1
+        and parts[end].start - parts[end - 1].start == parts[at + 1].start - parts[at].start
+    ):
+        end += 1
+    return end
+
+
+def _in_strides(ordered: Sequence[int], step: int) -> list[range]:
+    """Numbers by what is left when they are divided by a step: ``0-1016:8,1-1017:8`` for two GPUs of each host."""
+    classes: dict[int, list[int]] = {}
+    for number in ordered:
+        classes.setdefault(number % step, []).append(number)
+    found: list[range] = []
+    for members in classes.values():
+        for run in _runs([number // step for number in members]):
+            first, last = run[0] * step + members[0] % step, run[-1] * step + members[0] % step
+            if len(run) >= _LEAST_IN_CLASS:
+                found.append(range(first, last + 1, step))
+            else:
+                found += [range(number, number + 1) for number in range(first, last + 1, step)]
+    return sorted(found, key=lambda part: part.start)
+
+
+def folded(names: Iterable[str]) -> list[str]:
+    """Names that differ in numbers only, as one: ``mlx5_[0-7]``, ``rack[1-2]-node[01-16]``.
+
+    Folding goes from the last number to the first, so that names come together that have the same numbers behind.
+    Names with brackets or commas of their own stay as they are.
+    """
+    groups = [tuple(_NUMBER.split(name)) for name in dict.fromkeys(names)]
+    most = max(map(len, groups), default=0)
+    for place in range(most - 1 - most % 2, 0, -2):
+        groups = _folded_at(groups, place)
+    return ["".join(group) for group in groups]
+
+
+def _folded_at(groups: Sequence[tuple[str, ...]], place: int) -> list[tuple[str, ...]]:
+    """Fold the names that are alike but for the number at one place."""
+    alike: dict[tuple[bool, tuple[str, ...]], list[tuple[str, ...]]] = {}
+    for group in groups:
+        counts = _counts(group, place)
+        key = counts, (*group[:place], *group[place + 1 :]) if counts else group
+        alike.setdefault(key, []).append(group)
+    found = []
+    for members in alike.values():
+        words = _folded_numbers([member[place] for member in members]) if len(members) > 1 else []
+        found += [(*members[0][:place], word, *members[0][place + 1 :]) for word in words] or members
+    return found
+
+
+def _counts(group: Sequence[str], place: int) -> bool:
+    """Whether there is a number at a place that brackets can hold."""
+    own = any(mark in text for text in group[::2] for mark in "[],")
+    return place < len(group) and len(group[place]) <= _MAX_DIGITS and not own
+
+
+def _folded_numbers(numbers: Sequence[str]) -> list[str]:
+    """Numbers in brackets: those filled up with zeros to one width together, all others together."""
+    widths = {len(number) for number in numbers if len(number) > 1 and number.startswith("0")}
+    by_width: dict[int, list[int]] = {}
+    for number in numbers:
+        by_width.setdefault(len(number) if len(number) in widths else 0, []).append(int(number))
+    return [_bracketed(_parts(members), width) for width, members in by_width.items()]
+
+
+def _bracketed(parts: Sequence[range], width: int) -> str:
+    text = ",".join(range_word(part, width) for part in parts)
+    return f"[{text}]" if len(parts) > 1 or len(parts[0]) > 1 else text
+
+
+def expand(name: str) -> list[str]:
+    """The names that a folded one stands for; itself where it is none."""
+    texts = _BRACKETS.split(name)
+    choices = [_numbers(text) if at % 2 else [text] for at, text in enumerate(texts)]
+    number = 1
+    for choice in choices:
+        number *= len(choice)
+    return ["".join(parts) for parts in product(*choices)] if 0 < number <= _MAX_EXPANDED else [name]
+
+
+def _numbers(text: str) -> list[str]:
+    """The numbers of brackets, as wide as they stand there; none where it is no list of numbers."""
+    found: list[str] = []
+    for word in text.split(","):
+        part = read_range(word)
+        if part is None or len(part) > _MAX_EXPANDED:
+            return []
+        width = word.find("-") if word.startswith("0") and "-" in word else len(word) if "-" not in word else 0
+        found += [f"{number:0{width}}" for number in part]
+    return found
+
+
+def some_names(names: Iterable[str], limit: int = 3) -> str:
+    """Names in a row; where they are more than a few, folded, with the number of those left out."""
+    names = list(dict.fromkeys(names))
+    parts = folded(names) if len(names) > limit else names
+    own = set(names)
+    more = sum(1 if part in own else len(expand(part)) for part in parts[limit:])
+    return ", ".join(parts[:limit]) + (f", … {more} more" if more else "")
