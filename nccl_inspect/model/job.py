@@ -101,6 +101,11 @@ class CommunicatorInfo(Record):
     """Where ranks contradict each other on rings and trees."""
     evidence: list[Evidence] = field(default_factory=list)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether all ranks initialised it and nothing used it: NCCL (2.22 and later) connects with the first use."""
+        return len(self.completed) == self.nranks and not (self.connected or self.unconnected)
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class Path(Record):
@@ -128,6 +133,8 @@ class Path(Record):
     also: list[AlsoPath] = field(default_factory=list)
     guessed: bool = False
     """Whether only the order in which communicators were used tells that the lines are of this one."""
+    doubtful: bool = False
+    """Whether the ranks may therefore be those of another pair."""
     evidence: list[Evidence] = field(default_factory=list)
     net: str | None = None
     src_gpu: str | None = None
@@ -330,6 +337,17 @@ class Job(Record):
     """The first lines of each source of which a collector says that others like them were left out."""
     repaired: list[Evidence] = field(default_factory=list)
     """The first lines of each source that were put together from two places or taken apart."""
+
+    @property
+    def communicators_in_use(self) -> list[CommunicatorInfo]:
+        """Those that show how the job fares: without idle ones, if there are others."""
+        return [comm for comm in self.communicators if not comm.is_idle] or self.communicators
+
+    @property
+    def is_over(self) -> bool:
+        """Whether these all came to their end in order."""
+        comms = self.communicators_in_use
+        return bool(comms) and all(len(comm.ended) == comm.nranks for comm in comms)
 
     def to_dict(self) -> dict[str, object]:
         """The job as the JSON document ``nccl-inspect/1``."""

@@ -200,8 +200,8 @@ class Facts:
         return notice.production in _FALLS_BACK and bool(self.job.paths)
 
     def is_over(self) -> bool:
-        """Whether all communicators came to their end in order."""
-        return bool(self.job.communicators) and all(len(comm.ended) == comm.nranks for comm in self.job.communicators)
+        """Whether all communicators that were used came to their end in order."""
+        return self.job.is_over
 
     def hosts(self) -> list[str]:
         """The hosts that the log shows."""

@@ -71,7 +71,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _went_on(facts: Facts) -> bool:
     """Whether the log shows communicators that work: a buffer of the application that fails NCCL does without."""
-    states = [comm.state for comm in facts.job.communicators]
+    states = [comm.state for comm in facts.job.communicators_in_use]
     works = bool(states) and all(state in _RUNS for state in states)
     return works and not facts.job.failed and not facts.notices("proxy-operation-error", "proxy-operation-failed")
 

@@ -42,7 +42,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if (cut := broken_off(facts)) and is_local_p2p(facts):
         yield _clue(facts, cut)
         return
-    comms = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks > 1 and not comm.ended]
+    comms = [
+        comm for comm in facts.job.communicators_in_use if len(comm.completed) == comm.nranks > 1 and not comm.ended
+    ]
     if not comms or not is_local_p2p(facts):
         return
     if facts.job.failed or any(comm.unconnected for comm in comms) or any(map(_is_other, facts.failures())):

@@ -64,5 +64,5 @@ def of_job(job: Job) -> str:
 
 def _lost_a_rank(job: Job) -> bool:
     """Whether a peer closed a connection of a communicator that has not come to its end."""
-    ended = all(len(comm.ended) == comm.nranks for comm in job.communicators)
-    return not ended and any(notice.production == _LOSS for notice in job.notices)
+    is_over = job.is_over or not job.communicators
+    return not is_over and any(notice.production == _LOSS for notice in job.notices)

@@ -65,5 +65,5 @@ def _is_at_end(facts: Facts, said: list[Notice]) -> bool:
     """Whether the work was done; communicators may be aborted at the normal end, but also after a hang."""
     if departures(facts):
         return False
-    destroyed = all(comm.state == "destroyed" for comm in facts.job.communicators)
+    destroyed = all(comm.state == "destroyed" for comm in facts.job.communicators_in_use)
     return facts.is_over() and (destroyed or not any(exceptions.is_used_below(facts, notice) for notice in said))
