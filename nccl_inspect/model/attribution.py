@@ -55,6 +55,11 @@ class Attribution(Record):
     given_up: int = 0
     """Connection lines that could not be held against all communicators in reasonable time."""
 
+    def is_guessed(self, bursts: Iterable[Burst]) -> bool:
+        """Whether there are bursts, and all were decided so."""
+        ids = set(map(id, bursts))
+        return bool(ids) and ids <= self.guessed
+
 
 def attribute(processes: Iterable[ProcessMembers]) -> Attribution:
     """Add every loose burst to the member it belongs to."""

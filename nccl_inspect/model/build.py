@@ -298,6 +298,7 @@ class _Builder:
             network=next((member.network for member in present if member.network), None),
             networks={net: sorted(member.rank for member in members) for net, members in networks.items()},
             network_lines=[self._network_evidence(members) for members in networks.values()],
+            guessed=self._attribution.is_guessed(burst for member in present for burst in member.bursts),
             evidence=[self._member_evidence(member) for member in by_place[:MAX_EVIDENCE]],
         )
 

@@ -99,6 +99,8 @@ class CommunicatorInfo(Record):
     """Communicator ranks with connections to a network that reduces."""
     inconsistent: list[str] = field(default_factory=list)
     """Where ranks contradict each other on rings and trees."""
+    guessed: bool = False
+    """Whether only the order in which communicators were used tells that anything is connected in it."""
     evidence: list[Evidence] = field(default_factory=list)
 
     @property

@@ -6,7 +6,7 @@ from nccl_inspect.impact import nic
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, lines_of, listed, ranks_word, words_of
-from nccl_inspect.rules.nic_use import idle
+from nccl_inspect.rules.nic_use import Idle, idle
 
 RULE = Rule(
     name="nic-shared",
@@ -29,7 +29,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     others = f" (the same on {count(len(found) - 1, 'other host')})" if len(found) > 1 else ""
     yield RULE.finding(
         f"{ranks_word(ranks)} of {first.host.name} share {first.shared_name} while {listed(first.names)} "
-        f"{'is' if len(first.names) == 1 else 'are'} idle{others}",
+        f"{'is' if len(first.names) == 1 else 'are'} idle{_absent(first)}{others}",
         cause=f"{words_of(policy)} may limit the choice"
         if policy
         else "not in the log: NCCL does not see that the idle NIC is near a GPU (virtual machine without a topology "
@@ -45,3 +45,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=[one.host.name for one, _ in found],
         evidence=[*(one.evidence for one, _ in found), *lines_of(policy, 1)],
     )
+
+
+def _absent(one: Idle) -> str:
+    """What is said of ranks of the host that the log does not have: each of them may use one of the idle NICs."""
+    return f", but for {count(one.absent, 'rank')} that the log does not have" if one.absent else ""

@@ -20,7 +20,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge hosts where the idle NIC is meant for NCCL; else say that this is open."""
-    found = idle(facts)
+    found = [one for one in idle(facts) if not one.absent]
     sure = [one for one in found if one.meant]
     if sure:
         yield _finding(sure)

@@ -31,6 +31,8 @@ class Idle(NamedTuple):
     host: Host
     names: list[str]
     """The idle NICs."""
+    absent: int
+    """How many ranks of the host are not in the log: so many of these NICs may be theirs."""
     used: dict[int, set[int]]
     """The others by index, with the ranks that use them."""
     meant: bool
@@ -39,6 +41,17 @@ class Idle(NamedTuple):
     """The largest group of ranks that shares one."""
     shared_name: str
     evidence: Evidence
+
+
+class _Judged(NamedTuple):
+    """A host whose connections with others are in the log."""
+
+    host: Host
+    ranks: set[int]
+    """Those of its ranks that the log has."""
+    absent: int
+    comms: list[CommunicatorInfo]
+    """The communicators that join it with others, in which all of them are connected."""
 
 
 def idle(facts: Facts) -> list[Idle]:
@@ -52,31 +65,31 @@ def idle(facts: Facts) -> list[Idle]:
 
 
 def _idle(facts: Facts) -> list[Idle]:
+    judged = {one.host.name: one for one in _judged(facts)}
     used, shared, lists = nics_used(facts.rdma()), _shared(facts), _lists(facts)
-    crossing = _by_host(facts)
-    sizes = {host.name: _size(facts, host, crossing.get(host.name, [])) for host in facts.job.hosts}
-    fewest = min((size for size in sizes.values() if size), default=0)
-    compared = {
-        host.name: comms
-        for host in facts.job.hosts
-        if sizes[host.name] == fewest == len(host.ranks) and (comms := _connected(host, crossing.get(host.name, [])))
-    }
     usual: dict[_Alike, set[frozenset[int]]] = {}
-    for name, nics in _nics_in(facts, compared).items():
-        usual.setdefault(_alike(compared[name]), set()).add(frozenset(nics))
+    for name, nics in _nics_in(facts, {name: one.comms for name, one in judged.items() if not one.absent}).items():
+        usual.setdefault(_alike(judged[name]), set()).add(frozenset(nics))
     found = (
-        _of_host(
-            facts,
-            host,
-            lists.get(host.name, []),
-            used.get(host.name, {}),
-            shared.get(host.name),
-            usual.get(_alike(comms), set()),
-        )
-        for host in facts.job.hosts
-        if (comms := compared.get(host.name))
+        _of_host(facts, one, lists.get(name, []), used.get(name, {}), shared.get(name), usual.get(_alike(one), set()))
+        for name, one in judged.items()
     )
     return [one for one in found if one]
+
+
+def _judged(facts: Facts) -> list[_Judged]:
+    """The hosts whose ranks in the log are all connected with other hosts."""
+    crossing = _by_host(facts)
+    begun = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.started)}
+    sizes = {host.name: _size(facts, host, crossing.get(host.name, [])) for host in facts.job.hosts}
+    fewest = min((size for size in sizes.values() if size), default=0)
+    found = []
+    for host in facts.job.hosts:
+        ranks = begun.intersection(host.ranks)
+        comms = _connected(ranks, crossing.get(host.name, []))
+        if comms and sizes[host.name] == fewest:
+            found.append(_Judged(host, ranks, fewest - len(ranks), comms))
+    return found
 
 
 def _lists(facts: Facts) -> dict[str, list[Notice]]:
@@ -105,16 +118,15 @@ def _size(facts: Facts, host: Host, comms: Iterable[CommunicatorInfo]) -> int | 
     return max((comm.local_ranks for comm in comms if comm.local_ranks), default=None)
 
 
-def _connected(host: Host, comms: Iterable[CommunicatorInfo]) -> list[CommunicatorInfo]:
+def _connected(here: set[int], comms: Iterable[CommunicatorInfo]) -> list[CommunicatorInfo]:
     """The communicators in which all ranks of a host are connected; nothing where these leave out some of its ranks."""
-    here = set(host.ranks)
     done = {comm.id: global_ranks(comm, comm.connected) & here for comm in comms}
     whole = [comm for comm in comms if done[comm.id] and global_ranks(comm, comm.started) & here == done[comm.id]]
     return whole if here == {rank for comm in whole for rank in done[comm.id]} else []
 
 
-def _alike(comms: Iterable[CommunicatorInfo]) -> _Alike:
-    return frozenset((comm.nranks, comm.nnodes, comm.channels) for comm in comms)
+def _alike(one: _Judged) -> _Alike:
+    return frozenset((comm.nranks, comm.nnodes, comm.channels) for comm in one.comms)
 
 
 def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[str, set[int]]:
@@ -131,7 +143,7 @@ def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[
 
 def _of_host(
     facts: Facts,
-    host: Host,
+    one: _Judged,
     lists: list[Notice],
     mine: dict[int, set[int]],
     shared: Shared | None,
@@ -141,7 +153,7 @@ def _of_host(
     if len(kinds) != 1 or not mine:
         return None  # no list, or lists for single ranks
     devices = {device[0]: device for device in kinds.pop()}
-    if not mine.keys() <= devices.keys() or len(devices) > len(host.ranks):
+    if not mine.keys() <= devices.keys() or len(devices) > len(one.ranks) + one.absent:
         return None
     links, names = {devices[index][-1] for index in mine}, {devices[index][1] for index in mine}
     left = {
@@ -149,17 +161,15 @@ def _of_host(
         for index, device in devices.items()
         if index not in mine and device[-1] in links and device[1] not in names
     }
-    if not left:
+    if len(left) <= one.absent:
         return None
     ports = len(left) + len(mine)
     # An equal host uses these NICs, the machine type has that many for NCCL, or there is one for each GPU.
     meant = (
-        any(left.keys() <= nics for nics in usual)
-        or _has_room(facts, host, ports)
-        or _has_one_each(host, ports, shared)
+        any(left.keys() <= nics for nics in usual) or _has_room(facts, one, ports) or _has_one_each(one, ports, shared)
     )
     name = devices[shared.nic][1] if shared else ""
-    return Idle(host, list(left.values()), mine, meant, shared, name, lists[0].evidence[0])
+    return Idle(one.host, list(left.values()), one.absent, mine, meant, shared, name, lists[0].evidence[0])
 
 
 def _devices(event: object) -> tuple[tuple[int, str, str, str], ...]:
@@ -169,14 +179,14 @@ def _devices(event: object) -> tuple[tuple[int, str, str, str], ...]:
     return tuple(device for device in event.devices if len(device) > 3)
 
 
-def _has_room(facts: Facts, host: Host, nics: int) -> bool:
+def _has_room(facts: Facts, one: _Judged, nics: int) -> bool:
     platform = facts.platform
-    return platform is not None and (platform.nics or 0) >= nics and platform.gpus == len(host.ranks)
+    return platform is not None and (platform.nics or 0) >= nics and platform.gpus == len(one.ranks) + one.absent
 
 
-def _has_one_each(host: Host, nics: int, shared: Shared | None) -> bool:
-    """Whether each GPU could have a NIC of its own, and all ranks of the host take the same one."""
-    return shared is not None and set(host.ranks) == shared.ranks and nics == len(host.ranks) >= _ONE_EACH
+def _has_one_each(one: _Judged, nics: int, shared: Shared | None) -> bool:
+    """Whether each GPU could have a NIC of its own, and all its ranks in the log take the same one."""
+    return shared is not None and shared.ranks == one.ranks and nics == len(one.ranks) + one.absent >= _ONE_EACH
 
 
 def _shared(facts: Facts) -> dict[str, Shared]:
