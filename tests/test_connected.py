@@ -39,7 +39,7 @@ def said(job: Job) -> list[str]:
     """What the rules say, without numbers of lines."""
     found = [f"{one.rule} {one.severity} {one.confidence}: {one.summary}" for one in job.findings]
     found += [f"{one.rule} not judged: {one.reason}" for one in job.not_judged]
-    return sorted(re.sub(r"line \d+", "line", one) for one in [*found, job.verdict])
+    return sorted(re.sub(r"(line|comm) \d+", r"\1", one) for one in [*found, job.verdict])
 
 
 def whole(name: str) -> bytes:

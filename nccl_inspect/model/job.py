@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import NoPathError
+from nccl_inspect.model.alike import Alike
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.inventory import (
@@ -44,6 +45,18 @@ class Setting(Record):
     processes: list[Process] = field(default_factory=list)
     """Host and pid of those that show it."""
     evidence: list[Evidence] = field(default_factory=list)
+    alike: Alike | None = None
+    """What this release prints in the same words, so that it may be that which was set."""
+
+    @property
+    def names(self) -> list[str]:
+        """The variables that may have been set."""
+        return [*([self.alike.name] if self.alike else []), self.name]
+
+    @property
+    def assignments(self) -> list[str]:
+        """The same with values, as in a shell."""
+        return [*([f"{self.alike.name}={self.alike.value}"] if self.alike else []), f"{self.name}={self.value}"]
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -259,6 +259,7 @@ LISTED_RANKS = ("test-rank", "test-rank-2-13")
 """Where nccl-tests says which GPU each rank has."""
 _LISTED_GPUS = ("listed-gpu", "listed-mig-device")
 _TCP = ("Socket", "FastSocket")
+_WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _FALLS_BACK = (
     "ofi-no-protocol",
@@ -380,7 +381,7 @@ def first_said(notices: Iterable[Notice]) -> list[Evidence]:
 
 def words_of(settings: Iterable[Setting]) -> str:
     """Settings as they are written in a shell."""
-    return listed(f"{setting.name}={setting.value}" for setting in settings)
+    return listed(" or ".join(setting.assignments) for setting in settings)
 
 
 def lines_of(settings: Iterable[Setting], limit: int = 2) -> list[Evidence]:
@@ -390,9 +391,8 @@ def lines_of(settings: Iterable[Setting], limit: int = 2) -> list[Evidence]:
 
 def unset(settings: Iterable[Setting]) -> list[str]:
     """What to do about settings that should not be there."""
-    names = dict.fromkeys(setting.name for setting in settings)
-    where = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
-    return [f"unset {' '.join(names)}   # {where}"] if names else []
+    notes = {name: setting.alike.note if setting.alike else _WHERE for setting in settings for name in setting.names}
+    return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []
 
 
 def first_lines(paths: Iterable[Path]) -> list[Evidence]:
