@@ -90,6 +90,7 @@ def _with_causes(facts: Facts, findings: list[Finding], by_name: dict[str, Rule]
     for finding in findings:
         rule = by_name[finding.rule]
         before = [by_name[one.rule] for one in upset if failure.follows(facts, finding, one)]
+        before += [by_name[one.rule] for one in findings if finding.rule in one.explains]
         first = [*(reasons if rule.symptom else leaders), *before]
         joined.append(_joined(finding, rule, present, accepted, first))
     return joined
