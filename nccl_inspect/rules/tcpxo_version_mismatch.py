@@ -13,6 +13,7 @@ from nccl_inspect.rules.statements import value, words
 RULE = Rule(
     name="tcpxo-version-mismatch",
     category="plugins",
+    cloud="GCP",
     severity="error",
     title="Releases of GPUDirect-TCPXO do not fit together",
 )
