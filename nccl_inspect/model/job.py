@@ -116,11 +116,6 @@ class CommunicatorInfo(Record):
     """Whether only the order in which communicators were used tells that anything is connected in it."""
     evidence: list[Evidence] = field(default_factory=list)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether all ranks initialised it and nothing used it: NCCL (2.22 and later) connects with the first use."""
-        return len(self.completed) == self.nranks and not (self.connected or self.unconnected)
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class Path(Record):
@@ -352,17 +347,6 @@ class Job(Record):
     """The first lines of each source of which a collector says that others like them were left out."""
     repaired: list[Evidence] = field(default_factory=list)
     """The first lines of each source that were put together from two places or taken apart."""
-
-    @property
-    def communicators_in_use(self) -> list[CommunicatorInfo]:
-        """Those that show how the job fares: without idle ones, if there are others."""
-        return [comm for comm in self.communicators if not comm.is_idle] or self.communicators
-
-    @property
-    def is_over(self) -> bool:
-        """Whether these all came to their end in order."""
-        comms = self.communicators_in_use
-        return bool(comms) and all(len(comm.ended) == comm.nranks for comm in comms)
 
     def to_dict(self) -> dict[str, object]:
         """The job as the JSON document ``nccl-inspect/1``."""

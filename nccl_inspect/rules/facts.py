@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from nccl_inspect import event_types as events
 from nccl_inspect.event import is_named
-from nccl_inspect.model import endings, shown
+from nccl_inspect.model import endings, shown, usage
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Path, Setting
 from nccl_inspect.platforms import Platform
@@ -201,7 +201,7 @@ class Facts:
 
     def is_over(self) -> bool:
         """Whether all communicators that were used came to their end in order."""
-        return self.job.is_over
+        return usage.is_over(self.job)
 
     def hosts(self) -> list[str]:
         """The hosts that the log shows."""

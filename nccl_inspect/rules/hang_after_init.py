@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.model import usage
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
@@ -47,9 +48,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge communicators that every rank completed and none ended, where the log proves that it is whole."""
     if facts.job.failed or facts.failures() or node_failed(facts):
         return
-    comms = [
-        comm for comm in facts.job.communicators_in_use if len(comm.completed) == comm.nranks > 1 and not comm.ended
-    ]
+    comms = [comm for comm in usage.in_use(facts.job) if len(comm.completed) == comm.nranks > 1 and not comm.ended]
     ends = facts.job.ended_by
     open_ones = [comm for comm in comms if comm.unconnected]
     silent = [] if departures(facts) else silence(facts)
