@@ -10,6 +10,7 @@ from tabulate import tabulate
 from nccl_inspect.cli import shared
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.report import Style
+from nccl_inspect.report.columns import UNBOUNDED
 from nccl_inspect.report.words import block
 from nccl_inspect.rules.engine import Rule, registered
 
@@ -34,7 +35,7 @@ def command(form: str, out: shared.Output) -> None:
     if form == "json":
         text = json.dumps([{name: getattr(rule, name) for name in _NAMES} for rule in rules], indent=1)
     else:
-        text = _table(rules, out.style, shared.table_width(out.target))
+        text = _table(rules, out.style, shared.columns(out.target, UNBOUNDED))
     out.write(text)
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from operator import itemgetter
-from typing import TypeAlias
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.event import Process
 from nccl_inspect.event_types import ChannelConnect
@@ -25,8 +25,21 @@ from nccl_inspect.records import Record
 _Slot: TypeAlias = tuple[int, int | None, int, int | None, bool]
 """A connection that a communicator of a process has once: its set, its ends and which of them printed it."""
 _Test: TypeAlias = Callable[[Member], bool]
+_SEND_RECV = 1
+"""The connection set of send/recv, of which no line says that it is complete."""
 _MAX_QUESTIONS = 1_000_000
 """How often a burst of one process is held against a communicator: about a second's work."""
+
+
+class _Made(NamedTuple):
+    """Connections that a thread made."""
+
+    place: int
+    conn: int | None
+    member: Member
+
+
+_PLACE: Callable[[_Made], int] = attrgetter("place")
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -37,8 +50,15 @@ class Attribution(Record):
     """Bursts that fit no communicator that the log shows."""
     guessed: set[int] = field(default_factory=set)
     """The ids of bursts decided by the order of use only."""
+    paired: set[int] = field(default_factory=set)
+    """The ids of those whose ranks are the same in each communicator that they may be of."""
     given_up: int = 0
     """Connection lines that could not be held against all communicators in reasonable time."""
+
+    def is_guessed(self, bursts: Iterable[Burst]) -> bool:
+        """Whether there are bursts, and all were decided so."""
+        ids = set(map(id, bursts))
+        return bool(ids) and ids <= self.guessed
 
 
 def attribute(processes: Iterable[ProcessMembers]) -> Attribution:
@@ -76,7 +96,8 @@ class _Work:
         """The channels of a connection that are there already, by the ids of members."""
         self._first_use: dict[tuple[object, ...], dict[int, int]] = {}
         self._uses: dict[Process, int] = {}
-        self._threads: dict[tuple[Process, int], list[tuple[int, Member]]] = {}
+        self._threads: dict[Process, dict[int, list[_Made]]] = {}
+        """What each thread connected, and for whom."""
         self._ends: dict[Process, set[tuple[object, ...]]] = {}
         self._direct: dict[Process, set[str | None]] = {}
         """The GPUs to which each process has a direct connection, as brackets name them."""
@@ -106,6 +127,7 @@ class _Work:
             self._left = _MAX_QUESTIONS
             # What could not be decided before the first guess depends on it.
             self.result.guessed.update(id(burst) for unit in units for burst in unit.bursts)
+            self.result.paired.update(id(burst) for unit in units if _is_same_pair(unit) for burst in unit.bursts)
             while units:
                 if self._left <= 0:
                     self.result.given_up += sum(edge.lines for unit in units for _, edge in unit.edges())
@@ -137,17 +159,19 @@ class _Work:
             used[id(member)] = used.get(id(member), 0) | channels
 
     def connect(self, process: ProcessMembers) -> None:
-        """Give ``Connected …`` lines to the communicator whose connections the thread made just before."""
-        place_of: Callable[[tuple[int, Member]], int] = itemgetter(0)
-        made = {
-            tid: sorted(self._threads.get((process.log.process, tid), []), key=place_of)
-            for tid in {step.origin.tid for step in process.connected}
-        }
+        """Give ``Connected …`` lines to the communicator whose connections were made just before.
+
+        Those are connections of the same thread, and those of rings and trees of threads that print no such line: they
+        connect for others.
+        """
+        threads = self._threads.get(process.log.process, {})
+        closing = {step.origin.tid for step in process.connected}
+        helped = [one for tid in threads.keys() - closing for one in threads[tid] if one.conn != _SEND_RECV]
+        made = {tid: sorted([*threads.get(tid, ()), *helped], key=_PLACE) for tid in closing}
         for step in process.connected:
-            before = bisect_left(made[step.origin.tid], step.place, key=place_of)
+            before = bisect_left(made[step.origin.tid], step.place, key=_PLACE)
             if before:
-                _, member = made[step.origin.tid][before - 1]
-                member.connected.append(step)
+                made[step.origin.tid][before - 1].member.connected.append(step)
 
     def _decide(self, unit: Unit, rule: Callable[[Unit], _Test]) -> bool:
         self._left -= len(unit.candidates)
@@ -217,11 +241,29 @@ class _Work:
     def _assign(self, unit: Unit, member: Member) -> None:
         member.bursts.extend(unit.bursts)
         for burst in unit.bursts:
-            self._threads.setdefault((unit.log.process, burst.key.tid), []).append((burst.place, member))
+            threads = self._threads.setdefault(unit.log.process, {})
+            threads.setdefault(burst.key.tid, []).append(_Made(burst.place, burst.key.conn, member))
         self._use(member, unit.bursts, unit.conn)
         kind, process = _kind(member.communicator), id(member.log)
         order = self._uses[unit.log.process] = self._uses.get(unit.log.process, 0) + 1
         self._first_use.setdefault(kind, {}).setdefault(process, order)
+
+
+def _is_same_pair(unit: Unit) -> bool:
+    """Whether the lines join the same ranks of the job in each communicator that they may be of.
+
+    So it is where a program makes a second communicator of the same ranks: which of the two it is tells nothing about
+    paths.
+    """
+    named = {rank for _, edge in unit.edges() for rank in (edge.event.src, edge.event.dst) if rank is not None}
+    return len({tuple(_global(member, rank) for rank in sorted(named)) for member in unit.candidates}) == 1
+
+
+def _global(member: Member, rank: int) -> object:
+    """The global rank; something of its own where the log does not tell it."""
+    comm = member.communicator
+    known = comm.global_ranks[rank] if comm is not None and rank < len(comm.global_ranks) else None
+    return (id(comm), rank) if known is None or comm is None or comm.world is None else known
 
 
 def _of_each(rule: Callable[[Unit, Member], bool]) -> Callable[[Unit], _Test]:

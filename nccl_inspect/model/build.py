@@ -117,7 +117,8 @@ class _Builder:
         self._groups = groups.names(self._communicators, self._processes, said)
         self._lifetimes = lifetime.Lifetimes()
         self._likely = parallelism.likely(self._communicators, self._world)
-        environment = settings(self._processes, self._ranks, self.evidence)
+        releases = _values(said, events.NcclVersion, "version") or _releases_of_torch(said) or self._inferred_version()
+        environment = settings(self._processes, self._ranks, self.evidence, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = graph.gpu_classes(said)
         built = paths.build(self._lines, self._communicators, self.evidence, NicNames().of, not shm_off)
@@ -129,9 +130,7 @@ class _Builder:
             ranks_seen=sorted({rank for ranks in self._ranks.values() for rank in ranks}),
             rank_space="global" if self._world else "communicator",
             dialects=sorted({production.dialect for production in self._fold.productions}),
-            nccl_versions=_values(said, events.NcclVersion, "version")
-            or sorted(set(map(versions.of_torch, _told_versions(said))))
-            or self._inferred_version(),
+            nccl_versions=releases,
             cuda_versions=sorted({versions.cuda(text) for text in _values(said, events.CudaDriver, "cuda_version")}),
             hosts=self._hosts(),
             isolated_hosts=isolation.hosts(self._processes),
@@ -299,6 +298,7 @@ class _Builder:
             network=next((member.network for member in present if member.network), None),
             networks={net: sorted(member.rank for member in members) for net, members in networks.items()},
             network_lines=[self._network_evidence(members) for members in networks.values()],
+            guessed=self._attribution.is_guessed(burst for member in present for burst in member.bursts),
             evidence=[self._member_evidence(member) for member in by_place[:MAX_EVIDENCE]],
         )
 
@@ -384,10 +384,11 @@ def _values(said: Iterable[Notice], kind: type[events.Event], name: str) -> list
     return sorted({str(getattr(notice.event, name)) for notice in said if isinstance(notice.event, kind)})
 
 
-def _told_versions(said: Iterable[Notice]) -> list[str]:
+def _releases_of_torch(said: Iterable[Notice]) -> list[str]:
     """The releases that PyTorch's exceptions name."""
     errors = (notice.event for notice in said if notice.production == "nccl-error")
-    return [version for event in errors if isinstance(event, events.Notice) and (version := event.value("version"))]
+    named = [version for event in errors if isinstance(event, events.Notice) and (version := event.value("version"))]
+    return sorted(set(map(versions.of_torch, named)))
 
 
 def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:

@@ -9,6 +9,7 @@ from nccl_inspect import masking
 from nccl_inspect.event import Process
 from nccl_inspect.event_types import EnvSetting
 from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect.model import alike
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold import Note
 from nccl_inspect.model.job import Setting
@@ -44,6 +45,7 @@ def settings(
     processes: Iterable[ProcessMembers],
     ranks: dict[Process, list[int]],
     evidence: Callable[[int, Origin, str, str], Evidence],
+    releases: list[str],
 ) -> list[Setting]:
     """The settings of a job, ordered by name and value.
 
@@ -51,6 +53,7 @@ def settings(
         processes: with the statements that they made.
         ranks: the global ranks of each process.
         evidence: makes evidence of (place, origin, level, message).
+        releases: of NCCL that wrote the log, as it states them.
     """
     found: dict[tuple[str, str], _Value] = {}
     total = 0
@@ -60,7 +63,10 @@ def settings(
             entry = found.setdefault((name, value), _Value(source))
             entry.processes.append(process.log.process)
             entry.notes.append(note)
-    return [_setting(name, value, entry, total, ranks, evidence) for (name, value), entry in sorted(found.items())]
+    told = [_setting(name, value, entry, total, ranks, evidence) for (name, value), entry in sorted(found.items())]
+    for setting in told:
+        setting.alike = alike.of(setting.name, setting.value, releases)
+    return told
 
 
 def _of_process(process: ProcessMembers) -> dict[tuple[str, str], tuple[str, Note]]:

@@ -52,6 +52,8 @@ class Finding(Record):
     """It rests on a statement, a setting or an inventory; the log does not show the effect."""
     confirm: str = ""
     """What would confirm it; empty where the log proves it."""
+    explains: list[str] = field(default_factory=list)
+    """Rules whose findings are its effects in this job."""
     culprits: list[Culprit] = field(default_factory=list)
     """Best first; empty where the fault is everywhere."""
     where: str = ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import NoPathError
+from nccl_inspect.model.alike import Alike
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.inventory import (
@@ -44,6 +45,18 @@ class Setting(Record):
     processes: list[Process] = field(default_factory=list)
     """Host and pid of those that show it."""
     evidence: list[Evidence] = field(default_factory=list)
+    alike: Alike | None = None
+    """What this release prints in the same words, so that it may be that which was set."""
+
+    @property
+    def names(self) -> list[str]:
+        """The variables that may have been set."""
+        return [*([self.alike.name] if self.alike else []), self.name]
+
+    @property
+    def assignments(self) -> list[str]:
+        """The same with values, as in a shell."""
+        return [*([f"{self.alike.name}={self.alike.value}"] if self.alike else []), f"{self.name}={self.value}"]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -99,6 +112,8 @@ class CommunicatorInfo(Record):
     """Communicator ranks with connections to a network that reduces."""
     inconsistent: list[str] = field(default_factory=list)
     """Where ranks contradict each other on rings and trees."""
+    guessed: bool = False
+    """Whether only the order in which communicators were used tells that anything is connected in it."""
     evidence: list[Evidence] = field(default_factory=list)
 
 
@@ -128,6 +143,8 @@ class Path(Record):
     also: list[AlsoPath] = field(default_factory=list)
     guessed: bool = False
     """Whether only the order in which communicators were used tells that the lines are of this one."""
+    doubtful: bool = False
+    """Whether the ranks may therefore be those of another pair."""
     evidence: list[Evidence] = field(default_factory=list)
     net: str | None = None
     src_gpu: str | None = None

@@ -177,16 +177,18 @@ def _contradictions(tree: Tree) -> Iterator[str]:
 
 
 def connected(comm: Communicator) -> list[int]:
-    """The ranks that began to connect and whose connections are there: they say so, or COMPLETE follows them."""
+    """The ranks that began to connect and whose connections are there: they say so, or COMPLETE follows them.
+
+    Also where the process went on to another communicator: the line that says so is lost then.
+    """
     return sorted(rank for rank, member in comm.members.items() if _is_connected(member))
 
 
 def _is_connected(member: Member) -> bool:
     if member.connected:
         return True
-    joined = _joined(member)
-    done = member.completed.place if member.completed else 0
-    return bool(member.bursts) and all(burst.place < done for burst in joined)
+    done = max(member.completed.place if member.completed else 0, member.went_on)
+    return bool(member.bursts) and all(edge.place < done for burst in _joined(member) for edge in burst.edges.values())
 
 
 def _joined(member: Member) -> list[Burst]:

@@ -33,6 +33,8 @@ class Line(NamedTuple):
     log: ProcessLog
     guessed: bool
     """Whether only the order of use told the communicator."""
+    doubtful: bool
+    """Whether it may therefore join other ranks."""
     pxn_rank: int | None = None
     """The rank whose NIC sends, in the numbers of the space."""
 

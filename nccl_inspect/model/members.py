@@ -55,6 +55,9 @@ class Member:
     communicator: Communicator | None = None
     eager: bool = False
     """Whether it connected rings and trees between START and COMPLETE: then it does not do so later."""
+    went_on: int = 0
+    """Where its process last began or destroyed a communicator, if it drives one GPU only: it does so when the
+    connections that it was making are there."""
     device_names: frozenset[str] = field(init=False)
     """How brackets of connection lines may name the GPU of this rank: nvmlDev, PCI bus id or cudaDev."""
 
@@ -242,14 +245,26 @@ class _Walk:
                     part, since = part + 1, []
                 else:
                     self._late(step)
-        self._found.loose.sort(key=lambda burst: burst.place)
-        return self._found
+        found.loose.sort(key=lambda burst: burst.place)
+        if len({member.gpu for member in found.members}) == 1:
+            went_on = max(map(_last_step, found.members))
+            for member in found.members:
+                member.went_on = went_on
+        return found
 
     def _late(self, step: Step) -> None:
         """A line of a communicator whose START is missing (torn, or before the log begins): only one can have it."""
         members = [member for member in self._found.members if member.lives_at(step.place)]
         if len(members) == 1:
             _give(members[0], step)
+
+
+def _last_step(member: Member) -> int:
+    """Where it began, or was destroyed; an abort may come from another thread while connections are made."""
+    is_destroyed = (
+        member.ended and isinstance(member.ended.event, events.CommEnd) and member.ended.event.how == "Destroy"
+    )
+    return member.ended.place if member.ended and is_destroyed else member.first.place
 
 
 def _is_repeated(member: Member, event: events.CommInit) -> bool:

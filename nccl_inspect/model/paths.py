@@ -79,6 +79,8 @@ class Lines(Record):
     unplaced: int = 0
     guessed: set[int] = field(default_factory=set)
     """The ids of bursts whose communicator only the order of use told."""
+    paired: set[int] = field(default_factory=set)
+    """The ids of those whose ranks are known nevertheless."""
     fragments: list[Fragment] = field(default_factory=list)
 
     def name_host(self, rank: tuple[str, int], log: ProcessLog) -> None:
@@ -99,7 +101,7 @@ def place(
         world: whose ranks are the global ones; None when the log does not show it.
         found_by: how the bursts came to their communicators, and which came to none.
     """
-    found = Lines(guessed=found_by.guessed, unplaced=found_by.given_up)
+    found = Lines(guessed=found_by.guessed, paired=found_by.paired, unplaced=found_by.given_up)
     for comm in communicators:
         space = "global" if world else comm.name
         for rank, member in comm.members.items():
@@ -124,7 +126,9 @@ def _translate(found: Lines, space: str, ranks: Sequence[int | None], burst: Bur
             found.unplaced += edge.lines
             continue
         pxn_rank = _known(ranks, event.pxn_rank)
-        found.lines.append(Line(space, src, dst, event, edge, name, log, id(burst) in found.guessed, pxn_rank))
+        guessed = id(burst) in found.guessed
+        doubtful = guessed and id(burst) not in found.paired
+        found.lines.append(Line(space, src, dst, event, edge, name, log, guessed, doubtful, pxn_rank))
 
 
 def _known(ranks: Sequence[int | None], rank: int | None) -> int | None:
@@ -302,6 +306,7 @@ def _path(
         communicators=list(dict.fromkeys(line.communicator for line in way)),
         evidence=[evidence(first.edge.place, first.edge.origin, first.edge.level, event.message)],
         guessed=all(line.guessed for line in way),
+        doubtful=all(line.doubtful for line in way),
         net=net,
         src_gpu=event.src_dev,
         dst_gpu=event.dst_dev,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from nccl_inspect import event_types as events
+from nccl_inspect.model.alike import Alike
 from nccl_inspect.model.environment import is_echoed
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -210,7 +211,20 @@ def forbidden(name: str, value: str | None, job: Job) -> Iterator[Answer]:
             todo = finding.fix[0]
         yield broken(summary, todo, setting.evidence, ranks, finding.rule if finding else "")
     if not found:
-        yield _absence(name, job)
+        alike = [setting for setting in job.environment if setting.alike and _fits(setting.alike, name, value)]
+        yield _alike(alike) if alike else _absence(name, job)
+
+
+def _fits(alike: Alike, name: str, value: str | None) -> bool:
+    return fnmatchcase(alike.name, name) and (value is None or fnmatchcase(alike.value, value))
+
+
+def _alike(settings: list[Setting]) -> Answer:
+    """Something else is printed in the same words."""
+    words = " or ".join(settings[0].assignments)
+    return undecided(
+        f"{words} is set: this release prints both alike", f"unset {' '.join(settings[0].names)}", _lines(settings)
+    )
 
 
 def required(name: str, value: str | None, job: Job) -> Iterator[Answer]:

@@ -252,7 +252,7 @@ def _fix(facts: Facts, used: list[Interface], words: str) -> list[str]:
         words: the addresses that are no good, in words.
     """
     good = {one.name for one in offered(facts)} - {one.name for one in used} - {"lo"}
-    step = [f"NCCL_SOCKET_IFNAME=={name}   # the other interface of this log" for name in good if len(good) == 1]
+    step = [f"NCCL_SOCKET_IFNAME='={name}'   # the other interface of this log" for name in good if len(good) == 1]
     return [*step, *([_IPV4_ONLY] if "fe80:" in words else []), CHOOSE_INTERFACE, _SHARED]
 
 

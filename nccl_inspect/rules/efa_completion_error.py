@@ -13,6 +13,7 @@ from nccl_inspect.rules.statements import value
 RULE = Rule(
     name="efa-completion-error",
     category="plugins",
+    cloud="AWS",
     severity="error",
     title="A transfer over EFA failed",
     specific=("efa-security-group",),
@@ -147,7 +148,7 @@ def _without_code(facts: Facts) -> Iterator[Finding]:
         cause="the line does not tell: a peer that went away, a security group that drops packets, or a fault of "
         "device or driver",
         impact="the collective fails, and with it the job",
-        fix=[*_fix(None), "The security group must allow all traffic from and to itself, in both directions."],
+        fix=["The security group must allow all traffic from and to itself, in both directions.", *_fix(None)[:3]],
         confidence="possible",
         ranks=ranks_in(said),
         hosts=hosts_in(said),

@@ -15,6 +15,7 @@ from nccl_inspect.rules.statements import value
 RULE = Rule(
     name="efa-init-failed",
     category="plugins",
+    cloud="AWS",
     severity="error",
     title="aws-ofi-nccl does not come up",
     specific=("ib-memlock", "efa-libfabric-incompat", "efa-provider-missing", "efa-not-supported-instance"),

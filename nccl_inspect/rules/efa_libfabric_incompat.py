@@ -13,6 +13,7 @@ from nccl_inspect.rules.statements import value
 RULE = Rule(
     name="efa-libfabric-incompat",
     category="plugins",
+    cloud="AWS",
     severity="error",
     title="libfabric is too old for this NCCL or for aws-ofi-nccl",
     folds=True,

@@ -14,6 +14,7 @@ from nccl_inspect.rules.remedies import EFA_CHECK
 RULE = Rule(
     name="efa-nics-missing",
     category="network",
+    cloud="AWS",
     severity="warning",
     title="The plugin finds fewer EFA devices than the machine has for these GPUs",
     specific=("nic-asymmetry",),

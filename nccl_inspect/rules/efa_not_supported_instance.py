@@ -10,6 +10,7 @@ from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 RULE = Rule(
     name="efa-not-supported-instance",
     category="plugins",
+    cloud="AWS",
     severity="info",
     title="aws-ofi-nccl is loaded on a machine without EFA, or for one host only",
 )

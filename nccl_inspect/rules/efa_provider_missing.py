@@ -15,6 +15,7 @@ from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_
 RULE = Rule(
     name="efa-provider-missing",
     category="plugins",
+    cloud="AWS",
     severity="error",
     title="aws-ofi-nccl finds no libfabric provider that it can use",
     specific=("efa-not-supported-instance",),

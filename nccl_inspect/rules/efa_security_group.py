@@ -19,6 +19,7 @@ from nccl_inspect.rules.statements import value
 RULE = Rule(
     name="efa-security-group",
     category="plugins",
+    cloud="AWS",
     severity="error",
     title="EFA packets never reached the peer: most often the security group drops them",
 )

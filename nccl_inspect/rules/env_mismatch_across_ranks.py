@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nccl_inspect.event import is_named
 from nccl_inspect.event_types import BootstrapInterface
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Setting
+from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.rules.agreement import AGREEMENTS, Agreement, errors_of
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, global_ranks, lines_of, ranks_word
+from nccl_inspect.rules.facts import Facts, count, first_said, global_ranks, lines_of, ranks_word, words_of
 
 RULE = Rule(
     name="env-mismatch-across-ranks",
@@ -19,57 +21,35 @@ RULE = Rule(
     local=True,
 )
 
-MUST_AGREE = (
-    "NCCL_ALGO",
-    "NCCL_PROTO",
-    "NCCL_MAX_NCHANNELS",
-    "NCCL_MIN_NCHANNELS",
-    "NCCL_MAX_CTAS",
-    "NCCL_MIN_CTAS",
-    "NCCL_BUFFSIZE",
-    "NCCL_NTHREADS",
-    "NCCL_CUMEM_ENABLE",
-    "NCCL_CUMEM_HOST_ENABLE",
-    "NCCL_NVLS_ENABLE",
-    "NCCL_NET",
-    "NCCL_NET_PLUGIN",
-    "NCCL_IB_DISABLE",
-    "NCCL_PXN_DISABLE",
-    "NCCL_CROSS_NIC",
-    "NCCL_COLLNET_ENABLE",
-    "NCCL_NET_GDR_LEVEL",
-)
-"""Different values on any two ranks break or slow down a communicator."""
-AGREE_ON_A_HOST = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA")
-"""May differ from host to host, but not between ranks of one."""
-CHOOSE_DEVICES = ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA")
-"""A launcher may give each rank its own on purpose: where the ranks then connect, it does no harm."""
-READ_BY_EVERY_RANK = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_CUMEM_ENABLE")
-"""Read and echoed by every rank before its initialisation is complete: a rank without the line does not have it."""
 _SHOWN = 8
 """Values that are told; where each rank has its own there are thousands."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge values that differ, and variables that some ranks show and others, which came as far, do not."""
-    for name in (*MUST_AGREE, *AGREE_ON_A_HOST):
-        values = facts.settings(name)
+    for agreement in AGREEMENTS:
+        name, values = agreement.name, facts.settings(agreement.name)
         if not values:
             continue
-        if outliers := _differing(facts, name, values) or _lonely(facts, name, values):
-            if name not in CHOOSE_DEVICES or facts.job.failed or facts.failures():
-                yield _finding(name, values, outliers, harmless=False)
-            elif len(values) == 1 or _joined(facts, outliers):
-                yield _finding(name, values, outliers, harmless=_joined(facts, outliers))
+        if outliers := _differing(agreement, values) or lonely(facts, agreement, values):
+            joined = _joined(facts, outliers)
+            if named := errors_of(facts, agreement.effect):
+                yield _naming(facts, agreement, values, outliers, named)
+            elif agreement.on_host and not agreement.is_choice and len(values) == 1 and joined:
+                continue  # p2p-disabled-by-env tells what it costs
+            elif not agreement.is_choice or facts.job.failed or facts.failures():
+                yield _finding(facts, name, values, outliers, harmless=False)
+            elif len(values) == 1 or joined:
+                yield _finding(facts, name, values, outliers, harmless=joined)
             else:
                 yield _clue(name, values, outliers)
 
 
-def _differing(facts: Facts, name: str, values: list[Setting]) -> list[Setting]:
+def _differing(agreement: Agreement, values: list[Setting]) -> list[Setting]:
     """Settings that less than the usual number of ranks have."""
     if len(values) < 2:
         return []
-    if name in AGREE_ON_A_HOST:
+    if agreement.on_host:
         hosts = [host for setting in values for host in set(setting.hosts) if is_named(host)]
         if len(set(hosts)) == len(hosts):  # each has one value
             return []
@@ -77,20 +57,30 @@ def _differing(facts: Facts, name: str, values: list[Setting]) -> list[Setting]:
     return ranked[1:]
 
 
-def _lonely(facts: Facts, name: str, values: list[Setting]) -> list[Setting]:
+def lonely(facts: Facts, agreement: Agreement, values: list[Setting]) -> list[Setting]:
+    """A setting that only some ranks have; nothing where the lines of the others may be missing."""
     setting = values[0]
     if len(values) > 1 or setting.ranks is None or any(source.damaged_lines for source in facts.job.sources):
         return []
-    if name == "NCCL_SOCKET_IFNAME":
+    if agreement.name == "NCCL_SOCKET_IFNAME":
         if not (facts.job.failed or facts.failures()):
             return []  # the line of a peer may have been cut off, and they found each other
         return [setting] if _peers_came_up_without(facts, setting) else []
-    if name not in READ_BY_EVERY_RANK or not setting.ranks or facts.job.excerpt:  # lines may have been left out
+    if not agreement.echoed or not setting.ranks or facts.job.excerpt:  # lines may have been left out
         return []
-    others = seen_to_come_up(facts) - set(setting.ranks)
+    others = without(facts, agreement, setting)
     if setting.source == "plugin":  # which sets it before NCCL announces the communicator
         others &= _begun(facts)
     return [setting] if others else []
+
+
+def without(facts: Facts, agreement: Agreement, setting: Setting) -> set[int]:
+    """The ranks that do not have a setting which every rank prints that has it, on the same hosts if that matters."""
+    others = seen_to_come_up(facts) - set(setting.ranks or ())
+    others -= facts.ranks_with(facts.settings(agreement.hidden_by))
+    if not agreement.on_host:
+        return others
+    return {rank for host in facts.job.hosts if host.name in setting.hosts for rank in host.ranks} & others
 
 
 def seen_to_come_up(facts: Facts) -> set[int]:
@@ -101,6 +91,8 @@ def seen_to_come_up(facts: Facts) -> set[int]:
     """
     comms = facts.job.communicators
     completed = {rank for comm in comms for rank in global_ranks(comm, comm.completed)}
+    # Until 2.21 a rank connects before its initialisation is complete.
+    completed |= {path.src for path in facts.job.paths}
     announced = {rank for comm in comms if comm.id == "world" for rank in global_ranks(comm, comm.announced)}
     return completed & (announced | _begun(facts))
 
@@ -121,6 +113,22 @@ def _joined(facts: Facts, outliers: list[Setting]) -> bool:
     ranks = {rank for setting in outliers for rank in setting.ranks or ()}
     connected = any(comm.state == "connected" for comm in facts.job.communicators)
     return connected or (bool(ranks) and ranks <= {end for path in facts.job.paths for end in (path.src, path.dst)})
+
+
+def _naming(
+    facts: Facts, agreement: Agreement, values: list[Setting], outliers: list[Setting], named: list[Notice]
+) -> Finding:
+    """The ranks do not agree, and the log has errors that follow from that."""
+    assert agreement.effect is not None
+    found = _finding(facts, agreement.name, values, outliers, harmless=False)
+    return replace(
+        found,
+        cause=f"{found.cause}. So {agreement.effect.words}",
+        impact="the connection cannot be made, and the job stops",
+        evidence=[*found.evidence[:3], *first_said(named)[:2]],
+        fatal=True,
+        explains=list(agreement.effect.rules),
+    )
 
 
 def _clue(name: str, values: list[Setting], outliers: list[Setting]) -> Finding:
@@ -145,6 +153,13 @@ def _summary(name: str, values: list[Setting]) -> str:
     return f"{name} differs between ranks: {told}"
 
 
+def _alone(setting: Setting, others: set[int]) -> str:
+    """What is said of a setting that only some ranks have."""
+    words = words_of([setting])
+    few = setting.ranks is None or not others or len(setting.ranks) <= len(others)
+    return f"{words} on {_who(setting)} only" if few else f"{words} on {_who(setting)}, not on {ranks_word(others)}"
+
+
 def _fixes(name: str) -> list[str]:
     return [
         f"Give {name} the same value in 'env:' of all roles and in all launchers (mpirun -x, srun --export=ALL,…).",
@@ -152,10 +167,14 @@ def _fixes(name: str) -> list[str]:
     ]
 
 
-def _finding(name: str, values: list[Setting], outliers: list[Setting], *, harmless: bool) -> Finding:
-    alone = len(values) == 1
+def _finding(facts: Facts, name: str, values: list[Setting], outliers: list[Setting], *, harmless: bool) -> Finding:
+    alone = values[0] if len(values) == 1 else None
+    agreement = next(one for one in AGREEMENTS if one.name == name)
+    others = without(facts, agreement, alone) if alone else set[int]()
+    ranks = {rank for setting in outliers for rank in setting.ranks or ()}
+    odd = others if alone and 0 < len(others) < len(ranks) else ranks
     return RULE.finding(
-        _summary(name, values) + ("; the other ranks show no such line" if alone else ""),
+        _alone(alone, others) if alone else _summary(name, values),
         cause="the variable reaches some ranks only: set in one role, one host or one launcher shell"
         if alone
         else "the ranks got different values: from their roles, their hosts or a launch script",
@@ -164,10 +183,13 @@ def _finding(name: str, values: list[Setting], outliers: list[Setting], *, harml
         if harmless
         else "ranks that disagree wait for each other (ALGO, PROTO), fail to connect (P2P, SHM, interfaces) "
         "or share the slowest setting",
-        fix=_fixes(name),
+        fix=[
+            *([f"unset {' '.join(alone.names)}   # on {_who(alone)}; or set it on all ranks"] if alone else []),
+            *_fixes(name),
+        ],
         severity="info" if harmless else RULE.severity,
         confidence="likely" if alone else "certain",
-        ranks={rank for setting in outliers for rank in setting.ranks or ()},
+        ranks=odd,
         hosts={host for setting in outliers for host in setting.hosts},
         evidence=lines_of(values[:_SHOWN]),
     )

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from nccl_inspect import event_types as events
 from nccl_inspect.event import is_named
-from nccl_inspect.model import endings, shown
+from nccl_inspect.model import endings, shown, usage
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Path, Setting
 from nccl_inspect.platforms import Platform
@@ -199,8 +199,8 @@ class Facts:
         return [notice for notice in self.errors() if not endings.is_forced(notice.event)]
 
     def is_over(self) -> bool:
-        """Whether all communicators came to their end in order."""
-        return bool(self.job.communicators) and all(len(comm.ended) == comm.nranks for comm in self.job.communicators)
+        """Whether all communicators that were used came to their end in order."""
+        return usage.is_over(self.job)
 
     def hosts(self) -> list[str]:
         """The hosts that the log shows."""
@@ -258,6 +258,7 @@ LISTED_RANKS = ("test-rank", "test-rank-2-13")
 """Where nccl-tests says which GPU each rank has."""
 _LISTED_GPUS = ("listed-gpu", "listed-mig-device")
 _TCP = ("Socket", "FastSocket")
+_WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
@@ -362,7 +363,7 @@ def first_said(notices: Iterable[Notice]) -> list[Evidence]:
 
 def words_of(settings: Iterable[Setting]) -> str:
     """Settings as they are written in a shell."""
-    return listed(f"{setting.name}={setting.value}" for setting in settings)
+    return listed(" or ".join(setting.assignments) for setting in settings)
 
 
 def lines_of(settings: Iterable[Setting], limit: int = 2) -> list[Evidence]:
@@ -372,9 +373,8 @@ def lines_of(settings: Iterable[Setting], limit: int = 2) -> list[Evidence]:
 
 def unset(settings: Iterable[Setting]) -> list[str]:
     """What to do about settings that should not be there."""
-    names = dict.fromkeys(setting.name for setting in settings)
-    where = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
-    return [f"unset {' '.join(names)}   # {where}"] if names else []
+    notes = {name: setting.alike.note if setting.alike else _WHERE for setting in settings for name in setting.names}
+    return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []
 
 
 def first_lines(paths: Iterable[Path]) -> list[Evidence]:

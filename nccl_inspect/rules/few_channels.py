@@ -138,7 +138,7 @@ def _finding(facts: Facts, comm: CommunicatorInfo, paths: list[Path], against: s
         "few (ncclConfig_t maxCTAs)",
         impact="bandwidth grows with the number of channels until the links are full; the loss is not in the log",
         fix=[
-            "nvidia-smi topo -m; ls /dev/infiniband; fi_info -p efa   # inside the container: all GPUs and NICs there?",
+            "nvidia-smi topo -m; ls /dev/infiniband   # inside the container: all GPUs and NICs there?",
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH   # shows what the search found",
             "all_reduce_perf -b 8 -e 4G -f 2 -g 8   # nccl-tests: compare with the bare machine",
         ],

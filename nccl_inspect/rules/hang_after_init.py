@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.model import usage
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ranks_word
+from nccl_inspect.rules.facts import Facts, count, global_ranks, ranks_word
 from nccl_inspect.rules.hangs import (
     broken_off,
     empty_tables,
@@ -47,7 +48,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge communicators that every rank completed and none ended, where the log proves that it is whole."""
     if facts.job.failed or facts.failures() or node_failed(facts):
         return
-    comms = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks > 1 and not comm.ended]
+    comms = [comm for comm in usage.in_use(facts.job) if len(comm.completed) == comm.nranks > 1 and not comm.ended]
     ends = facts.job.ended_by
     open_ones = [comm for comm in comms if comm.unconnected]
     silent = [] if departures(facts) else silence(facts)
@@ -56,7 +57,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     elif open_ones and ends:
         yield _finding(facts, open_ones[0], ends, "connections are missing")
     elif open_ones:
-        yield RULE.undecided(f"{_who(open_ones[0])}: stuck, or the log was cut there", _CAPTURE)
+        yield RULE.undecided(f"{_who(open_ones[0], len(open_ones) - 1)}: stuck, or the log was cut there", _CAPTURE)
     elif comms and silent and facts.job.paths:
         tables = empty_tables(facts, silent)
         yield _finding(
@@ -92,10 +93,13 @@ def _clue(facts: Facts, comm: CommunicatorInfo, cut: list[Evidence]) -> Finding:
     )
 
 
-def _who(comm: CommunicatorInfo) -> str:
-    idle = sorted(set(range(comm.nranks)) - set(comm.unconnected))
-    rest = f"; {ranks_word(idle)} did not" if idle else ""
-    return f"{ranks_word(comm.unconnected)} of communicator {comm.id} began to connect{rest}"
+def _who(comm: CommunicatorInfo, others: int = 0) -> str:
+    """Who began to connect, by global ranks; those of the communicator where the log does not tell these."""
+    idle = set(range(comm.nranks)) - set(comm.unconnected)
+    more = f" (and in {count(others, 'other communicator')})" if others else ""
+    rest = f"; {ranks_word(global_ranks(comm, idle) or idle)} did not" if idle else ""
+    busy = global_ranks(comm, comm.unconnected) or comm.unconnected
+    return f"{ranks_word(busy)} began to connect in communicator {comm.id}{more}{rest}"
 
 
 def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: str, *, no_row: bool = False) -> Finding:

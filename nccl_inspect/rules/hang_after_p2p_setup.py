@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import CollectiveTimeout
+from nccl_inspect.model import usage
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
@@ -42,7 +43,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if (cut := broken_off(facts)) and is_local_p2p(facts):
         yield _clue(facts, cut)
         return
-    comms = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks > 1 and not comm.ended]
+    comms = [comm for comm in usage.in_use(facts.job) if len(comm.completed) == comm.nranks > 1 and not comm.ended]
     if not comms or not is_local_p2p(facts):
         return
     if facts.job.failed or any(comm.unconnected for comm in comms) or any(map(_is_other, facts.failures())):

@@ -9,14 +9,10 @@ from nccl_inspect.event_types import BootstrapInterface, NcclTestResult, NcclVer
 from nccl_inspect.model import endings
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.rules.agreement import AGREEMENTS
 from nccl_inspect.rules.departures import since_start
-from nccl_inspect.rules.env_mismatch_across_ranks import (
-    AGREE_ON_A_HOST,
-    MUST_AGREE,
-    READ_BY_EVERY_RANK,
-    seen_to_come_up,
-)
-from nccl_inspect.rules.facts import Facts, count, listed, ranks_word
+from nccl_inspect.rules.env_mismatch_across_ranks import without
+from nccl_inspect.rules.facts import Facts, count, listed, ranks_word, words_of
 from nccl_inspect.rules.mpi import stopped
 
 
@@ -69,15 +65,14 @@ def _versions(facts: Facts) -> list[str]:
 
 def _settings(facts: Facts) -> list[str]:
     found = []
-    done = seen_to_come_up(facts)
-    for name in (*MUST_AGREE, *AGREE_ON_A_HOST):
-        values = facts.settings(name)
-        lonely = name in READ_BY_EVERY_RANK and len(values) == 1 and bool(done - set(values[0].ranks or done))
+    for agreement in AGREEMENTS:
+        values = facts.settings(agreement.name)
+        lonely = agreement.echoed and len(values) == 1 and values[0].ranks and without(facts, agreement, values[0])
         shared = len(values) > 1 and (
-            name in MUST_AGREE or any(set(a.hosts) & set(b.hosts) for a in values for b in values if a is not b)
+            not agreement.on_host or any(set(a.hosts) & set(b.hosts) for a in values for b in values if a is not b)
         )
         if lonely or shared:
-            found += [f"{name}={value.value} on {ranks_word(value.ranks)} only" for value in values if value.ranks]
+            found += [f"{words_of([value])} on {ranks_word(value.ranks)} only" for value in values if value.ranks]
     return found
 
 

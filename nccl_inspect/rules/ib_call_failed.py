@@ -70,7 +70,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ulimit -l   # in the container, through the launcher: must say unlimited",
             RDMA_IN_DOCKER,
             RDMA_IN_POD,
-            "NCCL_IB_HCA==mlx5_0,mlx5_1   # only the cards that are meant for this job",
+            "NCCL_IB_HCA='=mlx5_0,mlx5_1'   # only the cards that are meant for this job",
         ),
         confirm="Look whether connections over NET/IB follow (via …), and what failed before this line.",
         confidence="likely" if error and name not in _CLEANING else "possible",

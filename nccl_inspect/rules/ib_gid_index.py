@@ -52,10 +52,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             *unset(chosen),
             "show_gids   # which row is RoCE v2 with the IPv4 address? NCCL 2.21 and later choose it themselves",
             "NCCL_IB_GID_INDEX=<row>   # before 2.21; NCCL_IB_ADDR_RANGE=10.0.0.0/16 where there are several subnets",
+            "rping -s -a <address>   # on one host; on the other: rping -c -a <address> -C 10, ib_write_bw -x <index>",
             "ip addr   # the NIC's network interface must be up, with an address, in the network namespace of the pod",
             "ip route get <address of the peer's NIC> from <address of the NIC>   # a route? then: ip neigh, does it "
             "answer ARP?",
-            "rping -s -a <address>   # on one host; on the other: rping -c -a <address> -C 10, ib_write_bw -x <index>",
         ],
         # Without addresses and a list of devices the card may be one of InfiniBand.
         confidence="likely" if sign or links or value(failed[0], "local_gid") else "possible",

@@ -42,8 +42,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if both
         else "none in this log: traffic uses ports of one kind",
         fix=[
-            "NCCL_IB_HCA==mlx5_0,mlx5_1   # the ports meant for NCCL, exactly, on all nodes; or =^mlx5_8 to "
-            "leave one out",
+            "NCCL_IB_HCA='=mlx5_0,mlx5_1'   # on all nodes: only the ports meant for NCCL; '^=mlx5_8' leaves one out",
             "ibstat | grep -E 'CA |Link layer'   # which port is of which kind",
         ],
         severity="error" if failed else "warning" if both else "info",

@@ -55,8 +55,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ibstat; perfquery -x; rdma statistic   # ports and cables of both ends",
             "ethtool -S <netdev> | grep -iE 'pause|discard|err'   # RoCE, on both ends",
             "ib_write_bw -d mlx5_0   # on one host; on the other: ib_write_bw -d mlx5_0 <host>; each pair of cards",
-            "NCCL_IB_TIMEOUT=22   # only for stalls that pass (rerouting, switch restart): waits 2 minutes "
-            "instead of 30 s (7.5 s before 2.23)",
         ],
         severity="error" if dead else "warning",
         confidence="possible" if facts.completions(*_OTHER_ROOTS) else "likely",

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 from nccl_inspect.model import endings
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import culprits, failure, verdicts
+from nccl_inspect.rules import clouds, culprits, failure, verdicts
 from nccl_inspect.rules.engine import CATEGORIES, SEVERITIES, Registered, Rule, registered
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.statements import is_retold, value
 
 if TYPE_CHECKING:
     from nccl_inspect.rules.accepted import Terms
+
+_MAX_STEPS = 4
+"""Steps that a finding proposes, the likeliest first; the page of its rule has all."""
 
 
 def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None) -> None:
@@ -34,6 +37,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     facts.job.left_out = sorted({f.rule for f in found if f.rule not in wanted and f.severity != "info"})
     kept = _without_retold(_without_general(found, wanted, by_name), by_name)
     culprits.locate(facts, kept, [name for name, rule in by_name.items() if rule.local])
+    kept = [replace(finding, fix=finding.fix[:_MAX_STEPS]) for finding in kept]
     counting = kept
     if terms:
         counting, _ = terms.parted(kept)
@@ -57,7 +61,8 @@ def _run(facts: Facts) -> tuple[list[Finding], list[NotJudged]]:
             if isinstance(result, NotJudged):
                 questions.append(result)
             else:
-                found.append(result)
+                steps = clouds.fitting(result.fix, {entry.rule.cloud, *clouds.known(facts)})
+                found.append(replace(result, fix=steps))
     return found, questions
 
 
@@ -90,6 +95,7 @@ def _with_causes(facts: Facts, findings: list[Finding], by_name: dict[str, Rule]
     for finding in findings:
         rule = by_name[finding.rule]
         before = [by_name[one.rule] for one in upset if failure.follows(facts, finding, one)]
+        before += [by_name[one.rule] for one in findings if finding.rule in one.explains]
         first = [*(reasons if rule.symptom else leaders), *before]
         joined.append(_joined(finding, rule, present, accepted, first))
     return joined

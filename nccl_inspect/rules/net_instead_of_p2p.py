@@ -25,14 +25,14 @@ def local_over_net(facts: Facts) -> list[Path]:
     return [
         path
         for path in facts.paths("intra", "NET")
-        if not path.guessed and not any(also.transport == "P2P" for also in path.also)
+        if not path.doubtful and not any(also.transport == "P2P" for also in path.also)
     ]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NET paths between ranks of one host name."""
     pairs = local_over_net(facts)
-    doubtful = [path for path in facts.paths("intra", "NET") if path.guessed]
+    doubtful = [path for path in facts.paths("intra", "NET") if path.doubtful]
     if doubtful:
         facts.leave_open(doubtful)
         yield RULE.undecided(

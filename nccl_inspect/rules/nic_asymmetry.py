@@ -7,6 +7,7 @@ from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.rules.remedies import EFA_CHECK
 from nccl_inspect.rules.statements import value
 
 RULE = Rule(
@@ -54,8 +55,9 @@ def _of_one_side(facts: Facts, told: list[Notice]) -> Finding:
         "variables that choose NICs differ",
         impact="connections use the NICs that both sides have: the slowest rank sets the pace, or the set-up fails",
         fix=[
-            "kubectl describe pod <pod> | grep -A4 Limits   # equally many rdma/<resource> or vpc.amazonaws.com/efa",
-            "ibstat | grep -E 'CA |State'; ls /dev/infiniband   # on all hosts; EFA: fi_info -p efa",
+            "kubectl describe pod <pod> | grep -A4 Limits   # the same number of NICs (rdma/<resource>) for each pod?",
+            "ibstat | grep -E 'CA |State'; ls /dev/infiniband   # on all hosts",
+            EFA_CHECK,
         ],
         confirm="Compare the NICs that each rank lists (NET/IB : Using …, Selected provider …).",
         ranks=ranks_in(told),
@@ -153,8 +155,9 @@ def _finding(low: int, high: int, told: str, said: list[Notice], *, stopped: boo
         if stopped
         else "the ring is as fast as its slowest host: the others' NICs idle in part",
         fix=[
-            "kubectl describe pod <pod> | grep -A4 Limits   # equally many rdma/<resource> or vpc.amazonaws.com/efa",
-            "ibstat | grep -E 'CA |State'; ls /dev/infiniband   # on the hosts with fewer; EFA: fi_info -p efa",
+            "kubectl describe pod <pod> | grep -A4 Limits   # the same number of NICs (rdma/<resource>) for each pod?",
+            "ibstat | grep -E 'CA |State'; ls /dev/infiniband   # on the hosts with fewer",
+            EFA_CHECK,
             "Give all ranks the same NCCL_IB_HCA.",
             "NCCL_IGNORE_NET_MISMATCH=0   # stops such a job early (2.30.3 and later)",
         ],

@@ -44,7 +44,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if first
         else "none if nothing else fails: NCCL uses the ports one by one",
         fix=[
-            "NCCL_IB_HCA==mlx5_0,mlx5_1   # the same ports on all nodes",
+            "NCCL_IB_HCA='=mlx5_0,mlx5_1'   # the same ports on all nodes",
             "ibstat | grep -E 'CA |State'   # on both hosts: which port is down?",
             "Show physical or virtual functions to NCCL, not both.",
             "NCCL_IB_MERGE_NICS=0   # on all nodes: uses every port by itself. 2.24 and 2.25 stop without "

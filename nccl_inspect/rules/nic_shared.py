@@ -6,7 +6,7 @@ from nccl_inspect.impact import nic
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, be, count, lines_of, ranks_word, words_of
-from nccl_inspect.rules.nic_unused import idle
+from nccl_inspect.rules.nic_use import Idle, idle
 from nccl_inspect.wording import some_names
 
 RULE = Rule(
@@ -21,17 +21,16 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge hosts with idle NICs that are meant for NCCL, where several ranks have one and the same NIC only."""
-    meant = [one for one in idle(facts) if one.meant]
-    sharing = _sharing(_nics_of_ranks(facts)) if meant else {}
-    found = [(one, sharing[one.host.name]) for one in meant if one.host.name in sharing]
+    found = [(one, one.shared.ranks) for one in idle(facts) if one.meant and one.shared]
     if not found:
         return
+    found.sort(key=lambda one: -len(one[1]))
     first, ranks = found[0]
     policy = facts.chosen("NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
     others = f" (the same on {count(len(found) - 1, 'other host')})" if len(found) > 1 else ""
     yield RULE.finding(
-        f"{ranks_word(ranks)} of {first.host.name} share a NIC while {some_names(first.names)} "
-        f"{be(len(first.names))} idle{others}",
+        f"{ranks_word(ranks)} of {first.host.name} share {first.shared_name} while {some_names(first.names)} "
+        f"{be(len(first.names))} idle{_absent(first)}{others}",
         cause=f"{words_of(policy)} may limit the choice"
         if policy
         else "not in the log: NCCL does not see that an idle NIC is near a GPU (virtual machine without a topology "
@@ -49,25 +48,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
-def _sharing(by_rank: dict[tuple[str, str, int], set[int]]) -> dict[str, set[int]]:
-    """For each host the largest group of ranks that send, or receive, by one and the same NIC only."""
-    groups: dict[tuple[str, str, int], set[int]] = {}
-    for (host, side, rank), nics in by_rank.items():
-        if len(nics) == 1:
-            groups.setdefault((host, side, min(nics)), set()).add(rank)
-    largest: dict[str, set[int]] = {}
-    for (host, _side, _nic), ranks in groups.items():
-        if len(ranks) > max(1, len(largest.get(host, ()))):
-            largest[host] = ranks
-    return largest
-
-
-def _nics_of_ranks(facts: Facts) -> dict[tuple[str, str, int], set[int]]:
-    """The NICs by host, side and rank; what a rank sends by another one's NIC (PXN) is not its own."""
-    found: dict[tuple[str, str, int], set[int]] = {}
-    for path in facts.rdma():
-        for side, host, rank in (("send", path.src_host, path.src), ("receive", path.dst_host, path.dst)):
-            for end in path.ends(side) if host else ():
-                if end.nic_index is not None and end.pxn_rank is None:
-                    found.setdefault((host or "", side, rank), set()).add(end.nic_index)
-    return found
+def _absent(one: Idle) -> str:
+    """What is said of ranks of the host that the log does not have: each of them may use one of the idle NICs."""
+    return f", but for {count(one.absent, 'rank')} that the log does not have" if one.absent else ""

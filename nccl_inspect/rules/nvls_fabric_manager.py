@@ -28,8 +28,8 @@ _FIX = (
     "NCCL_NVLS_ENABLE=0   # on all ranks: goes on without it meanwhile",
     "nv-fabricmanager --version; nvidia-smi   # its version must be that of the driver",
     "dmesg -T | grep -iE 'xid|sxid'; nvidia-smi -q | grep -A4 Fabric   # NVL72 also: nvidia-imex-ctl -N",
-    "Stop all jobs of the node before the next step: it resets its GPUs.",
-    "systemctl stop nvidia-fabricmanager; nvidia-smi -r; systemctl start nvidia-fabricmanager   # never under load",
+    "systemctl stop nvidia-fabricmanager; nvidia-smi -r; systemctl start nvidia-fabricmanager   # resets the GPUs: "
+    "stop all jobs of the node first",
 )
 
 

@@ -31,7 +31,7 @@ def switched_off(facts: Facts) -> list[Setting]:
 
 def hiding_levels(facts: Facts) -> list[Setting]:
     """The settings under which NCCL does not read NCCL_P2P_LEVEL: ncclGetLevel in src/graph/paths.cc, 2.30.7."""
-    return [setting for setting in switched_off(facts) if setting.name == "NCCL_P2P_DISABLE"]
+    return [setting for setting in switched_off(facts) if "NCCL_P2P_DISABLE" in setting.names]
 
 
 def narrowed(facts: Facts, pairs: list[Path]) -> list[Setting]:

@@ -66,12 +66,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "GPU each that share host name or NCCL_HOSTID, or different network or IPC namespaces",
         impact="the connection cannot be made, and the job stops",
         fix=[
+            *([_IMEX] if is_forbidden else []),
             GPUS_IN_POD,
             "Or give all pods of a node hostNetwork: true and hostIPC: true.",
             "Use the same NCCL_P2P_*, NCCL_CUMEM_* and NCCL_HOSTID on all ranks; NCCL_DEBUG=INFO prints them.",
             "NCCL_IPC_USE_ABSTRACT_SOCKET=0   # 2.29 and later, other network namespace; needs a shared /tmp",
             "NCCL_CUMEM_ENABLE=0   # a test; then NCCL_P2P_DISABLE=1 (slow)",
-            *([_IMEX] if is_forbidden else []),
         ],
         confidence="possible" if only_refused else "likely",
         ranks=ranks_in(told),

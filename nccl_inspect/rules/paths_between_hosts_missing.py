@@ -54,8 +54,9 @@ def _is_spread(comm: CommunicatorInfo) -> bool:
 
 
 def _is_cut_short(facts: Facts, comm: CommunicatorInfo) -> bool:
+    """Whether it has paths within hosts only, and these cannot all be another communicator's."""
     paths = facts.paths_of(comm)
-    return bool(paths) and all(path.scope == "intra" for path in paths)
+    return bool(paths) and all(path.scope == "intra" for path in paths) and not comm.guessed
 
 
 def _seen(comm: CommunicatorInfo) -> str:

@@ -72,7 +72,7 @@ def _clue(facts: Facts, missing: list[Notice]) -> Iterator[Finding]:
         impact="none on one host, or on machines without such cards",
         fix=[
             VERBS,
-            "Take an image with the plugin that the machines need: aws-ofi-nccl for EFA, Google's for gIB or TCPX.",
+            "Take an image with the network plugin that these machines need.",
         ],
         confirm="Run lspci on a host: is there an InfiniBand, RoCE or EFA card?",
         severity="info",

@@ -14,8 +14,8 @@ def is_sentence(step: str) -> bool:
 
 
 CHOOSE_INTERFACE = (
-    "NCCL_SOCKET_IFNAME==<interface>   # exactly that one; =eth: all that begin so; =^lo,docker,veth: all but these. "
-    "PyTorch also: GLOO_SOCKET_IFNAME"
+    "NCCL_SOCKET_IFNAME='=<interface>'   # on all ranks; with = in front of the name it is exactly that one. "
+    "PyTorch: GLOO_SOCKET_IFNAME=<interface>"
 )
 """How the interface for set-up and TCP traffic is chosen."""
 EFA_CHECK = "fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband   # inside the container: is EFA there?"

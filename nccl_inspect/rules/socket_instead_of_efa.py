@@ -1,6 +1,5 @@
 """Traffic between hosts over TCP although EFA was meant."""
 
-import re
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import OfiPlatform, OfiProvider
@@ -9,6 +8,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import slingshot
+from nccl_inspect.rules.clouds import is_ec2
 from nccl_inspect.rules.efa_provider_missing import dies_here
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, ends, first_lines, first_said, hosts_of, lines_of, listed
@@ -31,6 +31,7 @@ from nccl_inspect.rules.statements import value
 RULE = Rule(
     name="socket-instead-of-efa",
     category="network",
+    cloud="AWS",
     severity="error",
     title="Hosts talk over TCP sockets although EFA is there or was asked for",
     echo_of=("mixed-networks",),
@@ -45,8 +46,6 @@ RULE = Rule(
 )
 _SEARCH_FAILED = "ofi-no-eligible-providers"
 _NAMES = ("efa", "libfabric", "aws libfabric")
-_IN_EC2 = re.compile(r"ip(?:-\d{1,3}){4}(?:\..*)?")
-"""How EC2 names its machines."""
 _INSTALL = "Put libfabric and aws-ofi-nccl of the EFA installer into the image and on LD_LIBRARY_PATH."
 
 
@@ -84,7 +83,7 @@ def _clue(facts: Facts, expected: bool) -> Iterator[Finding]:
     signs, hints, refused = _signs(facts), efa_hints(facts), _refusals(facts)
     if not found or ib_cards(facts) or slingshot.signs(facts):
         return
-    in_ec2 = found.is_spread and bool(found.stated) and any(map(_IN_EC2.fullmatch, found.hosts))
+    in_ec2 = found.is_spread and bool(found.stated) and any(map(is_ec2, found.hosts))
     known = expected or signs or hints or refused
     if not (known or (in_ec2 and not switched_off(facts))):
         return
@@ -112,7 +111,7 @@ def _signs(facts: Facts) -> list[Evidence]:
     asked = [s for s in facts.settings("FI_PROVIDER", "NCCL_NET") if s.value.lower() in _NAMES]
     own = [s for s in facts.job.environment if s.name.startswith("FI_EFA_") and s.source != "plugin"]
     said = [n for n in facts.job.notices if isinstance(n.event, OfiPlatform) or _is_of_efa(n)]
-    on_aws = [n for n in _refusals(facts) if any(map(_IN_EC2.fullmatch, n.hosts))]
+    on_aws = [n for n in _refusals(facts) if any(map(is_ec2, n.hosts))]
     named = [*said[:2], *on_aws[:1], *sought_plugin(facts)[:1], *unusable_efa(facts)[:1]]
     return first_said(named) + lines_of([*asked, *own], 1)
 
@@ -142,10 +141,10 @@ def _fixes(facts: Facts) -> list[str]:
         *([f"unset FI_PROVIDER   # {_wrong_provider(facts)} is not EFA"] if _wrong_provider(facts) else []),
         *([_INSTALL] if sought_plugin(facts) else []),
         EFA_IN_POD,
-        LOCKED_MEMORY_IN_POD,
-        *([] if sought_plugin(facts) else [_INSTALL]),
-        RDMA_IN_DOCKER,
         EFA_CHECK,
+        *([] if sought_plugin(facts) else [_INSTALL]),
+        LOCKED_MEMORY_IN_POD,
+        RDMA_IN_DOCKER,
         "NCCL_NET=Libfabric   # makes it fail early instead of falling back (until plugin 1.12: 'AWS Libfabric')",
     ]
 

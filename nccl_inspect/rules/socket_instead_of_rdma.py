@@ -227,10 +227,9 @@ def _fixes(facts: Facts) -> list[str]:
         "lspci | grep -iE 'elastic fabric|mellanox|connectx|infiniband'   # on the node: is there such a card?",
         EFA_IN_POD,
         EFA_CHECK,
-        RDMA_IN_DOCKER,
         RDMA_IN_POD,
-        "NCCL_NET=IB   # (or Libfabric) then makes it fail early instead of falling back",
-        "--platform <type>   # tells this tool what the machines have, such as p5.48xlarge",
+        RDMA_IN_DOCKER,
+        "NCCL_NET=IB   # then makes it fail early instead of falling back",
     ]
 
 
@@ -246,7 +245,7 @@ def _cause(facts: Facts) -> str:
             "whether the machines have any"
         )
     if facts.notices("net-ib-none"):
-        return "NCCL found no RDMA device; the log does not show whether the machines have EFA or InfiniBand cards"
+        return "NCCL found no RDMA device; whether the machines have one is not in the log (--platform NAME says it)"
     if _not_sought(facts):
         return (
             "likely a setting that the log does not show: NCCL did not even look for InfiniBand and RoCE (no line "

@@ -12,6 +12,7 @@ from nccl_inspect.rules.statements import value, words
 RULE = Rule(
     name="tcpx-timeout",
     category="plugins",
+    cloud="GCP",
     severity="error",
     title="GPUDirect-TCPX or TCPXO waits in vain for its daemon or for a peer",
 )

@@ -10,6 +10,7 @@ from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 RULE = Rule(
     name="tcpxo-init-failed",
     category="plugins",
+    cloud="GCP",
     severity="error",
     title="GPUDirect-TCPXO cannot start",
     specific=("tcpx-timeout", "tcpxo-no-interface", "tcpxo-llcm-missing", "tcpxo-offload-failed"),

@@ -11,6 +11,7 @@ from nccl_inspect.rules.statements import value
 RULE = Rule(
     name="tcpxo-llcm-missing",
     category="plugins",
+    cloud="GCP",
     severity="error",
     title="The devices of LLCM are missing for GPUDirect-TCPXO",
 )

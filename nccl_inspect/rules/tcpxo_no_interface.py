@@ -12,6 +12,7 @@ from nccl_inspect.rules.statements import value
 RULE = Rule(
     name="tcpxo-no-interface",
     category="plugins",
+    cloud="GCP",
     severity="error",
     title="GPUDirect-TCPXO lacks an interface",
     because=("tcpx-timeout",),

@@ -12,6 +12,7 @@ from nccl_inspect.rules.statements import value, words
 RULE = Rule(
     name="tcpxo-offload-failed",
     category="plugins",
+    cloud="GCP",
     severity="error",
     title="The offload engine of the machine fails GPUDirect-TCPXO",
     echo_of=("tcpxo-version-mismatch",),

@@ -10,6 +10,7 @@ from nccl_inspect.rules.statements import value
 RULE = Rule(
     name="tcpxo-settings",
     category="environment",
+    cloud="GCP",
     severity="info",
     title="Settings of GPUDirect-TCPXO cost speed",
 )

@@ -14,6 +14,7 @@ from nccl_inspect.wording import some_names
 RULE = Rule(
     name="tcpxo-version-mismatch",
     category="plugins",
+    cloud="GCP",
     severity="error",
     title="Releases of GPUDirect-TCPXO do not fit together",
 )

@@ -75,7 +75,7 @@ FAULTS = {
         "many PCI devices, virtual functions or NICs, more GPUs than it knows of, or a topology file with that many",
         (
             "Install a newer NCCL: its limits were raised several times.",
-            "NCCL_IB_HCA==<NICs of the job>   # names these NICs only",
+            "NCCL_IB_HCA='=<NICs of the job>'   # names these NICs only",
         ),
     ),
     "topology-not-found": _MISSING,

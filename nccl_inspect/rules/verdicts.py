@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nccl_inspect.model import usage
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.rules.facts import Facts
@@ -71,5 +72,5 @@ def _lacks_ranks(job: Job) -> bool:
 
 def _lost_a_rank(job: Job) -> bool:
     """Whether a peer closed a connection of a communicator that has not come to its end."""
-    ended = all(len(comm.ended) == comm.nranks for comm in job.communicators)
-    return not ended and any(notice.production == _LOSS for notice in job.notices)
+    is_over = usage.is_over(job) or not job.communicators
+    return not is_over and any(notice.production == _LOSS for notice in job.notices)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.model import usage
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import exceptions, watchdog_timeout
@@ -65,5 +66,5 @@ def _is_at_end(facts: Facts, said: list[Notice]) -> bool:
     """Whether the work was done; communicators may be aborted at the normal end, but also after a hang."""
     if departures(facts):
         return False
-    destroyed = all(comm.state == "destroyed" for comm in facts.job.communicators)
+    destroyed = all(comm.state == "destroyed" for comm in usage.in_use(facts.job))
     return facts.is_over() and (destroyed or not any(exceptions.is_used_below(facts, notice) for notice in said))

@@ -160,9 +160,9 @@ def _who(waiting: list[Wait]) -> str:
 
 
 def _pair(facts: Facts, waiting: set[int]) -> CommunicatorInfo | None:
-    """The communicator of two ranks that has all who wait, if there is only one."""
+    """The communicator of two ranks that has all who wait, if there is only one pair of them."""
     pairs = [comm for comm in facts.job.communicators if comm.nranks == 2 and waiting <= global_ranks(comm, range(2))]
-    return pairs[0] if waiting and len(pairs) == 1 else None
+    return pairs[0] if waiting and len({tuple(comm.ranks) for comm in pairs}) == 1 else None
 
 
 def _late(late: list[Wait]) -> tuple[set[int], str, list[Evidence]]:
