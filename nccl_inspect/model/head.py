@@ -23,9 +23,8 @@ class Place(Record):
 class Head(Record):
     """What somebody who is called at night reads first; texts are plain sentences, ``do`` is a step of a fix."""
 
-    verdict: str
-    """As in the headline: ``FAILED``."""
-    reason: str
+    headline: str
+    """The verdict with what it rests on."""
     rule: str | None = None
     """The rule whose finding leads; None where an error without a rule does, or nothing."""
     where: str = ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.errors import NoPathError
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
+from nccl_inspect.model.head import Head
 from nccl_inspect.model.inventory import (
     Calls,
     Gpu,
@@ -285,6 +286,8 @@ class Job(Record):
     """Paths that are not judged because of these rules only."""
     config: str | None = None
     """The settings file by which it was judged."""
+    head: Head | None = None
+    """The first lines of reports, set when the job is judged."""
     unexplained: list[Notice] = field(default_factory=list)
     """Errors in the log that no finding shows, set by the rules."""
     first_failure: FirstFailure | None = None

@@ -14,7 +14,7 @@ from nccl_inspect._version import __version__
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style
+from nccl_inspect.report import Style, head
 from nccl_inspect.report.digest import (
     accepted_causes,
     facts,
@@ -22,10 +22,11 @@ from nccl_inspect.report.digest import (
     meaning,
     short_names,
     steps_under,
-    verdict_line,
-    where,
+    under,
     who,
 )
+from nccl_inspect.report.folding import MORE, Shown, in_one_line, is_brief
+from nccl_inspect.report.head import labelled
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
 from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count
@@ -49,9 +50,10 @@ def render(job: Job, style: Style) -> str:
 
 def _head(job: Job) -> Iterator[str]:
     partial = " (partial: the reading was interrupted)" if job.partial else ""
-    yield f"## {_plain(verdict_line(job))}{partial}"
-    if place := where(job):
-        yield f"**{_plain(place)}**"
+    first = head.of(job)
+    yield f"## {_plain(first.headline)}{partial}"
+    if lines := labelled(first):
+        yield "\n".join(f"- **{label}:** {_in_line(text, label)}" for label, text in lines)
     told: list[list[str]] = []
     for label, text in facts(job):
         if label:
@@ -70,42 +72,53 @@ def _paths(job: Job) -> Iterator[str]:
 
 
 def _findings(job: Job, style: Style) -> Iterator[str]:
-    under = folded(job.findings)
+    folded_under = folded(job.findings)
     names = short_names(job)
-    leads = [finding for finding in job.findings if finding.rule not in under]
-    if leads:
+    leads = [finding for finding in job.findings if finding.rule not in folded_under]
+    whole = [finding for finding in leads if not is_brief(finding, job, style.verbose)]
+    if whole:
         yield "### Findings"
-    for finding in leads:
-        yield from _finding(finding, style, names)
-        for other in job.findings:
-            if under.get(other.rule) == finding.rule:
-                yield from _folded(other, style, names, finding)
+    shown = Shown(style.verbose)
+    for finding in whole:
+        yield from _finding(finding, style, names, shown)
+        for other in under(finding, job):
+            yield from _folded(other, style, names, finding, shown)
         for words in accepted_causes(finding, job):
             yield f"**Because** {_plain(words)}"
+    if others := [one for finding in leads if finding not in whole for one in (finding, *under(finding, job))]:
+        yield f"### Also found ({MORE})"
+        yield "\n".join(f"- {_plain(in_one_line(finding))}" for finding in others)
 
 
-def _finding(finding: Finding, style: Style, names: dict[str, str]) -> Iterator[str]:
+def _finding(finding: Finding, style: Style, names: dict[str, str], shown: Shown) -> Iterator[str]:
     yield f"#### {finding.severity.upper()} `{finding.rule}` ({_plain(who(finding))})"
     yield _BEGINS_BLOCK.sub(r"\1\\\2", _plain(finding.summary))
     if finding.where:
         yield f"**Where:** {_plain(finding.where)}"
     yield f"**Cause:** {_plain(finding.cause)}"
-    yield f"**Impact:** {_plain(finding.impact)}"
+    yield f"**Impact:** {_plain(finding.impact)}{_footnote_mark(finding)}"
     if finding.confirm:
         yield f"**Confirm:** {_plain(finding.confirm)}"
     if finding.fix:
         yield "**Fix:**"
-        yield "\n".join(map(_step, finding.fix))
+        yield "\n".join(map(_step, shown.steps(finding, finding.fix)))
     yield from _evidence(finding.evidence, style, names)
+    if finding.references:
+        yield f"[^{finding.rule}]: {_plain('; '.join(map(str, finding.references)))}"
 
 
-def _folded(finding: Finding, style: Style, names: dict[str, str], lead: Finding) -> Iterator[str]:
+def _footnote_mark(finding: Finding) -> str:
+    """What refers to the sources of the figures."""
+    return f" [^{finding.rule}]" if finding.references else ""
+
+
+def _folded(finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: Shown) -> Iterator[str]:
     """A cause or an effect of the finding before."""
     kind = "Because" if finding.root else "Effect"
     yield f"**{kind}** `{finding.rule}` ({finding.confidence}): {_plain(finding.summary)}"
     if finding.where and finding.where != lead.where:
         yield f"**Where:** {_plain(finding.where)}"
-    if steps := steps_under(finding, lead)[:2]:
+    if steps := shown.steps(finding, steps_under(finding, lead), 2):
         yield "\n".join(map(_step, steps))
     yield from _evidence([line for line in finding.evidence if line not in lead.evidence], style, names)
 
@@ -174,8 +187,13 @@ def _plain(text: str) -> str:
 
 
 def _step(step: str) -> str:
-    """A step as an item of a list: what can be pasted as code."""
+    """A step as an item of a list."""
     return f"- {_plain(step) if is_sentence(step) else _code(step)}"
+
+
+def _in_line(text: str, label: str) -> str:
+    """A line of the head: what can be pasted as code."""
+    return _code(text) if label == "do" and not is_sentence(text) else _plain(text)
 
 
 def _code(text: str) -> str:

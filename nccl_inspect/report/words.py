@@ -20,7 +20,7 @@ _PARAGRAPH = re.compile(rf"^(?! *[|#\n]).+(?:\n(?!{_ITEM.pattern}| *[|#\n]).+)*"
 EXAMPLE = re.compile(r"^```log (raises|silent|undecided)(.*)$", re.MULTILINE)
 """The beginning of a log on the page of a rule, which says for the tests what must come out."""
 _PROVES = {"raises": "raises a finding", "silent": "no finding", "undecided": "cannot be judged"}
-_NARROW = 60
+NARROW = 60
 """Columns below which labels get no column of their own."""
 _MIN_WIDTH = 40
 
@@ -47,7 +47,7 @@ def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10, 
         deeper: more indent of all lines but the first.
     """
     lead = " " * indent + label.ljust(hang)
-    if style.width < _NARROW:
+    if style.width < NARROW:
         lead, hang_text = " " * indent + (f"{label} " if label else ""), " " * (indent + 2)
         if label and text and len(lead) + len(text.split()[0]) > max(style.width, _MIN_WIDTH):
             return [lead.rstrip(), *block("", text, style, indent + 2, 0)]
@@ -94,14 +94,14 @@ def _paragraph(text: str, style: Style) -> str:
     return "\n".join(_wrapped(re.sub(r"\n *", " ", text), style, "", " " * (item.end() if item else 0)))
 
 
-def step_block(label: str, step: str, style: Style) -> list[str]:
+def step_block(label: str, step: str, style: Style, indent: int = 2, hang: int = 10) -> list[str]:
     """A step of a fix: where it does not fit into one line, the words about a command follow as lines of comment."""
-    whole = block(label, step, style, deeper=2)
+    whole = block(label, step, style, indent, hang, deeper=2)
     code, mark, words = step.partition(COMMENT)
     if len(whole) == 1 or not mark:
         return whole
-    indent = " " * (4 if style.width < _NARROW else 14) + "# "
-    return block(label, code, style, deeper=2) + _wrapped(words, style, indent, indent)
+    front = " " * (indent + 2 if style.width < NARROW else indent + hang + 2) + "# "
+    return block(label, code, style, indent, hang, deeper=2) + _wrapped(words, style, front, front)
 
 
 def shortened(items: Iterable[str], limit: int = 6) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import GdrDecision
+from nccl_inspect.impact import estimate
 from nccl_inspect.impact import network as network_of
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path, Setting
@@ -86,8 +87,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"{wording(pairs)} over {listed(path.detail for path in pairs)} {_lack(pairs)}",
         cause=_cause(facts, pairs, reasons, able),
-        impact="two extra copies through host memory and PCIe for every byte; with GPUDirect "
-        f"{direct.what} gives {direct} ({direct.link})",
+        impact=estimate(
+            "two extra copies through host memory and PCIe for every byte; with GPUDirect "
+            f"{direct.what} gives {direct}",
+            direct,
+        ),
         fix=_fixes(facts, pairs, reasons),
         severity="error" if able and any(path.gdr is False for path in pairs) else "warning" if sure else "info",
         confidence="certain" if able and reasons else "likely" if sure else "possible",
