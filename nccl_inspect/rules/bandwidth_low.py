@@ -57,7 +57,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"nccl-tests measured at most {_measured(best):g} GB/s bus bandwidth for large messages (here {size} MiB); "
         f"the slowest of the job's paths gives {worth.low:g} and more",
-        cause="not in the log: the connections are good ones, and data moves slowly over them. Suspects, the most "
+        cause="unknown from this log: "
+        "the connections are good ones, and data moves slowly over them. Suspects, the most "
         f"likely one first: {'; '.join(suspects)}",
         impact=estimate(f"{_lost(_measured(best), worth)} than such paths give", worth),
         fix=[

@@ -258,19 +258,22 @@ def _cause(facts: Facts, pairs: list[Path], reasons: list[Notice], able: bool | 
         return f"NCCL or its plugin says: {reasons[0].message}"
     if google.daemon(pairs):
         return (
-            "not in the log: these plugins offer GPU memory to NCCL, which decides by the distance between GPU and "
+            "unknown from this log: "
+            "these plugins offer GPU memory to NCCL, which decides by the distance between GPU and "
             "NIC; the pod may not have all GPUs and NICs of the node"
         )
     if chip_link.decides(facts):
         return chip_link.words(facts)
     if able:
         return (
-            "not in the log: nvidia-peermem or DMA-BUF missing, a NIC too far from the GPU, or libfabric "
+            "unknown from this log; likely: "
+            "nvidia-peermem or DMA-BUF missing, a NIC too far from the GPU, or libfabric "
             "without FI_HMEM"
         )
     if _should_have_it(facts, pairs):
         return (
-            "not in the log: GPUs on NVLink like these can do it with such NICs; nvidia-peermem or DMA-BUF is missing, "
+            "unknown from this log: "
+            "GPUs on NVLink like these can do it with such NICs; nvidia-peermem or DMA-BUF is missing, "
             "or the NIC is too far from the GPU"
         )
     return "not proved: the machine may not support it (g5, g6, g6e and p3dn do not), or its kernel module is missing"

@@ -32,7 +32,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"{ranks_word(ranks)} of {first.host.name} share a NIC while {listed(first.names)} is idle{others}",
         cause=f"{words_of(policy)} may limit the choice"
         if policy
-        else "not in the log: NCCL does not see that the idle NIC is near a GPU (virtual machine without a topology "
+        else "unknown from this log; likely: "
+        "NCCL does not see that the idle NIC is near a GPU (virtual machine without a topology "
         "file, NIC on another PCIe switch)",
         impact=estimate(
             f"{count(len(ranks), 'rank')} divide the bandwidth of one NIC, {nic(100)} at 100 Gb/s", nic(100)

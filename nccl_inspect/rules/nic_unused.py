@@ -124,7 +124,8 @@ def _finding(found: list[Idle]) -> Finding:
     return RULE.finding(
         f"{listed(first.names)} of {first.host.name} carries no connection: {len(first.used)} of "
         f"{count(total, 'NIC')} work{_more(found)}",
-        cause="not in the log: fewer channels than NICs, a NIC that is far from every GPU in the topology, or a filter "
+        cause="unknown from this log; likely: "
+        "fewer channels than NICs, a NIC that is far from every GPU in the topology, or a filter "
         "on other hosts",
         impact=f"at most {len(first.used)}/{total} of the network bandwidth of the host",
         fix=[
