@@ -88,7 +88,9 @@ def test_lines_that_others_print_in_between_are_none(line: str) -> None:
 def test_a_traceback_whose_end_is_lost_is_not_waited_for_without_end() -> None:
     text = f"{FRAMES}{'  Loss: 2.31{0}done{0}'.format(chr(10)) * 3000}queue.Empty\n"
     assert "unknown from this log; likely: an exception" in cause(text, failed(1))
-    assert "unknown from this log; likely: an exception" in cause(traceback("SystemExit: 0"), "queue.Empty\n", failed(1))
+    assert "unknown from this log; likely: an exception" in cause(
+        traceback("SystemExit: 0"), "queue.Empty\n", failed(1)
+    )
 
 
 def test_what_a_program_caught_later_is_not_the_cause() -> None:
