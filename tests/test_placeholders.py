@@ -56,7 +56,9 @@ def test_a_pod_is_the_one_that_the_collector_names() -> None:
 
 def test_without_a_collector_the_host_stands_for_the_pod_and_says_so() -> None:
     bare = re.sub(r"^\[.*?\] ", "", _LOG, flags=re.MULTILINE)
-    assert filled("kubectl logs <pod>", bare, ranks=[3]) == "kubectl logs n2   # pod named after the host"
+    assert filled("kubectl logs <pod>", bare, ranks=[3]) == "kubectl logs <pod>"
+    pods = bare.replace("n2:", "llama-node-0-1:")
+    assert filled("kubectl logs <pod>", pods, ranks=[3]) == "kubectl logs llama-node-0-1   # pod named after the host"
     nodes = bare.replace("n2:", "ip-10-0-0-2:")
     assert filled("kubectl logs <pod>", nodes, ranks=[3]) == "kubectl logs <pod>"
     assert filled("kubectl cordon <node>", nodes, ranks=[3]) == "kubectl cordon ip-10-0-0-2"

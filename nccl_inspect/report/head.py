@@ -33,6 +33,7 @@ _RECENT = 86_400
 """Seconds; the age of a log that ended before says nothing of a job that runs."""
 _NEAR = 300
 """Seconds between the last line of a file and its last change, where nobody copied it."""
+_MORE = "Pass what all ranks of the job print with NCCL_DEBUG=INFO, from its beginning (kubectl logs --tail=-1)."
 _THINGS = ("rank", "setting", "version")
 _BESIDE = ("setting", "version")
 
@@ -84,10 +85,9 @@ def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
         return "; ".join(map(_of_place, places))
     ranks = [place.rank for place in places if place.rank is not None]
     hosts = list(dict.fromkeys(place.host for place in places if place.host)) or (lead.hosts if lead else [])
-    on = count(len(hosts), "host") + (f" ({shortened(hosts, _MOST_HOSTS)})" if hosts else "")
-    if ranks and len(ranks) == len(job.ranks_seen) > 1:
-        return f"all {len(ranks):,} ranks" + (f", {on}" if hosts else "")
-    return " on ".join(filter(None, (ranks_word(ranks) if ranks else "", on if hosts else "")))
+    on = f"{count(len(hosts), 'host')} ({shortened(hosts, _MOST_HOSTS)})" if len(hosts) > 1 else "".join(hosts)
+    who = f"all {len(ranks):,} ranks" if len(ranks) == len(job.ranks_seen) > 1 else ranks_word(ranks) if ranks else ""
+    return " on ".join(filter(None, (who, on)))
 
 
 def _of_place(place: Place) -> str:
@@ -125,7 +125,8 @@ def _begin(job: Job, lead: Finding | None, notice: Notice | None) -> str:
 
 def _silence(job: Job, places: list[Place]) -> Iterator[str]:
     """The last lines of the ranks that are to blame, where others go on after them."""
-    ends = {(place.host, place.pid): place.rank for place in places[:_MOST_PLACES] if place.rank is not None}
+    few = places if len(places) <= _MOST_PLACES else []
+    ends = {(place.host, place.pid): place.rank for place in few if place.rank is not None}
     last = max((one.order for one in job.last_lines), default=0)
     for one in job.last_lines:
         rank = ends.get(one.process[:2])
@@ -186,12 +187,13 @@ def _do(job: Job, lead: Finding | None, notice: Notice | None) -> str:
     if notice and job.verdict == "failed":
         line = notice.evidence[0]
         return f"Read the log around {short_names(job).get(line.source, line.source)}:{line.line}."
-    return capture.command(job) or ""
+    return capture.command(job) or ("" if job.paths else _MORE)
 
 
 def _first_to_mend(job: Job, lead: Finding) -> Iterator[Finding]:
-    """What is told under a finding as its cause, and then that finding."""
-    yield from (one for one in under(lead, job) if one.root and one.confidence != "possible")
+    """What is told under a finding as its cause, where that finding itself is not sure, and then that finding."""
+    causes = (one for one in under(lead, job) if one.root and one.confidence != "possible")
+    yield from causes if lead.confidence != "certain" or not lead.fatal else ()
     yield lead
 
 

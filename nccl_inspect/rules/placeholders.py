@@ -15,7 +15,7 @@ from nccl_inspect.model.head import Place
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import interfaces
 from nccl_inspect.rules.facts import Facts
-from nccl_inspect.rules.places import Places, culprit_ranks
+from nccl_inspect.rules.places import POD, Places, culprit_ranks
 from nccl_inspect.rules.remedies import COMMENT, is_sentence
 from nccl_inspect.rules.statements import value
 
@@ -120,7 +120,8 @@ def _pods(scene: _Scene) -> list[_Value]:
     hosts = _hosts(scene)
     if pods := [pod for host in hosts if (pod := scene.places.pod_on(host))]:
         return [_Value(pod) for pod in pods] if len(pods) == len(hosts) else []
-    return [] if any(map(_OF_A_NODE.match, hosts)) else [_Value(host, note=_TAKEN["pod"]) for host in hosts]
+    are_pods = all(POD.fullmatch(host) and not _OF_A_NODE.match(host) for host in hosts)
+    return [_Value(host, note=_TAKEN["pod"]) for host in hosts] if are_pods else []
 
 
 def _nodes(scene: _Scene) -> list[_Value]:

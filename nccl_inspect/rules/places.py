@@ -10,10 +10,10 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Place
 from nccl_inspect.model.job import Job
 
-_POD = re.compile(r"(?:^|\s)pod/([a-z0-9][a-z0-9.-]*)")
+_LABEL = re.compile(r"(?:^|\s)pod/([a-z0-9][a-z0-9.-]*)")
 _PARTS = re.compile(r"[\s/›]+")
-_NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*-[a-z0-9]+")
-"""A pod's: what makes pods gives them a number or some letters behind their job's name."""
+POD = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)*-[a-z0-9]+")
+"""The name of a pod: what makes pods gives them a number or some letters behind their job's name."""
 _POINTING = ("rank", "gpu")
 """Kinds of culprits that are ranks."""
 
@@ -23,10 +23,10 @@ def pod_of(process: Process) -> str | None:
 
     ``kubectl logs --prefix`` says that it is a pod; others put its name before that of its container.
     """
-    if found := _POD.search(process.apart):
+    if found := _LABEL.search(process.apart):
         return found[1]
     *_, pod, _ = ["", "", *_PARTS.split(process.apart)]
-    return pod if _NAME.fullmatch(pod) else None
+    return pod if POD.fullmatch(pod) else None
 
 
 class Places:
