@@ -84,7 +84,10 @@ def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
     if places and len(places) <= _MOST_PLACES:
         return "; ".join(map(_of_place, places))
     ranks = [place.rank for place in places if place.rank is not None]
-    hosts = list(dict.fromkeys(place.host for place in places if place.host)) or (lead.hosts if lead else [])
+    if all(place.host for place in places):
+        hosts = list(dict.fromkeys(place.host or "" for place in places)) or (lead.hosts if lead else [])
+    else:
+        hosts = []  # those of some ranks look like those of all
     on = f"{count(len(hosts), 'host')} ({shortened(hosts, _MOST_HOSTS)})" if len(hosts) > 1 else "".join(hosts)
     who = f"all {len(ranks):,} ranks" if len(ranks) == len(job.ranks_seen) > 1 else ranks_word(ranks) if ranks else ""
     return " on ".join(filter(None, (who, on)))
