@@ -35,3 +35,8 @@ class Head(Record):
     """The one thing to do now; empty where there is nothing to do."""
     places: list[Place] = field(default_factory=list)
     """Those of ``where``, for programs."""
+
+    @property
+    def word(self) -> str:
+        """The word that the headline begins with: the verdict."""
+        return self.headline.partition(":")[0].partition(",")[0]

@@ -70,9 +70,9 @@ def _verdict(job: Job, style: Style) -> Iterator[str]:
 def headline(job: Job, style: Style) -> Iterator[str]:
     """The head of the report: the verdict with its main reason, where, since when, and what to do now."""
     first = head.of(job)
-    word = paint(job.verdict.upper(), verdict_color(job.verdict), style)
+    word = paint(first.word, verdict_color(job.verdict), style)
     lines = _at_most(block("", printable(first.headline), style, indent=0, hang=0), _MAX_HEADLINE, style)
-    yield lines[0].replace(job.verdict.upper(), word, 1)
+    yield lines[0].replace(first.word, word, 1)
     yield from lines[1:]
     for label, text in labelled(first):
         shown = printable(text)
