@@ -43,8 +43,14 @@ def test_the_process_of_one_rank_is_named() -> None:
 
 def test_what_is_not_one_stays_and_is_listed() -> None:
     step = filled("py-spy dump --pid <pid>   # on every rank: where?", ranks=[3])
-    assert step.startswith("py-spy dump --pid <pid>   # <pid>: 100 (rank 0, on n1), 101 (rank 1, on n1),")
+    assert step == "py-spy dump --pid <pid>   # on every rank: where?; <pid>: 100, 101 on n1; 102, 103 on n2"
     assert filled("py-spy dump --pid <pid>") == "py-spy dump --pid <pid>"
+
+
+def test_processes_of_two_pods_with_one_number_are_not_the_same() -> None:
+    log = _LOG.replace(":102:102", ":100:100")
+    step = filled("py-spy dump --pid <pid>", log, ranks=[0, 2])
+    assert step == "py-spy dump --pid <pid>   # <pid>: 100 on n1; 100 on n2"
 
 
 def test_a_pod_is_the_one_that_the_collector_names() -> None:

@@ -37,7 +37,7 @@ class _Value(NamedTuple):
     """What a placeholder may stand for."""
 
     text: str
-    who: str = ""
+    place: Place | None = None
     """Whose it is."""
     note: str = ""
     """What is to be said where it is used."""
@@ -65,28 +65,50 @@ def _filled(step: str, facts: Facts, finding: Finding) -> str:
     ranks = [place.rank or 0 for place in places.all()] if _ALL.search(words) else culprit_ranks(finding)
     scene = _Scene(facts, finding, places, ranks)
     notes: list[str] = []
+    lists: list[str] = []
     for name in dict.fromkeys(_PLACEHOLDER.findall(step)):
-        found = list(dict.fromkeys(_VALUES[name](scene))) if name in _VALUES else []
-        if len({one.text for one in found}) == 1:
-            one = found[0]
+        found = _different(_VALUES[name](scene)) if name in _VALUES else []
+        if len(found) == 1:
+            (one,) = found
             code, words = (text.replace(f"<{name}>", one.text) for text in (code, words))
             words, said = _told(words, one)
             notes += [one.note] if one.note else []
-            notes += [one.who] if one.who and not said else []
+            notes += [_whose(one.place)] if one.place and not said else []
         elif 1 < len(found) <= _MOST:
-            notes.append(f"<{name}>: " + ", ".join(f"{one.text} ({one.who})" if one.who else one.text for one in found))
+            lists.append(f"<{name}>: {_listed(found)}")
     if is_sentence(step):
         return code
-    text = "; ".join([*notes, words] if words else notes)
+    text = "; ".join(filter(None, (*notes, words, *lists)))
     return f"{code}{COMMENT}{text}" if text else code
+
+
+def _different(values: Iterable[_Value]) -> list[_Value]:
+    """Each value once; processes of different pods may have the same number and are not the same."""
+    found: dict[tuple[str, str | None], _Value] = {}
+    for one in values:
+        found.setdefault((one.text, one.place.host if one.place else None), one)
+    return list(found.values())
 
 
 def _told(words: str, one: _Value) -> tuple[str, bool]:
     """The words about a command with whose value it has, and whether they say so now."""
-    if not one.who:
+    if one.place is None:
         return words, True
-    replaced = _ON_RANK.sub(lambda found: one.who if one.who.startswith(f"rank {found[1]},") else found[0], words)
+    whose, rank = _whose(one.place), str(one.place.rank)
+    replaced = _ON_RANK.sub(lambda found: whose if found[1] == rank else found[0], words)
     return replaced, replaced != words
+
+
+def _whose(place: Place) -> str:
+    return f"rank {place.rank}, on {place.host}"
+
+
+def _listed(values: Iterable[_Value]) -> str:
+    """Values in a row, those of one host together."""
+    by_host: dict[str | None, list[str]] = {}
+    for one in values:
+        by_host.setdefault(one.place.host if one.place else None, []).append(one.text)
+    return "; ".join(", ".join(texts) + (f" on {host}" if host else "") for host, texts in by_host.items())
 
 
 def _places(facts: Facts) -> Places:
@@ -101,7 +123,7 @@ def _pids(scene: _Scene) -> list[_Value]:
     found = _of_ranks(scene)
     if any(place.pid is None for place in found):
         return []  # a list with gaps looks complete
-    return [_Value(str(place.pid), f"rank {place.rank}, on {place.host}") for place in found]
+    return [_Value(str(place.pid), place) for place in found]
 
 
 def _hosts(scene: _Scene) -> list[str]:
