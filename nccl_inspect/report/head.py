@@ -82,7 +82,7 @@ def _where(job: Job, lead: Finding | None, places: list[Place]) -> str:
 
 def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
     if places and len(places) <= _MOST_PLACES:
-        return "; ".join(map(_of_place, places))
+        return "; ".join(filter(None, (_of_place(place, job.verdict == "failed") for place in places)))
     ranks = [place.rank for place in places if place.rank is not None]
     if all(place.host for place in places):
         hosts = list(dict.fromkeys(place.host or "" for place in places)) or (lead.hosts if lead else [])
@@ -93,15 +93,15 @@ def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
     return " on ".join(filter(None, (who, on)))
 
 
-def _of_place(place: Place) -> str:
-    """A rank with its process, or a process without a rank."""
+def _of_place(place: Place, is_missed: bool) -> str:
+    """A rank with its process, or a process without a rank; of a rank that is missed, that it printed nothing."""
     parts = [place.host if place.rank is None else f"on {place.host}"] if place.host else []
     parts += [f"pod {place.pod}"] if place.pod and place.pod != place.host else []
     parts += [f"pid {place.pid}"] if place.pid is not None else []
     parts += [f"GPU {place.gpu}"] if place.gpu is not None else []
     who = "" if place.rank is None else f"rank {place.rank}"
     if not parts:
-        return f"{who}: no line in the log" if who else ""
+        return f"{who}: no line in the log" if who and is_missed else who
     return f"{who} {', '.join(parts)}".strip() if place.host else f"{who} ({', '.join(parts)})"
 
 
