@@ -85,6 +85,13 @@ def test_in_a_failed_job_what_does_not_explain_it_is_one_line_each() -> None:
         assert finding.rule in shown(job, "markdown")
 
 
+def test_the_first_finding_does_not_repeat_the_head() -> None:
+    job = sample_data.job("v2.30.7-shm-4gpu")
+    summary = job.findings[0].summary
+    assert shown(job, "text").count(summary) == 1
+    assert shown(job, "text", verbose=True).count(summary) == 2
+
+
 def test_a_step_is_told_once_and_all_of_them_with_verbose() -> None:
     job = sample_data.job(_FAILED)
     steps = [step.split()[0] for finding in job.findings for step in finding.fix]

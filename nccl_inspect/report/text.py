@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.head import Head
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, head
 from nccl_inspect.report.digest import (
@@ -127,11 +128,12 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
     folded_under = folded(job.findings)
     names = short_names(job)
     leads = [finding for finding in job.findings if finding.rule not in folded_under]
-    shown = Shown(style.verbose)
+    shown, first = Shown(style.verbose), head.of(job)
     for finding in leads:
         if is_brief(finding, job, style.verbose):
             continue
-        yield from _finding(finding, style, names, shown)
+        yield from _summary(finding, style, None if style.verbose else first)
+        yield from _details(finding, style, names, shown)
         for other in under(finding, job):
             yield from _folded_finding(other, style, names, finding, shown)
         for words in accepted_causes(finding, job):
@@ -165,8 +167,7 @@ def _suppressed(job: Job, style: Style) -> Iterator[str]:
         yield ""
 
 
-def _finding(finding: Finding, style: Style, names: dict[str, str], shown: Shown) -> Iterator[str]:
-    yield from _summary(finding, style)
+def _details(finding: Finding, style: Style, names: dict[str, str], shown: Shown) -> Iterator[str]:
     yield from block("cause", printable(finding.cause), style)
     yield from block("impact", printable(finding.impact), style)
     for reference in finding.references if style.verbose else ():
@@ -178,13 +179,15 @@ def _finding(finding: Finding, style: Style, names: dict[str, str], shown: Shown
     yield from _evidence(shown.evidence(finding.evidence), style, names)
 
 
-def _summary(finding: Finding, style: Style) -> Iterator[str]:
+def _summary(finding: Finding, style: Style, first: Head | None = None) -> Iterator[str]:
+    """Heading, what and where; the two not again where the head of the report says them."""
     severity = finding.severity.upper()
     for line in block("", printable(f"{severity} {finding.rule} ({who(finding)})"), style, indent=0, hang=0):
         marked = line.replace(severity, paint(severity, finding.severity, style), 1)
         yield marked.replace(finding.rule, paint(finding.rule, "bold", style), 1)
-    yield from block("what", printable(finding.summary), style)
-    if finding.where:
+    if first is None or finding.summary not in first.headline:
+        yield from block("what", printable(finding.summary), style)
+    if finding.where and (first is None or finding.where not in first.where):
         yield from block("where", printable(finding.where), style)
 
 
