@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from nccl_inspect.model.finding import Reference
 from nccl_inspect.model.job import Path
 from nccl_inspect.platforms import Platform
 
@@ -17,6 +18,12 @@ MEASURED = "docs/explanation/measurements.md"
 """The page that says how the authors measured, and has the addresses of all others."""
 _AZURE = "github.com/Azure/azurehpc-health-checks"
 _LINKS = "github.com/stas00/ml-engineering"
+
+
+def cited(figure: str, what: str, link: str) -> Reference:
+    """The source of a figure; what is no page of the documentation becomes an address that opens."""
+    is_page = link.startswith(("docs/", "sample_logs/", "https://"))
+    return Reference(figure, what, link if is_page else f"https://{link}")
 
 
 class Rate(NamedTuple):
@@ -37,6 +44,30 @@ class Rate(NamedTuple):
         """What stands in brackets behind it."""
         return f"{self.what}: {self.link}"
 
+    @property
+    def reference(self) -> Reference:
+        """Where it comes from, to stand apart from the sentence that it is in."""
+        return cited(str(self), self.what, self.link)
+
+
+class Estimate(NamedTuple):
+    """What something costs, in a sentence that is short, and where its figures come from."""
+
+    text: str
+    references: tuple[Reference, ...]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def after(self, text: str) -> Estimate:
+        """The same behind another sentence."""
+        return Estimate(text + self.text, self.references)
+
+
+def estimate(text: str, *rates: Rate) -> Estimate:
+    """A sentence in which these rates stand."""
+    return Estimate(text, tuple(rate.reference for rate in rates))
+
 
 NVLINK = {
     2: Rate(110, 150, "110 is what Azure's health check asks for, 150 what the links of a V100 give", MEASURED),
@@ -52,9 +83,12 @@ SHM = Rate(13, 35, "measured on hosts with PCIe Gen5; less on older ones and bet
 SOCKET = Rate(
     1.3, 4, "measured over virtual NICs, and on A3 Mega without its plugin; a faster NIC gives more", MEASURED
 )
-WITHOUT_NVLS = (
-    "347 GB/s bus bandwidth measured on 8 x H200 at 256 MiB (sample_logs/p2p-nvlink-8gpu), where NVLS gives 475 "
-    "(github.com/NVIDIA/nccl-tests/issues/272)"
+WITHOUT_NVLS = Estimate(
+    "347 GB/s bus bandwidth on 8 x H200, where NVLS gives 475",
+    (
+        cited("347 GB/s", "measured on 8 x H200 at 256 MiB", "sample_logs/p2p-nvlink-8gpu"),
+        cited("475 GB/s", "bus bandwidth with NVLS", "github.com/NVIDIA/nccl-tests/issues/272"),
+    ),
 )
 READ_OF_4_H200 = Rate(190, 190, "all-reduce of 16 MiB on 4 x H200", MEASURED)
 WRITTEN_OF_4_H200 = Rate(249, 249, READ_OF_4_H200.what, MEASURED)
@@ -64,10 +98,11 @@ _MESH = 2
 """The generation whose boards join some pairs only, and whose rate is that of the board; later ones are bridges."""
 _SLOW_NIC = 10
 """GB/s; below, a rate is told with one decimal."""
-_L40S = f"A job on 16 L40S took 90 minutes over Socket and 41 over EFA ({MEASURED})"
-_AWS_FLOW = (
-    "AWS limits one TCP flow to 5 Gb/s outside a cluster placement group, to 10 inside, to 25 with ENA Express "
-    "(docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-network-bandwidth.html)"
+_L40S = cited("90 against 41 minutes", "a job on 16 L40S over Socket and over EFA", MEASURED)
+_AWS_FLOW = cited(
+    "5, 10 or 25 Gb/s for one TCP flow",
+    "AWS: outside a cluster placement group, inside, with ENA Express",
+    "docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-network-bandwidth.html",
 )
 
 
@@ -149,28 +184,29 @@ def usual(path: Path, platform: Platform | None = None) -> float:
     return (rate.low + rate.high) / 2
 
 
-def over_tcp(platform: Platform | None) -> str:
+def over_tcp(platform: Platform | None) -> Estimate:
     """What TCP costs between hosts that have, or may have, an RDMA network."""
     gbps = platform.nic_gbps if platform else None
-    text = f"TCP gave {SOCKET} bus bandwidth ({SOCKET.source})"
     if platform is not None and platform.gdr is False and gbps:
-        better = f"each NIC of {gbps:g} Gb/s carries up to {gbps / 8:g} GB/s ({platform.source('nic_gbps')})"
+        line = cited(f"{gbps / 8:g} GB/s", f"the line rate of {platform.name}", platform.source("nic_gbps"))
+        better, source = f"a NIC of {gbps:g} Gb/s carries up to {gbps / 8:g} GB/s", line
     else:
         rdma = network(platform)
-        better = f"with RDMA {rdma.what} gives {rdma} ({rdma.link}): {compared(SOCKET, rdma)}"
+        better, source = f"RDMA gives {rdma}: {compared(SOCKET, rdma)}", rdma.reference
     on_aws = [_AWS_FLOW] if platform is not None and platform.vendor == "AWS" else []
-    return ". ".join([f"{text}; {better}", *on_aws, _L40S])
+    return Estimate(f"TCP gives {SOCKET} bus bandwidth, {better}", (SOCKET.reference, source, *on_aws, _L40S))
 
 
-def against_nvlink(paths: Iterable[Path], platform: Platform | None) -> str:
+def against_nvlink(paths: Iterable[Path], platform: Platform | None) -> Estimate:
     """What paths give that take another way than the NVLink between their GPUs."""
     best = p2p(platform, nvlink=True)
     rates = {path.detail: rate for path in paths if (rate := of(path, platform))}
     told = [
-        f"{detail} gives {rate} ({rate.source})" + (f", {compared(rate, best)}" if best else "")
+        f"{detail} gives {rate}" + (f", {compared(rate, best)}" if best else "")
         for detail, rate in sorted(rates.items())
     ]
-    return "; ".join([f"NVLink would give {best} bus bandwidth ({best.source})" if best else "NVLink is idle", *told])
+    text = "; ".join([f"NVLink would give {best} bus bandwidth" if best else "NVLink is idle", *told])
+    return estimate(text, *([best] if best else []), *(rate for _, rate in sorted(rates.items())))
 
 
 def compared(slow: Rate, fast: Rate) -> str:

@@ -22,6 +22,7 @@ from nccl_inspect.model import backwards, build, excerpts
 from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
+from nccl_inspect.report import head
 from nccl_inspect.rules import engine as rules
 from nccl_inspect.rules import judging
 from nccl_inspect.rules.facts import Facts, count, platform_of
@@ -210,6 +211,7 @@ class Judge:
             job.ended_by, job.broken_off = [], []
         job.config = self._options.config
         judging.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
+        job.head = head.of(job)
         return job
 
     def misfits(self, job: Job) -> Iterator[str]:

@@ -3,8 +3,12 @@
 NCCL logs are bytes: some versions print raw memory in an error message (2.23 prints a stale peer address).
 """
 
+import codecs
 import re
 
+PLAIN = "nccl_inspect.plain"
+"""How streams that cannot hold all characters write ours: by what ASCII has for them."""
+_PLAIN = {"…": "...", "→": "->", "–": "-", "—": "-", "›": ">", "µ": "u"}
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffe\uffff]")
 _CONTROL_IN_LINES = re.compile(r"(?!\n)" + _CONTROL.pattern)
 
@@ -39,3 +43,14 @@ def _escaped(found: re.Match[str]) -> str:
 def cut(text: str, width: int) -> str:
     """The text, cut at its end, with a mark."""
     return text if len(text) <= width else text[: max(width - 1, 1)] + "…"
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    """What stands for the first character that a stream cannot hold: names in a log may have any."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    char = error.object[error.start]
+    return _PLAIN.get(char) or char.encode("ascii", "backslashreplace").decode("ascii"), error.start + 1
+
+
+codecs.register_error(PLAIN, _in_ascii)

@@ -139,7 +139,7 @@ def test_one_host_on_tcp(size: str) -> None:
     assert culprit.ranks == list(range(gpus, 2 * gpus))
     others = f"none of the {good:,} between the other {hosts - 1} hosts does"
     assert finding.where == f"all {len(bad)} paths touch node-001; {others}"
-    assert finding.fix[0].startswith("Drain node-001")
+    assert finding.fix[0].startswith("Compare devices, drivers, image and environment of node-001")
 
 
 def test_two_hosts_have_only_each_other() -> None:
@@ -208,7 +208,7 @@ def test_two_bad_hosts() -> None:
     finding = found(World(16, remote=tcp_on(3, 9)).job(), "socket-instead-of-ib")
     assert sorted(named(finding)) == [("host", "node-003"), ("host", "node-009")]
     assert "touch node-003 (64) or node-009 (64); none of the" in finding.where
-    assert finding.fix[0].startswith("Drain node-003 and node-009")
+    assert finding.fix[0].startswith("Compare devices, drivers, image and environment of node-003 and node-009")
 
 
 @pytest.mark.parametrize("bad", [{2, 7}, {2, 7, 9}])

@@ -93,7 +93,7 @@ def lead(job: Job) -> str:
         (f"{OOM}\nstep 2\n" + raised(1, "ValueError: bad sample") + failed(1), "ended with ValueError: bad sample"),
         ("[default1]:" + raised(1, "ValueError: bad").replace("\n[", "\n[default1]:["), "ended with ValueError: bad"),
         ("ValueError: bad sample\n" + failed(1), "likely ValueError: bad sample"),
-        ("ValueError: bad sample\n" + failed(1, 13), "not in the log"),
+        ("ValueError: bad sample\n" + failed(1, 13), "unknown from this log"),
         ("ValueError: bad\nException ignored in: 'a.b'\nOSError: c\n" + failed(1), "likely ValueError: bad"),
         (raised(0, GLOO) + failed(0), "gave up: RuntimeError: [/pytorch/third_party/gloo"),
         (raised(0, GLOO) + raised(1, GLOO), "the first failing rank is not in this log"),

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from test_remedies import findings
 
 ROOT = Path(__file__).parent.parent
 RULES = ROOT / "nccl_inspect" / "rules"
@@ -48,6 +49,18 @@ def test_rules_take_rates_from_where_their_sources_are(module: Path) -> None:
     tree = ast.parse(module.read_text(encoding="utf-8"))
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     assert not [text for text in texts if re.search(r"\d GB/s", text)]
+
+
+def test_a_figure_in_an_impact_has_references_that_can_be_opened() -> None:
+    told = [finding for finding in findings() if FIGURE.search(finding.impact)]
+    assert len(told) > 20
+    assert not [finding.impact for finding in told if not finding.references]
+    for reference in {reference for finding in told for reference in finding.references}:
+        assert reference.link.startswith("https://") or (ROOT / reference.link).exists(), reference
+
+
+def test_an_impact_is_a_sentence_without_addresses() -> None:
+    assert not [finding.impact for finding in findings() if re.search(r"https?:|\.(?:com|md)\b", finding.impact)]
 
 
 def test_what_others_measured_can_be_opened() -> None:

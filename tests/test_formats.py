@@ -143,7 +143,7 @@ def test_in_markdown_nothing_of_a_log_is_markup() -> None:
 def test_markdown_calls_nobody_and_refers_to_nothing() -> None:
     text = shown("markdown", nasty())
     outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", text, flags=re.MULTILINE | re.DOTALL)
-    outside = re.sub(r"^(?:- |To capture it: )(`+).*\1$", "", outside, flags=re.MULTILINE)
+    outside = re.sub(r"^(?:- (?:\*\*do:\*\* )?|To capture it: )(`+).*\1$", "", outside, flags=re.MULTILINE)
     assert "octocat" in outside
     assert not re.search(r"[@#]\w|GH-\d", outside)
 

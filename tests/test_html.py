@@ -149,6 +149,7 @@ def test_text_of_the_log_stays_text() -> None:
 def test_links_come_from_rules_only() -> None:
     job = nccl_inspect.read(sample_data.contents(FALLBACK)[0])
     job.findings[0].summary = "see https://example.com/log"
+    job.findings[0].references = []
     job.findings[0].fix = ["read https://docs.example.com/a_b?c=1, then try"]
     links = [attrs["href"] for tag, attrs in Page(html(job)).elements if tag == "a"]
     assert [link for link in links if link and not link.startswith("#")] == ["https://docs.example.com/a_b?c=1"]

@@ -71,7 +71,7 @@ def test_no_figure_is_told_where_none_is_known() -> None:
     assert impact.p2p(ahead) is None
     assert impact.p2p(named("a40"), nvlink=True) is None
     (path,) = nccl_inspect.read(SHM).paths
-    assert impact.against_nvlink([path], ahead).startswith("NVLink is idle; SHM/direct/direct gives 13-35 GB/s")
+    assert str(impact.against_nvlink([path], ahead)).startswith("NVLink is idle; SHM/direct/direct gives 13-35 GB/s")
 
 
 def test_tcp_is_as_fast_as_its_nic() -> None:
@@ -101,14 +101,23 @@ def test_ratios_are_ranges() -> None:
     assert impact.compared(impact.SHM, impact.PCIE) == "up to 3.5 times less"
 
 
-def test_findings_tell_the_range_and_where_it_comes_from() -> None:
-    assert "NVLink would give 347-480 GB/s bus bandwidth (347 measured on 8 x H200" in of(SHM, "p5.48xlarge")
+def test_findings_tell_the_range_and_apart_from_it_where_it_comes_from() -> None:
+    assert "NVLink would give 347-480 GB/s bus bandwidth; SHM" in of(SHM, "p5.48xlarge")
     assert "SHM/direct/direct gives 13-35 GB/s" in of(SHM, "p5.48xlarge")
     assert "if the hardware has it" in of(SHM)
-    told = of(SOCKET, "p5en.48xlarge")
-    assert "with RDMA the network of one GPU with 400 Gb/s gives 45-49 GB/s" in told
-    assert "11 to 38 times less bandwidth" in told
-    assert "AWS limits one TCP flow to 5 Gb/s outside a cluster placement group" in told
-    assert "AWS limits" not in of(SOCKET, "dgx-h100")
-    assert "each NIC of 100 Gb/s carries up to 12.5 GB/s" in of(SOCKET, "g6e.12xlarge")
-    assert f"41 over EFA ({impact.MEASURED})" in of(SOCKET)
+    assert of(SOCKET, "p5en.48xlarge") == (
+        "TCP gives 1.3-4 GB/s bus bandwidth, RDMA gives 45-49 GB/s: 11 to 38 times less bandwidth"
+    )
+    assert "a NIC of 100 Gb/s carries up to 12.5 GB/s" in of(SOCKET, "g6e.12xlarge")
+
+
+def test_references_name_their_figures() -> None:
+    def told(log: bytes, machine: str | None) -> dict[str, str]:
+        return {one.figure: one.link for one in nccl_inspect.read(log, platform=machine).findings[0].references}
+
+    assert told(SHM, "p5.48xlarge") == {"347-480 GB/s": impact.MEASURED, "13-35 GB/s": impact.MEASURED}
+    on_aws = told(SOCKET, "p5en.48xlarge")
+    assert on_aws["45-49 GB/s"] == "https://github.com/Azure/azurehpc-health-checks"
+    assert on_aws["90 against 41 minutes"] == impact.MEASURED
+    assert "5, 10 or 25 Gb/s for one TCP flow" in on_aws
+    assert "5, 10 or 25 Gb/s for one TCP flow" not in told(SOCKET, "dgx-h100")

@@ -225,3 +225,12 @@ def test_what_is_written_may_lie_beside_the_inputs(tmp_path: Path) -> None:
     assert (tmp_path / "old.txt").read_bytes() == (tmp_path / "new.txt").read_bytes()
     assert shell("TOOL anonymize . -o out", tmp_path).returncode == 0
     assert (tmp_path / "out" / "job.log").exists()
+
+
+def test_a_terminal_without_our_characters_gets_those_of_ascii() -> None:
+    environment = {**os.environ, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+    done = subprocess.run([*EXE, "rules"], env=environment, capture_output=True, timeout=60, check=True)
+    assert done.stdout.isascii()
+    assert b"\\u" not in done.stdout
+    done = subprocess.run([*EXE, "summarize", "…"], env=environment, capture_output=True, timeout=60, check=False)
+    assert b"Traceback" not in done.stderr

@@ -58,7 +58,9 @@ def test_steps_of_a_cloud_need_signs_of_it() -> None:
     assert not [step for step in found if "--platform" in step]
 
 
-@pytest.mark.parametrize("text", [over_tcp("NET/OFI Initializing aws-ofi-nccl 1.13.2-aws"), over_tcp(host="ip-10-0-0-")])
+@pytest.mark.parametrize(
+    "text", [over_tcp("NET/OFI Initializing aws-ofi-nccl 1.13.2-aws"), over_tcp(host="ip-10-0-0-")]
+)
 def test_steps_of_aws_where_the_log_shows_it(text: str) -> None:
     assert "AWS" in [name for name in clouds._WORDS if any(clouds._WORDS[name].search(step) for step in steps(text))]
 

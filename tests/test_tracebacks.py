@@ -80,15 +80,17 @@ def test_without_a_traceback_such_a_line_is_anything() -> None:
 @pytest.mark.parametrize("line", ["Loss: 2.31", "Epoch: 3 Loss: 2.31", "Training: finished in 3 s", "train.py: done"])
 def test_lines_that_others_print_in_between_are_none(line: str) -> None:
     mixed = f"{FRAMES.replace('    main()', f'{line}{chr(10)}    main()')}{line}\n"
-    assert "not in the log: an exception" in cause(mixed, failed(1))
+    assert "unknown from this log; likely: an exception" in cause(mixed, failed(1))
     assert "likely queue.Empty (" in cause(f"{mixed}queue.Empty\n", failed(1))
     assert "likely ValueError: bad (" in cause(traceback("ValueError: bad"), mixed, failed(1))
 
 
 def test_a_traceback_whose_end_is_lost_is_not_waited_for_without_end() -> None:
     text = f"{FRAMES}{'  Loss: 2.31{0}done{0}'.format(chr(10)) * 3000}queue.Empty\n"
-    assert "not in the log: an exception" in cause(text, failed(1))
-    assert "not in the log: an exception" in cause(traceback("SystemExit: 0"), "queue.Empty\n", failed(1))
+    assert "unknown from this log; likely: an exception" in cause(text, failed(1))
+    assert "unknown from this log; likely: an exception" in cause(
+        traceback("SystemExit: 0"), "queue.Empty\n", failed(1)
+    )
 
 
 def test_what_a_program_caught_later_is_not_the_cause() -> None:

@@ -19,7 +19,7 @@ from nccl_inspect import interruption
 from nccl_inspect._version import __version__
 from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.text import printable
+from nccl_inspect.text import PLAIN, printable
 
 _PARTS = ("shared", "filters", "formats", "leads", "questions", "targets")
 COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
@@ -168,8 +168,9 @@ def _prepare_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=PLAIN)
 
 
 def lead_nowhere(stream: TextIO) -> None:

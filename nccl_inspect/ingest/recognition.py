@@ -28,8 +28,8 @@ _OTHER = re.compile(
 _PROGRAM = re.compile(r"\.(?:py|sh|c|cc|cpp|h|hpp|cu|cuh|rs|go|grammar|ya?ml|toml|ini|xml|cmake|ipynb)$", re.IGNORECASE)
 _NCCL_LINE = re.compile(rb":\d+:\d+ (?:\[-?\d+\] )?[^\n]{0,300}?NCCL (?:" + ANY + rb") |NCCL version \d")
 _REPORT = re.compile(
-    rb"""(?:partial:\ interrupted\ [^\n]*\n)?(?:OK|DEGRADED|FAILED|UNKNOWN):\ (?:[^\n]+\n){1,20}\nlog\ {10}
-    |\#\#\ (?:OK|DEGRADED|FAILED|UNKNOWN):\ [^\n]*\n\n\|\ \ \|
+    rb"""(?:partial:\ interrupted\ [^\n]*\n)?(?:OK|DEGRADED|FAILED|WAITING|UNKNOWN)[:,]\ (?:[^\n]+\n){1,20}\nlog\ {10}
+    |\#\#\ (?:OK|DEGRADED|FAILED|WAITING|UNKNOWN)[:,]\ [^\n]*\n\n(?:(?:-\ [^\n]*\n)+\n)?\|\ \ \|
     |::(?:error|warning|notice)\ title=nccl-inspect::
     |[^\n:]{1,100}:\ \d+\ ranks?\ on\ [^\n]*\n\ \ (?:has|life|host|ring)\ {3}
     |\{\s*"schema":\ "nccl-inspect/

@@ -37,6 +37,7 @@ def _document(job: Job) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "verdict": job.verdict,
+        "head": asdict(job.head) if job.head else None,
         "config": job.config,
         "sources": [asdict(source) for source in job.sources],
         "job": {
@@ -153,6 +154,7 @@ def finding_to_dict(finding: Finding) -> dict[str, Any]:
         "summary": finding.summary,
         "cause": finding.cause,
         "impact": finding.impact,
+        "references": [asdict(reference) for reference in finding.references],
         "fix": finding.fix,
         "ranks": finding.ranks,
         "hosts": finding.hosts,

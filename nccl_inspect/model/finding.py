@@ -27,6 +27,20 @@ class Culprit(Record):
     """The ranks that it is or that have it."""
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Reference(Record):
+    """Where a figure comes from."""
+
+    figure: str
+    what: str
+    """Whose figure that is, or how it was found."""
+    link: str
+    """Where it can be read: an address, or a page of the documentation."""
+
+    def __str__(self) -> str:
+        return f"{self.figure}: {self.what}: {self.link}"
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Finding(Record):
     """One thing that a rule found."""
@@ -56,6 +70,8 @@ class Finding(Record):
     """Rules whose findings are its effects in this job."""
     culprits: list[Culprit] = field(default_factory=list)
     """Best first; empty where the fault is everywhere."""
+    references: list[Reference] = field(default_factory=list)
+    """Where the figures in its impact come from."""
     where: str = ""
     """The culprits in words, with the numbers inside and outside."""
 

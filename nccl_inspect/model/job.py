@@ -10,6 +10,7 @@ from nccl_inspect.errors import NoPathError
 from nccl_inspect.model.alike import Alike
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
+from nccl_inspect.model.head import Head
 from nccl_inspect.model.inventory import (
     Calls,
     Gpu,
@@ -309,6 +310,8 @@ class Job(Record):
     """Paths that are not judged because of these rules only."""
     config: str | None = None
     """The settings file by which it was judged."""
+    head: Head | None = None
+    """The first lines of reports, set when the job is judged."""
     unexplained: list[Notice] = field(default_factory=list)
     """Errors in the log that no finding shows, set by the rules."""
     first_failure: FirstFailure | None = None

@@ -53,9 +53,21 @@ def where(job: Job) -> str:
     leads = _leads(job)
     if not leads or (job.verdict == "failed" and not any(finding.fatal for finding in leads)):
         return ""
-    under = folded(job.findings)
-    told = [leads[0], *(finding for finding in job.findings if under.get(finding.rule) == leads[0].rule)]
+    told = [leads[0], *under(leads[0], job)]
     return next((finding.where for finding in told if finding.where), "")
+
+
+def lead_of(job: Job) -> Finding | None:
+    """The finding that makes the headline; None where an error without a rule does, or nothing."""
+    leads = _leads(job)
+    if job.verdict == "failed" and job.unexplained and not any(finding.fatal for finding in leads):
+        return None
+    return leads[0] if leads else None
+
+
+def first_said(job: Job) -> Notice | None:
+    """The error to begin with, where no finding explains it."""
+    return _first(job.unexplained) if job.unexplained else None
 
 
 def who(finding: Finding) -> str:
@@ -128,11 +140,14 @@ def _of_all(number: int, job: Job) -> str:
 
 
 def _said(unexplained: list[Notice]) -> str:
+    return cut(_first(unexplained).message, _MAX_MESSAGE)
+
+
+def _first(unexplained: list[Notice]) -> Notice:
     """The message to begin with: an error, or a warning that the grammar does not know, before what may be harmless."""
     errors = [one for one in unexplained if one.event is None or getattr(one.event, "tone", "") == "error"]
     errors = [one for one in errors if one.production != _HEAD] or errors
-    first = next((one for one in errors if not is_retold(one)), (errors or unexplained)[0])
-    return cut(first.message, _MAX_MESSAGE)
+    return next((one for one in errors if not is_retold(one)), (errors or unexplained)[0])
 
 
 def _earlier(runs: list[str]) -> Iterator[tuple[str, str]]:
@@ -344,6 +359,12 @@ def accepted_causes(finding: Finding, job: Job) -> list[str]:
         for entry in job.suppressed
         if entry.finding.rule in finding.because and entry.finding.rule not in told
     ]
+
+
+def under(lead: Finding, job: Job) -> list[Finding]:
+    """What is told under a finding: its causes and its effects."""
+    leaders = folded(job.findings)
+    return [finding for finding in job.findings if leaders.get(finding.rule) == lead.rule]
 
 
 def folded(findings: list[Finding]) -> dict[str, str]:

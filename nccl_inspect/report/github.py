@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style
-from nccl_inspect.report.digest import MAX_ERRORS, in_words, verdict_line, where
+from nccl_inspect.report import Style, head
+from nccl_inspect.report.digest import MAX_ERRORS, in_words
+from nccl_inspect.report.head import labelled
 from nccl_inspect.text import printable, printable_lines
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
@@ -24,7 +25,8 @@ def render(job: Job, style: Style) -> str:
 
 
 def _commands(job: Job) -> Iterator[str]:
-    text = "\n".join(filter(None, (verdict_line(job), where(job))))
+    first = head.of(job)
+    text = "\n".join([first.headline, *(f"{label}: {text}" for label, text in labelled(first))])
     yield annotation(_VERDICT[job.verdict], "nccl-inspect", text)
     yield from unread(job)
     for finding in job.findings:

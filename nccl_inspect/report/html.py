@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,10 @@ from nccl_inspect._version import __version__
 from nccl_inspect.answers import Answer, env, hosts, nics, ranks
 from nccl_inspect.model.job import Job
 from nccl_inspect.picture.looks import LOOKS
-from nccl_inspect.report import Style
-from nccl_inspect.report.digest import facts, meaning, reason, short_names, steps_under, where, who
+from nccl_inspect.report import Style, head
+from nccl_inspect.report.digest import facts, meaning, reason, short_names, steps_under, who
+from nccl_inspect.report.folding import is_brief
+from nccl_inspect.report.head import labelled
 from nccl_inspect.report.page import data, sections
 from nccl_inspect.report.tables import KIND_HEAD, by_kind, gdr_word
 from nccl_inspect.rules import capture
@@ -46,11 +48,12 @@ def render(job: Job, style: Style) -> str:
         "job": job,
         "version": __version__,
         "reason": reason(job),
-        "where": where(job),
+        "head": labelled(head.of(job)),
         "culprits": data.culprits(job),
         "facts": [(label, text) for label, text in facts(job) if label not in ("log", "environment")],
         "names": names,
         "leads": sections.leads(job),
+        "is_brief": partial(is_brief, job=job, verbose=style.verbose),
         "numbers": sections.by_severity(job.findings),
         "kind_head": KIND_HEAD,
         "kinds": by_kind(job.paths),

@@ -14,8 +14,9 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style
+from nccl_inspect.report import Style, head
 from nccl_inspect.report.digest import reason, who
+from nccl_inspect.report.head import labelled
 from nccl_inspect.rules.engine import CATEGORIES, registered
 from nccl_inspect.text import printable, printable_lines
 
@@ -63,9 +64,9 @@ def _verdict(job: Job) -> TestCase:
     if job.verdict == "unknown":
         case.result = [Skipped(words)]
     elif job.verdict != "ok":
-        case.result = [
-            failure(words, job.verdict, "\n".join(f"{finding.rule}: {finding.summary}" for finding in job.findings))
-        ]
+        lines = [f"{label:10}{text}" for label, text in labelled(head.of(job))]
+        lines += [f"{finding.rule}: {finding.summary}" for finding in job.findings]
+        case.result = [failure(words, job.verdict, "\n".join(lines))]
     return case
 
 

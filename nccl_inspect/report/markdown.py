@@ -13,7 +13,7 @@ from nccl_inspect._version import __version__
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style
+from nccl_inspect.report import Style, head
 from nccl_inspect.report.digest import (
     accepted_causes,
     facts,
@@ -21,18 +21,16 @@ from nccl_inspect.report.digest import (
     meaning,
     short_names,
     steps_under,
-    verdict_line,
-    where,
+    under,
     who,
 )
-from nccl_inspect.report.markup import code as _code
-from nccl_inspect.report.markup import details as _details
-from nccl_inspect.report.markup import plain as _plain
-from nccl_inspect.report.markup import step as _step
-from nccl_inspect.report.markup import table as _table
+from nccl_inspect.report.folding import MORE, Shown, in_one_line, is_brief
+from nccl_inspect.report.head import labelled
+from nccl_inspect.report.markup import code, details, plain, step, table
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
 from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count
+from nccl_inspect.rules.remedies import is_sentence
 
 _MAX_ERRORS = 5
 _BEGINS_BLOCK = re.compile(r"^(\d*)([-+=.)])")
@@ -47,79 +45,91 @@ def render(job: Job, style: Style) -> str:
 
 def _head(job: Job) -> Iterator[str]:
     partial = " (partial: the reading was interrupted)" if job.partial else ""
-    yield f"## {_plain(verdict_line(job))}{partial}"
-    if place := where(job):
-        yield f"**{_plain(place)}**"
+    first = head.of(job)
+    yield f"## {plain(first.headline)}{partial}"
+    if lines := labelled(first):
+        yield "\n".join(f"- **{label}:** {_in_line(text, label)}" for label, text in lines)
     told: list[list[str]] = []
     for label, text in facts(job):
         if label:
             told.append([label, text])
         else:
             told[-1][1] += f", {text}"
-    yield _table(("", ""), [(f"**{label}**", _plain(text)) for label, text in told])
+    yield table(("", ""), [(f"**{label}**", plain(text)) for label, text in told])
 
 
 def _paths(job: Job) -> Iterator[str]:
     if len(job.paths):
         yield "### Paths"
-        yield _table(KIND_HEAD, [tuple(map(_plain, row)) for row in by_kind(job.paths)])
+        yield table(KIND_HEAD, [tuple(map(plain, row)) for row in by_kind(job.paths)])
     if job.unplaced_lines:
         yield f"{count(job.unplaced_lines, 'connection line')} could not be placed."
 
 
 def _findings(job: Job, style: Style) -> Iterator[str]:
-    under = folded(job.findings)
+    folded_under = folded(job.findings)
     names = short_names(job)
-    leads = [finding for finding in job.findings if finding.rule not in under]
-    if leads:
+    leads = [finding for finding in job.findings if finding.rule not in folded_under]
+    whole = [finding for finding in leads if not is_brief(finding, job, style.verbose)]
+    if whole:
         yield "### Findings"
-    for finding in leads:
-        yield from _finding(finding, style, names)
-        for other in job.findings:
-            if under.get(other.rule) == finding.rule:
-                yield from _folded(other, style, names, finding)
+    shown = Shown(style.verbose)
+    for finding in whole:
+        yield from _finding(finding, style, names, shown)
+        for other in under(finding, job):
+            yield from _folded(other, style, names, finding, shown)
         for words in accepted_causes(finding, job):
-            yield f"**Because** {_plain(words)}"
+            yield f"**Because** {plain(words)}"
+    if others := [one for finding in leads if finding not in whole for one in (finding, *under(finding, job))]:
+        yield f"### Also found ({MORE})"
+        yield "\n".join(f"- {plain(in_one_line(finding))}" for finding in others)
 
 
-def _finding(finding: Finding, style: Style, names: dict[str, str]) -> Iterator[str]:
-    yield f"#### {finding.severity.upper()} `{finding.rule}` ({_plain(who(finding))})"
-    yield _BEGINS_BLOCK.sub(r"\1\\\2", _plain(finding.summary))
+def _finding(finding: Finding, style: Style, names: dict[str, str], shown: Shown) -> Iterator[str]:
+    yield f"#### {finding.severity.upper()} `{finding.rule}` ({plain(who(finding))})"
+    yield _BEGINS_BLOCK.sub(r"\1\\\2", plain(finding.summary))
     if finding.where:
-        yield f"**Where:** {_plain(finding.where)}"
-    yield f"**Cause:** {_plain(finding.cause)}"
-    yield f"**Impact:** {_plain(finding.impact)}"
+        yield f"**Where:** {plain(finding.where)}"
+    yield f"**Cause:** {plain(finding.cause)}"
+    yield f"**Impact:** {plain(finding.impact)}{_footnote_mark(finding)}"
     if finding.confirm:
-        yield f"**Confirm:** {_plain(finding.confirm)}"
+        yield f"**Confirm:** {plain(finding.confirm)}"
     if finding.fix:
         yield "**Fix:**"
-        yield "\n".join(map(_step, finding.fix))
+        yield "\n".join(map(step, shown.steps(finding, finding.fix)))
     yield from _evidence(finding.evidence, style, names)
+    if finding.references:
+        yield f"[^{finding.rule}]: {plain('; '.join(map(str, finding.references)))}"
 
 
-def _folded(finding: Finding, style: Style, names: dict[str, str], lead: Finding) -> Iterator[str]:
+def _footnote_mark(finding: Finding) -> str:
+    """What refers to the sources of the figures."""
+    return f" [^{finding.rule}]" if finding.references else ""
+
+
+def _folded(finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: Shown) -> Iterator[str]:
     """A cause or an effect of the finding before."""
     kind = "Because" if finding.root else "Effect"
-    yield f"**{kind}** `{finding.rule}` ({finding.confidence}): {_plain(finding.summary)}"
+    yield f"**{kind}** `{finding.rule}` ({finding.confidence}): {plain(finding.summary)}"
     if finding.where and finding.where != lead.where:
-        yield f"**Where:** {_plain(finding.where)}"
-    if steps := steps_under(finding, lead)[:2]:
-        yield "\n".join(map(_step, steps))
+        yield f"**Where:** {plain(finding.where)}"
+    if steps := shown.steps(finding, steps_under(finding, lead), 2):
+        yield "\n".join(map(step, steps))
     yield from _evidence([line for line in finding.evidence if line not in lead.evidence], style, names)
 
 
 def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> Iterator[str]:
     lines = [f"{names[line.source]}:{line.line}: {line.text}" for line in evidence]
     if lines:
-        yield _details(f"Evidence: {count(len(lines), 'line')}", lines, style)
+        yield details(f"Evidence: {count(len(lines), 'line')}", lines, style)
 
 
 def _suppressed(job: Job) -> Iterator[str]:
     if job.suppressed:
         yield "### Accepted"
         yield "\n".join(
-            f"- `{entry.finding.rule}` ({entry.finding.severity}): {_plain(entry.finding.summary)}; "
-            f"accepted: {_plain(entry.reason)}"
+            f"- `{entry.finding.rule}` ({entry.finding.severity}): {plain(entry.finding.summary)}; "
+            f"accepted: {plain(entry.reason)}"
             for entry in job.suppressed
         )
 
@@ -136,19 +146,24 @@ def _errors(job: Job, style: Style) -> Iterator[str]:
         lines += [f"    means: {means}"] if (means := meaning(notice)) else []
     more = len(job.unexplained) - len(shown)
     lines += [f"… and {more} more"] if more else []
-    yield _details(f"Errors in the log that no rule explains: {len(job.unexplained)}", lines, style)
+    yield details(f"Errors in the log that no rule explains: {len(job.unexplained)}", lines, style)
 
 
 def _open(job: Job) -> Iterator[str]:
     if job.not_judged:
         yield "### Not judged"
         yield "\n".join(
-            f"- `{question.rule}`: {_plain(question.reason)}. Needs: {_plain(question.needs)}"
+            f"- `{question.rule}`: {plain(question.reason)}. Needs: {plain(question.needs)}"
             for question in job.not_judged
         )
         if command := capture.command(job):
-            yield f"To capture it: {_code(command)}"
+            yield f"To capture it: {code(command)}"
 
 
 def _foot() -> Iterator[str]:
     yield f"<sub>nccl-inspect {__version__}</sub>"
+
+
+def _in_line(text: str, label: str) -> str:
+    """A line of the head: what can be pasted as code."""
+    return code(text) if label == "do" and not is_sentence(text) else plain(text)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.head import Head
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style
+from nccl_inspect.report import Style, head
 from nccl_inspect.report.digest import (
     accepted_causes,
     facts,
@@ -15,17 +16,24 @@ from nccl_inspect.report.digest import (
     meaning,
     short_names,
     steps_under,
-    verdict_line,
-    where,
+    under,
     who,
 )
+from nccl_inspect.report.folding import MORE, Shown, in_one_line, is_brief
+from nccl_inspect.report.head import code_of, labelled
 from nccl_inspect.report.tables import KIND_HEAD, aligned, by_kind
-from nccl_inspect.report.words import block, paint, step_block, verdict_color
+from nccl_inspect.report.words import NARROW, block, paint, step_block, verdict_color
 from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count
 from nccl_inspect.text import cut, printable
 
 _MAX_ERRORS = 5
+_MAX_HEADLINE, _MAX_LABELLED = 4, 2
+"""Lines of the headline and of each part of the head under it: ten at most."""
+_HANG = 13
+"""Width of the column of labels of the head and the facts."""
+_STEPS_UNDER = 2
+"""Steps about what is told under another finding."""
 _MAX_QUOTED = 300
 """Characters of a line of evidence; all with ``--verbose``."""
 
@@ -47,7 +55,9 @@ def render(job: Job, style: Style) -> str:
 
 def brief(finding: Finding, job: Job, style: Style) -> list[str]:
     """A finding in few lines: what, the first fix and the first line of evidence."""
-    return list(_finding(finding, style, short_names(job), in_brief=True))
+    names = short_names(job)
+    steps = [line for fix in finding.fix[:1] for line in step_block("fix", printable(fix), style)]
+    return [*_summary(finding, style), *steps, *_evidence(finding.evidence[:1], style, names)]
 
 
 def _verdict(job: Job, style: Style) -> Iterator[str]:
@@ -59,18 +69,38 @@ def _verdict(job: Job, style: Style) -> Iterator[str]:
 
 
 def headline(job: Job, style: Style) -> Iterator[str]:
-    """The verdict with its main reason."""
-    word = paint(job.verdict.upper(), verdict_color(job.verdict), style)
-    lines = block("", printable(verdict_line(job)), style, indent=0, hang=0)
-    yield lines[0].replace(job.verdict.upper(), word, 1)
+    """The head of the report: the verdict with its main reason, where, since when, and what to do now."""
+    first = head.of(job)
+    word = paint(first.word, verdict_color(job.verdict), style)
+    lines = _at_most(block("", printable(first.headline), style, indent=0, hang=0), _MAX_HEADLINE, style)
+    yield lines[0].replace(first.word, word, 1)
     yield from lines[1:]
-    if place := where(job):
-        yield from block("", printable(place), style, indent=0, hang=0)
+    for label, text in labelled(first):
+        shown = printable(text)
+        if label == "do":
+            lines = _step_lines(shown, style)
+        else:
+            lines = _at_most(block(label, shown, style, 0, _HANG), _MAX_LABELLED, style)
+        yield paint(label, "bold", style) + lines[0][len(label) :]
+        yield from lines[1:]
+
+
+def _step_lines(step: str, style: Style) -> list[str]:
+    """The thing to do now: without the words about a command where both need more lines than there are."""
+    lines = step_block("do", step, style, indent=0, hang=_HANG)
+    return lines if len(lines) <= _MAX_LABELLED else step_block("do", code_of(step), style, indent=0, hang=_HANG)
+
+
+def _at_most(lines: list[str], most: int, style: Style) -> list[str]:
+    """The first lines; on narrow terminals all, where few words fill one."""
+    if len(lines) <= most or style.width < NARROW:
+        return lines
+    return [*lines[: most - 1], cut(f"{lines[most - 1]}…", style.width)]
 
 
 def _job(job: Job, style: Style) -> Iterator[str]:
     for label, text in facts(job):
-        yield from block(label, printable(text), style, indent=0, hang=13)
+        yield from block(label, printable(text), style, indent=0, hang=_HANG)
     yield ""
 
 
@@ -95,18 +125,36 @@ def _paths(job: Job, style: Style) -> Iterator[str]:
 
 
 def _findings(job: Job, style: Style) -> Iterator[str]:
-    under = folded(job.findings)
+    folded_under = folded(job.findings)
     names = short_names(job)
-    for finding in job.findings:
-        if finding.rule in under:
+    leads = [finding for finding in job.findings if finding.rule not in folded_under]
+    shown, first = Shown(style.verbose), head.of(job)
+    for finding in leads:
+        if is_brief(finding, job, style.verbose):
             continue
-        yield from _finding(finding, style, names)
-        for other in job.findings:
-            if under.get(other.rule) == finding.rule:
-                yield from _folded_finding(other, style, names, finding)
+        yield from _summary(finding, style, None if style.verbose else first)
+        yield from _details(finding, style, names, shown)
+        for other in under(finding, job):
+            yield from _folded_finding(other, style, names, finding, shown)
         for words in accepted_causes(finding, job):
             yield from block("because", printable(words), style)
         yield ""
+    yield from _in_brief([one for one in leads if is_brief(one, job, style.verbose)], job, style)
+
+
+def _in_brief(leads: list[Finding], job: Job, style: Style) -> Iterator[str]:
+    """Findings that do not explain the verdict, a line for each, with what is told under them."""
+    if not leads:
+        return
+    yield paint("also found", "bold", style) + f" ({MORE})"
+    for lead in leads:
+        for finding in (lead, *under(lead, job)):
+            (line, *rest) = block("", printable(in_one_line(finding)), style, indent=2, hang=0, deeper=2)
+            if style.width >= NARROW:
+                line, rest = cut(f"{line}…" if rest else line, style.width), []
+            yield line.replace(finding.severity.upper(), paint(finding.severity.upper(), finding.severity, style), 1)
+            yield from rest
+    yield ""
 
 
 def _suppressed(job: Job, style: Style) -> Iterator[str]:
@@ -119,37 +167,45 @@ def _suppressed(job: Job, style: Style) -> Iterator[str]:
         yield ""
 
 
-def _finding(finding: Finding, style: Style, names: dict[str, str], in_brief: bool = False) -> Iterator[str]:
+def _details(finding: Finding, style: Style, names: dict[str, str], shown: Shown) -> Iterator[str]:
+    yield from block("cause", printable(finding.cause), style)
+    yield from block("impact", printable(finding.impact), style)
+    for reference in finding.references if style.verbose else ():
+        yield from block("source", printable(str(reference)), style)
+    if finding.confirm:
+        yield from block("confirm", printable(finding.confirm), style)
+    for index, fix in enumerate(shown.steps(finding, finding.fix)):
+        yield from step_block("fix" if index == 0 else "", printable(fix), style)
+    yield from _evidence(shown.evidence(finding.evidence), style, names)
+
+
+def _summary(finding: Finding, style: Style, first: Head | None = None) -> Iterator[str]:
+    """Heading, what and where; the two not again where the head of the report says them."""
     severity = finding.severity.upper()
     for line in block("", printable(f"{severity} {finding.rule} ({who(finding)})"), style, indent=0, hang=0):
         marked = line.replace(severity, paint(severity, finding.severity, style), 1)
         yield marked.replace(finding.rule, paint(finding.rule, "bold", style), 1)
-    yield from block("what", printable(finding.summary), style)
-    if finding.where:
+    if first is None or finding.summary not in first.headline:
+        yield from block("what", printable(finding.summary), style)
+    if finding.where and (first is None or finding.where not in first.where):
         yield from block("where", printable(finding.where), style)
-    if not in_brief:
-        yield from block("cause", printable(finding.cause), style)
-        yield from block("impact", printable(finding.impact), style)
-        if finding.confirm:
-            yield from block("confirm", printable(finding.confirm), style)
-    for index, fix in enumerate(finding.fix[: 1 if in_brief else None]):
-        yield from step_block("fix" if index == 0 else "", printable(fix), style)
-    yield from _evidence(finding.evidence[: 1 if in_brief else None], style, names)
 
 
-def _folded_finding(finding: Finding, style: Style, names: dict[str, str], lead: Finding) -> Iterator[str]:
+def _folded_finding(
+    finding: Finding, style: Style, names: dict[str, str], lead: Finding, shown: Shown
+) -> Iterator[str]:
     kind = "because" if finding.root else "effect"
     yield from block(kind, printable(f"{finding.rule} ({finding.confidence}): {finding.summary}"), style)
     if finding.where and finding.where != lead.where:
         yield from block("where", printable(finding.where), style)
-    for fix in steps_under(finding, lead)[:2]:
+    for fix in shown.steps(finding, steps_under(finding, lead), _STEPS_UNDER):
         yield from step_block("", f"fix: {printable(fix)}", style)
     fresh = [line for line in finding.evidence if line not in lead.evidence]
-    yield from _evidence(fresh, style, names, limit=2)
+    yield from _evidence(shown.evidence(fresh), style, names)
 
 
-def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str], limit: int = 3) -> Iterator[str]:
-    for index, line in enumerate(evidence[: None if style.verbose else limit]):
+def _evidence(evidence: list[Evidence], style: Style, names: dict[str, str]) -> Iterator[str]:
+    for index, line in enumerate(evidence):
         label = "" if index else "evidence"
         quoted = printable(line.text) if style.verbose else cut(printable(line.text), _MAX_QUOTED)
         text = f"{names[line.source]}:{line.line}: {quoted}"

@@ -20,7 +20,7 @@ _PARAGRAPH = re.compile(rf"^(?! *[|#\n]).+(?:\n(?!{_ITEM.pattern}| *[|#\n]).+)*"
 EXAMPLE = re.compile(r"^```log (raises|silent|undecided)(.*)$", re.MULTILINE)
 """The beginning of a log on the page of a rule, which says for the tests what must come out."""
 _PROVES = {"raises": "raises a finding", "silent": "no finding", "undecided": "cannot be judged"}
-_NARROW = 60
+NARROW = 60
 """Columns below which labels get no column of their own."""
 _MIN_WIDTH = 40
 
@@ -47,7 +47,7 @@ def block(label: str, text: str, style: Style, indent: int = 2, hang: int = 10, 
         deeper: more indent of all lines but the first.
     """
     lead = " " * indent + label.ljust(hang)
-    if style.width < _NARROW:
+    if style.width < NARROW:
         lead, hang_text = " " * indent + (f"{label} " if label else ""), " " * (indent + 2)
         if label and text and len(lead) + len(text.split()[0]) > max(style.width, _MIN_WIDTH):
             return [lead.rstrip(), *block("", text, style, indent + 2, 0)]
@@ -100,7 +100,7 @@ def step_block(label: str, step: str, style: Style, indent: int = 2, hang: int =
     code, mark, words = step.partition(COMMENT)
     if len(whole) == 1 or not mark:
         return whole
-    lead = " " * (4 if style.width < _NARROW else indent + hang + 2) + "# "
+    lead = " " * (indent + 2 if style.width < NARROW else indent + hang + 2) + "# "
     return block(label, code, style, indent, hang, deeper=2) + _wrapped(words, style, lead, lead)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect import platforms
 from nccl_inspect.event_types import NcclTestResult
-from nccl_inspect.impact import Rate, compared, nic, p2p
+from nccl_inspect.impact import Rate, compared, estimate, nic, p2p
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.platforms import Platform
@@ -57,9 +57,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"nccl-tests measured at most {_measured(best):g} GB/s bus bandwidth for large messages (here {size} MiB); "
         f"the slowest of the job's paths gives {worth.low:g} and more",
-        cause="not in the log: the connections are good ones, and data moves slowly over them. Suspects, the most "
+        cause="unknown from this log: "
+        "the connections are good ones, and data moves slowly over them. Suspects, the most "
         f"likely one first: {'; '.join(suspects)}",
-        impact=f"{_lost(_measured(best), worth)} than such paths give ({worth.source})",
+        impact=estimate(f"{_lost(_measured(best), worth)} than such paths give", worth),
         fix=[
             "nvidia-smi; nvidia-smi -q -d PERFORMANCE   # on each host, during the test: other programs, slow clocks?",
             *(["ibstat; rdma statistic   # on each host: rate of each port, retransmissions?"] if network else []),

@@ -115,8 +115,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "log does not show excludes it",
         impact="this rank stops, and all others wait for it in the initialisation, without a time limit",
         fix=[
-            "ip -br addr   # on that host, inside the container: which interfaces have an address?",
             CHOOSE_INTERFACE,
+            "ip -br addr   # on that host, inside the container: which interfaces have an address?",
             *([_NETWORK] if not stated else []),
         ],
         confidence="certain" if stated else "likely",

@@ -132,7 +132,7 @@ def cause(code: int | None) -> str:
         return ANSWERS[code].cause
     if code in MEANINGS:
         return f"CUDA's answer means: {MEANINGS[code]}. Which of driver, container or GPU is at fault is not in the log"
-    return "not in the log: driver, container or GPU"
+    return "unknown from this log; likely: driver, container or GPU"
 
 
 def fix(code: int | None, otherwise: Iterable[str]) -> list[str]:

@@ -206,7 +206,7 @@ def step(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job:
 
 
 _STEPS = {
-    "host": "Drain {}, then compare devices, image and environment with those of a good host.",
+    "host": "Compare devices, drivers, image and environment of {} with those of a good host.",
     "rail": "Look at rail {} first: that NIC on every host, its driver, and its distance from the GPU "
     "(nvidia-smi topo -m).",
     "setting": "Look at {} first: only the ranks with the fault have it.",

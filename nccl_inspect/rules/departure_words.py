@@ -85,20 +85,25 @@ def why(facts: Facts, departure: Departure, said: Notice | None) -> str:
         return f"its own output tells: {error}" + "".join(f". It comes from {cuda.cause(code)}" for code in known)
     if departure.code == -signal.SIGKILL:
         return (
-            "not in the log: killed from outside, most often by the out-of-memory killer of the kernel or the "
+            "unknown from this log; likely: "
+            "killed from outside, most often by the out-of-memory killer of the kernel or the "
             "container, or by preemption"
         )
     if departure.notice.production in ray.GIVEN_UP:
         return "what failed first is not in the lines that this tool reads: an exception, or a process that ended"
     if departure.is_unclear:
         return (
-            "not in the log: its process is gone. Most often the out-of-memory killer of the kernel or the container "
-            "ended it, or it crashed"
+            "unknown from this log; likely: "
+            "its process is gone. The out-of-memory killer of the kernel or the container ended it, "
+            "or it crashed"
         )
     if departure.is_crash:
-        return "not in the log: the process crashed, in its own code or in a library"
+        return "unknown from this log; likely: the process crashed, in its own code or in a library"
     if departure.code == -signal.SIGABRT:
-        return "not in the log: the process gave itself up, as PyTorch's watchdog or a failed assertion does"
+        return (
+            "unknown from this log; likely: "
+            "the process gave itself up, as PyTorch's watchdog or a failed assertion does"
+        )
     return _above(facts, departure)
 
 
@@ -120,7 +125,8 @@ def _undecided(facts: Facts, departure: Departure) -> str:
     whole = mpi.put_together(facts, departure.notice)
     told = f". Its last line puts together how all ended: {value(whole, 'how')}" if whole else ""
     return (
-        "not in the log: when one process ends Hydra kills the others with signal 9, and the process that it names may "
+        "unknown from this log: "
+        "when one process ends Hydra kills the others with signal 9, and the process that it names may "
         f"be one of these{told}"
     )
 
@@ -133,7 +139,10 @@ def _above(facts: Facts, departure: Departure) -> str:
         return "its own output says so: it lost another process, or was ended. Which one was first is not in the log"
     maybe = _candidates(facts, departure) if departure.code == EXCEPTION else []
     if not maybe:
-        return "not in the log: an exception or an error of the program; the traceback stands in that rank's own output"
+        return (
+            "unknown from this log; likely: "
+            "an exception or an error of the program; the traceback stands in that rank's own output"
+        )
     last = next((one for one in reversed(maybe) if one.is_error), maybe[-1])
     where = "above" if last is maybe[-1] else "near"
     more = f"; other exceptions stand {where} it" if len(maybe) > 1 else ""
@@ -157,6 +166,7 @@ def _bus_error(facts: Facts, departure: Departure) -> str:
             "SIGBUS is how a write ends that finds no room; 'df -h /dev/shm' tells"
         )
     return (
-        "not in the log: the process crashed; possibly /dev/shm is full (SIGBUS is how a write ends that finds no "
+        "unknown from this log; likely: "
+        "the process crashed; possibly /dev/shm is full (SIGBUS is how a write ends that finds no "
         "room), else a mapped file that was cut, or broken memory"
     )

@@ -125,7 +125,10 @@ def _in_words(reasons: list[Notice]) -> str:
 
 def _cause(reasons: list[Notice]) -> str:
     if not reasons:
-        return "not in the log: no provider (the lines at level INFO would tell), or plugin and libfabric do not fit"
+        return (
+            "unknown from this log; likely: "
+            "no provider (the lines at level INFO would tell), or plugin and libfabric do not fit"
+        )
     if _is_asked(reasons[0]):
         return "OFI_NCCL_PROTOCOL names a protocol that the plugin does not have"
     if _is_without_gdr(reasons[0]):

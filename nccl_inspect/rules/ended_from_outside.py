@@ -34,7 +34,8 @@ _REASONS = {
 }
 _SIGNAL = "a signal was sent to it: by its user (scancel, Ctrl-C), its launcher or an administrator"
 _KILLED = (
-    "not in the log: SIGKILL comes from the kernel where the host or the cgroup has no memory left, or from Slurm or a "
+    "unknown from this log: "
+    "SIGKILL comes from the kernel where the host or the cgroup has no memory left, or from Slurm or a "
     "user who ended the job"
 )
 _SIGNALLED = 128

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.impact import Estimate
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.records import Record
@@ -71,7 +72,7 @@ class Rule(Record):
         summary: str,
         *,
         cause: str,
-        impact: str,
+        impact: str | Estimate,
         fix: Iterable[str],
         severity: str | None = None,
         confidence: str = "certain",
@@ -88,7 +89,8 @@ class Rule(Record):
             confidence=confidence,
             summary=cut(" ".join(summary.split()), _MAX_SUMMARY),
             cause=cause,
-            impact=impact,
+            impact=str(impact),
+            references=list(impact.references) if isinstance(impact, Estimate) else [],
             fix=list(fix),
             ranks=sorted(set(ranks)),
             hosts=sorted({host for host in hosts if host}),
@@ -101,7 +103,7 @@ class Rule(Record):
         summary: str,
         *,
         cause: str,
-        impact: str,
+        impact: str | Estimate,
         fix: Iterable[str],
         confirm: str,
         severity: str | None = None,

@@ -133,7 +133,8 @@ def _finding(facts: Facts, comm: CommunicatorInfo, paths: list[Path], against: s
     machine = f" of {facts.platform.name}" if facts.platform else ""
     return RULE.finding(
         f"{count(comm.channels or 0, 'channel')} in communicator {comm.id}: {against}",
-        cause=f"not in the log: the search saw fewer links than the hardware{machine} has (NICs or GPUs that the "
+        cause="unknown from this log; likely: "
+        f"the search saw fewer links than the hardware{machine} has (NICs or GPUs that the "
         "container does not see, a topology file or a virtual machine that hides them), or the program asked for "
         "few (ncclConfig_t maxCTAs)",
         impact="bandwidth grows with the number of channels until the links are full; the loss is not in the log",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import GdrDecision
+from nccl_inspect.impact import estimate
 from nccl_inspect.impact import network as network_of
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path, Setting
@@ -87,8 +88,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"{wording(pairs)} over {listed(path.detail for path in pairs)} {_lack(pairs)}",
         cause=_cause(facts, pairs, reasons, able),
-        impact="two extra copies through host memory and PCIe for every byte; with GPUDirect "
-        f"{direct.what} gives {direct} ({direct.link})",
+        impact=estimate(
+            "two extra copies through host memory and PCIe for every byte; with GPUDirect "
+            f"{direct.what} gives {direct}",
+            direct,
+        ),
         fix=_fixes(facts, pairs, reasons),
         severity="error" if able and any(path.gdr is False for path in pairs) else "warning" if sure else "info",
         confidence="certain" if able and reasons else "likely" if sure else "possible",
@@ -255,19 +259,22 @@ def _cause(facts: Facts, pairs: list[Path], reasons: list[Notice], able: bool | 
         return f"NCCL or its plugin says: {reasons[0].message}"
     if google.daemon(pairs):
         return (
-            "not in the log: these plugins offer GPU memory to NCCL, which decides by the distance between GPU and "
+            "unknown from this log: "
+            "these plugins offer GPU memory to NCCL, which decides by the distance between GPU and "
             "NIC; the pod may not have all GPUs and NICs of the node"
         )
     if chip_link.decides(facts):
         return chip_link.words(facts)
     if able:
         return (
-            "not in the log: nvidia-peermem or DMA-BUF missing, a NIC too far from the GPU, or libfabric "
+            "unknown from this log; likely: "
+            "nvidia-peermem or DMA-BUF missing, a NIC too far from the GPU, or libfabric "
             "without FI_HMEM"
         )
     if _should_have_it(facts, pairs):
         return (
-            "not in the log: GPUs on NVLink like these can do it with such NICs; nvidia-peermem or DMA-BUF is missing, "
+            "unknown from this log: "
+            "GPUs on NVLink like these can do it with such NICs; nvidia-peermem or DMA-BUF is missing, "
             "or the NIC is too far from the GPU"
         )
     return "not proved: the machine may not support it (g5, g6, g6e and p3dn do not), or its kernel module is missing"

@@ -82,7 +82,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if far
         else f"NCCL says: {reasons[0].message}"
         if reasons
-        else f"not in the log: on {some_names(sorted(hosts)) or 'the side that lacks it'} nvidia-peermem or DMA-BUF is "
+        else "unknown from this log; likely: "
+        f"on {some_names(sorted(hosts)) or 'the side that lacks it'} nvidia-peermem or DMA-BUF is "
         "missing, or the NIC is too far from the GPU",
         impact="two extra copies through host memory and PCIe at that end for every byte; the slower end sets the pace",
         fix=google.fixes(daemon)

@@ -80,7 +80,8 @@ def _clue(facts: Facts, comm: CommunicatorInfo, cut: list[Evidence]) -> Finding:
     facts.leave_open(paths)
     return RULE.clue(
         f"{_who(comm)}, and the log ends there" if comm.unconnected else "the log ends while ranks connect",
-        cause="not in the log: it was cut off there, or the ranks are stuck. Usual causes are then blocked ports of "
+        cause="unknown from this log; likely: "
+        "the log was cut off there, or the ranks are stuck. Usual causes are then blocked ports of "
         f"the data network, lost packets (MTU, GID), or ranks with different settings{suspects(facts)}",
         impact="if it is stuck, the first collective never returns; NCCL waits without a time limit",
         fix=_FIX,
@@ -106,7 +107,8 @@ def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: s
     return RULE.finding(
         f"{count(comm.nranks, 'rank')} of communicator {comm.id} finished the initialisation, then made no progress"
         f"{suspicion(facts)}",
-        cause=f"not in the log: {what}. How far the ranks came: {phases(facts, comm)}. It may be ranks that call "
+        cause="unknown from this log: "
+        f"{what}. How far the ranks came: {phases(facts, comm)}. It may be ranks that call "
         "different collectives or have different settings, blocked data ports, or a path that loses packets"
         f"{suspects(facts)}",
         impact="the first collective never returns; NCCL waits without a time limit",

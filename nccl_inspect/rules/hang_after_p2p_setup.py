@@ -60,7 +60,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 if stuck or tables
                 else "nothing followed until the job was ended"
             ),
-            cause=f"not in the log. How far the ranks came: {phases(facts, comm)}. On one host with P2P a standstill "
+            cause="unknown from this log. "
+            f"How far the ranks came: {phases(facts, comm)}. On one host with P2P a standstill "
             f"right after the set-up {_TYPICAL}; a rank that called something else looks the same{suspects(facts)}",
             impact="the first collective never returns, with all GPUs at 100 %",
             fix=_FIX,
@@ -83,8 +84,8 @@ def _clue(facts: Facts, cut: list[Evidence]) -> Finding:
     facts.leave_open(paths)
     return RULE.clue(
         "the log ends while ranks of one host set up P2P, and no line says that they connected",
-        cause="not in the log: it was cut off there, or the ranks are stuck. On one host with P2P a standstill "
-        + _TYPICAL,
+        cause="unknown from this log; likely: "
+        "the log was cut off there, or the ranks are stuck. On one host with P2P a standstill " + _TYPICAL,
         impact="if it is stuck, the job does not start, with its GPUs at 100 % or idle",
         fix=_FIX,
         confirm="Check whether the log goes on: every rank of a sound job prints 'Connected all rings' or "

@@ -102,7 +102,7 @@ def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Findin
     return RULE.finding(
         f"{count(len(waiting), 'rank')} of communicator {comm.id} ({comm.nranks} ranks) began and did not "
         f"finish the initialisation{suspicion(facts)}",
-        cause=f"not in the log. How far the ranks came: {phases(facts, comm)}{missing}{suspects(facts)}",
+        cause=f"unknown from this log. How far the ranks came: {phases(facts, comm)}{missing}{suspects(facts)}",
         impact="the job does not start; NCCL itself waits without a time limit",
         fix=[
             *([_SAME_RELEASE] if len(facts.job.nccl_versions) > 1 else []),
@@ -130,7 +130,8 @@ def _before_start(facts: Facts) -> Iterator[Finding | NotJudged]:
     if said and silent and starts_late:
         yield RULE.finding(
             f"{who} found a network, and no communicator began until the job was ended",
-            cause="not in the log. Until 2.22 NCCL prints Init START only when all ranks have met, so these waited for "
+            cause="unknown from this log. "
+            "Until 2.22 NCCL prints Init START only when all ranks have met, so these waited for "
             "ranks that were not started, that died before, or that cannot reach rank 0",
             impact="the job does not start; NCCL itself waits without a time limit",
             fix=[
@@ -166,7 +167,8 @@ def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[
         return RULE.undecided(f"{what}: stuck, or the log was cut there", needs)
     return RULE.clue(
         what,
-        cause="not in the log: it was cut off there, or the ranks wait for each other because one never started or "
+        cause="unknown from this log; likely: "
+        "the log was cut off there, or the ranks wait for each other because one never started or "
         f"died before, or because the hosts cannot reach each other{suspects(facts)}",
         impact="if it is stuck, the job does not start; NCCL itself waits without a time limit",
         fix=["py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it stand?", _REACH, _EACH_STEP],
@@ -185,7 +187,8 @@ def _connecting(facts: Facts, cut: list[Evidence]) -> Finding:
     facts.leave_open(paths)
     return RULE.clue(
         "the log ends while ranks connect, and no line says that they succeeded",
-        cause="not in the log: it was cut off there, or the ranks are stuck. Usual causes are then blocked ports of "
+        cause="unknown from this log; likely: "
+        "the log was cut off there, or the ranks are stuck. Usual causes are then blocked ports of "
         f"the data network, lost packets (MTU, GID), or ranks with different settings{suspects(facts)}",
         impact="if it is stuck, the job does not start; NCCL itself waits without a time limit",
         fix=[

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.impact import over_tcp
+from nccl_inspect.impact import Estimate, over_tcp
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Path, Setting
@@ -63,7 +63,7 @@ def _suspected(facts: Facts, settings: list[Setting], cards: list[Evidence], *, 
         f"InfiniBand and RoCE are switched off by {words_of(settings)}, although there are cards",
         cause=f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}; often copied from "
         "another cluster, or left over from a test",
-        impact="no connection between hosts is in the log; it would use TCP. " + over_tcp(facts.platform),
+        impact=over_tcp(facts.platform).after("no connection between hosts is in the log; it would use TCP. "),
         fix=[*unset(settings), _LOOK],
         confirm="Look for 'via NET/Socket' between hosts, after the first collective.",
         confidence="likely" if sure else "possible",
@@ -79,10 +79,10 @@ def _consequences(facts: Facts) -> list[Evidence]:
     return [notice.evidence[0] for notice in warned if (notice.location or "").startswith("misc/ibvwrap.cc")]
 
 
-def _impact(slow: list[Path], hardware: bool, by_plugin: bool, platform: Platform | None) -> str:
+def _impact(slow: list[Path], hardware: bool, by_plugin: bool, platform: Platform | None) -> str | Estimate:
     if by_plugin:
         return "none: the network of this machine is not InfiniBand or RoCE, and its plugin does not heed the setting"
     if not slow:
         return "none in this log: no path between hosts uses TCP"
     unsure = "" if hardware else "if the hosts have InfiniBand or RoCE cards, which the log cannot show: "
-    return unsure + over_tcp(platform)
+    return over_tcp(platform).after(unsure)

@@ -70,7 +70,7 @@ def _without_words(facts: Facts, reached: list[Notice]) -> Finding:
         facts,
         reached,
         "NCCL reports an internal error (code 3) and no warning says which check failed",
-        cause="not in the log: most often ranks disagree (other releases, settings or topologies) or one of them "
+        cause="unknown from this log; likely: ranks disagree (other releases, settings or topologies) or one of them "
         "failed "
         "before; else a defect of this release",
         stops="the call fails, and with it the job",

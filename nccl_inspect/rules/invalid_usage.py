@@ -87,7 +87,7 @@ def _without_words(facts: Facts) -> Iterator[Finding]:
         return
     yield RULE.finding(
         "NCCL reports that it is called in a way that cannot be (code 4 or 5) and no warning says why",
-        cause="not in the log: most often two ranks on one GPU, else an argument that cannot be, memory of another "
+        cause="unknown from this log; likely: two ranks on one GPU, else an argument that cannot be, memory of another "
         "device, or a communicator that has failed before",
         impact="the call fails, and most programs end with it",
         fix=[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.model import endings
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import clouds, culprits, failure, verdicts
+from nccl_inspect.rules import clouds, culprits, failure, placeholders, verdicts
 from nccl_inspect.rules.engine import CATEGORIES, SEVERITIES, Registered, Rule, registered
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.statements import is_retold, value
@@ -38,6 +38,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     kept = _without_retold(_without_general(found, wanted, by_name), by_name)
     culprits.locate(facts, kept, [name for name, rule in by_name.items() if rule.local])
     kept = [replace(finding, fix=finding.fix[:_MAX_STEPS]) for finding in kept]
+    placeholders.fill(facts, kept)
     counting = kept
     if terms:
         counting, _ = terms.parted(kept)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import Notice as Said
-from nccl_inspect.impact import NVLINK, network
+from nccl_inspect.impact import NVLINK, estimate, network
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.rules.cuda import code_of
@@ -89,7 +89,7 @@ def _unused(facts: Facts, slow: list[Path]) -> Finding:
         cause=f"{words_of(off)} switches multi-node NVLink off"
         if off
         else "not in these lines: IMEX does not work, or this release does not use it (2.20 and later do)",
-        impact=f"{net.what} gives {net} ({net.link}), NVLink of such racks {NVLINK[5]} ({NVLINK[5].source})",
+        impact=estimate(f"{net.what} gives {net}, NVLink of such racks {NVLINK[5]}", net, NVLINK[5]),
         fix=[*unset(off), *_FIX[:3]],
         confidence="certain" if off else "likely",
         ranks=ends(slow),

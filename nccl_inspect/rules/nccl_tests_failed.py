@@ -52,7 +52,10 @@ def _cause(first: Notice, code: int | None) -> str:
         case "test-cuda-failure":
             return cuda.cause(code)
         case "test-timeout":
-            return "not in the log: a rank hangs or never came, or the calls take longer than the limit (-T)"
+            return (
+                "unknown from this log; likely: "
+                "a rank hangs or never came, or the calls take longer than the limit (-T)"
+            )
         case "test-too-few-gpus":
             return "the processes of a host ask for more GPUs (-g, -t) than there are, or than they may see"
-    return "not in the log: a call of NCCL failed, and NCCL's own lines about it are not here"
+    return "unknown from this log: a call of NCCL failed, and NCCL's own lines about it are not here"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.impact import SHM, SOCKET
+from nccl_inspect.impact import SHM, SOCKET, estimate
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Path
 from nccl_inspect.rules.engine import Rule
@@ -57,8 +57,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else "not proved: P2P and SHM are both unusable, as when containers of one host do not share /dev/shm; or NCCL "
         "(2.14 and later) takes the NICs for faster than the way between these GPUs, without asking for GPUDirect RDMA"
         + (f"; {words} is set as well" if settings else ""),
-        impact="data leaves the GPU for the network stack and comes back: "
-        f"{SOCKET} bus bandwidth over Socket ({SOCKET.source}), {SHM} through host memory ({SHM.source})",
+        impact=estimate(
+            f"data leaves the GPU for the network stack and comes back: {SOCKET} bus bandwidth over Socket, {SHM} "
+            "through host memory",
+            SOCKET,
+            SHM,
+        ),
         fix=[
             *(
                 unset(settings)

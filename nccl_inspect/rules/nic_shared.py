@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.impact import nic
+from nccl_inspect.impact import estimate, nic
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, be, count, lines_of, ranks_word, words_of
@@ -33,9 +33,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"{be(len(first.names))} idle{_absent(first)}{others}",
         cause=f"{words_of(policy)} may limit the choice"
         if policy
-        else "not in the log: NCCL does not see that an idle NIC is near a GPU (virtual machine without a topology "
+        else "unknown from this log; likely: "
+        "NCCL does not see that an idle NIC is near a GPU (virtual machine without a topology "
         "file, NIC on another PCIe switch)",
-        impact=f"{count(len(ranks), 'rank')} divide the bandwidth of one NIC, {nic(100)} at 100 Gb/s ({nic(100).link})",
+        impact=estimate(
+            f"{count(len(ranks), 'rank')} divide the bandwidth of one NIC, {nic(100)} at 100 Gb/s", nic(100)
+        ),
         fix=[
             "NCCL_TOPO_DUMP_FILE=/tmp/topo.xml   # with nvidia-smi topo -m: which NIC is near which GPU?",
             "Virtual machines: give NCCL the provider's topology file (NCCL_TOPO_FILE).",

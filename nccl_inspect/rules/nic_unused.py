@@ -38,7 +38,8 @@ def _finding(found: list[Idle]) -> Finding:
     total = len(first.used) + len(first.names)
     return RULE.finding(
         f"{_idleness(first)}: {len(first.used)} of {count(total, 'NIC')} {does(len(first.used), 'work')}{_more(found)}",
-        cause="not in the log: fewer channels than NICs, a NIC that is far from every GPU in the topology, or a filter "
+        cause="unknown from this log; likely: "
+        "fewer channels than NICs, a NIC that is far from every GPU in the topology, or a filter "
         "on other hosts",
         impact=f"at most {len(first.used)}/{total} of the network bandwidth of the host",
         fix=[

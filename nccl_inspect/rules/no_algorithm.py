@@ -59,7 +59,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _cause(function: str | None, named: dict[str, str]) -> str:
     if not named:
         return (
-            "not in the log: NCCL_ALGO or NCCL_PROTO exclude all (before 2.24 the line does not name them), a tuner "
+            "unknown from this log; likely: "
+            "NCCL_ALGO or NCCL_PROTO exclude all (before 2.24 the line does not name them), a tuner "
             "plugin does, or the search for rings and trees found nothing"
         )
     words = listed(f"{name}={setting}" for name, setting in named.items())

@@ -30,7 +30,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"two ranks have no path: {failed[0].message}{more}",
         cause=f"{words_of(switches)} {does(len(switches), 'leave')} none"
         if switches
-        else "not in the log: settings of P2P, SHM and the network that leave none, or containers on one host that see "
+        else "unknown from this log; likely: "
+        "settings of P2P, SHM and the network that leave none, or containers on one host that see "
         "neither each other's GPUs nor one /dev/shm. The network serves ranks of one host only where it is faster than "
         "the way between their GPUs",
         impact="the connection cannot be made, and the job stops",

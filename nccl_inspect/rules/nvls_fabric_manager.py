@@ -60,7 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if fatal
         else f"{ranks_word(alone)} did not give it up: ranks that disagree wait for each other"
         if alone
-        else f"collectives take rings instead: {WITHOUT_NVLS}",
+        else WITHOUT_NVLS.after("collectives take rings instead: "),
         fix=_FIX,
         severity="error" if fatal or alone else "warning",
         confidence="likely",

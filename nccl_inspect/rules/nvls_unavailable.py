@@ -30,7 +30,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "NVLink SHARP (NVLS) is not available",
         cause="the driver does not offer multicast: it is older than CUDA 12.1, the fabric manager does not run or "
         "came up with errors, the GPUs are MIG slices, or the virtual machine holds a part of the board only",
-        impact=f"large all-reduce, reduce-scatter and all-gather take rings: {WITHOUT_NVLS}",
+        impact=WITHOUT_NVLS.after("large all-reduce, reduce-scatter and all-gather take rings: "),
         fix=[
             "nvidia-smi -q | grep -A4 Fabric   # State Completed, Status Success",
             "systemctl status nvidia-fabricmanager   # its version must be that of the driver",

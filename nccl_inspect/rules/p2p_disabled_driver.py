@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import P2pRefused
-from nccl_inspect.impact import SHM
+from nccl_inspect.impact import SHM, estimate
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
@@ -40,7 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"the driver refuses peer access between GPUs of one host ({count(len(refused), 'statement')})",
         cause="; ".join(dict.fromkeys(map(_reason, refused)))
         + (": this hardware has no P2P" if slow and poor else ": a virtual machine, IOMMU or ACS, or the GPU model"),
-        impact=f"{count(len(slow), 'pair')} of one host {using(slow)}, {SHM} over host memory ({SHM.link})"
+        impact=estimate(f"{count(len(slow), 'pair')} of one host {using(slow)}, {SHM} over host memory", SHM)
         if slow
         else "no local connection is in the log yet; it would use SHM or the network",
         fix=[

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import Notice
-from nccl_inspect.impact import SHM
+from nccl_inspect.impact import SHM, estimate
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
@@ -31,8 +31,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         f"NVLink joins {words}, and the driver refuses peer access between them",
         cause="a broken or degraded NVLink, NVSwitch or fabric manager: NCCL itself calls it a probable hardware issue",
-        impact="NCCL stops; with NCCL_IGNORE_DISABLED_P2P=1 the pair would go through host memory, "
-        f"{SHM} ({SHM.link}) instead of hundreds",
+        impact=estimate(
+            "NCCL stops; with NCCL_IGNORE_DISABLED_P2P=1 the pair would go through host memory, "
+            f"{SHM} instead of hundreds",
+            SHM,
+        ),
         fix=[
             "kubectl drain <node> --ignore-daemonsets --delete-emptydir-data   # Slurm: scontrol update "
             "nodename=<node> state=drain reason=nvlink",

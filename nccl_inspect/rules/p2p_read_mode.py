@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.impact import READ_OF_4_H200, WRITTEN_OF_4_H200
+from nccl_inspect.impact import READ_OF_4_H200, WRITTEN_OF_4_H200, estimate
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of
@@ -28,7 +28,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=f"NCCL_P2P_READ_ENABLE={forced[0].value} is set"
         if forced
         else "NCCL's own choice for two A100 (compute capability 8.0) joined by NVLink; the path is direct and good",
-        impact=f"{READ_OF_4_H200} instead of {WRITTEN_OF_4_H200} bus bandwidth ({READ_OF_4_H200.source})"
+        impact=estimate(
+            f"{READ_OF_4_H200} instead of {WRITTEN_OF_4_H200} bus bandwidth", READ_OF_4_H200, WRITTEN_OF_4_H200
+        )
         if forced
         else "none known",
         fix=["unset NCCL_P2P_READ_ENABLE"]

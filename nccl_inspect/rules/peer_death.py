@@ -365,7 +365,9 @@ def _finding(facts: Facts, gone: list[LastLine], echoes: list[Notice], *, sure: 
         if facts.is_over()
         else f"{_DEAD}. 'Connection closed by remote peer' on the others is the effect, not the fault",
         fix=[
-            "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?",
+            "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?"
+            if gone
+            else "kubectl get pods -o wide   # which one is gone, or was restarted?",
             "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host",
             "Read the output of that rank itself: a traceback or a segmentation fault does not stand in NCCL's lines."
             if gone

@@ -68,7 +68,8 @@ def _finding(facts: Facts, paths: list[Path], off: list[Setting], old: list[Noti
         if off
         else "the network plugin implements version 4 of NCCL's interface; PXN needs a later one"
         if old
-        else "not in the log: PXN needs NVLink between the GPU and the neighbour at the NIC, and a NIC that can reach "
+        else "unknown from this log: "
+        "PXN needs NVLink between the GPU and the neighbour at the NIC, and a NIC that can reach "
         "the neighbour's memory",
         impact="small messages to many peers (all-to-all, expert parallelism) are not gathered for one NIC and may "
         "change rails; rings and trees lose nothing",

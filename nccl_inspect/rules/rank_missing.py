@@ -44,10 +44,12 @@ def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int], mute: list[
     return RULE.finding(
         f"{ranks_word(absent)} of {comm.nranks} never began, which {count(len(comm.started), 'other')} wait for",
         cause=(
-            f"not in the log: the launcher had started pid {', '.join(map(str, mute[:8]))}, which printed no line of "
+            "unknown from this log: "
+            f"the launcher had started pid {', '.join(map(str, mute[:8]))}, which printed no line of "
             "NCCL: stuck or slow before it, or in an earlier step of the program"
             if len(mute) == len(absent)
-            else "not in the log: not launched, dead before NCCL, another master address or world size, or its log is "
+            else "unknown from this log; likely: "
+            "not launched, dead before NCCL, another master address or world size, or its log is "
             "not here"
         )
         + ". How far the ranks came: "

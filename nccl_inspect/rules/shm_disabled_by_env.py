@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.impact import SHM, SOCKET
+from nccl_inspect.impact import SHM, SOCKET, estimate
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Setting
 from nccl_inspect.rules.engine import Rule
@@ -38,8 +38,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"{words_of(settings)} " + ("leaves ranks of one host with the network" if slow else "is set"),
         cause=f"{words_of(settings)} is set in the {listed(setting.source for setting in settings)}; often to get "
         "around a /dev/shm that is too small (shm-segment-failed)",
-        impact=f"{count(len(slow), 'pair')} of one host {using(slow)}, which leaves and "
-        f"enters the machine: {SOCKET} over Socket ({SOCKET.source}), against {SHM} over shared memory"
+        impact=estimate(
+            f"{count(len(slow), 'pair')} of one host {using(slow)}, which leaves and enters the machine: {SOCKET} over "
+            f"Socket, against {SHM} over shared memory",
+            SOCKET,
+            SHM,
+        )
         if slow
         else "none in this log: no pair of one host uses the network",
         fix=[*unset(settings), _LARGER],

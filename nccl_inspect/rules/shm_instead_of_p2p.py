@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import Message, P2pRefused
-from nccl_inspect.impact import ON_NVLINK, P2P, PCIE, SHM, compared, p2p
+from nccl_inspect.impact import ON_NVLINK, P2P, PCIE, SHM, Estimate, compared, estimate, p2p
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path, Setting
 from nccl_inspect.rules.engine import Rule
@@ -94,8 +94,7 @@ def _fault(facts: Facts, pairs: list[Path], possible: bool) -> Finding:
     return RULE.finding(
         f"{count(len(pairs), 'pair')} of ranks on one host {using(pairs)} instead of P2P",
         cause=cause,
-        impact=f"every byte goes GPU -> host memory -> GPU: {SHM} bus bandwidth ({SHM.source}); "
-        f"{_better(facts, pairs)}",
+        impact=_impact(facts, pairs),
         fix=[*unset(levels), *_heeded(warned), *_steps(facts, bool(refused))],
         severity="error" if _on_nvlink(facts, pairs) else "warning",
         confidence=confidence,
@@ -145,14 +144,16 @@ def _steps(facts: Facts, refused: bool) -> list[str]:
     ]
 
 
-def _better(facts: Facts, pairs: list[Path]) -> str:
-    """What P2P would give there."""
+def _impact(facts: Facts, pairs: list[Path]) -> Estimate:
+    """What host memory gives, and what P2P would give there."""
+    slow = f"every byte goes GPU -> host memory -> GPU: {SHM} bus bandwidth; "
     fast = p2p(facts.platform, _on_nvlink(facts, pairs) or _has_nvlink_fabric(facts))
     if fast is None:
-        return "what P2P gives on such machines is not published"
+        return estimate(f"{slow}what P2P gives on such machines is not published", SHM)
     if fast is P2P:
-        return f"P2P, if the hardware has it, {PCIE} over PCIe and {ON_NVLINK} over NVLink ({ON_NVLINK.link})"
-    return f"P2P would give {fast} ({fast.source}): {compared(SHM, fast)}"
+        better = f"P2P, if the hardware has it, {PCIE} over PCIe and {ON_NVLINK} over NVLink"
+        return estimate(slow + better, SHM, PCIE, ON_NVLINK)
+    return estimate(f"{slow}P2P would give {fast}: {compared(SHM, fast)}", SHM, fast)
 
 
 def _cause(facts: Facts, pairs: list[Path], refused: bool, possible: bool, fabric: bool) -> str:
@@ -186,8 +187,9 @@ def _expected(facts: Facts, pairs: list[Path]) -> Finding:
     return RULE.finding(
         f"{count(len(pairs), 'pair')} on one host: SHM is the best that this hardware offers",
         cause=f"{why}; NCCL does not use P2P there by default{also}",
-        impact=f"none to mend: {SHM} is what host memory gives ({SHM.link}); keep tensor parallelism small on such "
-        "machines",
+        impact=estimate(
+            f"none to mend: {SHM} is what host memory gives; keep tensor parallelism small on such machines", SHM
+        ),
         fix=[
             *(["unset NCCL_P2P_DISABLE   # first: while it is 1, NCCL does not read NCCL_P2P_LEVEL"] if hiding else []),
             "NCCL_P2P_LEVEL=SYS   # may be tried and measured where 'nvidia-smi topo -p2p r' says OK; else "

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.event_types import CollectiveTimeout
-from nccl_inspect.impact import ON_NVLINK, network
+from nccl_inspect.impact import ON_NVLINK, estimate, network
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
@@ -71,7 +71,9 @@ def _finding(facts: Facts, comms: list[CommunicatorInfo], what: str, lines: list
         what,
         cause="tensor parallelism exchanges activations several times in every layer, and here over the network. The "
         "group is larger than a node (or pod), or ranks are not counted node by node",
-        impact=f"every layer waits for the network: NVLink gives {ON_NVLINK}, the network of a GPU {net} ({net.link})",
+        impact=estimate(
+            f"every layer waits for the network: NVLink gives {ON_NVLINK}, the network of a GPU {net}", ON_NVLINK, net
+        ),
         fix=[
             "Make tensor parallelism at most as large as the GPUs of one node (or pod), and innermost in the "
             "order of ranks.",

@@ -27,7 +27,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         facts,
         said,
         "NCCL reports a CUDA error (code 1) and no warning says which call failed",
-        cause="not in the log: the GPU is full or already in use by another rank, an earlier kernel failed, the "
+        cause="unknown from this log; likely: "
+        "the GPU is full or already in use by another rank, an earlier kernel failed, the "
         "driver is "
         "older than this CUDA, or a device or NVLink is broken",
         stops="the call fails, and with it the job",

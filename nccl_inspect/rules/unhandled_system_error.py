@@ -34,9 +34,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.finding(
         "NCCL reports a system error (code 2) and no warning says which call failed"
         + (f"; it came from {retold.file_of(first)}" if first else ""),
-        cause=f"not in the log. The place suggests {place}"
+        cause=f"unknown from this log. The place suggests {place}"
         if place
-        else "not in the log: a socket, memory, a file, shared memory or a library call",
+        else "unknown from this log; likely: a socket, memory, a file, shared memory or a library call",
         impact="the communicator cannot be built or used; the job ends",
         fix=[
             "NCCL_DEBUG=INFO   # on all ranks, and run again: the line before the first '-> 2' names the call",

@@ -41,7 +41,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         + (f" for {seconds} s" if seconds is not None else ""),
         cause=_AT_END
         if is_over
-        else "not in the log: a call of CUDA or NCCL did not return to it, or another thread of the program held "
+        else "unknown from this log; likely: "
+        "a call of CUDA or NCCL did not return to it, or another thread of the program held "
         "Python's lock (GIL) in such a call. Behind that is mostly a collective that hangs (a rank that did not come, "
         "GPU or network), or the end of a process that waits for one; where nothing hangs: a rank that was slow to "
         "load, compile or write",

@@ -26,7 +26,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     over_p2p = bool(facts.paths(transport="P2P"))
     yield RULE.finding(
         f"nccl-tests found wrong results: {count(failed, 'check')} failed",
-        cause="not in the log: memory of a GPU or a host, a link (NVLink, PCIe, a NIC) or a bug in driver or NCCL"
+        cause="unknown from this log; likely: "
+        "memory of a GPU or a host, a link (NVLink, PCIe, a NIC) or a bug in driver or NCCL"
         + ("; with P2P over PCIe also IOMMU or ACS, which some platforms do not stand" if over_p2p else ""),
         impact="data is corrupted without any error: a training on these machines computes nonsense",
         fix=[

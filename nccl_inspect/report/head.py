@@ -1,0 +1,210 @@
+"""The first lines of every report: verdict, where, since when, and the one thing to do now."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from nccl_inspect.event import is_named
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.head import Head, Place
+from nccl_inspect.model.inventory import Stamp
+from nccl_inspect.model.job import Job, Notice
+from nccl_inspect.report.digest import first_said, lead_of, short_names, under, verdict_line
+from nccl_inspect.report.digest import where as culprits_of
+from nccl_inspect.report.words import shortened
+from nccl_inspect.rules import capture
+from nccl_inspect.rules.facts import count, ranks_word
+from nccl_inspect.rules.places import Places, culprit_ranks
+from nccl_inspect.rules.remedies import COMMENT
+from nccl_inspect.rules.statements import is_error
+from nccl_inspect.times import moment
+
+_MOST_PLACES = 2
+"""Ranks that are told with their processes; of more the hosts are told."""
+_MOST_HOSTS = 3
+_LATER_STEPS = 3
+"""Among so many steps the first is taken that leaves nothing to be filled in: behind them stands what is unlikely."""
+_OPEN = re.compile(r"<[A-Za-z][^<>]*>")
+_RECENT = 86_400
+"""Seconds; the age of a log that ended before says nothing of a job that runs."""
+_NEAR = 300
+"""Seconds between the last line of a file and its last change, where nobody copied it."""
+_MORE = "Pass what all ranks of the job print with NCCL_DEBUG=INFO, from its beginning (kubectl logs --tail=-1)."
+_THINGS = ("rank", "setting", "version")
+_BESIDE = ("setting", "version")
+
+
+def of(job: Job) -> Head:
+    """The head of a judged job."""
+    if job.verdict == "ok":
+        return Head(verdict_line(job))
+    lead, notice = lead_of(job), first_said(job)
+    located = next((one for one in (lead, *under(lead, job)) if one.where), lead) if lead else None
+    places = _places(job, located, notice)
+    since = (_begin(job, lead, notice), *(_silence(job, places) if job.verdict == "failed" else ()), _end(job))
+    return Head(
+        headline=verdict_line(job),
+        rule=lead.rule if lead else None,
+        where=_where(job, located, places),
+        since="; ".join(filter(None, since)),
+        do=_do(job, lead, notice),
+        places=places if len(places) <= _MOST_PLACES else [],
+    )
+
+
+def _places(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:
+    """Where the ranks are that the headline is about."""
+    known = Places(job)
+    ranks = culprit_ranks(lead) if lead else notice.ranks if notice else []
+    if ranks:
+        return [known.of(rank) for rank in ranks]
+    failure = job.first_failure
+    said = failure.processes if failure else [process[:2] for process in notice.processes] if notice else []
+    return [Place(None, host, pid) for host, pid in said if is_named(host) and host and pid >= 0]
+
+
+def _where(job: Job, lead: Finding | None, places: list[Place]) -> str:
+    """The culprit on one line."""
+    told = _in_words(job, lead, places)
+    culprits = lead.culprits if lead else []
+    if culprits and culprits[0].kind == "rank" and all(one.kind in _THINGS for one in culprits):
+        others = culprits[0].good_elsewhere
+        beside = [one.name for one in culprits if one.kind in _BESIDE]
+        none = f"not the other {'rank' if others == 1 else f'{others:,}'}" if others else ""
+        return "; ".join(filter(None, (told, none, f"only there: {shortened(beside, 2)}" if beside else "")))
+    line = culprits_of(job)
+    return "; ".join(filter(None, (line, told if len(places) <= _MOST_PLACES or not line else "")))
+
+
+def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
+    if places and len(places) <= _MOST_PLACES:
+        return "; ".join(filter(None, (_of_place(place, job.verdict == "failed") for place in places)))
+    ranks = [place.rank for place in places if place.rank is not None]
+    if all(place.host for place in places):
+        hosts = list(dict.fromkeys(place.host or "" for place in places)) or (lead.hosts if lead else [])
+    else:
+        hosts = []  # those of some ranks look like those of all
+    on = f"{count(len(hosts), 'host')} ({shortened(hosts, _MOST_HOSTS)})" if len(hosts) > 1 else "".join(hosts)
+    who = f"all {len(ranks):,} ranks" if len(ranks) == len(job.ranks_seen) > 1 else ranks_word(ranks) if ranks else ""
+    return " on ".join(filter(None, (who, on)))
+
+
+def _of_place(place: Place, is_missed: bool) -> str:
+    """A rank with its process, or a process without a rank; of a rank that is missed, that it printed nothing."""
+    parts = [place.host if place.rank is None else f"on {place.host}"] if place.host else []
+    parts += [f"pod {place.pod}"] if place.pod and place.pod != place.host else []
+    parts += [f"pid {place.pid}"] if place.pid is not None else []
+    parts += [f"GPU {place.gpu}"] if place.gpu is not None else []
+    who = "" if place.rank is None else f"rank {place.rank}"
+    if not parts:
+        return f"{who}: no line in the log" if who and is_missed else who
+    return f"{who} {', '.join(parts)}".strip() if place.host else f"{who} ({', '.join(parts)})"
+
+
+def _begin(job: Job, lead: Finding | None, notice: Notice | None) -> str:
+    """The first line that shows the fault, with its time."""
+    names = short_names(job)
+    if job.first_failure:
+        return _line("first error", job.first_failure.evidence, job.first_failure.time, names)
+    if lead is None:
+        return _line("first error", notice.evidence[0], notice.earliest.time, names) if notice else ""
+    shown = {(line.source, line.order) for line in lead.evidence}
+    said = [one for one in job.notices if any((line.source, line.order) in shown for line in one.evidence)]
+    errors = [one for one in said if is_error(one)]
+    signs = errors or [one for one in said if one.level == "WARN"]
+    if signs and job.verdict == "failed":
+        first = min(signs, key=lambda one: one.place)
+        return _line("first error" if errors else "first sign", first.evidence[0], first.earliest.time, names)
+    if not lead.evidence or job.verdict == "failed":
+        return ""
+    first_line = lead.evidence[0]
+    times = [one.earliest.time for one in said if one.earliest.evidence == first_line]
+    return _line("first seen", first_line, times[0] if times else None, names)
+
+
+def _silence(job: Job, places: list[Place]) -> Iterator[str]:
+    """The last lines of the ranks that are to blame, where others go on after them."""
+    few = places if len(places) <= _MOST_PLACES else []
+    ends = {(place.host, place.pid): place.rank for place in few if place.rank is not None}
+    last = max((one.order for one in job.last_lines), default=0)
+    for one in job.last_lines:
+        rank = ends.get(one.process[:2])
+        if rank is not None and len(one.ranks) == 1 and (one.order < last or len(job.sources) > 1):
+            times = [row.stamps["last"].time for row in job.timeline if row.rank == rank and "last" in row.stamps]
+            line = Evidence(one.source, one.line, "")
+            yield _line(f"rank {rank} silent since", line, times[0].strip("[]") if times else None, short_names(job))
+
+
+def _line(what: str, line: Evidence, when: str | None, names: dict[str, str]) -> str:
+    return f"{what} {f'{when}, ' if when else ''}{names.get(line.source, line.source)}:{line.line}"
+
+
+def _end(job: Job) -> str:
+    """The last line of the log, and how old it is, where that is known."""
+    stamps = [row.stamps["last"] for row in job.timeline if "last" in row.stamps]
+    if stamps:
+        last = max(stamps, key=lambda stamp: stamp.seconds)
+        age = _age(last)
+        ago = "" if age is None else f" ({_duration(age)} ago)"
+        return f"last line {last.time.strip('[]')}{ago}, {short_names(job).get(last.source, last.source)}:{last.line}"
+    if len(job.sources) == 1 and job.sources[0].lines:
+        return f"last line {short_names(job)[job.sources[0].name]}:{job.sources[0].lines}"
+    return ""
+
+
+def _age(last: Stamp) -> float | None:
+    """Seconds since a line was printed; None where nothing tells by which clock, or it is long ago.
+
+    A time without a zone is that of the file's last change, in UTC or in local time, unless the file was copied.
+    """
+    now = time.time()
+    when = moment(last.time.strip("[]"))
+    if when is None or when.clock == "day":
+        return None
+    seconds: float | None = when.seconds
+    if when.clock == "local":
+        try:
+            changed = Path(last.source).stat().st_mtime
+        except (OSError, ValueError):
+            return None
+        zones = (0.0, -float(time.localtime(changed).tm_gmtoff))
+        seconds = next((when.seconds + zone for zone in zones if abs(when.seconds + zone - changed) < _NEAR), None)
+    return now - seconds if seconds is not None and 0 <= now - seconds < _RECENT else None
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def _do(job: Job, lead: Finding | None, notice: Notice | None) -> str:
+    """The first step: of what leads to the fault, where that is known, else of the fault."""
+    steps = [finding.fix for finding in _first_to_mend(job, lead) if finding.fix] if lead else []
+    if steps:
+        return next((step for step in steps[0][:_LATER_STEPS] if not _OPEN.search(step)), steps[0][0])
+    if notice and job.verdict == "failed":
+        line = notice.evidence[0]
+        return f"Read the log around {short_names(job).get(line.source, line.source)}:{line.line}."
+    return capture.command(job) or ("" if job.paths else _MORE)
+
+
+def _first_to_mend(job: Job, lead: Finding) -> Iterator[Finding]:
+    """What is told under a finding as its cause, where that finding itself is not sure, and then that finding."""
+    causes = (one for one in under(lead, job) if one.root and one.confidence != "possible")
+    yield from causes if lead.confidence != "certain" or not lead.fatal else ()
+    yield lead
+
+
+def code_of(step: str) -> str:
+    """What can be pasted of a step, or the whole of a sentence."""
+    return step.partition(COMMENT)[0]
+
+
+def labelled(head: Head) -> list[tuple[str, str]]:
+    """The lines under the headline, with their labels."""
+    return [(name, text) for name, text in (("where", head.where), ("since", head.since), ("do", head.do)) if text]

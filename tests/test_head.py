@@ -1,0 +1,130 @@
+"""The first lines of every report: they fit ten lines, and all formats have the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+import sample_data
+from command_line import invoke
+
+import nccl_inspect
+from nccl_inspect.model.job import Job
+from nccl_inspect.report import Style, head, load, text
+from nccl_inspect.report.digest import folded
+from nccl_inspect.report.head import labelled
+
+_FAILED = "torch-watchdog-timeout"
+
+
+def first_lines(job: Job, width: int = 100) -> list[str]:
+    return list(text.headline(job, Style(width=width)))
+
+
+def shown(job: Job, form: str, *, verbose: bool = False) -> str:
+    return load(form).render(job, Style(verbose=verbose))
+
+
+@pytest.mark.parametrize("name", sample_data.names())
+def test_the_head_fits_ten_lines_and_any_width(name: str) -> None:
+    job = sample_data.job(name)
+    lines = first_lines(job)
+    assert len(lines) <= 10
+    assert lines[0].startswith(job.verdict.upper())
+    narrow = first_lines(job, 40)
+    assert " ".join(narrow).split()[:3] == " ".join(lines).split()[:3]
+
+
+@pytest.mark.parametrize("name", sample_data.names())
+def test_what_is_wrong_says_what_to_do(name: str) -> None:
+    job = sample_data.job(name)
+    first = head.of(job)
+    if job.verdict in ("failed", "degraded"):
+        assert first.do
+        assert first.since
+    if job.verdict == "ok":
+        assert not labelled(first)
+
+
+def test_the_culprit_has_its_process_and_the_step_names_it() -> None:
+    first = head.of(sample_data.job(_FAILED))
+    assert first.where.startswith("rank 3 on vm, pid 1349")
+    assert [place.pid for place in first.places] == [1349]
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "github", "junit"])
+def test_all_formats_have_the_same_head(form: str) -> None:
+    page = " ".join(shown(sample_data.job(_FAILED), form).split())
+    for _, line in labelled(head.of(sample_data.job(_FAILED))):
+        assert line.split(";")[0].split("   #")[0] in page
+
+
+def test_the_json_has_it() -> None:
+    name = str(sample_data.files(_FAILED)[0])
+    document = json.loads(invoke("summarize", "--format", "json", name).stdout)
+    assert document["head"]["headline"].startswith("FAILED: ")
+    assert document["head"]["rule"] == document["findings"][0]["rule"]
+
+
+def test_in_a_failed_job_what_does_not_explain_it_is_one_line_each() -> None:
+    job = next(
+        job
+        for job in map(sample_data.job, sample_data.names())
+        if job.verdict == "failed" and any(one.root and not one.fatal for one in job.findings)
+    )
+    under = folded(job.findings)
+    others = [one for one in job.findings if one.rule not in under and not one.fatal]
+    brief, whole = shown(job, "text"), shown(job, "text", verbose=True)
+    for finding in others:
+        assert f"{finding.severity.upper()} {finding.rule}: " in brief
+        assert f"{finding.severity.upper()} {finding.rule} (" not in brief
+        assert f"{finding.severity.upper()} {finding.rule} (" in whole
+        assert finding.rule in shown(job, "markdown")
+
+
+def test_the_first_finding_does_not_repeat_the_head() -> None:
+    job = sample_data.job("v2.30.7-shm-4gpu")
+    summary = job.findings[0].summary
+    assert shown(job, "text").count(summary) == 1
+    assert shown(job, "text", verbose=True).count(summary) == 2
+
+
+def test_a_step_is_told_once_and_all_of_them_with_verbose() -> None:
+    job = sample_data.job(_FAILED)
+    steps = [step.split()[0] for finding in job.findings for step in finding.fix]
+    whole = shown(job, "text", verbose=True)
+    assert steps
+    assert all(step in whole for step in steps)
+
+
+def test_a_rank_that_is_to_blame_says_when_it_fell_silent() -> None:
+    log = "".join(
+        f"vm:{rank}:{rank} [{rank}] NCCL INFO ncclCommInitRank comm 0x{rank}1 rank {rank} nranks 2 cudaDev {rank} "
+        f"nvmlDev {rank} busId {rank}0 commId 0x77 - Init {phase}\n"
+        for phase in ("START", "COMPLETE")
+        for rank in (1, 0)
+    )
+    lost = "vm:0:9 [0] misc/socket.cc:71 NCCL WARN socketProgress: Connection closed by remote peer\n"
+    job = nccl_inspect.read((log + lost + lost).encode())
+    assert "rank 1 silent since " in head.of(job).since
+
+
+def test_a_log_that_is_written_now_says_how_old_its_last_line_is(tmp_path: Path) -> None:
+    file = tmp_path / "job.log"
+
+    def since(seconds: float, changed: float) -> str:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() - seconds))
+        line = f"[{stamp}] vm:1:1 [0] misc/socket.cc:1 NCCL WARN Call to bind failed : Address already in use\n"
+        file.write_text(
+            f"[{stamp}] vm:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 "
+            "busId 10 commId 0x77 - Init START\n" + line
+        )
+        os.utime(file, (time.time() - changed,) * 2)
+        return head.of(nccl_inspect.read(str(file))).since
+
+    assert "(5 min ago)" in since(300, 300)
+    assert "ago)" not in since(300, 30_000), "a clock that is not that of the file"
+    assert "ago)" not in since(300_000, 300_000)
