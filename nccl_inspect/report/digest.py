@@ -27,6 +27,7 @@ _MEANING = {
     "unknown": "the log does not show enough to judge a path",
 }
 _EXCERPT = "an excerpt, not a whole log: pass all that the job printed to get a verdict"
+_INCOMPLETE = "log-incomplete"
 _HEAD = "rank-traceback"
 """How a traceback begins: what it leads to says more."""
 
@@ -34,7 +35,13 @@ _HEAD = "rank-traceback"
 def verdict_line(job: Job) -> str:
     """The verdict with what it rests on: ``UNKNOWN, likely: GPUDirect RDMA is off for mlx5_0``."""
     joint = ", " if job.verdict == "unknown" and _leads(job) else ": "
-    return f"{job.verdict.upper()}{joint}{reason(job)}"
+    return f"{verdict_word(job)}{joint}{reason(job)}"
+
+
+def verdict_word(job: Job) -> str:
+    """The verdict in capitals; ``WAITING`` where ranks are stuck and nothing proves that the log goes on to the end."""
+    leads = _leads(job) if job.verdict == "failed" else []
+    return "WAITING" if leads and leads[0].open_end else job.verdict.upper()
 
 
 def _leads(job: Job) -> list[Finding]:
@@ -72,10 +79,28 @@ def reason(job: Job) -> str:
         return f"an error that no rule explains: {_said(job.unexplained)}"
     if job.verdict == "unknown" and job.excerpt and job.paths and _known(job) == _MEANING["ok"]:
         return "only an excerpt; every path in it is as good as expected"
+    if job.verdict == "unknown" and (lacking := _lacking(job)):
+        return lacking
     if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
         unjudged, told = _unjudged(job), _left_out(job)
         return "; ".join([*told, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
     return _known(job) if job.verdict == "ok" else _MEANING[job.verdict]
+
+
+def _lacking(job: Job) -> str:
+    """Which part of the log is missing, or where it ends, if that leaves the job without a verdict."""
+    ends = (found.summary for found in job.findings if found.rule == _INCOMPLETE or _is_end(found))
+    begins = (entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE)
+    what = next(ends, "") or next(begins, "")
+    known = _known(job)
+    if what and known == _MEANING["ok"]:
+        return f"{what}; the other {count(len(job.paths), 'path')} are ok"
+    return what
+
+
+def _is_end(finding: Finding) -> bool:
+    """Whether it says that the log ends in the middle of something."""
+    return finding.clue and finding.category == "failures"
 
 
 def _doubt(lead: Finding, text: str, job: Job) -> str:

@@ -16,6 +16,7 @@ from nccl_inspect.report.digest import (
     short_names,
     steps_under,
     verdict_line,
+    verdict_word,
     where,
     who,
 )
@@ -60,9 +61,9 @@ def _verdict(job: Job, style: Style) -> Iterator[str]:
 
 def headline(job: Job, style: Style) -> Iterator[str]:
     """The verdict with its main reason."""
-    word = paint(job.verdict.upper(), verdict_color(job.verdict), style)
+    word = verdict_word(job)
     lines = block("", printable(verdict_line(job)), style, indent=0, hang=0)
-    yield lines[0].replace(job.verdict.upper(), word, 1)
+    yield lines[0].replace(word, paint(word, verdict_color(job.verdict), style), 1)
     yield from lines[1:]
     if place := where(job):
         yield from block("", printable(place), style, indent=0, hang=0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.model import endings
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import culprits, failure, verdicts
+from nccl_inspect.rules import culprits, failure, standstill, verdicts
 from nccl_inspect.rules.engine import CATEGORIES, SEVERITIES, Registered, Rule, registered
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.statements import is_retold, value
@@ -46,6 +46,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     facts.job.unexplained = _unexplained(facts, found)
     facts.job.verdict = verdicts.of_job(facts.job)
     facts.job.first_failure = failure.first(facts)
+    facts.job.waiting = standstill.of(facts)
 
 
 def _run(facts: Facts) -> tuple[list[Finding], list[NotJudged]]:

@@ -1,0 +1,62 @@
+"""Where ranks belong of which the log has no line, by the order in which launchers number ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from nccl_inspect.event import is_named
+from nccl_inspect.rules.facts import Facts
+
+
+class Home(NamedTuple):
+    """Where a rank belongs."""
+
+    host: str
+    local_rank: int
+
+
+def home(facts: Facts, rank: int) -> Home | None:
+    """The host of a rank of the job: launchers give each host a block of ranks, all of one size.
+
+    None where the ranks that are known do not lie so, or where no rank of its host is known.
+    """
+    return facts.once(_homes).get(rank)
+
+
+def _homes(facts: Facts) -> dict[int, Home]:
+    world = facts.job.world_size
+    pairs = {(rank, last.process.host) for last in facts.job.last_lines for rank in last.ranks}
+    known = dict(pairs)
+    if not world or facts.job.rank_space != "global" or not all(map(is_named, known.values())):
+        return {}
+    if not known or len(known) != len(pairs):
+        return {}  # a rank with two hosts: several jobs
+    size = _block(facts, known, world)
+    blocks = {rank // size: host for rank, host in known.items()} if size else {}
+    if not size or any(blocks[rank // size] != host for rank, host in known.items()):
+        return {}
+    if max(Counter(blocks.values()).values()) > 1:
+        return {}  # a host with several blocks: its name does not tell which
+    missing = (rank for rank in range(world) if rank not in known and rank // size in blocks)
+    return {rank: Home(blocks[rank // size], rank % size) for rank in missing}
+
+
+def _block(facts: Facts, known: dict[int, str], world: int) -> int:
+    """How many ranks each host has: as NCCL says, else the smallest block that holds what is known."""
+    told = {comm.local_ranks for comm in facts.job.communicators if comm.nranks == world and comm.local_ranks}
+    if len(told) == 1:
+        return told.pop()
+    names = set(known.values())
+    if len(names) == 1:
+        return world if len(known) * 2 > world else 0  # else the others are on hosts that are not here
+    least = max(Counter(known.values()).values())
+    sizes = (size for size in range(least, world + 1) if world % size == 0)
+    return next((size for size in sizes if _fits(known, size)), 0)
+
+
+def _fits(known: dict[int, str], size: int) -> bool:
+    blocks: dict[int, str] = {}
+    return all(blocks.setdefault(rank // size, host) == host for rank, host in known.items()) and len(blocks) == len(
+        set(known.values())
+    )
