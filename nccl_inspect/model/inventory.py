@@ -158,8 +158,8 @@ class Waiting(Record):
     communicator: str
     nranks: int
     missing: list[int]
-    """Ranks that have not begun, as far as the log shows: of the job, or of the communicator where the log does not tell
-    the ranks of the job."""
+    """Ranks that have not begun, as far as the log shows: of the job, else of the communicator where the log does not
+    tell the ranks of the job."""
     silent: list[int]
     """Ranks that printed something and fell silent before they came as far as those that wait."""
     waiting: list[int]

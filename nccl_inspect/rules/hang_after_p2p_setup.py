@@ -82,8 +82,7 @@ def _clue(facts: Facts, cut: list[Evidence]) -> Finding:
     paths = facts.job.paths
     facts.leave_open(paths)
     return RULE.clue(
-        "the log ends while ranks of one host set up P2P"
-        f"{standstill.undecided(facts)}",
+        f"the log ends while ranks of one host set up P2P{standstill.undecided(facts)}",
         cause="not in the log: it was cut off there, or the ranks are stuck. On one host with P2P a standstill "
         + _TYPICAL,
         impact="if it is stuck, the job does not start, with its GPUs at 100 % or idle",

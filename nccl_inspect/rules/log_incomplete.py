@@ -8,7 +8,7 @@ from nccl_inspect.event_types import BootstrapInterface, CudaDriver, NcclVersion
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import placement, standstill
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ranks_word
+from nccl_inspect.rules.facts import Facts, ranks_word
 
 RULE = Rule(
     name="log-incomplete",
@@ -53,8 +53,8 @@ def _headless(facts: Facts) -> Finding:
     return RULE.finding(
         "the beginning of the log is missing: no line tells how the ranks began (version, network, Init START), and "
         "none how they are connected",
-        cause="only the end of the log was passed on (tail; kubectl logs shows the last 10 lines of each pod where pods "
-        "are chosen with -l), or the log was rotated",
+        cause="only the end of the log was passed on (tail; kubectl logs -l shows the last 10 lines of each pod), or the "
+        "log was rotated",
         impact="settings, networks and paths cannot be judged",
         fix=_whole_log(facts),
         evidence=sorted(lines, key=lambda line: (line.source, line.order))[:1],

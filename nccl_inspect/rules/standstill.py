@@ -252,4 +252,3 @@ def where_missing(facts: Facts) -> str:
     words = [f"rank {rank} belongs on {home.host}, as local rank {home.local_rank}" for rank, home in told[:4]]
     more = f"; {count(len(told) - len(words), 'other')} likewise" if len(told) > len(words) else ""
     return f". By the order of the ranks {'; '.join(words)}{more}" if words else ""
-
