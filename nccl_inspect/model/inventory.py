@@ -147,6 +147,8 @@ class LastLine(Record):
     """The CUDA device that the line names."""
     time: str | None = None
     """When it was printed, as the line has it."""
+    likely_rank: int | None = None
+    """Where its lines name no rank: which one it probably is, by elimination; set by the rules."""
     evidence: Evidence | None = None
     """The last line of the process that the model keeps: that line itself, or one shortly before it."""
 

@@ -24,7 +24,7 @@ def of(log: ProcessLog, ranks: list[int], where: tuple[str, int, int], line: _Li
         line: gives a line by its place, origin, level and message.
     """
     final = log.final
-    return LastLine(log.process, ranks, *where, final.device, final.time, _kept(log, line))
+    return LastLine(log.process, ranks, *where, final.device, final.time, evidence=_kept(log, line))
 
 
 def _kept(log: ProcessLog, line: _Line) -> Evidence | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
+from nccl_inspect.report import gaps
 from nccl_inspect.report.words import shortened
 from nccl_inspect.rules import culprit_words
 from nccl_inspect.rules.facts import STATES, count, ranges, ranks_word
@@ -27,7 +28,6 @@ _MEANING = {
     "unknown": "the log does not show enough to judge a path",
 }
 _EXCERPT = "an excerpt, not a whole log: pass all that the job printed to get a verdict"
-_INCOMPLETE = "log-incomplete"
 _HEAD = "rank-traceback"
 """How a traceback begins: what it leads to says more."""
 
@@ -79,28 +79,12 @@ def reason(job: Job) -> str:
         return f"an error that no rule explains: {_said(job.unexplained)}"
     if job.verdict == "unknown" and job.excerpt and job.paths and _known(job) == _MEANING["ok"]:
         return "only an excerpt; every path in it is as good as expected"
-    if job.verdict == "unknown" and (lacking := _lacking(job)):
+    if job.verdict == "unknown" and (lacking := gaps.lacking(job, _known(job) == _MEANING["ok"])):
         return lacking
     if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
         unjudged, told = _unjudged(job), _left_out(job)
         return "; ".join([*told, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
     return _known(job) if job.verdict == "ok" else _MEANING[job.verdict]
-
-
-def _lacking(job: Job) -> str:
-    """Which part of the log is missing, or where it ends, if that leaves the job without a verdict."""
-    ends = (found.summary for found in job.findings if found.rule == _INCOMPLETE or _is_end(found))
-    begins = (entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE)
-    what = next(ends, "") or next(begins, "")
-    known = _known(job)
-    if what and known == _MEANING["ok"]:
-        return f"{what}; the other {count(len(job.paths), 'path')} are ok"
-    return what
-
-
-def _is_end(finding: Finding) -> bool:
-    """Whether it says that the log ends in the middle of something."""
-    return finding.clue and finding.category == "failures"
 
 
 def _doubt(lead: Finding, text: str, job: Job) -> str:
@@ -184,8 +168,7 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
     overrides = [setting for setting in job.environment if setting.source != "config"]
     if overrides:
         yield "environment", shortened(map(_setting, overrides), 12)
-    if job.first_failure:
-        yield "first error", _first_failure(job.first_failure, short_names(job))
+    yield from _stops(job)
     groups = _alike(job.communicators)
     for comms in groups[:_MAX_COMMUNICATORS]:
         yield "communicator", _communicators(comms)
@@ -193,15 +176,30 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
         yield "", f"… and {sum(map(len, groups[_MAX_COMMUNICATORS:]))} more"
 
 
-def _first_failure(failure: FirstFailure, names: dict[str, str]) -> str:
+def _stops(job: Job) -> Iterator[tuple[str, str]]:
+    """What failed first, or for how long ranks have been waiting."""
+    if job.first_failure:
+        yield "first error", _first_failure(job, job.first_failure, short_names(job))
+    if job.waiting and (quiet := gaps.quiet(job.waiting)):
+        yield "waiting", quiet
+
+
+def _first_failure(job: Job, failure: FirstFailure, names: dict[str, str]) -> str:
     ranks = f"rank{'s' * (len(failure.ranks) > 1)} {_some(failure.ranks)}" if failure.ranks else "rank not in the log"
-    where = shortened([f"{host} pid {pid}" for host, pid in failure.processes], 2) or "as its own output says"
-    device = "" if failure.device is None else f", GPU {failure.device}"
+    alone = len(failure.processes) == 1
+    gpus = {last.process[:2]: last.device for last in job.last_lines if not (alone or failure.ranks)}
+    where = shortened([_process(host, pid, gpus.get((host, pid))) for host, pid in failure.processes], 2)
+    where = where or "as its own output says"
+    device = f", GPU {failure.device}" if alone and failure.device is not None else ""
     when = f" at {failure.time}" if failure.time else ""
     why = "the earliest of all errors" if failure.basis == "time" else "the only process with an error that is no echo"
     if len(failure.processes) > 1:
         why += f", {len(failure.processes)} at once"
     return f"{ranks} ({where}{device}){when}, {names[failure.evidence.source]}:{failure.evidence.line}: {why}"
+
+
+def _process(host: str, pid: int, gpu: int | None) -> str:
+    return f"{host} pid {pid}" + ("" if gpu is None else f" GPU {gpu}")
 
 
 def _alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]]:
@@ -283,18 +281,8 @@ def _size(job: Job) -> str:
         only = len(job.ranks_seen) == 1
         shown = f"only rank {job.ranks_seen[0]}" if only else f"of which {_some(job.ranks_seen) or 'none'}"
         seen = f"{count(job.world_size, 'rank')}, {shown} seen"
-        return f"{seen}; {_missing(job)}; {hosts}"
+        return f"{seen}; {gaps.missing(job)}; {hosts}"
     return f"{count(job.world_size, 'rank')} on {hosts}"
-
-
-def _missing(job: Job) -> str:
-    """Ranks of the world that printed nothing, and where they were looked for."""
-    missing = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
-    ranks = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {_some(missing)} have"
-    where = "this log" if len(job.sources) == 1 else f"these {len(job.sources)} files"
-    mute = sum(not last.ranks for last in job.last_lines)
-    others = f"{mute} processes that name no rank" if mute > 1 else "one process that names no rank"
-    return f"{ranks} no line in {where}" + (f" (unless in those of {others})" if mute else "")
 
 
 def _some(ranks: Sequence[int]) -> str:

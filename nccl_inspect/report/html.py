@@ -17,7 +17,7 @@ from nccl_inspect._version import __version__
 from nccl_inspect.model.job import Job
 from nccl_inspect.picture.looks import LOOKS
 from nccl_inspect.report import Style
-from nccl_inspect.report.digest import facts, meaning, reason, short_names, steps_under, where, who
+from nccl_inspect.report.digest import facts, meaning, reason, short_names, steps_under, verdict_word, where, who
 from nccl_inspect.report.page import data, sections
 from nccl_inspect.report.tables import KIND_HEAD, by_kind, gdr_word
 from nccl_inspect.rules import capture
@@ -43,6 +43,7 @@ def render(job: Job, style: Style) -> str:
     context: dict[str, Any] = {
         "job": job,
         "version": __version__,
+        "word": verdict_word(job),
         "reason": reason(job),
         "where": where(job),
         "culprits": data.culprits(job),

@@ -113,7 +113,7 @@ def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Findin
     return RULE.finding(
         f"{count(len(waiting), 'rank')} of communicator {comm.id} ({comm.nranks} ranks) began and {have} the "
         f"initialisation{suspicion(facts)}"
-        if is_ended or absent
+        if is_ended or len(absent) > len(standstill.idle(facts))  # then rank-missing tells the rest
         else standstill.in_words(facts) + suspicion(facts),
         cause=f"not in the log. How far the ranks came: {phases(facts, comm)}{missing}{suspects(facts)}",
         impact="the job does not start; NCCL itself waits without a time limit",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.model import endings
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import culprits, failure, standstill, verdicts
+from nccl_inspect.rules import culprits, failure, placement, standstill, verdicts
 from nccl_inspect.rules.engine import CATEGORIES, SEVERITIES, Registered, Rule, registered
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.statements import is_retold, value
@@ -26,6 +26,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         rules: that are to run.
         terms: how the user wants findings to be taken; None as their rules say.
     """
+    placement.name_likely_ranks(facts)
     wanted = {entry.rule.name for entry in rules}
     by_name = {entry.rule.name: entry.rule for entry in registered()}
     found, questions = _run(facts)

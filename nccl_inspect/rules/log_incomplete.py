@@ -22,6 +22,8 @@ _MAX_NAMED = 2
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge whether every process shows how it began, and whether every rank of the world has a line."""
+    if facts.job.failed or facts.failures():
+        return  # that tells more than what is missing
     if not len(facts.job.paths) and _lacks_its_beginning(facts):
         yield _headless(facts)
     elif missing := _without_line(facts):
@@ -53,8 +55,8 @@ def _headless(facts: Facts) -> Finding:
     return RULE.finding(
         "the beginning of the log is missing: no line tells how the ranks began (version, network, Init START), and "
         "none how they are connected",
-        cause="only the end of the log was passed on (tail; kubectl logs -l shows the last 10 lines of each pod), or the "
-        "log was rotated",
+        cause="only the end of the log was passed on (tail; kubectl logs -l shows the last 10 lines of each pod), or "
+        "the log was rotated",
         impact="settings, networks and paths cannot be judged",
         fix=_whole_log(facts),
         evidence=sorted(lines, key=lambda line: (line.source, line.order))[:1],

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from nccl_inspect.event import is_named
+from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.rules.facts import Facts
 
 
@@ -22,6 +23,32 @@ def home(facts: Facts, rank: int) -> Home | None:
     None where the ranks that are known do not lie so, or where no rank of its host is known.
     """
     return facts.once(_homes).get(rank)
+
+
+def name_likely_ranks(facts: Facts) -> None:
+    """Say of processes that name no rank which they probably are.
+
+    Where one rank has no line and one process names none, it is that; else host and GPU tell, where a host has a block
+    of ranks in the order of its GPUs.
+    """
+    job = facts.job
+    mute = [last for last in job.last_lines if not last.ranks]
+    if not mute or not job.world_size or job.rank_space != "global":
+        return
+    seen = set(job.ranks_seen)
+    missing = [rank for rank in range(job.world_size) if rank not in seen]
+    if len(mute) == len(missing) == 1:
+        mute[0].likely_rank = missing[0]
+        return
+    by_place: dict[Home, list[LastLine]] = {}
+    for last in mute:
+        if last.device is not None:
+            by_place.setdefault(Home(last.process.host, last.device), []).append(last)
+    for rank in missing:
+        place = home(facts, rank)
+        alike = by_place.get(place, []) if place else []
+        if len(alike) == 1:
+            alike[0].likely_rank = rank
 
 
 def _homes(facts: Facts) -> dict[int, Home]:

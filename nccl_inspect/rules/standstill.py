@@ -106,7 +106,7 @@ def evidence(facts: Facts) -> list[Evidence]:
     found = of(facts)
     if found is None:
         return []
-    silent = [last.evidence for last in [*_lines_of(facts, found.silent), *_idle(facts)] if last.evidence]
+    silent = [last.evidence for last in [*_lines_of(facts, found.silent), *idle(facts)] if last.evidence]
     waiting = [last.evidence for last in _lines_of(facts, found.waiting) if last.evidence]
     return [*silent[:2], *waiting[:1], *waiting[-1:]] if silent else [*waiting[:2], *waiting[2:][-1:]]
 
@@ -120,7 +120,7 @@ def last_of(facts: Facts, comm: CommunicatorInfo) -> list[Evidence]:
     return [last.evidence for last in shown if last.evidence]
 
 
-def _idle(facts: Facts) -> list[LastLine]:
+def idle(facts: Facts) -> list[LastLine]:
     """Processes that began no communicator: they may be ranks of which none is known."""
     return [last for last in facts.job.last_lines if not last.ranks]
 
@@ -143,7 +143,7 @@ def _never_came(facts: Facts, found: Waiting) -> bool:
     Where hosts are missing as a whole it may be their logs that are not here: then those that are must be many.
     """
     comm = next(comm for comm in facts.job.communicators if comm.id == found.communicator)
-    if not found.missing or found.stage != INITIALISATION or comm.parent is not None or _idle(facts):
+    if not found.missing or found.stage != INITIALISATION or comm.parent is not None or idle(facts):
         return False
     if any(len(last.ranks) > 1 for last in _lines_of(facts, found.waiting)):
         return False  # ranks are threads: the missing ones may be others of the same process
@@ -167,9 +167,9 @@ def _begun(facts: Facts) -> set[Process]:
 
 def _lags(facts: Facts, found: Waiting) -> bool:
     """Whether all that fell silent did so long before the others came as far as they did, by their times."""
-    behind = [*_lines_of(facts, found.silent), *(_idle(facts) if found.missing else ())]
+    behind = [*_lines_of(facts, found.silent), *(idle(facts) if found.missing else ())]
     times = [moment(last.time) for last in (*behind, *_lines_of(facts, found.waiting))]
-    if not behind or len(found.missing) > len(_idle(facts)) or not in_order(*times):
+    if not behind or len(found.missing) > len(idle(facts)) or not in_order(*times):
         return False
     known = [time.seconds for time in times if time]
     return max(known[len(behind) :], default=0.0) - max(known[: len(behind)]) >= _LONG
@@ -215,12 +215,12 @@ def _culprit(facts: Facts, found: Waiting) -> str:
 
 def _probably(facts: Facts, found: Waiting) -> str:
     """Which processes these are, where as many began no communicator."""
-    idle = _idle(facts)
-    if len(idle) != len(found.missing):
+    mute = idle(facts)
+    if len(mute) != len(found.missing):
         return ""
-    names = ", ".join(f"{last.process.host} pid {last.process.pid}" for last in idle[:_FEWEST])
-    more = f" and {len(idle) - _FEWEST} more" if len(idle) > _FEWEST else ""
-    return f" (probably {names}{more}, silent since line {max(last.line for last in idle)})"
+    names = ", ".join(f"{last.process.host} pid {last.process.pid}" for last in mute[:_FEWEST])
+    more = f" and {len(mute) - _FEWEST} more" if len(mute) > _FEWEST else ""
+    return f" (probably {names}{more}, silent since line {max(last.line for last in mute)})"
 
 
 def _quiet(facts: Facts) -> str:
