@@ -24,7 +24,7 @@ from nccl_inspect.rules.departures import (
 )
 from nccl_inspect.rules.departures import echoes as told_as_echoes
 from nccl_inspect.rules.efa_completion_error import lost_peers
-from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.engine import Rule, registered
 from nccl_inspect.rules.facts import (
     Facts,
     first_said,
@@ -129,7 +129,8 @@ def _came_before(facts: Facts, echoes: list[Notice], killed: list[Notice], depar
     follow = [*echoes, *caught, *_waits(facts, killed, departed), *_effects(facts, departed)]
     known = set(map(id, follow))
     errors = [notice for notice in facts.failures() if id(notice) not in known and not _is_known_end(notice)]
-    errors = [one for one in errors if not exceptions.connected_below(facts, one)]
+    survivable = {entry.rule.name for entry in registered() if entry.rule.severity != "error"}  # NCCL goes on then
+    errors = [one for one in errors if not (exceptions.connected_below(facts, one) or one.rule in survivable)]
     errors = [one for one in errors if not (_is_loss(one) and any(precedes(kill, one) for kill in killed))]
     losses = first_of_each(one.evidence[0] for one in echoes)
     errors = [one for one in errors if not _is_below(one, losses)]

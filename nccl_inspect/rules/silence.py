@@ -109,15 +109,16 @@ def _is_later(facts: Facts, last: LastLine, first: Mapping[tuple[str, str], int]
 
 def _begins_before(facts: Facts, last: LastLine, order: int) -> bool:
     """Whether the lines of a host are mixed with those of others: it has some before a line of theirs, too."""
-    return any(line < order for line in facts.once(_said_at).get((last.source, last.process.host), ()))
+    return facts.once(_said_first).get((last.source, last.process.host), order) < order
 
 
-def _said_at(facts: Facts) -> dict[tuple[str, str], list[int]]:
-    """Where the processes of each host say something in each source, as far as statements tell."""
-    found: dict[tuple[str, str], list[int]] = {}
+def _said_first(facts: Facts) -> dict[tuple[str, str], int]:
+    """Where each host says something for the first time in each source, as far as statements tell."""
+    found: dict[tuple[str, str], int] = {}
     for notice in facts.job.notices:
         for process, line in zip(notice.processes, notice.evidence, strict=False):
-            found.setdefault((line.source, process.host), []).append(line.order)
+            key = line.source, process.host
+            found[key] = min(line.order, found.get(key, line.order))
     return found
 
 

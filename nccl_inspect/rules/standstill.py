@@ -60,8 +60,8 @@ def _in_init(facts: Facts) -> Waiting | None:
 def _connecting(facts: Facts) -> Waiting | None:
     for comm in facts.job.communicators if broken_off(facts) else ():
         if comm.unconnected and len(comm.completed) == comm.nranks and not comm.ended:
-            idle = set(range(comm.nranks)) - set(comm.unconnected)
-            return _waiting(facts, comm, missing=(), silent=idle, waiting=comm.unconnected, stage=CONNECTIONS)
+            rest = set(range(comm.nranks)) - set(comm.unconnected)
+            return _waiting(facts, comm, missing=(), silent=rest, waiting=comm.unconnected, stage=CONNECTIONS)
     return None
 
 
@@ -116,7 +116,8 @@ def last_of(facts: Facts, comm: CommunicatorInfo) -> list[Evidence]:
     open_ = set(ranks_of(comm, comm.unconnected))
     lines = sorted(_lines_of(facts, ranks_of(comm, comm.started)), key=lambda last: (last.source, last.order))
     behind = [last for last in lines if open_ and open_.isdisjoint(last.ranks)]
-    shown = [*behind[-1:], *[last for last in lines if last not in behind][:1], *lines[-1:]]
+    others = [last for last in lines if not open_ or not open_.isdisjoint(last.ranks)]
+    shown = [*behind[-1:], *others[:1], *lines[-1:]]
     return [last.evidence for last in shown if last.evidence]
 
 
