@@ -18,14 +18,19 @@ RULE = Rule(
 )
 _BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
 _MAX_NAMED = 2
+_NEEDS = "the log from its first line to past the first step of the job; from Kubernetes: kubectl logs --tail=-1 <pod>"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge whether every process shows how it began, and whether every rank of the world has a line."""
     if facts.job.failed or facts.failures():
         return  # that tells more than what is missing
-    if not len(facts.job.paths) and _lacks_its_beginning(facts):
+    if len(facts.job.paths) and facts.job.excerpt:
+        yield RULE.undecided("this is a part of a log: the paths that are not in it", _NEEDS)
+    elif not len(facts.job.paths) and _lacks_its_beginning(facts):
         yield _headless(facts)
+    elif not len(facts.job.paths) and not facts.job.communicators and _is_info(facts):
+        yield RULE.undecided(f"the log ends before a communicator begins{standstill.undecided(facts)}", _NEEDS)
     elif missing := _without_line(facts):
         has = "has" if len(missing) == 1 else "have"
         yield RULE.undecided(f"{ranks_word(missing)} {has} no line in the log", _logs_of(facts, missing))
@@ -33,10 +38,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _lacks_its_beginning(facts: Facts) -> bool:
     """Whether there are lines of NCCL at level INFO, and none of those that every process begins with."""
-    is_info = any(last.evidence and " NCCL INFO " in last.evidence.text for last in facts.job.last_lines)
-    if not is_info or any(comm.announced for comm in facts.job.communicators):
+    if not _is_info(facts) or any(comm.announced for comm in facts.job.communicators):
         return False
     return not any(map(facts.said, _BEGINNING))
+
+
+def _is_info(facts: Facts) -> bool:
+    """Whether the log has lines of NCCL at level INFO: without them the level is what is wrong."""
+    lines = (last.evidence for last in facts.job.last_lines)
+    return any(line is None or " NCCL INFO " in line.text for line in lines)  # what says nothing is not kept
 
 
 def _without_line(facts: Facts) -> list[int]:
