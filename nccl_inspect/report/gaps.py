@@ -8,7 +8,8 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.report.words import shortened
 from nccl_inspect.rules.facts import count, ranges
 
-_INCOMPLETE, _STARTING = "log-incomplete", ("rank-missing", "hang-in-init")
+_INCOMPLETE, _SPARSE = "log-incomplete", "debug-level-too-low"
+_STARTING = ("rank-missing", "hang-in-init")
 _MAX_NAMED = 2
 _MAX_RUNS = 12
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
@@ -21,7 +22,7 @@ def lacking(job: Job, are_ok: bool) -> str:
         job: without a verdict.
         are_ok: whether all paths in the log are as good as expected.
     """
-    ends = (found.summary for found in job.findings if found.rule == _INCOMPLETE or _is_end(found))
+    ends = (found.summary for found in job.findings if found.rule in (_INCOMPLETE, _SPARSE) or _is_end(found))
     begins = (entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE)
     starts = (entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths))
     what = next(ends, "") or next(begins, "") or next(starts, "")
