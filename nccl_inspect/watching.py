@@ -209,7 +209,9 @@ class Watch:
                 raise KeyboardInterrupt from None
             raise
         self._fold.partial = interrupted
-        job = self._judge(self._fold, going_on=interrupted)
+        # After a stall the answer is what the stall said, whether somebody waited for more or not.
+        quiet = self._clock() - self._progress if self._is_stalled else None
+        job = self._judge(self._fold, going_on=interrupted and quiet is None, quiet=quiet)
         stalled = [self._stall] if self._stall and job.verdict != "failed" else []
         if self._told is None:
             self._told = job
@@ -259,6 +261,11 @@ class Watch:
                 yield Change("severity", new, after, old.severity)
         if before.verdict != after.verdict:
             yield Turn(before.verdict, after)
+
+    @property
+    def _is_stalled(self) -> bool:
+        """Whether a stall was told, and nothing came since."""
+        return self._next_warning != self._timing.stall and self._fold.extent()[:2] == self._extent[:2]
 
     def _resumed(self, now: float) -> Iterator[News]:
         if self._next_warning != self._timing.stall:

@@ -51,7 +51,9 @@ def test_the_headline_leads_with_the_strongest_clue() -> None:
 
 
 def test_an_info_does_not_make_the_headline() -> None:
-    assert verdict_line(job(clue("info"))) == "UNKNOWN: the log does not show enough to judge a path"
+    assert verdict_line(job(clue("info"))) == (
+        "UNKNOWN: the log ends before a communicator begins, at line 1: still starting, stuck, or cut"
+    )
 
 
 def test_a_headline_without_verdict_is_reason_and_word() -> None:

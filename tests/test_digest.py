@@ -55,8 +55,9 @@ def test_hosts_without_a_rank_are_told_apart() -> None:
 def test_a_rank_without_a_line_may_be_a_process_that_names_none() -> None:
     one = line("b", 9, "cudaDriverVersion 13000")
     assert "; rank 1 has no line in this log; " in fact(read(start("a", 0, 2)), "job")
-    assert "rank 1 has no line in this log (unless in those of one process that names no rank);" in fact(
-        read(start("a", 0, 2), one), "job"
+    assert "; rank 1 is probably pid 109 on b; " in fact(read(start("a", 0, 2), one), "job")
+    assert "ranks 1-2 have no line in this log (unless in those of one process that names no rank);" in fact(
+        read(start("a", 0, 3), one), "job"
     )
 
 

@@ -127,7 +127,7 @@ ADDRESSES = "".join(
 @pytest.mark.parametrize(
     ("log", "summary"),
     [
-        (INIT + lost(0, "10.0.0.1") + lost(2, "10.0.0.1") + lost(3, "10.0.0.1"), "rank 1 (vm, pid 11) went away"),
+        (INIT + "".join(lost(rank, "10.0.0.1") for rank in (0, 2, 3)), "rank 1 (vm, pid 11, GPU 1) went away"),
         (
             INIT.replace("nranks 4", "nranks 8") + lost(0, "10.0.0.2") + lost(2, "10.0.0.2") + lost(3, "10.0.0.2"),
             "ranks 0,2-3 lost connections to a peer on 10.0.0.2; the first failing rank is not in this log",

@@ -192,7 +192,7 @@ LEFT = (
         (LOST + LEFT, [2], "rank 2 (task 2 of Slurm) ended while others still ran"),
         (CLOSED + CRASHED, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
         (CLOSED + OTHERS + CRASHED, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
-        (CLOSED + CRASHED.replace("task 2", "task 1"), [2], "rank 2 (vm, pid 102) went away"),
+        (CLOSED + CRASHED.replace("task 2", "task 1"), [2], "rank 2 (vm, pid 102, GPU 2) went away"),
         (LOST + ABORTED, [3], "gave up: torch.distributed.DistBackendError"),
         (CRASHED + SYSTEM, [2], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV"),
         (CRASHED + OWN, [2, 3], "rank 2 (task 2 of Slurm, node1) was ended by SIGSEGV, and 1 more"),

@@ -145,9 +145,9 @@ def test_the_job_is_looked_at_four_times_in_an_interval_and_only_when_something_
     judged = []
 
     class Counting(Judge):
-        def __call__(self, state: Fold, going_on: bool = False):  # type: ignore[no-untyped-def]
+        def __call__(self, state: Fold, going_on: bool = False, quiet: float | None = None):  # type: ignore[no-untyped-def]
             judged.append(clock())
-            return super().__call__(state, going_on)
+            return super().__call__(state, going_on, quiet)
 
     clock = Clock()
     watch = Watch(Counting(Options()), Timing(interval=10, settle=1e9, stall=1e9), clock=clock)
@@ -199,8 +199,8 @@ def test_what_disappears_and_what_gets_worse_is_told() -> None:
     ]
 
     class Scripted(Judge):
-        def __call__(self, state: Fold, going_on: bool = False):  # type: ignore[no-untyped-def]
-            job = super().__call__(state, going_on)
+        def __call__(self, state: Fold, going_on: bool = False, quiet: float | None = None):  # type: ignore[no-untyped-def]
+            job = super().__call__(state, going_on, quiet)
             job.findings = results[len(state.sources[0].counts.tail) if watched_up else 0]
             return job
 
@@ -240,6 +240,26 @@ def test_a_stall_is_warned_of_with_growing_distance_and_its_end_is_told() -> Non
     (again,) = watched.after(10)
     assert isinstance(again, Stall)
     assert (again.waiting, again.missing) == ([0, 1, 2, 3], [])
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_after_a_stall_the_end_says_what_the_stall_said(interrupted: bool) -> None:
+    hang = b"".join(HANG.splitlines(keepends=True)[:-1])
+    watched = Watched(Timing(stall=60))
+    assert watched.after(0, hang) == []
+    assert kinds(watched.after(60)) == [Stall]
+    _, job = watched.watch.end(interrupted)
+    assert (job.verdict, job.findings[0].rule, job.findings[0].ranks) == ("failed", "rank-missing", [2])
+    assert "no progress for 60 s" in job.findings[0].summary
+    assert job.waiting is not None
+    assert (job.waiting.missing, job.waiting.age) == ([2], 60)
+
+
+def test_waiting_alone_is_no_failure_while_the_log_goes_on() -> None:
+    watched = Watched(Timing(stall=60))
+    watched.after(0, b"".join(HANG.splitlines(keepends=True)[:-1]))
+    _, job = watched.watch.end(interrupted=True)
+    assert job.verdict == "unknown"
 
 
 def test_a_word_like_timeout_ends_nothing_while_the_log_goes_on() -> None:

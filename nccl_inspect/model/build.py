@@ -20,6 +20,7 @@ from nccl_inspect.model import (
     groups,
     isolation,
     labels,
+    last_lines,
     layout,
     lifetime,
     members,
@@ -317,7 +318,8 @@ class _Builder:
         return f"{_count(len(run.logs), 'process', 'es')} on {_count(hosts, 'host')}, {begin_name} {lines}"
 
     def _last_line(self, log: ProcessLog) -> LastLine:
-        return LastLine(log.process, self._ranks[log.process], *self._fold.where(log.last), time=log.final.time)
+        ranks = self._ranks[log.process]
+        return last_lines.of(log, ranks, self._fold.where(log.last), self.evidence)
 
     def _inferred_version(self) -> list[str]:
         ranges = {production.versions for production in self._fold.productions if production.dialect == "nccl"}

@@ -9,6 +9,7 @@ from typing import Any
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.inventory import Waiting
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Path
 from nccl_inspect.text import printable
 
@@ -61,6 +62,7 @@ def _document(job: Job) -> dict[str, Any]:
         "communicators": [_communicator(comm) for comm in job.communicators],
         "paths": [_path(path) for path in job.paths],
         "findings": [finding_to_dict(finding) for finding in job.findings],
+        "waiting": _waiting(job.waiting) if job.waiting else None,
         "first_failure": _first_failure(job.first_failure) if job.first_failure else None,
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
         "not_judged": [asdict(entry) for entry in job.not_judged],
@@ -167,6 +169,10 @@ def finding_to_dict(finding: Finding) -> dict[str, Any]:
 
 def _first_failure(failure: FirstFailure) -> dict[str, Any]:
     return {**asdict(failure), "evidence": evidence_to_dict(failure.evidence)}
+
+
+def _waiting(waiting: Waiting) -> dict[str, Any]:
+    return {**asdict(waiting), "since": evidence_to_dict(waiting.since) if waiting.since else None}
 
 
 def evidence_to_dict(evidence: Evidence) -> dict[str, Any]:

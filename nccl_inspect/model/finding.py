@@ -62,6 +62,8 @@ class Finding(Record):
     because: list[str] = field(default_factory=list)
     fatal: bool = False
     """The job is dead or stuck."""
+    open_end: bool = False
+    """Fatal by what the log shows, though no line proves that the log goes on to the end of the job."""
     clue: bool = False
     """It rests on a statement, a setting or an inventory; the log does not show the effect."""
     confirm: str = ""

@@ -9,6 +9,7 @@ from nccl_inspect.records import Record
 
 if TYPE_CHECKING:
     from nccl_inspect.event import Process
+    from nccl_inspect.model.evidence import Evidence
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -142,5 +143,37 @@ class LastLine(Record):
     line: int
     order: int
     """As in :class:`~nccl_inspect.model.evidence.Evidence`."""
+    device: int | None = None
+    """The CUDA device that the line names."""
     time: str | None = None
-    """Its time stamp as printed, by NCCL or by what collected the log."""
+    """When it was printed, as the line has it."""
+    likely_rank: int | None = None
+    """Where its lines name no rank: which one it probably is, by elimination; set by the rules."""
+    evidence: Evidence | None = None
+    """The last line of the process that the model keeps: that line itself, or one shortly before it."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Waiting(Record):
+    """Ranks that wait for others where the log ends."""
+
+    communicator: str
+    nranks: int
+    missing: list[int]
+    """Ranks that have not begun, as far as the log shows: of the job, else of the communicator where the log does not
+    tell the ranks of the job."""
+    silent: list[int]
+    """Ranks that printed something and fell silent before they came as far as those that wait."""
+    waiting: list[int]
+    """Ranks that came as far as they could without the others."""
+    stage: str
+    """What they wait in: ``initialisation`` (START without COMPLETE) or ``connections``."""
+    since: Evidence | None
+    """The last line of the ranks that wait."""
+    time: str | None
+    """When that was printed, where the line tells."""
+    age: float | None
+    """Seconds without a new line, where somebody watched the log; else since its file was written, or since the time of
+    its last line, where these are known."""
+    cut: bool | None
+    """False where a line proves that the log goes on to the end of the job; None where it may have been cut."""

@@ -21,6 +21,7 @@ from nccl_inspect.model.inventory import (
     Progress,
     SourceInfo,
     Stage,
+    Waiting,
 )
 from nccl_inspect.model.ways import AlsoPath, End, Link
 from nccl_inspect.records import Record
@@ -316,6 +317,10 @@ class Job(Record):
     """Errors in the log that no finding shows, set by the rules."""
     first_failure: FirstFailure | None = None
     """Of a failed job, where the log tells it; set by the rules."""
+    waiting: Waiting | None = None
+    """Where the log ends while ranks wait for others; set by the rules."""
+    quiet: float | None = None
+    """Seconds for which no rank came any further, as whoever watched the log knows; None where nobody did."""
     unrecognised: list[Unrecognised] = field(default_factory=list)
     earlier_runs: list[str] = field(default_factory=list)
     """Runs in the same log that were over before this one began, in words; they are not judged."""

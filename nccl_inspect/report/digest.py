@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
+from nccl_inspect.report import gaps
 from nccl_inspect.report.words import shortened
 from nccl_inspect.rules import culprit_words
 from nccl_inspect.rules.facts import STATES, count, ranks_word
@@ -39,7 +40,13 @@ _HEAD = "rank-traceback"
 def verdict_line(job: Job) -> str:
     """The verdict with what it rests on: ``UNKNOWN, likely: GPUDirect RDMA is off for mlx5_0``."""
     joint = ", " if job.verdict == "unknown" and _leads(job) else ": "
-    return f"{job.verdict.upper()}{joint}{reason(job)}"
+    return f"{verdict_word(job)}{joint}{reason(job)}"
+
+
+def verdict_word(job: Job) -> str:
+    """The verdict in capitals; ``WAITING`` where ranks are stuck and nothing proves that the log goes on to the end."""
+    leads = _leads(job) if job.verdict == "failed" else []
+    return "WAITING" if leads and leads[0].open_end else job.verdict.upper()
 
 
 def _leads(job: Job) -> list[Finding]:
@@ -89,6 +96,8 @@ def reason(job: Job) -> str:
         return f"an error that no rule explains: {_said(job.unexplained)}"
     if job.verdict == "unknown" and job.excerpt and job.paths and _known(job) == _MEANING["ok"]:
         return "only an excerpt; every path in it is as good as expected"
+    if job.verdict == "unknown" and (lacking := gaps.lacking(job, _known(job) == _MEANING["ok"])):
+        return lacking
     if job.verdict == "unknown" and (job.left_out or _unjudged(job)):
         unjudged, told = _unjudged(job), _left_out(job)
         return "; ".join([*told, *([f"{_of_all(unjudged, job)} could not be judged"] if unjudged else [])])
@@ -179,8 +188,7 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
     overrides = [setting for setting in job.environment if setting.source != "config"]
     if overrides:
         yield "environment", shortened(map(_setting, overrides), 12)
-    if job.first_failure:
-        yield "first error", _first_failure(job.first_failure, short_names(job))
+    yield from _stops(job)
     groups = _alike(job.communicators)
     for comms in groups[:_MAX_COMMUNICATORS]:
         yield "communicator", _communicators(comms)
@@ -188,15 +196,30 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
         yield "", f"… and {sum(map(len, groups[_MAX_COMMUNICATORS:]))} more"
 
 
-def _first_failure(failure: FirstFailure, names: dict[str, str]) -> str:
+def _stops(job: Job) -> Iterator[tuple[str, str]]:
+    """What failed first, or for how long ranks have been waiting."""
+    if job.first_failure:
+        yield "first error", _first_failure(job, job.first_failure, short_names(job))
+    if job.waiting and (quiet := gaps.quiet(job.waiting)):
+        yield "waiting", quiet
+
+
+def _first_failure(job: Job, failure: FirstFailure, names: dict[str, str]) -> str:
     ranks = ranks_word(failure.ranks) if failure.ranks else "rank not in the log"
-    where = shortened([f"{host} pid {pid}" for host, pid in failure.processes], 2) or "as its own output says"
-    device = "" if failure.device is None else f", GPU {failure.device}"
+    alone = len(failure.processes) == 1
+    gpus = {last.process[:2]: last.device for last in job.last_lines if not (alone or failure.ranks)}
+    where = shortened([_process(host, pid, gpus.get((host, pid))) for host, pid in failure.processes], 2)
+    where = where or "as its own output says"
+    device = f", GPU {failure.device}" if alone and failure.device is not None else ""
     when = f" at {failure.time}" if failure.time else ""
     why = "the earliest of all errors" if failure.basis == "time" else "the only process with an error that is no echo"
     if len(failure.processes) > 1:
         why += f", {len(failure.processes)} at once"
     return f"{ranks} ({where}{device}){when}, {names[failure.evidence.source]}:{failure.evidence.line}: {why}"
+
+
+def _process(host: str, pid: int, gpu: int | None) -> str:
+    return f"{host} pid {pid}" + ("" if gpu is None else f" GPU {gpu}")
 
 
 def _alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]]:
@@ -278,18 +301,8 @@ def _size(job: Job) -> str:
         only = len(job.ranks_seen) == 1
         shown = f"only rank {job.ranks_seen[0]}" if only else f"of which {some_ranks(job.ranks_seen) or 'none'}"
         seen = f"{count(job.world_size, 'rank')}, {shown} seen"
-        return f"{seen}; {_missing(job)}; {hosts}"
+        return f"{seen}; {gaps.missing(job)}; {hosts}"
     return f"{count(job.world_size, 'rank')} on {hosts}"
-
-
-def _missing(job: Job) -> str:
-    """Ranks of the world that printed nothing, and where they were looked for."""
-    missing = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
-    ranks = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {some_ranks(missing)} have"
-    where = "this log" if len(job.sources) == 1 else f"these {len(job.sources)} files"
-    mute = sum(not last.ranks for last in job.last_lines)
-    others = f"{mute} processes that name no rank" if mute > 1 else "one process that names no rank"
-    return f"{ranks} no line in {where}" + (f" (unless in those of {others})" if mute else "")
 
 
 def _network(job: Job) -> str:

@@ -18,7 +18,7 @@ from nccl_inspect.answers import Answer, env, hosts, nics, ranks
 from nccl_inspect.model.job import Job
 from nccl_inspect.picture.looks import LOOKS
 from nccl_inspect.report import Style, head
-from nccl_inspect.report.digest import facts, meaning, reason, short_names, steps_under, who
+from nccl_inspect.report.digest import facts, meaning, reason, short_names, steps_under, verdict_word, who
 from nccl_inspect.report.folding import is_brief
 from nccl_inspect.report.head import labelled
 from nccl_inspect.report.page import data, sections
@@ -47,6 +47,7 @@ def render(job: Job, style: Style) -> str:
     context: dict[str, Any] = {
         "job": job,
         "version": __version__,
+        "word": verdict_word(job),
         "reason": reason(job),
         "head": labelled(head.of(job)),
         "culprits": data.culprits(job),

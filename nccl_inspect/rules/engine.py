@@ -80,6 +80,7 @@ class Rule(Record):
         hosts: Iterable[str | None] = (),
         evidence: Iterable[Evidence] = (),
         fatal: bool = False,
+        open_end: bool = False,
     ) -> Finding:
         """A finding of this rule: one for each cause, with its evidence cut to the first lines."""
         return Finding(
@@ -96,6 +97,7 @@ class Rule(Record):
             hosts=sorted({host for host in hosts if host}),
             evidence=_in_order(evidence)[:_MAX_EVIDENCE],
             fatal=fatal,
+            open_end=open_end,
         )
 
     def clue(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nccl_inspect.event import NO_HOST, Process
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import FirstFailure, Notice
 from nccl_inspect.rules import mpi
 from nccl_inspect.rules.facts import Facts
@@ -86,13 +87,18 @@ def _stated(errors: list[Notice]) -> set[int]:
     return named | {rank for notice in errors for rank in notice.ranks}
 
 
+def _ranks_of(last: LastLine) -> list[int]:
+    """The ranks of a process, or the one that it probably is."""
+    return last.ranks or ([] if last.likely_rank is None else [last.likely_rank])
+
+
 def _failure(facts: Facts, errors: list[Notice], basis: str) -> FirstFailure:
     processes = [
         process
         for process in dict.fromkeys(process for notice in errors for process in notice.earliest.processes)
         if process.host  # other programs print without a prefix
     ]
-    known = {last.process: last.ranks for last in facts.job.last_lines}
+    known = {last.process: _ranks_of(last) for last in facts.job.last_lines}
     earliest = errors[0].earliest
     return FirstFailure(
         ranks=sorted({rank for process in processes for rank in known.get(process, [])} or _stated(errors)),

@@ -6,6 +6,7 @@ from nccl_inspect.model import usage
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.rules import standstill
 from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, global_ranks, ranks_word
@@ -79,7 +80,8 @@ def _clue(facts: Facts, comm: CommunicatorInfo, cut: list[Evidence]) -> Finding:
     paths = facts.job.paths
     facts.leave_open(paths)
     return RULE.clue(
-        f"{_who(comm)}, and the log ends there" if comm.unconnected else "the log ends while ranks connect",
+        (f"{_who(comm)}, and the log ends there" if comm.unconnected else "the log ends while ranks connect")
+        + standstill.undecided(facts),
         cause="unknown from this log; likely: "
         "the log was cut off there, or the ranks are stuck. Usual causes are then blocked ports of "
         f"the data network, lost packets (MTU, GID), or ranks with different settings{suspects(facts)}",
@@ -120,6 +122,6 @@ def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: s
         confidence="likely" if no_row or comm.unconnected or gave_up(ends) else "possible",
         ranks=[rank for rank in comm.ranks if rank is not None],
         hosts=comm.hosts,
-        evidence=[*comm.evidence[:1], *ends[:2]],
+        evidence=[*standstill.last_of(facts, comm), *ends[:2]],
         fatal=True,
     )

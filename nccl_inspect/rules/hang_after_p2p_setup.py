@@ -8,6 +8,7 @@ from nccl_inspect.model import usage
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.rules import standstill
 from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, gpu_names, hosts_of
@@ -83,7 +84,7 @@ def _clue(facts: Facts, cut: list[Evidence]) -> Finding:
     paths = facts.job.paths
     facts.leave_open(paths)
     return RULE.clue(
-        "the log ends while ranks of one host set up P2P, and no line says that they connected",
+        f"the log ends while ranks of one host set up P2P{standstill.undecided(facts)}",
         cause="unknown from this log; likely: "
         "the log was cut off there, or the ranks are stuck. On one host with P2P a standstill " + _TYPICAL,
         impact="if it is stuck, the job does not start, with its GPUs at 100 % or idle",

@@ -7,6 +7,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.versions import order
+from nccl_inspect.rules import standstill
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import (
     Facts,
@@ -76,16 +77,24 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                     "the end of the log of these ranks",
                 )
             continue
-        if facts.job.ended_by:
+        if facts.job.ended_by or standstill.is_stuck(facts):
             yield _finding(facts, comm, waiting)
         else:
             yield _cut_or_stuck(
                 facts,
-                f"{count(len(waiting), 'rank')} of communicator {comm.id} began and did not finish in this log",
+                _how_far(facts, comm, waiting),
                 global_ranks(comm, waiting),
-                comm.evidence[:2],
+                standstill.evidence(facts) or comm.evidence[:2],
             )
         return  # what follows the first stuck communicator waits for it
+
+
+def _how_far(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> str:
+    """How far the ranks came by the end of the log, and which have no line."""
+    absent = set() if comm.completed else set(range(comm.nranks)) - set(comm.started)
+    has = "has" if len(absent) == 1 else "have"
+    rest = f" and {ranks_word(absent)} of {comm.nranks} {has} not begun" if absent else ""
+    return f"the log ends while {count(len(waiting), 'rank')} of communicator {comm.id} initialise{rest}"
 
 
 def _silent(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> set[int]:
@@ -99,9 +108,13 @@ def _silent(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> set[int
 def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Finding:
     absent = sorted(set(range(comm.nranks)) - set(comm.started))
     missing = ". What never began was not started, died before NCCL, or its log is not here" if absent else ""
+    is_ended = bool(facts.job.ended_by)
+    have = "did not finish" if is_ended else "have not finished"
     return RULE.finding(
-        f"{count(len(waiting), 'rank')} of communicator {comm.id} ({comm.nranks} ranks) began and did not "
-        f"finish the initialisation{suspicion(facts)}",
+        f"{count(len(waiting), 'rank')} of communicator {comm.id} ({comm.nranks} ranks) began and {have} the "
+        f"initialisation{suspicion(facts)}"
+        if is_ended or len(absent) > len(standstill.idle(facts))  # then rank-missing tells the rest
+        else standstill.in_words(facts) + suspicion(facts),
         cause=f"unknown from this log. How far the ranks came: {phases(facts, comm)}{missing}{suspects(facts)}",
         impact="the job does not start; NCCL itself waits without a time limit",
         fix=[
@@ -115,8 +128,9 @@ def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Findin
         confidence="likely",
         ranks=global_ranks(comm, waiting),
         hosts=comm.hosts,
-        evidence=[*comm.evidence[:3], *facts.job.ended_by[-2:]],
+        evidence=[*(standstill.evidence(facts) or comm.evidence[:3]), *facts.job.ended_by[-2:]],
         fatal=True,
+        open_end=not is_ended,
     )
 
 
@@ -166,7 +180,7 @@ def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[
     if facts.job.going_on or warned:
         return RULE.undecided(f"{what}: stuck, or the log was cut there", needs)
     return RULE.clue(
-        what,
+        f"{what}{standstill.undecided(facts)}",
         cause="unknown from this log; likely: "
         "the log was cut off there, or the ranks wait for each other because one never started or "
         f"died before, or because the hosts cannot reach each other{suspects(facts)}",
@@ -186,7 +200,7 @@ def _connecting(facts: Facts, cut: list[Evidence]) -> Finding:
     paths = facts.job.paths
     facts.leave_open(paths)
     return RULE.clue(
-        "the log ends while ranks connect, and no line says that they succeeded",
+        f"the log ends while ranks connect{standstill.undecided(facts)}",
         cause="unknown from this log; likely: "
         "the log was cut off there, or the ranks are stuck. Usual causes are then blocked ports of "
         f"the data network, lost packets (MTU, GID), or ranks with different settings{suspects(facts)}",

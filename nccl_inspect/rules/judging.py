@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.model import endings
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import clouds, culprits, failure, placeholders, verdicts
+from nccl_inspect.rules import clouds, culprits, failure, last_words, placeholders, placement, standstill, verdicts
 from nccl_inspect.rules.engine import CATEGORIES, SEVERITIES, Registered, Rule, registered
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.statements import is_retold, value
@@ -29,6 +29,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
         rules: that are to run.
         terms: how the user wants findings to be taken; None as their rules say.
     """
+    placement.name_likely_ranks(facts)
     wanted = {entry.rule.name for entry in rules}
     by_name = {entry.rule.name: entry.rule for entry in registered()}
     found, questions = _run(facts)
@@ -36,6 +37,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     # What rules that are left out have to say is not told, but while they find fault nothing is called good.
     facts.job.left_out = sorted({f.rule for f in found if f.rule not in wanted and f.severity != "info"})
     kept = _without_retold(_without_general(found, wanted, by_name), by_name)
+    kept = last_words.made_fatal(facts, kept)
     culprits.locate(facts, kept, [name for name, rule in by_name.items() if rule.local])
     kept = [replace(finding, fix=finding.fix[:_MAX_STEPS]) for finding in kept]
     placeholders.fill(facts, kept)
@@ -49,8 +51,9 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     facts.job.not_judged = _open(questions, wanted, by_name, {finding.rule for finding in kept})
     verdicts.judge_paths(facts, counting)
     facts.job.unexplained = _unexplained(facts, found)
-    facts.job.verdict = verdicts.of_job(facts.job)
+    facts.job.verdict = verdicts.of_job(facts.job, is_dead=last_words.is_death(facts))
     facts.job.first_failure = failure.first(facts)
+    facts.job.waiting = standstill.of(facts)
 
 
 def _run(facts: Facts) -> tuple[list[Finding], list[NotJudged]]:

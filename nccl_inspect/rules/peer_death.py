@@ -24,19 +24,19 @@ from nccl_inspect.rules.departures import (
 )
 from nccl_inspect.rules.departures import echoes as told_as_echoes
 from nccl_inspect.rules.efa_completion_error import lost_peers
-from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.engine import Rule, registered
 from nccl_inspect.rules.facts import (
     Facts,
     first_said,
     hosts_in,
-    listed,
     ranks_in,
     ranks_word,
 )
 from nccl_inspect.rules.ib_timeout_err12 import after_another
 from nccl_inspect.rules.lines import first_of_each, precedes
+from nccl_inspect.rules.lost_peer import UNANSWERED, absent_of, summary, where, why_closed
 from nccl_inspect.rules.mpi import stopped
-from nccl_inspect.rules.silence import closed_by_others, fell_silent, is_last, peers_lost
+from nccl_inspect.rules.silence import Silence, closed_by_others, fell_silent, is_last, silence_of
 from nccl_inspect.rules.statements import FLUSHED, is_retold, rank_in_front, value, words
 
 RULE = Rule(
@@ -53,8 +53,6 @@ _AFTER_A_LOSS = ("ib-", "socket-", "bootstrap-", "ofi-")
 """Beginnings of what NCCL says where a peer does not answer any more."""
 _SYMPTOMS = ("internal-error", "internal-limit-reached", "transfer-failed")
 """Rules for what also fails where a peer is gone."""
-_UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")
-"""Why a transfer over a connection that had worked fails where nobody closed it."""
 _KERNEL_LOG = ("xid", "sxid", "gpu-lost")
 _KILLED = (
     *("out-of-memory", "out-of-memory-task", "out-of-memory-container", "kubernetes-oom", "ray-memory-node"),
@@ -64,6 +62,8 @@ _KILLED = (
 _OVER = "the program failed after NCCL's work was done: all communicators had come to their end"
 _DEAD = "the job is dead: a communicator does not survive the loss of a rank"
 _SLURM_KILLED = "Out Of Memory"
+_SHOWN = 4
+"""Echoes that are shown beside the last line of the rank that went away."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -86,7 +86,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _departed(facts, departed, [*closed, *given_up])
         return
     if facts.is_over() and (late := since_start(facts, lost)):
-        yield _finding(facts, [], late, sure=False)
+        yield _finding(facts, Silence([], []), late, sure=False)
     else:
         yield from _silenced(facts, [*closed, *lost], given_up)
 
@@ -129,7 +129,8 @@ def _came_before(facts: Facts, echoes: list[Notice], killed: list[Notice], depar
     follow = [*echoes, *caught, *_waits(facts, killed, departed), *_effects(facts, departed)]
     known = set(map(id, follow))
     errors = [notice for notice in facts.failures() if id(notice) not in known and not _is_known_end(notice)]
-    errors = [one for one in errors if not exceptions.connected_below(facts, one)]
+    survivable = {entry.rule.name for entry in registered() if entry.rule.severity != "error"}  # NCCL goes on then
+    errors = [one for one in errors if not (exceptions.connected_below(facts, one) or one.rule in survivable)]
     errors = [one for one in errors if not (_is_loss(one) and any(precedes(kill, one) for kill in killed))]
     losses = first_of_each(one.evidence[0] for one in echoes)
     errors = [one for one in errors if not _is_below(one, losses)]
@@ -153,10 +154,11 @@ def _silenced(facts: Facts, closed: list[Notice], given_up: list[Notice]) -> Ite
     if facts.is_over():
         return  # every rank came to its end: connections close then
     said = [*closed, *given_up, *local]
-    gone = fell_silent(facts, said)
+    silence = silence_of(facts, said)
+    gone = silence.gone
     aborted = any(comm.state == "aborted" for comm in comms)
     if closed or given_up or (gone and aborted):  # local connections close at every exit
-        yield _finding(facts, gone, said, sure=bool(closed) or len(gone) == 1)
+        yield _finding(facts, silence, said, sure=bool(closed) or len(gone) == 1)
 
 
 def _after_the_end(facts: Facts, closed: list[Notice]) -> list[Notice]:
@@ -339,28 +341,19 @@ def _raised(departure: Departure) -> list[Evidence]:
 
 def _is_reset(notice: Notice) -> bool:
     """Whether a call failed for no other reason than that the other side is gone."""
-    gone = ("reset by peer", "Broken pipe", *_UNANSWERED)
+    gone = ("reset by peer", "Broken pipe", *UNANSWERED)
     return notice.production == "socket-recv-failed" and any(word in notice.message for word in gone)
 
 
-def _why_closed(echoes: list[Notice]) -> str:
-    """What is known where no process is: who ends closes its connections, and a lost machine does not."""
-    if all(any(word in one.message for word in _UNANSWERED) for one in echoes):
-        return (
-            "nothing closed the connection, it got no answer any more: the peer's machine or the network between was "
-            "lost. Look at both; the log of the peer is not here, or does not tell"
-        )
-    return "every line about it is an echo: these ranks are victims of one whose log is not here, or does not tell"
-
-
-def _finding(facts: Facts, gone: list[LastLine], echoes: list[Notice], *, sure: bool) -> Finding:
-    ranks = {rank for last in gone for rank in last.ranks}
+def _finding(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool) -> Finding:
+    gone, absent = silence.gone, absent_of(facts, silence)
+    ranks = {rank for last in gone for rank in last.ranks} or absent
     return RULE.finding(
-        _summary(facts, gone, ranks, echoes),
+        summary(facts, silence, echoes),
         cause="its lines stop without an error or an end: killed (out of memory, preemption, spot loss), crashed, or "
         "its machine was lost"
         if gone
-        else _why_closed(echoes),
+        else why_closed(echoes),
         impact=_OVER
         if facts.is_over()
         else f"{_DEAD}. 'Connection closed by remote peer' on the others is the effect, not the fault",
@@ -371,26 +364,13 @@ def _finding(facts: Facts, gone: list[LastLine], echoes: list[Notice], *, sure: 
             "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host",
             "Read the output of that rank itself: a traceback or a segmentation fault does not stand in NCCL's lines."
             if gone
+            else f"Give this tool the log of {ranks_word(absent)} as well{where(facts, absent)}."
+            if absent
             else "Give this tool the logs of all ranks: the one that ends first or names another error is the cause.",
         ],
         confidence="likely" if sure else "possible",
         ranks=ranks or ranks_in(echoes),
         hosts={last.process[0] for last in gone} or hosts_in(echoes),
-        evidence=first_said(echoes),
+        evidence=[*first_said(echoes)[:_SHOWN], *(last.evidence for last in gone[:1] if last.evidence)],
         fatal=True,
     )
-
-
-def _summary(facts: Facts, gone: list[LastLine], ranks: set[int], echoes: list[Notice]) -> str:
-    if absent := exceptions.absent_ranks(facts):
-        return f"{ranks_word(absent)} did not come to a barrier (monitoredBarrier), and the others gave up"
-    if not gone:
-        victims = ranks_in(echoes)
-        who = f"{ranks_word(victims)}" if victims else "ranks"
-        peers = peers_lost(echoes)
-        whom = f"a peer on {listed(peers)}" if peers else "a peer"
-        return f"{who} lost connections to {whom}; the first failing rank is not in this log"
-    if len(gone) > 1:
-        return f"{ranks_word(ranks)} fell silent before the others lost a connection: one of them went away, or all"
-    (host, pid, _), line = gone[0].process, gone[0].line
-    return f"{ranks_word(ranks)} ({host}, pid {pid}) went away: silent after line {line}, others lost connections"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.rules import standstill
 from nccl_inspect.rules.departures import silent_workers
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, global_ranks, ranks_word
@@ -29,20 +30,24 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             continue
         absent = set(range(comm.nranks)) - set(comm.started)
         mute = silent_workers(facts)
-        if not facts.job.ended_by or (len(comm.hosts) < 2 and len(mute) != len(absent)):
+        is_ended = facts.job.ended_by and (len(comm.hosts) > 1 or len(mute) == len(absent))
+        if is_ended or standstill.is_stuck(facts):
+            yield _finding(facts, comm, absent, mute)
+        else:
             yield RULE.undecided(
-                f"no line of {ranks_word(absent)} of {comm.nranks}; the log may be cut, or that of "
-                f"{count(len(comm.hosts), 'host')} only",
+                f"{ranks_word(absent)} of {comm.nranks} {'has' if len(absent) == 1 else 'have'} no line: not begun, or "
+                f"{'its log is' if len(absent) == 1 else 'their logs are'} not here, or the log was cut",
                 "the logs of all ranks, up to the kill, the timeout or the next prompt",
             )
-        else:
-            yield _finding(facts, comm, absent, mute)
         return  # what follows the first stuck communicator waits for it
 
 
 def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int], mute: list[int]) -> Finding:
+    is_ended = bool(facts.job.ended_by)
     return RULE.finding(
-        f"{ranks_word(absent)} of {comm.nranks} never began, which {count(len(comm.started), 'other')} wait for",
+        f"{ranks_word(absent)} of {comm.nranks} never began, which {count(len(comm.started), 'other')} wait for"
+        if is_ended
+        else standstill.in_words(facts),
         cause=(
             "unknown from this log: "
             f"the launcher had started pid {', '.join(map(str, mute[:8]))}, which printed no line of "
@@ -53,7 +58,7 @@ def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int], mute: list[
             "not here"
         )
         + ". How far the ranks came: "
-        f"{phases(facts, comm)}{suspects(facts)}",
+        f"{phases(facts, comm)}{standstill.where_missing(facts)}{suspects(facts)}",
         impact="the job does not start; NCCL waits without a time limit",
         fix=[
             f"Find {ranks_word(absent)}: the pods and their earlier logs, the scheduler's tasks.",
@@ -66,6 +71,7 @@ def _finding(facts: Facts, comm: CommunicatorInfo, absent: set[int], mute: list[
         confidence="likely",
         ranks=global_ranks(comm, absent),
         hosts=comm.hosts,
-        evidence=[*comm.evidence[:2], *facts.job.ended_by[:1]],
+        evidence=[*standstill.evidence(facts), *facts.job.ended_by[:1]],
         fatal=True,
+        open_end=not is_ended,
     )

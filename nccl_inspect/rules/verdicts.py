@@ -44,16 +44,20 @@ def judge_paths(facts: Facts, counting: Iterable[Finding]) -> None:
             path.verdict = "ok"
 
 
-def of_job(job: Job) -> str:
+def of_job(job: Job, *, is_dead: bool = False) -> str:
     """``failed`` when the job is dead or stuck, ``degraded`` with a sound finding that costs time, else ``ok``.
 
     ``ok`` needs paths, every one of them judged, and good but for what the user calls an info. ``unknown`` is what is
     left: no path, one that could not be judged, connections that could not be placed, something that is only possible,
     a clue, an error that no rule explains, a rule that is left out and finds fault, a rank without a line. An excerpt
     never shows that a job is sound.
+
+    Args:
+        job: with its findings.
+        is_dead: a rank died of an error, whether a finding tells of it or not.
     """
     everything = [*job.findings, *(entry.finding for entry in job.suppressed)]  # who accepts a death does not undo it
-    if any(f.fatal and f.confidence != "possible" for f in everything) or job.failed:
+    if any(f.fatal and f.confidence != "possible" for f in everything) or job.failed or is_dead:
         return "failed"
     if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in job.findings):
         return "degraded"

@@ -1,0 +1,57 @@
+"""What reports for people say of a log of which a part is missing, or that ends while ranks wait."""
+
+from __future__ import annotations
+
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.inventory import Waiting
+from nccl_inspect.model.job import Job
+from nccl_inspect.report.words import shortened
+from nccl_inspect.rules.facts import count, ranges
+
+_INCOMPLETE, _SPARSE = "log-incomplete", "debug-level-too-low"
+_STARTING = ("rank-missing", "hang-in-init")
+_MAX_NAMED = 2
+_MAX_RUNS = 12
+_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+
+
+def lacking(job: Job, are_ok: bool) -> str:
+    """Which part of the log is missing, or where it ends, if that leaves the job without a verdict.
+
+    Args:
+        job: without a verdict.
+        are_ok: whether all paths in the log are as good as expected.
+    """
+    ends = (found.summary for found in job.findings if found.rule in (_INCOMPLETE, _SPARSE) or _is_end(found))
+    begins = (entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE)
+    starts = (entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths))
+    what = next(ends, "") or next(begins, "") or next(starts, "")
+    return f"{what}; the other {count(len(job.paths), 'path')} are ok" if what and are_ok else what
+
+
+def _is_end(finding: Finding) -> bool:
+    """Whether it says that the log ends in the middle of something."""
+    return finding.clue and finding.category == "failures"
+
+
+def missing(job: Job) -> str:
+    """Ranks of the world that printed nothing, or that are probably processes which name no rank."""
+    absent = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
+    mute = [last for last in job.last_lines if not last.ranks]
+    likely = {last.likely_rank: last.process for last in mute if last.likely_rank is not None}
+    if likely.keys() >= set(absent):
+        told = [f"rank {rank} is probably pid {likely[rank].pid} on {likely[rank].host}" for rank in absent]
+        return shortened(told, _MAX_NAMED)
+    runs = shortened(ranges(absent).split(","), _MAX_RUNS).replace(", ", ",")
+    ranks = f"rank {absent[0]} has" if len(absent) == 1 else f"ranks {runs} have"
+    where = "this log" if len(job.sources) == 1 else f"these {len(job.sources)} files"
+    others = f"{len(mute)} processes that name no rank" if len(mute) > 1 else "one process that names no rank"
+    return f"{ranks} no line in {where}" + (f" (unless in those of {others})" if mute else "")
+
+
+def quiet(waiting: Waiting) -> str:
+    """For how long nothing came, where that is known and the job may still be there."""
+    if waiting.age is None or waiting.cut is False or waiting.age < _UNITS[-1][0]:
+        return ""
+    size, unit = next((size, unit) for size, unit in _UNITS if waiting.age >= size)
+    return f"no new line for {waiting.age / size:.0f} {unit}"
