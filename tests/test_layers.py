@@ -19,7 +19,7 @@ LAYERS = [
     {"ingest"},
     {"grammar"},
     {"model"},
-    {"platforms", "topology"},
+    {"platforms", "topology", "artifacts"},
     {"impact", "culprits"},
     {"rules"},
     {"picture"},

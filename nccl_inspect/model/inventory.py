@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect.records import Record
 
@@ -142,3 +142,15 @@ class LastLine(Record):
     line: int
     order: int
     """As in :class:`~nccl_inspect.model.evidence.Evidence`."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Artifact(Record):
+    """A file beside the log that says something about the job."""
+
+    name: str
+    kind: str
+    value: Any = None
+    """What its reader made of it; None where it could not."""
+    problem: str | None = None
+    """Why it could not be used."""

@@ -191,7 +191,8 @@ def _alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]
 
 def short_names(job: Job) -> dict[str, str]:
     """Sources without their folders, where that leaves them different."""
-    short = {source.name: source.name.rpartition("/")[2] or source.name for source in job.sources}
+    sources = [*(source.name for source in job.sources), *(beside.name for beside in job.artifacts)]
+    short = {name: name.rpartition("/")[2] or name for name in sources}
     names = short if len(set(short.values())) == len(short) else {name: name for name in short}
     return {name: printable(shown) for name, shown in names.items()}
 

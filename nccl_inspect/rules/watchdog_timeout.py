@@ -21,6 +21,10 @@ RULE = Rule(
     title="PyTorch gave up waiting for a collective",
     echo_of=(
         "collective-mismatch",
+        "collective-not-called",
+        "collective-unfinished",
+        "groups-out-of-order",
+        "p2p-without-partner",
         "gpu-out-of-memory",
         "cuda-failure-in-connect",
         "cuda-call-failed",
