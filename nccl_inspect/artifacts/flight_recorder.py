@@ -26,6 +26,7 @@ _LIBRARY = ("/torch/distributed/", "/torch/_", "/torch/utils/", "/torch/nn/", "/
 """Where a frame of PyTorch itself stands: what the program did stands below it."""
 _KEPT = 8
 """Calls of each group that are kept: so many completed ones, and so many that are not."""
+_FRAMES = 2
 _PEERS = re.compile(r"(\d+)(->|<-)(\d+)")
 
 
@@ -65,7 +66,7 @@ class Call(Record):
     dtypes: tuple[str, ...]
     created_ns: int
     frame: str
-    """``file:line in function`` of the innermost frame outside of PyTorch; empty where the dump has no stacks."""
+    """``file:line in function < file:line in caller``, the innermost outside of PyTorch; empty without stacks."""
 
     @property
     def is_completed(self) -> bool:
@@ -233,14 +234,14 @@ def _dtypes(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _frame(frames: Any) -> str:
-    """The program's own innermost frame: PyTorch lists the innermost first."""
+    """The program's own innermost frames: PyTorch lists the innermost first, and programs have helpers for calls."""
     usable = [frame for frame in _list(frames) if isinstance(frame, dict)]
-    own = next((frame for frame in usable if not _is_library(_text(frame.get("filename")))), None)
-    frame = own or (usable[0] if usable else None)
-    if frame is None:
-        return ""
-    place = f"{_text(frame.get('filename'))}:{_number(frame.get('line'))}"
-    return f"{place} in {_text(frame.get('name'))}"
+    own = [frame for frame in usable if not _is_library(_text(frame.get("filename")))]
+    return " < ".join(map(_place, (own or usable)[:_FRAMES]))
+
+
+def _place(frame: Mapping[str, Any]) -> str:
+    return f"{_text(frame.get('filename'))}:{_number(frame.get('line'))} in {_text(frame.get('name'))}"
 
 
 def _is_library(filename: str) -> bool:

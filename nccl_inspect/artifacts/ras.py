@@ -15,6 +15,8 @@ from nccl_inspect.records import Record
 
 KIND = "RAS answer"
 _TEXT = re.compile(rb"^NCCL version [^\n]* compiled with CUDA [^\n]*\n.*?^Job summary\n=+\n", re.MULTILINE | re.DOTALL)
+_WITHOUT_COMMA = re.compile(r'("nvml_dev": -?\d+)(\s+"status":)')
+"""2.28 leaves a comma out where it lists ranks from which it has no answer."""
 _VERSION = re.compile(r"^NCCL version (\S+) compiled with CUDA", re.MULTILINE)
 _SECTION = re.compile(r"^#(\d+)-(\d+) \(([0-9a-f]+)\) ([A-Z,]+)$")
 _PROCESS = (
@@ -110,7 +112,8 @@ def read(name: str, data: bytes) -> Answer:
     """
     text = data.decode("utf-8", "replace")
     if text.lstrip().startswith("{"):
-        document, _ = json.JSONDecoder().raw_decode(text.lstrip())  # a client may append why it ended
+        whole = _WITHOUT_COMMA.sub(r"\1,\2", text.lstrip())
+        document, _ = json.JSONDecoder().raw_decode(whole)  # a client may append why it ended
         return _of_document(name, document)
     return _of_text(name, text)
 
@@ -123,7 +126,9 @@ def _of_document(name: str, document: Mapping[str, Any]) -> Answer:
         answer.mismatches.extend(_mismatches(comm_id, comm.get("ranks") or ()))
         for lost in comm.get("missing_ranks") or ():
             is_dead = bool((lost.get("status") or {}).get("considered_dead"))
-            answer.lost.append(Lost(lost.get("host"), lost.get("pid"), comm_id, lost.get("rank"), is_dead))
+            # A communicator that is only being made may list ranks that do not exist: 2.28 reads foreign memory there.
+            if lost.get("pid") and 0 <= lost.get("rank", -1) < answer.sizes[comm_id]:
+                answer.lost.append(Lost(lost.get("host"), lost.get("pid"), comm_id, lost.get("rank"), is_dead))
     return answer
 
 
@@ -194,6 +199,5 @@ def _lost(line: str, comm_id: str | None, kind: str) -> Iterator[Lost]:
     """A process or rank of which RAS knows nothing."""
     if comm_id is None and (match := _LOST.match(line)):
         yield Lost(match["host"], int(match["pid"]), is_dead=kind == "DEAD")
-    elif comm_id is not None and (match := _RANK.match(line)):
-        pid = int(match["pid"]) if match["pid"] else None
-        yield Lost(match["host"], pid, comm_id, int(match["rank"]))
+    elif comm_id is not None and (match := _RANK.match(line)) and match["pid"]:
+        yield Lost(match["host"], int(match["pid"]), comm_id, int(match["rank"]))

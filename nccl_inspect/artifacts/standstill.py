@@ -224,11 +224,16 @@ def _root(wait: _Wait, held: set[int], by_rank: Mapping[int, Dump]) -> Standstil
 
 
 def _without_repeats(causes: list[Standstill]) -> list[Standstill]:
-    """The same ranks once, by the group in which the most wait for them."""
+    """The same ranks once, by the group in which the most wait for them, and there by the earliest call."""
     kept: dict[tuple[object, ...], Standstill] = {}
-    for cause in sorted(causes, key=lambda cause: -len(cause.waiting)):
+    for cause in sorted(causes, key=lambda cause: (-len(cause.waiting), _order(cause))):
         kept.setdefault((*(part.rank for part in cause.culprits), None, *cause.silent), cause)
     return list(kept.values())
+
+
+def _order(cause: Standstill) -> int:
+    """When the first of those that wait made the call, in the order of its own calls."""
+    return min((part.call.order for part in cause.waiting if part.call), default=0)
 
 
 def _cycle(waits: Sequence[_Wait], by_rank: Mapping[int, Dump]) -> Standstill:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.report.words import shortened
 from nccl_inspect.rules import culprit_words
@@ -159,6 +161,7 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
     overrides = [setting for setting in job.environment if setting.source != "config"]
     if overrides:
         yield "environment", shortened(map(_setting, overrides), 12)
+    yield from _beside(job.artifacts)
     if job.first_failure:
         yield "first error", _first_failure(job.first_failure, short_names(job))
     groups = _alike(job.communicators)
@@ -166,6 +169,14 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
         yield "communicator", _communicators(comms)
     if len(groups) > _MAX_COMMUNICATORS:
         yield "", f"… and {sum(map(len, groups[_MAX_COMMUNICATORS:]))} more"
+
+
+def _beside(artifacts: Sequence[Artifact]) -> Iterator[tuple[str, str]]:
+    """What lies beside the log, by kind."""
+    used = Counter(entry.kind for entry in artifacts if not entry.problem)
+    unused = [f"{entry.name.rpartition('/')[2]} not used: {entry.problem}" for entry in artifacts if entry.problem]
+    if artifacts:
+        yield "evidence", ", ".join([*(count(number, kind) for kind, number in used.items()), *unused])
 
 
 def _first_failure(failure: FirstFailure, names: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Ranks use process groups in different order and wait for each other: the flight recorder shows the cycle."""
+"""Ranks wait for each other in different process groups: the flight recorder shows the cycle."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ RULE = Rule(
     name="groups-out-of-order",
     category="failures",
     severity="error",
-    title="Ranks use process groups in different order and wait for each other",
+    title="Ranks wait for each other in different process groups",
 )
 
 
@@ -22,16 +22,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ring = [part for part in still.culprits if part.call]
         ranks = recorder.ranks_of(ring)
         waits = [
-            f"rank {part.rank} waits in {recorder.operation(part.call.operation)} of group {part.call.group} "
-            f"for rank {after.rank}"
+            f"rank {part.rank} waits for rank {after.rank} in {recorder.operation(part.call.operation)} of group "
+            f"{recorder.label(facts, part)}"
             for part, after in zip(ring, [*ring[1:], *ring[:1]], strict=True)
             if part.call
         ]
         places = recorder.places(ring)
         yield RULE.finding(
-            f"ranks use groups in different order: {listed(waits, limit=4)}",
-            cause="each waits in a call that the other one makes only afterwards"
-            + (f". The calls: {places}" if places else ""),
+            f"ranks wait for each other: {listed(waits, limit=4)}",
+            cause="each waits in a call that the other one has not made yet: the calls come in different order, or one "
+            "of them is left out" + (f". The calls: {places}" if places else ""),
             impact=recorder.IMPACT,
             fix=[
                 "Call the groups in the same order on all ranks; send and receive: even ranks send first, odd ranks "

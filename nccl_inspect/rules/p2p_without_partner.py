@@ -13,7 +13,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A send or receive has no partner",
-    echo_of=("gpu-out-of-memory", "gpu-hardware-error", "peer-death", "process-crashed"),
+    echo_of=("process-unresponsive", "gpu-out-of-memory", "gpu-hardware-error", "peer-death", "process-crashed"),
     local=True,
 )
 

@@ -18,10 +18,11 @@ _SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": 
 
 def standstills(facts: Facts, *kinds: str) -> list[Standstill]:
     """What holds the job up by the dumps of its ranks, of these kinds."""
-    return [still for still in facts.once(_standstills) if still.kind in kinds]
+    return [still for still in facts.once(all_standstills) if still.kind in kinds]
 
 
-def _standstills(facts: Facts) -> list[Standstill]:
+def all_standstills(facts: Facts) -> list[Standstill]:
+    """What holds the job up by the dumps of its ranks."""
     return standstill.of(_dumps(facts))
 
 
@@ -72,6 +73,12 @@ def places(parts: Sequence[Part]) -> str:
         if part.call and part.call.frame:
             made.setdefault(part.call.frame, set()).add(part.rank)
     return listed([f"{frame} ({ranks_word(ranks)})" for frame, ranks in made.items()], limit=3)
+
+
+def label(facts: Facts, part: Part) -> str:
+    """The group of a call as the program calls it."""
+    groups = next(dump.groups for dump in _dumps(facts) if dump.name == part.dump)
+    return groups[part.call.group].label if part.call else ""
 
 
 def lines(facts: Facts, parts: Sequence[Part], limit: int = 2) -> Iterator[Evidence]:

@@ -25,6 +25,8 @@ RULE = Rule(
         "collective-unfinished",
         "groups-out-of-order",
         "p2p-without-partner",
+        "process-unresponsive",
+        "ranks-out-of-step",
         "gpu-out-of-memory",
         "cuda-failure-in-connect",
         "cuda-call-failed",
