@@ -210,7 +210,7 @@ def inside(name: str, out: Path, eager: bool) -> None:
     if rank == size - 1:
         os.environ.update(scenario.environment)
     import torch  # type: ignore[import-not-found] # after the environment is complete
-    from torch import distributed as dist  # type: ignore[import-not-found]
+    from torch import distributed as dist
 
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
