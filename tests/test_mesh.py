@@ -43,3 +43,11 @@ def test_a_broken_job_is_judged_by_all_that_it_left(name: str) -> None:
         assert job.findings[0].rule == expected
     if expected in ("collective-not-called", "process-unresponsive", "peer-death"):
         assert job.findings[0].ranks == [truth(name)["culprit_rank"]]
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDINGS if truth(name)["kind"] not in ("other-setting", "shm")])
+def test_the_log_alone_names_no_wrong_suspect(name: str) -> None:
+    job = nccl_inspect.read(str(MESH / name / "job.log.xz"))
+    for finding in job.findings:
+        if "suspect" in finding.summary.lower():
+            assert f"suspect: rank {truth(name)['culprit_rank']}" in finding.summary
