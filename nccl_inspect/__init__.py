@@ -58,14 +58,15 @@ def read(
     """
     from pathlib import Path
 
-    from nccl_inspect import configuration, reading
+    from nccl_inspect import artifacts, configuration, reading
 
     # A single name is a sequence, too: of characters.
     files, wanted, unwanted = ((one,) if isinstance(one, str) else tuple(one) for one in (topology, select, ignore))
     options = reading.Options(platform, files, wanted, unwanted)
     if config is not None:
         options = configuration.applied(options, Path(config))
-    return reading.Judge(options)(reading.fold(inputs, cluster=cluster))
+    logs, beside = artifacts.parted(inputs)
+    return reading.Judge(options)(reading.fold(logs, cluster=cluster), beside=beside)
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:

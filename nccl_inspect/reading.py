@@ -20,6 +20,7 @@ from nccl_inspect.ingest.sources import Input, Progress, Source
 from nccl_inspect.interruption import Interruption
 from nccl_inspect.model import ages, backwards, build, excerpts
 from nccl_inspect.model.fold import Fold, Piece
+from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
 from nccl_inspect.report import head
@@ -198,19 +199,23 @@ class Judge:
         self._topologies = [topology.read(path) for path in options.topologies]
         self._options = options
 
-    def __call__(self, state: Fold, going_on: bool = False, quiet: float | None = None) -> Job:
+    def __call__(
+        self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Sequence[Artifact] = ()
+    ) -> Job:
         """The job of a fold, with findings and verdict; the fold stays as it is.
 
         Args:
             state: what was read.
             going_on: more will come, so that no line can be the one that ended the job.
             quiet: seconds for which no rank came any further, where somebody watched the log.
+            beside: the evidence beside the log.
         """
         job = build.resolve(state)
         job.going_on, job.quiet = going_on, quiet
         if going_on:
             job.ended_by, job.broken_off = [], []
         job.config = self._options.config
+        job.artifacts = list(beside)
         judging.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.of(job)

@@ -20,7 +20,7 @@ LAYERS = [
     {"ingest"},
     {"grammar"},
     {"model"},
-    {"platforms", "topology"},
+    {"platforms", "topology", "artifacts"},
     {"impact", "culprits"},
     {"rules"},
     {"picture", "answers"},
@@ -125,7 +125,21 @@ def test_rules_know_nothing_of_files_and_formats() -> None:
 
 def test_formats_and_commands_do_not_import_their_siblings() -> None:
     shared = {
-        "report": ("words", "tables", "columns", "host_matrix", "digest", "head", "folding", "markup", "page"),
+        "report": (
+            *(
+                "words",
+                "tables",
+                "columns",
+                "host_matrix",
+                "beside",
+                "digest",
+                "gaps",
+                "head",
+                "folding",
+                "markup",
+                "page",
+            ),
+        ),
         "cli": ("shared", "filters", "formats", "leads", "questions"),
     }
     for module in MODULES:

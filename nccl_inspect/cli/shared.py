@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
 
-from nccl_inspect import outputs, platforms, reading
+from nccl_inspect import artifacts, outputs, platforms, reading
 from nccl_inspect.cli import ENDS, lead_nowhere, say
 from nccl_inspect.discovery import settings_file
 from nccl_inspect.errors import NcclInspectError, NoInputError
@@ -298,7 +298,7 @@ def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = 
         is_last: nothing but the report is to be done afterwards, which an interruption then lets finish.
     """
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
-    names = given(logs)
+    names, beside = artifacts.parted(given(logs))
     meta = click.get_current_context().meta
     jobs, cluster = meta.get(f"{__name__}.jobs"), meta.get(f"{__name__}.cluster")
     if jobs and cluster:
@@ -309,9 +309,11 @@ def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = 
             fold = reading.fold(names, bar.update if bar.wanted else None, interruption, jobs, cluster)
         if fold.partial and is_last:
             say("reading stopped: reporting what was read; Ctrl-C again to stop")
-        job = judge(fold)
+        job = judge(fold, beside=beside)
     for misfit in judge.misfits(job):
         say(f"warning: {misfit}")
+    for problem in artifacts.problems(beside):
+        say(problem)
     problems = [source.problem for source in job.sources if source.problem]
     for problem in problems[:_MAX_PROBLEMS]:
         say(problem)

@@ -49,14 +49,20 @@ class File(Record):
     """Found in a folder, not named by the user."""
 
 
+Beside: TypeAlias = Callable[[str, bytes], bool]
+"""Whether a file in a folder is of use although it is no log, by its name and first bytes."""
 Input: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | TextIO | File
 
 
-def find(inputs: Input | Sequence[Input]) -> list[File]:
+def find(inputs: Input | Sequence[Input], beside: Beside | None = None) -> list[File]:
     """The files that the inputs stand for, each once; those of folders and globs in the natural order of their names.
 
     What was rotated away (``job.log.1``) stands before the file that goes on (``job.log``). What cannot be read is
     among them: opening it says why.
+
+    Args:
+        inputs: paths, folders, globs, ``-``, bytes or file objects.
+        beside: of files in folders that are no logs, which are wanted, too: told by name and first bytes.
 
     Raises:
         NoInputError: nothing is given, or something that cannot be a log.
@@ -65,7 +71,7 @@ def find(inputs: Input | Sequence[Input]) -> list[File]:
     if not several:
         raise NoInputError("no input: the list is empty", f"give {_KINDS}")
     seen: set[object] = set()
-    files = [file for item in several for file in _files(item) if _is_new(file, seen)]
+    files = [file for item in several for file in _files(item, beside) if _is_new(file, seen)]
     return [files[place] for place in rotation.order([file.name for file in files])]
 
 
@@ -155,7 +161,7 @@ def _is_new(file: File, seen: set[object]) -> bool:
     return new
 
 
-def _files(item: Any) -> Iterable[File]:
+def _files(item: Any, beside: Beside | None) -> Iterable[File]:
     if isinstance(item, File):
         return [item]
     if isinstance(item, bytes | bytearray | memoryview):
@@ -171,8 +177,8 @@ def _files(item: Any) -> Iterable[File]:
     if "\n" in str(item) or "\0" in str(item):
         return [_unreadable(repr(str(item)[:40]), "not a path", "to read text that you have, give text.encode()")]
     if not os.path.lexists(path) and any(mark in str(item) for mark in "*?["):
-        return _matching(str(item))
-    return _of_path(path)
+        return _matching(str(item), beside)
+    return _of_path(path, beside)
 
 
 def _binary(item: Any) -> Any:
@@ -209,17 +215,17 @@ def _stdin() -> File:
     return replace(_stream(stream), name="<stdin>", size=size)
 
 
-def _matching(pattern: str) -> Iterator[File]:
+def _matching(pattern: str, beside: Beside | None) -> Iterator[File]:
     import glob  # rarely needed: shells do it
 
     names = sorted(glob.glob(pattern, recursive=True), key=recognition.natural)  # noqa: PTH207 - patterns may be absolute
     if not names:
         yield _unreadable(pattern, "no file matches", "check the pattern and the folder")
     for name in names:
-        yield from _of_path(Path(name))
+        yield from _of_path(Path(name), beside)
 
 
-def _of_path(path: Path) -> Iterable[File]:
+def _of_path(path: Path, beside: Beside | None) -> Iterable[File]:
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -227,7 +233,7 @@ def _of_path(path: Path) -> Iterable[File]:
     except OSError as error:
         return [_unreadable(str(path), error.strerror or str(error), "check the path and the folders in it")]
     if stat.S_ISDIR(status.st_mode):
-        return _of_folder(path)
+        return _of_folder(path, beside)
     return [_file(path, status)]
 
 
@@ -277,9 +283,9 @@ def _unreadable(name: str, what: str, hint: str) -> File:
     return File(name, failing(problem), 0, problem=problem)
 
 
-def _of_folder(folder: Path) -> Iterator[File]:
+def _of_folder(folder: Path, beside: Beside | None) -> Iterator[File]:
     problems: list[OSError] = []
-    files = [file for path in _walk(folder, problems) if (file := _of_folder_entry(folder, path))]
+    files = [file for path in _walk(folder, problems) if (file := _of_folder_entry(folder, path, beside))]
     for problem in problems:
         name = os.fspath(problem.filename or folder)
         files.append(_unreadable(name, problem.strerror or str(problem), "check its mode and owner"))
@@ -295,10 +301,10 @@ def _walk(folder: Path, problems: list[OSError]) -> Iterator[Path]:
         yield from (Path(root, name) for name in names)
 
 
-def _of_folder_entry(folder: Path, path: Path) -> File | None:
-    """The file, if it looks like a log or an archive; of most others not more than the name is looked at."""
+def _of_folder_entry(folder: Path, path: Path, beside: Beside | None) -> File | None:
+    """The file, if it looks like a log or an archive, or is wanted beside it; of most others only the name counts."""
     inside = path.relative_to(folder).as_posix()
-    if recognition.is_left_out(inside):
+    if recognition.is_left_out(inside) and not (beside and recognition.is_document(inside)):
         return None
     try:
         status = path.stat()
@@ -311,6 +317,7 @@ def _of_folder_entry(folder: Path, path: Path) -> File | None:
             return None
         what = "no permission to read it" if isinstance(error, PermissionError) else error.strerror or str(error)
         return _unreadable(str(path), what, "check its mode and owner")
-    if recognition.is_named_as_archive(inside) or recognition.is_log(inside, head):
+    is_log = not recognition.is_left_out(inside) and recognition.is_log(inside, head)
+    if recognition.is_named_as_archive(inside) or is_log or (beside and beside(inside, head)):
         return _file(path, status, found=True)
     return None

@@ -25,6 +25,7 @@ _OTHER = re.compile(
     re.IGNORECASE,
 )
 """Checkpoints, libraries and cores are big; documents, reports and programs quote logs without being logs."""
+_DOCUMENT = re.compile(r"\.(?:json|ya?ml|xml|pkl|pickle|sh|sbatch)$", re.IGNORECASE)
 _PROGRAM = re.compile(r"\.(?:py|sh|c|cc|cpp|h|hpp|cu|cuh|rs|go|grammar|ya?ml|toml|ini|xml|cmake|ipynb)$", re.IGNORECASE)
 _NCCL_LINE = re.compile(rb":\d+:\d+ (?:\[-?\d+\] )?[^\n]{0,300}?NCCL (?:" + ANY + rb") |NCCL version \d")
 _REPORT = re.compile(
@@ -68,6 +69,12 @@ def is_left_out(path: str) -> bool:
     parts = [part for part in PurePath(path).parts if part not in (".", "..")]
     name = _PACKED.sub("", parts[-1]) if parts else ""
     return any(part.startswith(".") for part in parts) or _OTHER.search(name) is not None
+
+
+def is_document(path: str) -> bool:
+    """Whether the name is that of a document that may say something about a job beside its log."""
+    parts = PurePath(path).parts
+    return not any(part.startswith(".") for part in parts) and _DOCUMENT.search(path) is not None
 
 
 def is_program(path: str) -> bool:

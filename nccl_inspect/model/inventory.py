@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect.records import Record
 
@@ -177,3 +177,15 @@ class Waiting(Record):
     its last line, where these are known."""
     cut: bool | None
     """False where a line proves that the log goes on to the end of the job; None where it may have been cut."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Artifact(Record):
+    """A file beside the log that says something about the job."""
+
+    name: str
+    kind: str
+    value: Any = None
+    """What its reader made of it; None where it could not."""
+    problem: str | None = None
+    """Why it could not be used."""

@@ -12,6 +12,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.head import Head
 from nccl_inspect.model.inventory import (
+    Artifact,
     Calls,
     Gpu,
     Host,
@@ -360,6 +361,8 @@ class Job(Record):
     """The rank of those that a launcher labelled, by source and order of the line."""
     spared: list[Evidence] = field(default_factory=list)
     """The first lines of each source of which a collector says that others like them were left out."""
+    artifacts: list[Artifact] = field(default_factory=list)
+    """Files beside the log that say something about it, by :mod:`nccl_inspect.artifacts`."""
     repaired: list[Evidence] = field(default_factory=list)
     """The first lines of each source that were put together from two places or taken apart."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
-from nccl_inspect.report import gaps
+from nccl_inspect.report import beside, gaps
 from nccl_inspect.report.words import shortened
 from nccl_inspect.rules import culprit_words
 from nccl_inspect.rules.facts import STATES, count, ranks_word
@@ -188,6 +188,7 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
     overrides = [setting for setting in job.environment if setting.source != "config"]
     if overrides:
         yield "environment", shortened(map(_setting, overrides), 12)
+    yield from beside.row(job)
     yield from _stops(job)
     groups = _alike(job.communicators)
     for comms in groups[:_MAX_COMMUNICATORS]:
@@ -234,7 +235,8 @@ def _alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]
 
 def short_names(job: Job) -> dict[str, str]:
     """Sources without their folders, where that leaves them different."""
-    short = {source.name: source.name.rpartition("/")[2] or source.name for source in job.sources}
+    sources = [*(source.name for source in job.sources), *(beside.name for beside in job.artifacts)]
+    short = {name: name.rpartition("/")[2] or name for name in sources}
     names = short if len(set(short.values())) == len(short) else {name: name for name in short}
     return {name: printable(shown) for name, shown in names.items()}
 

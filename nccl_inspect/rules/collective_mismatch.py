@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterable, Iterator
 
+from nccl_inspect.artifacts.standstill import DIFFERENT, Standstill
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.rules import recorder
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
 from nccl_inspect.rules.waits import Wait, waits
@@ -31,7 +33,10 @@ _CALL = re.compile(
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
-    """Judge what NCCL says of messages that do not fit, and PyTorch's time-outs in different calls of one number."""
+    """Judge what NCCL says of messages that do not fit, and different calls of one number: by dumps or time-outs."""
+    if recorded := recorder.standstills(facts, DIFFERENT):
+        yield from (_recorded(facts, still) for still in recorded)
+        return
     sizes = facts.notices(*_SIZES)
     stated = facts.notices("collective-hang", "collective-window-mismatch", "collectives-differ")
     apart = _apart(waits(facts))
@@ -52,6 +57,29 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks_in(said) | {wait.rank for wait in apart if wait.rank is not None} | set(_compared_ranks(said)),
         hosts=hosts_in(said),
         evidence=_evidence(apart) or first_said(said),
+        fatal=True,
+    )
+
+
+def _recorded(facts: Facts, still: Standstill) -> Finding:
+    """What the flight recorder shows: it names each call, also one that is over on some ranks."""
+    parts = [*still.culprits, *still.waiting]
+    ranks = recorder.ranks_of(parts)
+    places = recorder.places(parts)
+    few = recorder.ranks_of(still.culprits) if still.waiting else set()
+    return RULE.finding(
+        f"ranks are in different calls: work {still.seq} of group {still.group.label} is {recorder.by_call(parts)}",
+        cause=_cause(sizes=False, certain=True) + (f". The calls: {places}" if places else ""),
+        impact=recorder.IMPACT,
+        fix=[
+            f"Look at {ranks_word(few)} first: the others agree."
+            if few
+            else "Look for a collective in a branch that some ranks take: if rank == 0, an uneven last batch.",
+            "TORCH_DISTRIBUTED_DEBUG=DETAIL   # PyTorch compares every call before it is made",
+        ],
+        ranks=few or ranks,
+        hosts=recorder.hosts_of(facts, few or ranks),
+        evidence=[*recorder.lines(facts, still.culprits, 2), *recorder.lines(facts, still.waiting, 2)],
         fatal=True,
     )
 

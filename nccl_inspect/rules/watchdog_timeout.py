@@ -21,6 +21,12 @@ RULE = Rule(
     title="PyTorch gave up waiting for a collective",
     echo_of=(
         "collective-mismatch",
+        "collective-not-called",
+        "collective-unfinished",
+        "groups-out-of-order",
+        "p2p-without-partner",
+        "process-unresponsive",
+        "ranks-out-of-step",
         "gpu-out-of-memory",
         "cuda-failure-in-connect",
         "cuda-call-failed",
@@ -73,7 +79,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     waiting = {wait.rank for wait in mine if wait.rank is not None}
     comm = _pair(facts, waiting) if found[0].operation in _PAIRWISE else communicator_of(facts, group, mine)
     members_of = set() if comm is None else global_ranks(comm, range(comm.nranks))
+    elsewhere = [wait for wait in found if wait.group != group and wait.rank is not None]
     blamed, why, lines = _late(late) if late else _suspects(facts, mine, waiting, members_of)
+    blamed, why = _unless_waiting(blamed, why, elsewhere)
     of_group = f" of process group {group}" if group is not None else ""
     in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
     yield RULE.finding(
@@ -197,15 +205,17 @@ def _suspects(
         return named, f"PyTorch's desync report names {ranks_word(named)} as lagging", first_said(reports)
     newest = max(wait.seq for wait in mine)
     reached = enqueued(facts, mine[0].group)
-    behind = {rank: notice for rank, (last, notice) in reached.items() if last < newest}
+    behind = {rank: notice for rank, (last, notice) in reached.items() if last < newest and rank not in waiting}
     if behind:
         counts = ", ".join(f"{reached[rank][0]} by rank {rank}" for rank in sorted(behind)[:4])
         why = f"Suspect: {ranks_word(behind)} never called work {newest} (last enqueued: work {counts})"
         return set(behind), why, first_said(behind.values())
     lowest = {wait.rank: wait.notice for wait in mine if wait.seq < newest and wait.rank is not None}
     if lowest and mine[0].group is not None:
-        why = f"Suspect: {ranks_word(lowest)} at a lower number than the others, which wait in work {newest}"
-        return set(lowest), why, first_said(lowest.values())
+        lower = min(wait.seq for wait in mine)
+        why = f"Others finished work {lower} and wait in work {newest}: {ranks_word(lowest)} made another call under "
+        why += "that number, with another size or type, or its part of it is stuck. The log does not tell which"
+        return set(), why, first_said(lowest.values())
     absent = members - waiting - reached.keys() if waiting else set()
     if not absent:
         whole = "All ranks of the group waited in it" if members and members <= waiting else _unlisted(mine) or _UNKNOWN
@@ -214,6 +224,20 @@ def _suspects(
     here = f" (this log has other lines of {ranks_word(seen)})" if seen else ""
     why = f"Suspect: {ranks_word(absent)} did not time out{here}. It did not come, died, or its output is not here"
     return absent, why, []
+
+
+def _unless_waiting(blamed: set[int], why: str, elsewhere: list[Wait]) -> tuple[set[int], str]:
+    """The suspects, without ranks that wait for others themselves: in another process group."""
+    held = {wait.rank: wait for wait in elsewhere if wait.rank in blamed}
+    if not held:
+        return blamed, why
+    said = [f"rank {rank} waits in {wait.operation} (work {wait.seq} of {wait.group})" for rank, wait in held.items()]
+    left = blamed - held.keys()
+    cause = f"{listed(said, limit=3)}: it waits for others itself, in another process group"
+    return left, f"{why}; but {cause}" if left else f"{cause}. {_ORDER}"
+
+
+_ORDER = "Ranks call the groups in different order, leave a call out, or another rank holds up both groups"
 
 
 def _unlisted(mine: list[Wait]) -> str:

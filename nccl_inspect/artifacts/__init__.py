@@ -1,0 +1,111 @@
+"""Evidence beside the log: files that say why a job stands where its log ends.
+
+One module for each kind: ``KIND`` names it, ``recognises(name, head)`` tells by the first bytes whether a file is of
+that kind, ``read(name, data)`` reads it. Files are recognised by what is in them, never by an option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from nccl_inspect.discovery import modules
+from nccl_inspect.ingest import files
+from nccl_inspect.ingest.files import File, Input
+from nccl_inspect.ingest.streams import StreamError
+from nccl_inspect.model.inventory import Artifact
+
+HEAD = 64 << 10
+"""Bytes by which a file is recognised."""
+MAX_BYTES = 256 << 20
+"""The largest file that is read."""
+_PARTS = ("plain_pickle", "standstill")
+
+
+class Kind(Protocol):
+    """A module that reads one kind of file."""
+
+    KIND: str
+
+    def recognises(self, name: str, head: bytes) -> bool:
+        """Whether a file is of this kind."""
+
+    def read(self, name: str, data: bytes) -> Any:
+        """What it holds; a ValueError says what is wrong with it."""
+
+
+def of(artifacts: Iterable[Artifact], kind: Any) -> list[Any]:
+    """What the files of one kind hold.
+
+    Args:
+        artifacts: of a job.
+        kind: the module that reads the kind.
+    """
+    return [entry.value for entry in artifacts if entry.kind == kind.KIND and entry.value is not None]
+
+
+@cache
+def kinds() -> tuple[Kind, ...]:
+    """All kinds."""
+    names = modules(__file__, *_PARTS)
+    return tuple(cast(Kind, import_module(f"nccl_inspect.artifacts.{name}")) for name in names)
+
+
+def kind_of(name: str, head: bytes) -> Kind | None:
+    """The kind of a file, by its first bytes; None for a log and for all else."""
+    return next((kind for kind in kinds() if kind.recognises(name, head)), None)
+
+
+def parted(inputs: Input | Sequence[Input]) -> tuple[list[File], list[Artifact]]:
+    """Tell the logs from the evidence beside them, and read the latter.
+
+    Args:
+        inputs: paths, folders, globs, ``-``, bytes or file objects.
+
+    Raises:
+        NoInputError: nothing is given, or something that cannot be a log.
+    """
+    logs: list[File] = []
+    beside: list[Artifact] = []
+    for file in files.find(inputs, beside=_is_artifact):
+        kind = kind_of(file.name, _head(file))
+        if kind is None:
+            logs.append(file)
+        else:
+            beside.append(_read(file, kind))
+    return logs, beside
+
+
+def _is_artifact(name: str, head: bytes) -> bool:
+    return kind_of(name, head) is not None
+
+
+def _head(file: File) -> bytes:
+    """The first bytes of a file on disk: streams are logs."""
+    if not isinstance(file.place, Path):
+        return b""
+    try:
+        with file.place.open("rb", buffering=0) as stream:
+            return stream.read(HEAD)
+    except OSError:  # reading it as a log says why
+        return b""
+
+
+def _read(file: File, kind: Kind) -> Artifact:
+    if (file.size or 0) > MAX_BYTES:
+        return Artifact(file.name, kind.KIND, problem=f"larger than {MAX_BYTES >> 20} MB")
+    try:
+        data = b"".join(file.open())
+        return Artifact(file.name, kind.KIND, kind.read(file.name, data))
+    except (OSError, StreamError) as error:
+        return Artifact(file.name, kind.KIND, problem=str(error))
+    except (ValueError, TypeError, AttributeError) as error:  # a file may hold anything where a list is expected
+        return Artifact(file.name, kind.KIND, problem=f"damaged: {error}")
+
+
+def problems(artifacts: Iterable[Artifact]) -> Iterable[str]:
+    """What could not be read, in words."""
+    return (f"{entry.name}: {entry.kind} not used: {entry.problem}" for entry in artifacts if entry.problem)

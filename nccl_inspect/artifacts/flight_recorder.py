@@ -1,0 +1,260 @@
+"""PyTorch's flight recorder: what each rank called in which process group, and how far each call came.
+
+Format: torch/csrc/distributed/c10d/FlightRecorder.hpp and FlightRecorderDetail.hpp, versions 2.0 to 2.10 (PyTorch 2.3
+to 2.11), as a pickle (``nccl_trace_rank_N``) or as JSON (without stacks). A rank keeps its last calls only
+(``TORCH_NCCL_TRACE_BUFFER_SIZE``), oldest first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from math import prod
+from typing import Any
+
+from nccl_inspect.artifacts.plain_pickle import PlainPickleError, loads
+from nccl_inspect.records import Record
+
+KIND = "flight recorder dump"
+_RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)", re.IGNORECASE)
+_PICKLED = re.compile(rb"\x80[\x02-\x05]")
+_KEYS = (b"pg_config", b"comm_lib_version", b"nccl_version", b"pg_status", b"record_id", b"collective_seq_id")
+_LIBRARY = ("/torch/distributed/", "/torch/_", "/torch/utils/", "/torch/nn/", "/torch/autograd/", "<frozen ")
+"""Where a frame of PyTorch itself stands: what the program did stands below it."""
+_KEPT = 8
+"""Calls of each group that are kept: so many completed ones, and so many that are not."""
+_FRAMES = 2
+_PEERS = re.compile(r"(\d+)(->|<-)(\d+)")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Group(Record):
+    """A process group as one rank knows it."""
+
+    name: str
+    desc: str
+    ranks: tuple[int, ...]
+    """Ranks of the job, in the order of the group; empty until version 2.2, which does not list them."""
+
+    @property
+    def label(self) -> str:
+        """Its description where it has one, else its name."""
+        return self.desc if self.desc and self.desc != "undefined" else self.name
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Call(Record):
+    """A call of one rank."""
+
+    group: str
+    """The name of its process group."""
+    order: int
+    """``record_id``: the order in which this rank made its calls."""
+    seq: int
+    """``collective_seq_id``, the number of the collective in its group; of a P2P call, ``p2p_seq_id``."""
+    operation: str
+    """``all_reduce``, ``_all_gather_base``, ``send 0->1``: the name without ``nccl:``."""
+    state: str
+    """``scheduled``, ``started`` or ``completed``, as the watchdog of that rank saw it last."""
+    is_p2p: bool
+    inputs: tuple[int, ...]
+    """Elements of each input."""
+    outputs: tuple[int, ...]
+    dtypes: tuple[str, ...]
+    created_ns: int
+    frame: str
+    """``file:line in function < file:line in caller``, the innermost outside of PyTorch; empty without stacks."""
+
+    @property
+    def is_completed(self) -> bool:
+        """Whether it is over on this rank."""
+        return self.state == "completed"
+
+    @property
+    def peers(self) -> tuple[int, int] | None:
+        """Sender and receiver, by their ranks in the group; None for a collective."""
+        match = _PEERS.search(self.operation)
+        if match is None:
+            return None
+        here, arrow, there = int(match[1]), match[2], int(match[3])
+        return (here, there) if arrow == "->" else (there, here)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Dump(Record):
+    """What one rank recorded."""
+
+    name: str
+    """Of the file."""
+    version: str
+    rank: int | None
+    """From the name of the file: the dump itself does not hold it."""
+    nccl_version: str | None
+    groups: dict[str, Group]
+    calls: dict[str, list[Call]] = field(default_factory=dict)
+    """Of each group the last completed ones and the first that are not, oldest first."""
+    last: Call | None = None
+    """The last one of all."""
+    total: int = 0
+    """Calls that it holds."""
+
+    def pending(self, group: str) -> list[Call]:
+        """The calls of a group that are not over, oldest first."""
+        return [call for call in self.calls.get(group, ()) if not call.is_completed]
+
+
+def recognises(name: str, head: bytes) -> bool:
+    """Whether a file is a dump, by its first bytes."""
+    if _PICKLED.match(head):
+        return sum(key in head for key in _KEYS) >= 2 or (b"entries" in head and b"version" in head)
+    stripped = head.lstrip()
+    return stripped.startswith(b"{") and b'"version"' in head and sum(key in head for key in _KEYS) >= 2
+
+
+def read(name: str, data: bytes) -> Dump:
+    """A dump.
+
+    Args:
+        name: of the file: the number at its end is the rank.
+        data: its contents.
+
+    Raises:
+        ValueError: it is damaged, or asks for more than plain values.
+    """
+    try:
+        document = loads(data) if _PICKLED.match(data) else json.loads(data)
+    except (PlainPickleError, UnicodeDecodeError) as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(document, dict) or not isinstance(document.get("entries", []), list):
+        raise ValueError("it has no list of entries")
+    match = _RANK_IN_NAME.search(name.rpartition("/")[2])
+    dump = Dump(
+        name=name,
+        version=_text(document.get("version")),
+        rank=int(match[1]) if match and len(match[1]) < 8 else None,
+        nccl_version=_text(document.get("comm_lib_version") or document.get("nccl_version")) or None,
+        groups=_groups(document.get("pg_config")),
+    )
+    _fill(dump, [entry for entry in document.get("entries", ()) if isinstance(entry, dict)])
+    return dump
+
+
+def _groups(config: Any) -> dict[str, Group]:
+    if not isinstance(config, dict):
+        return {}
+    groups = {}
+    for key, entry in config.items():
+        about = entry if isinstance(entry, dict) else {}
+        name = _text(about.get("name", key))
+        groups[name] = Group(name, _text(about.get("desc")), _ranks(about.get("ranks")))
+    return groups
+
+
+def _ranks(listed: Any) -> tuple[int, ...]:
+    """``[0, 1]`` as a list or, in most versions, as text."""
+    if isinstance(listed, str):
+        return tuple(int(rank) for rank in re.findall(r"\d{1,9}", listed))
+    return tuple(rank for rank in listed if isinstance(rank, int)) if isinstance(listed, list) else ()
+
+
+def _fill(dump: Dump, entries: list[Mapping[str, Any]]) -> None:
+    """Keep of each group what tells where this rank stands: a dump of 2,000 calls needs no more than a few of them."""
+    completed: dict[str, list[Mapping[str, Any]]] = {}
+    pending: dict[str, list[Mapping[str, Any]]] = {}
+    finished = {_batch(entry) for entry in entries if _is_batch(entry) and entry.get("state") == "completed"}
+    for entry in entries:
+        name, desc = _group_of(entry)
+        if name not in dump.groups:
+            dump.groups[name] = Group(name, desc, ())
+        if _is_batch(entry):
+            continue
+        is_over = entry.get("state") == "completed" or _batch(entry) in finished
+        (completed if is_over else pending).setdefault(name, []).append(entry)
+    dump.total = len(entries)
+    for name in dict.fromkeys([*completed, *pending]):
+        last, first = completed.get(name, [])[-_KEPT:], islice(pending.get(name, ()), _KEPT)
+        calls = [*(_call(name, entry, "completed") for entry in last), *(_call(name, entry) for entry in first)]
+        dump.calls[name] = sorted(calls, key=lambda call: call.order)
+    if entries:
+        newest = max(entries, key=lambda entry: _number(entry.get("record_id")))
+        dump.last = _call(_group_of(newest)[0], newest)
+
+
+def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
+    """Name and description of the group; until version 2.1 there is only the number."""
+    named = entry.get("process_group")
+    if isinstance(named, (list, tuple)) and len(named) == 2:
+        return _text(named[0]), _text(named[1])
+    return _text(entry.get("pg_id", entry.get("pg_name", ""))), ""
+
+
+def _is_batch(entry: Mapping[str, Any]) -> bool:
+    """Whether this stands for calls that were made as one: only it says how far they came."""
+    return entry.get("profiling_name") == "nccl:coalesced"
+
+
+def _batch(entry: Mapping[str, Any]) -> tuple[str, bool, int, int]:
+    """What the calls of one batch share."""
+    numbers = _number(entry.get("collective_seq_id")), _number(entry.get("p2p_seq_id"))
+    return (_group_of(entry)[0], bool(entry.get("is_p2p")), *numbers)
+
+
+def _call(group: str, entry: Mapping[str, Any], state: str = "") -> Call:
+    is_p2p = bool(entry.get("is_p2p"))
+    number = entry.get("p2p_seq_id") if is_p2p else entry.get("collective_seq_id", entry.get("seq_id"))
+    return Call(
+        group=group,
+        order=_number(entry.get("record_id", entry.get("id"))),
+        seq=_number(number),
+        operation=_text(entry.get("profiling_name")).removeprefix("nccl:"),
+        state=state or _text(entry.get("state")) or "scheduled",
+        is_p2p=is_p2p,
+        inputs=_elements(entry.get("input_sizes")),
+        outputs=_elements(entry.get("output_sizes")),
+        dtypes=_dtypes(entry),
+        created_ns=_number(entry.get("time_created_ns")),
+        frame=_frame(entry.get("frames")),
+    )
+
+
+def _elements(sizes: Any) -> tuple[int, ...]:
+    """How many elements each tensor has; until version 2.1 a single size stands where later a list of them does."""
+    if not isinstance(sizes, (list, tuple)):
+        return ()
+    shapes = sizes if all(isinstance(shape, (list, tuple)) for shape in sizes) else [sizes]
+    return tuple(prod(_number(length) for length in shape) for shape in shapes)
+
+
+def _dtypes(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    listed = [*_list(entry.get("input_dtypes")), *_list(entry.get("output_dtypes"))]
+    return tuple(dict.fromkeys(map(_text, listed)))
+
+
+def _frame(frames: Any) -> str:
+    """The program's own innermost frames: PyTorch lists the innermost first, and programs have helpers for calls."""
+    usable = [frame for frame in _list(frames) if isinstance(frame, dict)]
+    own = [frame for frame in usable if not _is_library(_text(frame.get("filename")))]
+    return " < ".join(map(_place, (own or usable)[:_FRAMES]))
+
+
+def _place(frame: Mapping[str, Any]) -> str:
+    return f"{_text(frame.get('filename'))}:{_number(frame.get('line'))} in {_text(frame.get('name'))}"
+
+
+def _is_library(filename: str) -> bool:
+    return any(part in filename for part in _LIBRARY)
+
+
+def _list(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)[:200]
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

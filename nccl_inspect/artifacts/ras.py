@@ -1,0 +1,203 @@
+"""What NCCL's RAS answers: for each communicator which ranks answer, and how many operations each has launched.
+
+Format: src/ras/client_support.cc, 2.24 to 2.30: ``STATUS`` and ``VERBOSE STATUS`` as text, and as JSON from 2.28 on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nccl_inspect.records import Record
+
+KIND = "RAS answer"
+_TEXT = re.compile(rb"^NCCL version [^\n]* compiled with CUDA [^\n]*\n.*?^Job summary\n=+\n", re.MULTILINE | re.DOTALL)
+_WITHOUT_COMMA = re.compile(r'("nvml_dev": -?\d+)(\s+"status":)')
+"""2.28 leaves a comma out where it lists ranks from which it has no answer."""
+_VERSION = re.compile(r"^NCCL version (\S+) compiled with CUDA", re.MULTILINE)
+_SECTION = re.compile(r"^#(\d+)-(\d+) \(([0-9a-f]+)\) ([A-Z,]+)$")
+_PROCESS = (
+    r" -- (?:\[process information not found\]|"
+    r"GPU (?P<gpu>\d+)(?: \(NVML \d+\))? managed by process (?P<pid>\d+) on node (?P<host>\S+))$"
+)
+_COUNTS = re.compile(r"^  Communicator ranks have different (\w+) operation counts$")
+_LAUNCHED = re.compile(
+    r"^  Rank (?P<rank>\d+) has (?:launched up to operation (?P<count>\d+)|not launched any operations)" + _PROCESS
+)
+_SEVERAL = re.compile(r"^  \d+ ranks have (launched up to operation (\d+)|not launched any operations)$")
+_RANK = re.compile(r"^  Rank (?P<rank>\d+)" + _PROCESS)
+_LOST = re.compile(r"^  Process (?P<pid>\d+) on node (?P<host>\S+) managing GPUs? ")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Member(Record):
+    """A rank of a communicator."""
+
+    rank: int
+    """In the communicator."""
+    host: str | None = None
+    """As RAS names it: an address."""
+    pid: int | None = None
+    gpu: int | None = None
+    launched: int = 0
+    """Operations of one kind."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Mismatch(Record):
+    """Ranks of a communicator that have launched different numbers of one operation."""
+
+    comm_id: str
+    """``0x15182f3f22f8233d``: the ``commId`` of the log."""
+    operation: str
+    members: list[Member]
+    """All ranks; where the answer is text those that it lists."""
+    usual: int | None = None
+    """The most that several ranks have launched, where the answer is text."""
+
+    @property
+    def behind(self) -> list[Member]:
+        """The ranks that have launched fewer than others."""
+        most = max((*(member.launched for member in self.members), self.usual or 0), default=0)
+        return [member for member in self.members if member.launched < most]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Lost(Record):
+    """A process from which RAS has no answer."""
+
+    host: str | None
+    pid: int | None
+    comm_id: str | None = None
+    rank: int | None = None
+    """In that communicator."""
+    is_dead: bool = False
+    """Whether RAS gave it up: no connection to it can be made."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Answer(Record):
+    """One answer of RAS."""
+
+    name: str
+    """Of the file."""
+    nccl_version: str | None = None
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Ranks of each communicator, where the answer lists them."""
+    mismatches: list[Mismatch] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
+    """Where each communicator stands in a text: the number of the line."""
+
+
+def recognises(_name: str, head: bytes) -> bool:
+    """Whether a file is an answer, by its first bytes."""
+    if head.lstrip().startswith(b"{"):
+        return b'"nccl_version"' in head and b'"communicators_count"' in head
+    return _TEXT.search(head) is not None
+
+
+def read(name: str, data: bytes) -> Answer:
+    """An answer.
+
+    Args:
+        name: of the file.
+        data: its contents.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    text = data.decode("utf-8", "replace")
+    if text.lstrip().startswith("{"):
+        whole = _WITHOUT_COMMA.sub(r"\1,\2", text.lstrip())
+        document, _ = json.JSONDecoder().raw_decode(whole)  # a client may append why it ended
+        return _of_document(name, document)
+    return _of_text(name, text)
+
+
+def _of_document(name: str, document: Mapping[str, Any]) -> Answer:
+    answer = Answer(name, nccl_version=str(document.get("nccl_version") or "") or None)
+    for comm in document.get("communicators") or ():
+        comm_id = str(comm.get("hash"))
+        answer.sizes[comm_id] = int(comm.get("size", 0))
+        answer.mismatches.extend(_mismatches(comm_id, comm.get("ranks") or ()))
+        for lost in comm.get("missing_ranks") or ():
+            is_dead = bool((lost.get("status") or {}).get("considered_dead"))
+            # A communicator that is only being made may list ranks that do not exist: 2.28 reads foreign memory there.
+            if lost.get("pid") and 0 <= lost.get("rank", -1) < answer.sizes[comm_id]:
+                answer.lost.append(Lost(lost.get("host"), lost.get("pid"), comm_id, lost.get("rank"), is_dead))
+    return answer
+
+
+def _mismatches(comm_id: str, ranks: Any) -> Iterator[Mismatch]:
+    operations = dict.fromkeys(operation for rank in ranks for operation in rank.get("collective_counts") or ())
+    for operation in operations:
+        members = [
+            Member(
+                rank.get("rank", -1),
+                rank.get("host"),
+                rank.get("pid"),
+                rank.get("cuda_dev"),
+                (rank.get("collective_counts") or {}).get(operation, 0),
+            )
+            for rank in ranks
+        ]
+        if len({member.launched for member in members}) > 1:
+            yield Mismatch(comm_id, operation, members)
+
+
+def _of_text(name: str, text: str) -> Answer:
+    version = _VERSION.search(text)
+    answer = Answer(name, nccl_version=version[1] if version else None)
+    comm_id, kind = None, ""
+    counts: _Counts | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if section := _SECTION.match(line):
+            comm_id, kind, counts = f"0x{section[3].lstrip('0')}", section[4], None
+            answer.lines.setdefault(comm_id, number)
+        elif line in ("INCOMPLETE", "DEAD"):
+            comm_id, kind = None, line
+        elif differs := _COUNTS.match(line):
+            counts = _Counts(comm_id or "", differs[1])
+            answer.mismatches.append(counts.mismatch)
+        elif counts and line.strip():
+            counts.take(line)
+        elif kind in ("INCOMPLETE", "DEAD"):
+            answer.lost.extend(_lost(line, comm_id, kind))
+    return answer
+
+
+class _Counts:
+    """Reads how many operations the ranks of a communicator have launched.
+
+    A line for several ranks is followed by these ranks, unless they are too many to be listed.
+    """
+
+    def __init__(self, comm_id: str, operation: str) -> None:
+        self.mismatch = Mismatch(comm_id, operation, [])
+        self._several = 0
+
+    def take(self, line: str) -> None:
+        """Take in one line."""
+        if several := _SEVERAL.match(line):
+            self._several = int(several[2] or 0)
+            self.mismatch.usual = max(self._several, self.mismatch.usual or 0)
+        elif match := _LAUNCHED.match(line):
+            self._add(match, int(match["count"] or 0))
+        elif match := _RANK.match(line):
+            self._add(match, self._several)
+
+    def _add(self, match: re.Match[str], launched: int) -> None:
+        pid, gpu = (int(number) if number else None for number in match.group("pid", "gpu"))
+        self.mismatch.members.append(Member(int(match["rank"]), match["host"], pid, gpu, launched))
+
+
+def _lost(line: str, comm_id: str | None, kind: str) -> Iterator[Lost]:
+    """A process or rank of which RAS knows nothing."""
+    if comm_id is None and (match := _LOST.match(line)):
+        yield Lost(match["host"], int(match["pid"]), is_dead=kind == "DEAD")
+    elif comm_id is not None and (match := _RANK.match(line)) and match["pid"]:
+        yield Lost(match["host"], int(match["pid"]), comm_id, int(match["rank"]))

@@ -1,0 +1,260 @@
+"""Compares the dumps of all ranks: which call the job stands still in, who did not make it, and who waits for whom.
+
+Every kind is a fact of the dumps, told apart in the order of cause and effect: ranks that made different calls under
+one number; a rank that did not make a call, by itself or since it waits elsewhere; a call that all made and that did
+not end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nccl_inspect.artifacts.flight_recorder import Call, Dump, Group
+from nccl_inspect.records import Record
+
+DIFFERENT = "different calls"
+"""Ranks made different calls, or with different sizes or types, under one number of a group."""
+MISSING = "missing call"
+"""Ranks did not make a call in which others wait, and wait in none themselves."""
+CYCLE = "cycle"
+"""Ranks wait for each other in different groups, each in a call that the other one has still to make."""
+NO_PARTNER = "no partner"
+"""A rank sends or receives, and its peer does not take part and waits in nothing."""
+PARTLY = "partly finished"
+"""All ranks made a call; it is over on some of them only."""
+UNFINISHED = "unfinished"
+"""All ranks made a call, and it is over on none of them."""
+_SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor")
+"""Operations to which every rank passes the same number of elements."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Part(Record):
+    """What one rank has to do with a standstill."""
+
+    rank: int
+    dump: str
+    """The file that says so."""
+    call: Call | None
+    """The one it is about; for a rank that did not make it, the last one that it made."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Standstill(Record):
+    """Why one or several groups do not go on."""
+
+    kind: str
+    group: Group
+    seq: int
+    operation: str
+    culprits: list[Part]
+    """The ranks that have to be looked at; those of a cycle each with the call in which it waits."""
+    waiting: list[Part]
+    """The ranks that wait for them."""
+    silent: list[int] = field(default_factory=list)
+    """Ranks of the group that made no dump: nothing is known of them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _Wait(Record):
+    """Ranks that did not come to a call of a group, with those that wait there for them."""
+
+    group: Group
+    seq: int
+    waiting: dict[int, Call]
+    absent: list[int]
+    silent: list[int]
+    is_p2p: bool
+
+
+def of(dumps: Iterable[Dump]) -> list[Standstill]:
+    """What holds the job up, causes only: a rank that waits because of another one is not told as a cause.
+
+    Args:
+        dumps: of any number of ranks; those without a rank are left out.
+    """
+    by_rank = {dump.rank: dump for dump in dumps if dump.rank is not None}
+    groups = _groups(by_rank)
+    different: list[Standstill] = []
+    waits: list[_Wait] = []
+    unfinished: list[Standstill] = []
+    for group, members in groups:
+        calls = _collectives(group, members, by_rank)
+        first = _first_pending(calls)
+        if first is None:
+            continue
+        if found := _different(group, calls, first, by_rank):
+            different.append(found)
+            continue
+        wait = _wait(group, members, calls, first, by_rank)
+        if wait.absent or wait.silent:
+            waits.append(wait)
+        else:
+            unfinished.append(_unfinished(group, calls, first, by_rank))
+    waits.extend(_pairwise(groups, by_rank))
+    return [*different, *_causes(waits, [*different, *unfinished], by_rank)] or unfinished
+
+
+def _groups(by_rank: Mapping[int, Dump]) -> list[tuple[Group, list[int]]]:
+    """Each group with its ranks; the same name with other ranks is another group."""
+    known: dict[tuple[str, tuple[int, ...]], tuple[Group, list[int]]] = {}
+    for rank, dump in sorted(by_rank.items()):
+        for group in dump.groups.values():
+            _, members = known.setdefault((group.name, group.ranks), (group, list(group.ranks)))
+            if not group.ranks and group.name in dump.calls:
+                members.append(rank)
+    return list(known.values())
+
+
+def _collectives(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump]) -> dict[int, dict[int, Call]]:
+    """The collectives of each member that made a dump, by their numbers."""
+    return {
+        rank: {call.seq: call for call in by_rank[rank].calls.get(group.name, ()) if not call.is_p2p}
+        for rank in members
+        if rank in by_rank and group.name in by_rank[rank].groups
+    }
+
+
+def _first_pending(calls: Mapping[int, Mapping[int, Call]]) -> int | None:
+    """The lowest number that is not over on a rank that called it."""
+    return min((call.seq for of in calls.values() for call in of.values() if not call.is_completed), default=None)
+
+
+def _different(
+    group: Group, calls: Mapping[int, Mapping[int, Call]], first: int, by_rank: Mapping[int, Dump]
+) -> Standstill | None:
+    """The first number under which ranks made different calls, up to the one in which they wait."""
+    numbers = sorted({seq for of in calls.values() for seq in of if seq <= first})
+    for seq in numbers:
+        made = {rank: of[seq] for rank, of in calls.items() if seq in of}
+        kinds = Counter(map(_kind, made.values()))
+        if len(kinds) < 2:
+            continue
+        usual = kinds.most_common(1)[0]
+        is_tie = list(kinds.values()).count(usual[1]) > 1
+        odd = [rank for rank, call in made.items() if is_tie or _kind(call) != usual[0]]
+        rest = [rank for rank in made if rank not in set(odd)]
+        return Standstill(
+            DIFFERENT,
+            group,
+            seq,
+            made[odd[0]].operation,
+            [_part(rank, by_rank, made[rank]) for rank in odd],
+            [_part(rank, by_rank, made[rank]) for rank in rest],
+        )
+    return None
+
+
+def _kind(call: Call) -> tuple[object, ...]:
+    """What calls of one number have in common where they fit together."""
+    size = sum(call.inputs) if call.operation in _SAME_SIZE else None
+    return call.operation, size, call.dtypes
+
+
+def _wait(
+    group: Group,
+    members: Sequence[int],
+    calls: Mapping[int, Mapping[int, Call]],
+    seq: int,
+    by_rank: Mapping[int, Dump],
+) -> _Wait:
+    """Who is in a call, and who did not come to it."""
+    waiting = {rank: of[seq] for rank, of in calls.items() if seq in of and not of[seq].is_completed}
+    absent = [rank for rank, of in calls.items() if max(of, default=0) < seq]
+    silent = [rank for rank in members if rank not in by_rank]
+    return _Wait(group, seq, waiting, absent, silent, is_p2p=False)
+
+
+def _unfinished(
+    group: Group, calls: Mapping[int, Mapping[int, Call]], seq: int, by_rank: Mapping[int, Dump]
+) -> Standstill:
+    """A call that all ranks of a group made, and that is not over on all of them."""
+    stuck = [_part(rank, by_rank, of[seq]) for rank, of in calls.items() if seq in of and not of[seq].is_completed]
+    over = [_part(rank, by_rank, of.get(seq)) for rank, of in calls.items() if seq not in of or of[seq].is_completed]
+    operation = stuck[0].call.operation if stuck[0].call else ""
+    return Standstill(PARTLY if over else UNFINISHED, group, seq, operation, stuck, over)
+
+
+def _pairwise(groups: Iterable[tuple[Group, list[int]]], by_rank: Mapping[int, Dump]) -> Iterator[_Wait]:
+    """Sends and receives whose other side is missing; ranks in such calls are those of the group."""
+    for group, members in groups:
+        if not group.ranks:
+            continue
+        open_ends: dict[tuple[int, int], dict[int, Call]] = {}
+        for rank in members:
+            for call in by_rank[rank].pending(group.name) if rank in by_rank else ():
+                if call.is_p2p and call.peers and max(call.peers) < len(members):
+                    open_ends.setdefault(call.peers, {}).setdefault(rank, call)
+        for pair, ends in open_ends.items():
+            other = [rank for rank in {members[place] for place in pair} if rank not in ends]
+            if other:
+                absent = [rank for rank in other if rank in by_rank]
+                silent = [rank for rank in other if rank not in by_rank]
+                yield _Wait(group, next(iter(ends.values())).seq, ends, absent, silent, is_p2p=True)
+
+
+def _causes(waits: Sequence[_Wait], stuck: Sequence[Standstill], by_rank: Mapping[int, Dump]) -> list[Standstill]:
+    """What the waits come from: ranks that wait for nobody, a call in which those stand who did not come, a cycle."""
+    if not waits:
+        return []
+    in_calls = {part.rank for still in stuck for part in still.culprits}
+    held = {rank for wait in waits for rank in wait.waiting} | in_calls
+    roots = [wait for wait in waits if wait.silent or any(rank not in held for rank in wait.absent)]
+    if roots:
+        return _without_repeats([_root(wait, held, by_rank) for wait in roots])
+    if any(rank in in_calls for wait in waits for rank in wait.absent):
+        return [still for still in stuck if still.kind != DIFFERENT]
+    return [_cycle(waits, by_rank)]
+
+
+def _root(wait: _Wait, held: set[int], by_rank: Mapping[int, Dump]) -> Standstill:
+    idle = [rank for rank in wait.absent if rank not in held]
+    first = next(iter(wait.waiting.values()))
+    return Standstill(
+        NO_PARTNER if wait.is_p2p else MISSING,
+        wait.group,
+        wait.seq,
+        first.operation,
+        [_part(rank, by_rank, by_rank[rank].last) for rank in idle],
+        [_part(rank, by_rank, call) for rank, call in wait.waiting.items()],
+        wait.silent,
+    )
+
+
+def _without_repeats(causes: list[Standstill]) -> list[Standstill]:
+    """The same ranks once, by the group in which the most wait for them, and there by the earliest call."""
+    kept: dict[tuple[object, ...], Standstill] = {}
+    for cause in sorted(causes, key=lambda cause: (-len(cause.waiting), _order(cause))):
+        kept.setdefault((*(part.rank for part in cause.culprits), None, *cause.silent), cause)
+    return list(kept.values())
+
+
+def _order(cause: Standstill) -> int:
+    """When the first of those that wait made the call, in the order of its own calls."""
+    return min((part.call.order for part in cause.waiting if part.call), default=0)
+
+
+def _cycle(waits: Sequence[_Wait], by_rank: Mapping[int, Dump]) -> Standstill:
+    """Ranks that wait for each other, beginning anywhere: each is followed by one for which it waits."""
+    targets: dict[int, tuple[_Wait, int]] = {}
+    for wait in waits:
+        for rank in wait.waiting:
+            targets.setdefault(rank, (wait, wait.absent[0]))
+    rank = next(iter(targets))
+    order: dict[int, int] = {}
+    while rank not in order:
+        order[rank] = len(order)
+        rank = targets[rank][1]
+    ring = [member for member in order if order[member] >= order[rank]]
+    parts = [_part(member, by_rank, targets[member][0].waiting[member]) for member in ring]
+    others = {member for wait in waits for member in wait.waiting} - set(ring)
+    first = targets[ring[0]][0]
+    operation = first.waiting[ring[0]].operation
+    waiting = [_part(member, by_rank, targets[member][0].waiting[member]) for member in sorted(others)]
+    return Standstill(CYCLE, first.group, first.seq, operation, parts, waiting)
+
+
+def _part(rank: int, by_rank: Mapping[int, Dump], call: Call | None) -> Part:
+    return Part(rank, by_rank[rank].name, call)

@@ -1,0 +1,68 @@
+"""A rank did not make a call in which the others wait: PyTorch's flight recorder shows which."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.artifacts.standstill import MISSING, Standstill
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import recorder
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, ranks_word
+
+RULE = Rule(
+    name="collective-not-called",
+    category="failures",
+    severity="error",
+    title="A rank did not make a call in which the others wait",
+    echo_of=("process-unresponsive", "gpu-out-of-memory", "gpu-hardware-error", "peer-death", "process-crashed"),
+    local=True,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the dumps of all ranks: who waits in which call, and who did not come and waits for nobody."""
+    for still in recorder.standstills(facts, MISSING):
+        waiting = recorder.ranks_of(still.waiting)
+        call = recorder.work(still.waiting[0].call, still.group, still.seq)
+        absent = recorder.ranks_of(still.culprits)
+        missing = absent | set(still.silent)
+        yield RULE.finding(
+            f"{ranks_word(missing)} never called {call}, in which {ranks_word(waiting)} wait{'s' * (len(waiting) == 1)}"
+            if absent
+            else f"{ranks_word(waiting)} wait{'s' * (len(waiting) == 1)} in {call} for {ranks_word(missing)}, "
+            "of which there is no dump",
+            cause=_cause(still),
+            impact=recorder.IMPACT,
+            fix=list(_fixes(still, missing)),
+            confidence="certain" if absent else "likely",
+            ranks=missing,
+            hosts=recorder.hosts_of(facts, missing),
+            evidence=[*recorder.lines(facts, still.waiting, 2), *recorder.lines(facts, still.culprits, 2)],
+            fatal=True,
+        )
+
+
+def _cause(still: Standstill) -> str:
+    """What the ranks that did not come did last."""
+    said = []
+    for part in still.culprits[:3]:
+        if part.call is None:
+            said.append(f"rank {part.rank} has made no call at all")
+            continue
+        place = f" from {part.call.frame}" if part.call.frame else ""
+        said.append(f"the last call of rank {part.rank} was {recorder.described(part.call)}{place}, which is over")
+    text = "; ".join(said)
+    if said:
+        text += ": since then it is busy or stuck outside of NCCL, or took another branch"
+    if still.silent:
+        mute = f"{ranks_word(still.silent)} wrote no dump: dead, or the dump is not here"
+        text = f"{text}. {mute}" if text else mute
+    return text
+
+
+def _fixes(still: Standstill, missing: set[int]) -> Iterator[str]:
+    yield f"py-spy dump --pid <pid>   # {ranks_word(missing)}: where is it now?"
+    places = sorted({part.call.frame for part in still.culprits if part.call and part.call.frame})
+    if places:
+        yield f"Look at what follows {places[0]}: a branch that only some ranks take, a loop, I/O, an exception."
+    if still.silent:
+        yield f"Look at the output of {ranks_word(still.silent)} first: a process that died writes no dump."

@@ -1,0 +1,55 @@
+"""All ranks made a call, and it did not end on all of them: the flight recorder rules out the program."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.artifacts.standstill import PARTLY, UNFINISHED
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import recorder
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, ranks_word
+
+RULE = Rule(
+    name="collective-unfinished",
+    category="failures",
+    severity="error",
+    title="All ranks made a call, and it did not end",
+    echo_of=(
+        "gpu-hardware-error",
+        "gpu-out-of-memory",
+        "peer-death",
+        "process-crashed",
+        "ib-completion-error",
+        "ib-timeout-err12",
+        "transfer-failed",
+        "cuda-call-failed",
+    ),
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge calls that all ranks made alike: where it stops is the device or the network, or work before it."""
+    for still in recorder.standstills(facts, PARTLY, UNFINISHED):
+        stuck = recorder.ranks_of(still.culprits)
+        call = recorder.work(still.culprits[0].call, still.group, still.seq)
+        partly = still.kind == PARTLY
+        yield RULE.finding(
+            f"{ranks_word(stuck)} {'is' if len(stuck) == 1 else 'are'} stuck in {call}, which "
+            + ("the other ranks finished" if partly else "all ranks of the group called"),
+            cause="all ranks made the same call, so the program agrees with itself; likely: "
+            + (
+                "the GPU or the network of these ranks, or work that they queued before it"
+                if partly
+                else "the network between them, a GPU that hangs, or work queued before it on one rank"
+            ),
+            impact=recorder.IMPACT,
+            fix=[
+                "dmesg -T | grep -iE 'xid|mlx5|nvlink'; nvidia-smi -q   # on the hosts of these ranks",
+                "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET   # what the transports report; ncclras -v on a stuck node",
+                "Look for work queued before the call on the same stream: a kernel that does not end.",
+            ],
+            confidence="likely",
+            ranks=stuck,
+            hosts=recorder.hosts_of(facts, stuck),
+            evidence=[*recorder.lines(facts, still.culprits, 3), *recorder.lines(facts, still.waiting, 2)],
+            fatal=True,
+        )

@@ -1,0 +1,45 @@
+"""Ranks wait for each other in different process groups: the flight recorder shows the cycle."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.artifacts.standstill import CYCLE
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import recorder
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, listed
+
+RULE = Rule(
+    name="groups-out-of-order",
+    category="failures",
+    severity="error",
+    title="Ranks wait for each other in different process groups",
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge calls in which ranks wait for each other in a circle."""
+    for still in recorder.standstills(facts, CYCLE):
+        ring = [part for part in still.culprits if part.call]
+        ranks = recorder.ranks_of(ring)
+        waits = [
+            f"rank {part.rank} waits for rank {after.rank} in {recorder.operation(part.call.operation)} of group "
+            f"{recorder.label(facts, part)}"
+            for part, after in zip(ring, [*ring[1:], *ring[:1]], strict=True)
+            if part.call
+        ]
+        places = recorder.places(ring)
+        yield RULE.finding(
+            f"ranks wait for each other: {listed(waits, limit=4)}",
+            cause="each waits in a call that the other one has not made yet: the calls come in different order, or one "
+            "of them is left out" + (f". The calls: {places}" if places else ""),
+            impact=recorder.IMPACT,
+            fix=[
+                "Call the groups in the same order on all ranks; send and receive: even ranks send first, odd ranks "
+                "receive first.",
+                "torch.distributed.batch_isend_irecv([...])   # sends and receives that have no order",
+            ],
+            ranks=ranks,
+            hosts=recorder.hosts_of(facts, ranks),
+            evidence=recorder.lines(facts, ring, 4),
+            fatal=True,
+        )

@@ -1,0 +1,45 @@
+"""A rank sends or receives, and its peer does not take part: the flight recorder shows both sides."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.artifacts.standstill import NO_PARTNER
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import recorder
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, ranks_word
+
+RULE = Rule(
+    name="p2p-without-partner",
+    category="failures",
+    severity="error",
+    title="A send or receive has no partner",
+    echo_of=("process-unresponsive", "gpu-out-of-memory", "gpu-hardware-error", "peer-death", "process-crashed"),
+    local=True,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge sends and receives that are open on one side only."""
+    for still in recorder.standstills(facts, NO_PARTNER):
+        waiting, missing = recorder.ranks_of(still.waiting), recorder.ranks_of(still.culprits) | set(still.silent)
+        place = recorder.places(still.waiting)
+        last = recorder.places(still.culprits)
+        yield RULE.finding(
+            f"{ranks_word(waiting)} waits in {still.operation} of group {still.group.label}, and {ranks_word(missing)} "
+            "does not take part",
+            cause="no open call of the other side fits it"
+            + (f"; it was made at {place}" if place else "")
+            + (f". The last call of the other side: {last}" if last else "")
+            + (f". {ranks_word(still.silent)} wrote no dump" if still.silent else ""),
+            impact=recorder.IMPACT,
+            fix=[
+                f"py-spy dump --pid <pid>   # {ranks_word(missing)}: where is it now?",
+                "Compare the numbers of sends and receives of both ranks: an uneven number of microbatches, a wrong "
+                "peer, a stage that is skipped.",
+            ],
+            confidence="certain" if still.culprits else "likely",
+            ranks=missing,
+            hosts=recorder.hosts_of(facts, missing),
+            evidence=[*recorder.lines(facts, still.waiting, 2), *recorder.lines(facts, still.culprits, 2)],
+            fatal=True,
+        )

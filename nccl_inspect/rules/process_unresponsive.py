@@ -1,0 +1,53 @@
+"""NCCL's RAS has no answer from a process of the job."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.artifacts.ras import Lost
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import recorder
+from nccl_inspect.rules.answers import answers, ranks_by_pid
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, count, listed, ranks_word
+
+RULE = Rule(
+    name="process-unresponsive",
+    category="failures",
+    severity="error",
+    title="NCCL's RAS has no answer from a process of the job",
+    echo_of=("peer-death", "process-crashed", "gpu-hardware-error", "node-failed"),
+    local=True,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the processes that RAS lists as missing or dead in its newest answer."""
+    ranks = ranks_by_pid(facts)
+    lost = {entry.pid: (answer.name, entry) for answer in answers(facts) for entry in answer.lost if entry.pid}
+    if not lost:
+        return
+    named = {ranks[pid] for pid in lost if pid in ranks}
+    dead = any(entry.is_dead for _, entry in lost.values())
+    who = ranks_word(named) if len(named) == len(lost) else listed([f"pid {pid}" for pid in lost])
+    yield RULE.finding(
+        f"RAS has no answer from {who}" + (", and gave it up as dead" if dead else ""),
+        cause=f"{count(len(lost), 'process', 'es')} did not answer over RAS's own connections, which need neither the "
+        "GPU nor the program: it died, is stopped (SIGSTOP, a debugger, a frozen container), or its host cannot be "
+        "reached",
+        impact=recorder.IMPACT,
+        fix=[
+            f"ps -o pid,stat,etime,cmd -p {next(iter(lost))}   # T: stopped; Z or nothing: dead; on the host of {who}",
+            "kubectl get pod -o wide; scontrol show node <node>; ping <host>   # is the host itself up?",
+        ],
+        confidence="certain" if dead else "likely",
+        ranks=named,
+        hosts=recorder.hosts_of(facts, named),
+        evidence=[_line(name, entry, number) for number, (name, entry) in enumerate(lost.values(), 1)],
+        fatal=True,
+    )
+
+
+def _line(name: str, entry: Lost, number: int) -> Evidence:
+    where = f"rank {entry.rank} of communicator {entry.comm_id}: " if entry.rank is not None else ""
+    state = "considered dead" if entry.is_dead else "no answer"
+    return Evidence(name, number, f"{where}process {entry.pid} on {entry.host}: {state}")

@@ -1,0 +1,100 @@
+"""NCCL's RAS counts different numbers of operations on the ranks of a communicator."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.artifacts.ras import Answer, Member, Mismatch
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import recorder
+from nccl_inspect.rules.answers import answers, ranks_by_pid, stands_still
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, listed, ranks_word
+
+RULE = Rule(
+    name="ranks-out-of-step",
+    category="failures",
+    severity="error",
+    title="RAS counts different numbers of operations on the ranks of a communicator",
+    echo_of=(
+        "collective-mismatch",
+        "collective-not-called",
+        "collective-unfinished",
+        "groups-out-of-order",
+        "p2p-without-partner",
+        "process-unresponsive",
+        "peer-death",
+        "process-crashed",
+    ),
+    local=True,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the communicator with the most operations that differ, in the newest answer that has one."""
+    apart = [(answer, mismatch) for answer in answers(facts) for mismatch in answer.mismatches]
+    if not apart:
+        return
+    answer, first = apart[-1]
+    mine = [mismatch for other, mismatch in apart if other is answer and mismatch.comm_id == first.comm_id]
+    ranks = ranks_by_pid(facts)
+    behind = {_rank(member, ranks) for mismatch in mine for member in mismatch.behind}
+    both = len(mine) > 1 and all(mismatch.behind != mine[0].behind for mismatch in mine[1:])
+    summary = f"RAS: {'; '.join(_counts(mismatch, ranks) for mismatch in mine[:3])} in communicator {first.comm_id}"
+    cause = (
+        "the ranks call different operations: none is ahead in all of them"
+        if both
+        else f"{ranks_word(behind)} has not launched what the others have: it is late, busy, or waits elsewhere"
+    )
+    fix = [f"py-spy dump --pid <pid>   # {ranks_word(behind)}: where is it now?", _RECORD]
+    evidence = [_line(answer, mismatch, ranks) for mismatch in mine]
+    hosts = recorder.hosts_of(facts, behind)
+    if stands_still(facts):
+        yield RULE.finding(
+            summary,
+            cause=cause,
+            impact=recorder.IMPACT,
+            fix=fix,
+            confidence="likely",
+            ranks=behind,
+            hosts=hosts,
+            evidence=evidence,
+            fatal=True,
+        )
+        return
+    yield RULE.clue(
+        summary,
+        cause=cause,
+        impact=recorder.IMPACT,
+        fix=fix,
+        confirm="Ask RAS again after 10 s: the same counts mean that the job stands still; others, that it runs.",
+        severity="warning",
+        confidence="possible",
+        ranks=behind,
+        hosts=hosts,
+        evidence=evidence,
+    )
+
+
+_RECORD = (
+    "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # the calls of every rank, for the next time"
+)
+
+
+def _rank(member: Member, ranks: dict[int, int]) -> int:
+    """The rank of the job; that of the communicator where the process is not in the log."""
+    return ranks.get(member.pid or -1, member.rank)
+
+
+def _counts(mismatch: Mismatch, ranks: dict[int, int]) -> str:
+    by_count: dict[int, set[int]] = {}
+    for member in mismatch.members:
+        by_count.setdefault(member.launched, set()).add(_rank(member, ranks))
+    told = [f"{number} on {ranks_word(members)}" for number, members in sorted(by_count.items())]
+    if mismatch.usual is not None and mismatch.usual not in by_count:
+        told.append(f"{mismatch.usual} on the others")
+    return f"{mismatch.operation} {listed(told, limit=3)}"
+
+
+def _line(answer: Answer, mismatch: Mismatch, ranks: dict[int, int]) -> Evidence:
+    text = f"communicator {mismatch.comm_id}: launched {_counts(mismatch, ranks)}"
+    return Evidence(answer.name, answer.lines.get(mismatch.comm_id, 1), text)

@@ -1,0 +1,93 @@
+"""What PyTorch's flight recorder says of a standstill, in words and lines: what the rules about it share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from nccl_inspect import artifacts
+from nccl_inspect.artifacts import flight_recorder, standstill
+from nccl_inspect.artifacts.flight_recorder import Call, Dump, Group
+from nccl_inspect.artifacts.standstill import Part, Standstill
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.rules.facts import Facts, listed, ranks_word
+
+IMPACT = "ranks wait for each other; PyTorch's watchdog ends the job when the time limit of the call is over"
+_SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
+"""What programs call these operations."""
+
+
+def standstills(facts: Facts, *kinds: str) -> list[Standstill]:
+    """What holds the job up by the dumps of its ranks, of these kinds."""
+    return [still for still in facts.once(all_standstills) if still.kind in kinds]
+
+
+def all_standstills(facts: Facts) -> list[Standstill]:
+    """What holds the job up by the dumps of its ranks."""
+    return standstill.of(_dumps(facts))
+
+
+def _dumps(facts: Facts) -> list[Dump]:
+    return artifacts.of(facts.job.artifacts, flight_recorder)
+
+
+def ranks_of(parts: Iterable[Part]) -> set[int]:
+    """The ranks of the job that take part."""
+    return {part.rank for part in parts}
+
+
+def hosts_of(facts: Facts, ranks: set[int]) -> list[str]:
+    """The hosts of these ranks."""
+    return [host.name for host in facts.job.hosts if ranks & set(host.ranks)]
+
+
+def work(call: Call | None, group: Group, seq: int) -> str:
+    """A call of a group in words: ``all_reduce (work 6 of group TP)``."""
+    number = f"work {seq} of group {group.label}"
+    return f"{operation(call.operation)} ({number})" if call else number
+
+
+def operation(name: str) -> str:
+    """An operation as programs call it."""
+    return _SHORT.get(name, name)
+
+
+def described(call: Call) -> str:
+    """A call with its size and type: ``all_reduce of 1048576 elements of Float``."""
+    size = f" of {sum(call.inputs)} elements" if call.inputs else ""
+    return f"{operation(call.operation)}{size}" + (f" of {'/'.join(call.dtypes)}" if call.dtypes else "")
+
+
+def by_call(parts: Sequence[Part]) -> str:
+    """Each call with the ranks that made it."""
+    made: dict[str, set[int]] = {}
+    for part in parts:
+        if part.call:
+            made.setdefault(described(part.call), set()).add(part.rank)
+    return "; ".join(f"{call} on {ranks_word(ranks)}" for call, ranks in made.items())
+
+
+def places(parts: Sequence[Part]) -> str:
+    """Where the program made these calls, with the ranks; empty where the dumps have no stacks."""
+    made: dict[str, set[int]] = {}
+    for part in parts:
+        if part.call and part.call.frame:
+            made.setdefault(part.call.frame, set()).add(part.rank)
+    return listed([f"{frame} ({ranks_word(ranks)})" for frame, ranks in made.items()], limit=3)
+
+
+def label(facts: Facts, part: Part) -> str:
+    """The group of a call as the program calls it."""
+    groups = next(dump.groups for dump in _dumps(facts) if dump.name == part.dump)
+    return groups[part.call.group].label if part.call else ""
+
+
+def lines(facts: Facts, parts: Sequence[Part], limit: int = 2) -> Iterator[Evidence]:
+    """The calls as lines of evidence; the number is that of the call on its rank."""
+    groups = {dump.name: dump.groups for dump in _dumps(facts)}
+    for part in parts[:limit]:
+        if part.call is None:
+            continue
+        group = groups[part.dump][part.call.group]
+        place = f", {part.call.frame}" if part.call.frame else ""
+        text = f"rank {part.rank}: work {part.call.seq} of group {group.label}: {described(part.call)}"
+        yield Evidence(part.dump, part.call.order, f"{text}, {part.call.state}{place}")

@@ -1,0 +1,53 @@
+"""Real jobs on two GPUs, broken on purpose (``tools/break_mesh.py``), judged with all that they left behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import nccl_inspect
+
+MESH = Path(__file__).parent.parent / "sample_logs" / "mesh"
+RECORDINGS = sorted(folder.name for folder in MESH.iterdir() if folder.is_dir())
+LEADING = {
+    "skipped-call": "collective-mismatch",
+    "other-size": "collective-mismatch",
+    "other-type": "collective-mismatch",
+    "other-operation": "collective-mismatch",
+    "order": "groups-out-of-order",
+    "busy": "collective-not-called",
+    "stopped": "process-unresponsive",
+    "left": "process-unresponsive",
+    "killed": "peer-death",
+    "exception": "peer-death",
+    "shm": "shm-segment-failed",
+}
+"""What must lead, by what was done to the job."""
+
+
+def truth(name: str) -> dict[str, object]:
+    loaded: dict[str, object] = json.loads((MESH / name / "truth.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_broken_job_is_judged_by_all_that_it_left(name: str) -> None:
+    job = nccl_inspect.read(str(MESH / name))
+    expected = LEADING.get(str(truth(name)["kind"]))
+    assert job.verdict in ("failed", "unknown")
+    assert not any(artifact.problem for artifact in job.artifacts)
+    if expected:
+        assert job.verdict == "failed"
+        assert job.findings[0].rule == expected
+    if expected in ("collective-not-called", "process-unresponsive", "peer-death"):
+        assert job.findings[0].ranks == [truth(name)["culprit_rank"]]
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDINGS if truth(name)["kind"] not in ("other-setting", "shm")])
+def test_the_log_alone_names_no_wrong_suspect(name: str) -> None:
+    job = nccl_inspect.read(str(MESH / name / "job.log.xz"))
+    for finding in job.findings:
+        if "suspect" in finding.summary.lower():
+            assert f"suspect: rank {truth(name)['culprit_rank']}" in finding.summary
