@@ -63,7 +63,7 @@ def read(
     options = reading.Options(platform, files, wanted, unwanted)
     if config is not None:
         options = configuration.applied(options, Path(config))
-    return reading.Judge(options)(reading.fold(inputs, cluster=cluster))
+    return reading.Judge(options).worst(reading.fold(inputs, cluster=cluster))
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,12 @@ from nccl_inspect.ingest import entries, files, sources
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Input, Progress, Source
 from nccl_inspect.interruption import Interruption
+from nccl_inspect.jobs import judged
 from nccl_inspect.model import backwards, build, excerpts
 from nccl_inspect.model.fold import Fold, Piece
+from nccl_inspect.model.gathering import Gathered
 from nccl_inspect.model.job import Job
+from nccl_inspect.model.shares import Share
 from nccl_inspect.records import Record
 from nccl_inspect.rules import engine as rules
 from nccl_inspect.rules import judging
@@ -45,6 +48,10 @@ class Options(Record):
     """How findings are taken; None as their rules say."""
     config: str | None = None
     """The settings file that has a part in this."""
+    job: str | None = None
+    """The number or name of one of several jobs; without it the worst."""
+    run: int | None = None
+    """The number of one of several runs of a job, from 1 for the first; without it the newest."""
 
 
 _SHARE = 16 << 20
@@ -197,14 +204,27 @@ class Judge:
         self._topologies = [topology.read(path) for path in options.topologies]
         self._options = options
 
-    def __call__(self, state: Fold, going_on: bool = False) -> Job:
-        """The job of a fold, with findings and verdict; the fold stays as it is.
+    def worst(self, state: Fold, visit: Callable[[Job], None] | None = None) -> Job:
+        """The job of a fold; of several the worst, with the others in brief, or the one that the options name.
+
+        Args:
+            state: what was read.
+            visit: is shown each job of the input.
+
+        Raises:
+            NcclInspectError: there is no such job or run.
+        """
+        return judged(state, self, self._options.job, self._options.run, visit)
+
+    def __call__(self, state: Fold | Share, going_on: bool = False, gathered: Gathered | None = None) -> Job:
+        """The job of a fold as if it held one, or of the share of one job; the fold stays as it is.
 
         Args:
             state: what was read.
             going_on: more will come, so that no line can be the one that ended the job.
+            gathered: the processes, where they are known.
         """
-        job = build.resolve(state)
+        job = build.resolve(state, gathered)
         job.going_on = going_on
         if going_on:
             job.ended_by, job.broken_off = [], []

@@ -25,6 +25,7 @@ LAYERS = [
     {"picture"},
     {"report"},
     {"drawing", "traffic"},
+    {"jobs"},
     {"workers"},
     {"distributed"},
     {"reading", "tables", "following"},
