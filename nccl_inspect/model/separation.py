@@ -18,8 +18,10 @@ from nccl_inspect.model.fold import Fold, source_and_line
 from nccl_inspect.model.parts import Part, Unions
 
 _TESTS = "nccl-tests"
-_AGAIN = re.compile(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)[._-]?\d*|\.\d+(?=\.|$)")
+_AGAIN = re.compile(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
 """What tells the attempts of one job apart in the names of files."""
+_DIGITS = re.compile(r"\d+")
+"""What tells its ranks apart there."""
 
 
 class Separation:
@@ -52,13 +54,15 @@ class Separation:
         return [[self._parts[index] for index in group] for group in self._unions.groups()]
 
     def _by_id(self) -> None:
-        """The id of a communicator is one job's, also where ranks do not agree on its size."""
-        first: dict[str, int] = {}
+        """The id of a communicator is one job's, also where ranks do not agree on its size; unless a rank comes again."""
+        known: dict[str, tuple[int, set[int]]] = {}
         for index, part in enumerate(self._parts):
             for comm in part.roots:
-                ids = {member.init.comm_id for member in comm.members.values()}
-                for one in filter(None, ids):
-                    self._unions.join(first.setdefault(one, index), index)
+                for one in {member.init.comm_id for member in comm.members.values()} - {None}:
+                    first, ranks = known.get(one, (index, set()))
+                    if ranks.isdisjoint(comm.members):
+                        self._unions.join(first, index)
+                        known[one] = first, ranks | comm.members.keys()
 
     def _on_hosts(self) -> None:
         """Parts on one host: each with the one before, with that of the same size, and with that which ends last."""
@@ -88,11 +92,13 @@ class Separation:
             return not clash if both_whole else not (clash and part.size != later.size)
         if part.size != later.size:
             return False
-        in_one_file = at_once is False or self._families(part) == self._families(later)
-        return _is_restart(part, later) if in_one_file else not clash
+        if self._names(part, _AGAIN) == self._names(later, _AGAIN) or set(part.sources) & set(later.sources):
+            return _is_restart(part, later)
+        return at_once is None and not clash and self._names(part, _DIGITS) == self._names(later, _DIGITS)
 
-    def _families(self, part: Part) -> set[str]:
-        return {_family(self._fold.sources[source].name) for source in part.sources}
+    def _names(self, part: Part, without: re.Pattern[str]) -> set[str]:
+        """The names of the files of a part, without what may differ between those of one job."""
+        return {without.sub("", self._fold.sources[source].name) for source in part.sources}
 
     def _in_sources(self) -> None:
         tests = _sources_of_tests(self._fold)
@@ -203,8 +209,3 @@ def _requeued(fold: Fold) -> dict[int, list[int]]:
             if endings.reason(note.event) in (endings.PREEMPTED, endings.REQUEUED, endings.NODE_FAILURE):
                 found.setdefault(source_and_line(note.place)[0], []).append(note.place)
     return found
-
-
-def _family(name: str) -> str:
-    """The name of a file without what tells the attempts of one job apart."""
-    return _AGAIN.sub("", name)

@@ -1,4 +1,4 @@
-"""What jobs of one input are called: after their pods, their files, or their number."""
+"""What jobs of one input are called: after their files, their pods, or their number."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ def titles(shares: Sequence[Share]) -> list[str]:
     for index, share in enumerate(shares, 1):
         own = [files[number] for number in share.numbered if owners[number] == 1]
         is_split = len(own) < len(share.numbered) or len(files) == 1
-        found.append(_common(_labels(share)) or ("" if is_split else _common(own)) or f"job {index}")
+        found.append(("" if is_split else _common(own)) or _common(_labels(share)) or f"job {index}")
     return _different(found)
 
 
 def _labels(share: Share) -> list[str]:
     labels = (log.opening.label for log in share.processes.values() if log.process.host)
-    return list(dict.fromkeys(printable(label) for label in labels if label))
+    return list(dict.fromkeys(printable(label) for label in labels if label and not any(map(str.isspace, label))))
 
 
 def _short(names: Mapping[int, str]) -> dict[int, str]:
-    """Files without what all of them have in common: their folder, their suffix, or their own name in other folders."""
-    folders = {number: name.rpartition("/")[0] for number, name in names.items()}
-    folder = os.path.commonpath(list(folders.values())) if len(names) > 1 and all(folders.values()) else ""
-    short = {number: printable(name.removeprefix(folder).lstrip("/") if folder else name) for number, name in names.items()}
-    bare = {number: name.rpartition("/")[0] for number, name in short.items()}
-    if all(bare.values()) and len(set(bare.values())) == len(bare):
-        return bare
-    plain = {number: _SUFFIX.sub("", name) for number, name in short.items()}
-    return plain if all(plain.values()) and len(set(plain.values())) == len(plain) else short
+    """Files without the folder that all of them are in; one that is alone in its folder has the name of that."""
+    folders = [name.rpartition("/")[0] for name in names.values()]
+    top = os.path.commonpath(folders) if len(names) > 1 and all(folders) else ""
+    short = {number: printable(name.removeprefix(top).lstrip("/") if top else name) for number, name in names.items()}
+    alone = Counter(name.rpartition("/")[0] for name in short.values())
+    return {
+        number: folder if (folder := name.rpartition("/")[0]) and alone[folder] == 1 else _SUFFIX.sub("", name) or name
+        for number, name in short.items()
+    }
 
 
 def _common(names: Sequence[str]) -> str:
