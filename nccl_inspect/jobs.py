@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from nccl_inspect.errors import NcclInspectError, suggestion
@@ -15,6 +16,7 @@ from nccl_inspect.model.jobs import runs_of, told_apart
 from nccl_inspect.model.shares import Share
 from nccl_inspect.model.standing import Standing
 from nccl_inspect.model.titles import titles
+from nccl_inspect.records import Record
 from nccl_inspect.rules.engine import SEVERITIES
 from nccl_inspect.rules.facts import count
 
@@ -32,20 +34,25 @@ class _Judge(Protocol):
     def __call__(self, state: Fold | Share, going_on: bool = False, gathered: Gathered | None = None) -> Job: ...
 
 
-def judged(
-    fold: Fold,
-    judge: _Judge,
-    job: str | None = None,
-    run: int | None = None,
-    visit: Callable[[Job], None] | None = None,
-) -> Job:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Choice(Record):
+    """What of an input is judged."""
+
+    job: str | None = None
+    """The number or name of one of several jobs; without it the worst."""
+    run: int | None = None
+    """The number of one of several runs, from 1 for the first; without it the newest."""
+    is_one_of_two: bool = False
+    """Another input is read as well; the job that is named may be in that one only."""
+
+
+def judged(fold: Fold, judge: _Judge, choice: Choice, visit: Callable[[Job], None] | None = None) -> Job:
     """The job of a fold; of several the worst, with the others in brief, or the one that is wanted.
 
     Args:
         fold: of all inputs.
         judge: gives the job of a share.
-        job: the number or name of the one that is wanted.
-        run: the number of the run that is wanted, from 1 for the first; without it the newest.
+        choice: which one is wanted.
         visit: is shown each job that is judged.
 
     Raises:
@@ -54,17 +61,23 @@ def judged(
     everything = Gathered.of(fold)
     shares = told_apart(fold, everything)
     if not shares:
-        _require_one(job)
-        return _shown(_of_run(fold, everything, judge, run), visit)
+        if choice.job not in (None, "1") and not choice.is_one_of_two:
+            raise NcclInspectError(f"no job '{choice.job}': the input holds one job", "leave --job out")
+        return _shown(_of_run(fold, everything, judge, choice.run), visit)
     names = titles(shares)
-    if job is not None or run is not None:
-        at = _chosen(names, job)
-        found = _of_run(shares[at], shares[at].gathered(), judge, run)
+    if choice.job is not None or choice.run is not None:
+        at = _chosen(names, choice.job)
+        found = _of_run(shares[at], shares[at].gathered(), judge, choice.run)
         found.name = names[at]
         return _shown(found, visit)
+    return _worst(fold, judge, list(zip(shares, names, strict=True)), visit)
+
+
+def _worst(fold: Fold, judge: _Judge, jobs: Sequence[tuple[Share, str]], visit: Callable[[Job], None] | None) -> Job:
+    """The worst of several jobs, with all in brief."""
     standings: list[Standing] = []
     detailed: list[tuple[tuple[int, ...], Standing]] = []
-    for number, (share, name) in enumerate(zip(shares, names, strict=True), 1):
+    for number, (share, name) in enumerate(jobs, 1):
         found = _shown(_of_run(share, share.gathered(), judge, None), visit)
         found.name = name
         standing = _standing(number, share, found)
@@ -77,7 +90,7 @@ def judged(
     worst = standings[0].detail
     assert worst is not None
     worst.jobs = standings
-    known = {number for share in shares for number in share.numbered}
+    known = jobs[standings[0].number - 1][0].numbered
     unread = (source for number, source in enumerate(fold.sources) if number not in known and source.problem)
     worst.sources.extend(source.info() for source in unread)
     return worst
@@ -102,11 +115,6 @@ def _of_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: int | N
         some = count(len(runs), "run")
         raise NcclInspectError(f"no run {run}: the job has {some}", f"--run 1 is the first, {len(runs)} the newest")
     return judge(runs[run - 1], gathered=runs[run - 1].gathered())
-
-
-def _require_one(job: str | None) -> None:
-    if job not in (None, "1"):
-        raise NcclInspectError(f"no job '{job}': the input holds one job", "leave --job out")
 
 
 def _chosen(names: Sequence[str], wanted: str | None) -> int:

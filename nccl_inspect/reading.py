@@ -18,7 +18,7 @@ from nccl_inspect.ingest import entries, files, sources
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Input, Progress, Source
 from nccl_inspect.interruption import Interruption
-from nccl_inspect.jobs import judged
+from nccl_inspect.jobs import Choice, judged
 from nccl_inspect.model import backwards, build, excerpts
 from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.gathering import Gathered
@@ -204,17 +204,18 @@ class Judge:
         self._topologies = [topology.read(path) for path in options.topologies]
         self._options = options
 
-    def worst(self, state: Fold, visit: Callable[[Job], None] | None = None) -> Job:
+    def worst(self, state: Fold, visit: Callable[[Job], None] | None = None, is_one_of_two: bool = False) -> Job:
         """The job of a fold; of several the worst, with the others in brief, or the one that the options name.
 
         Args:
             state: what was read.
             visit: is shown each job of the input.
+            is_one_of_two: another input is read as well; a job that the options name may be in that one only.
 
         Raises:
             NcclInspectError: there is no such job or run.
         """
-        return judged(state, self, self._options.job, self._options.run, visit)
+        return judged(state, self, Choice(self._options.job, self._options.run, is_one_of_two), visit)
 
     def __call__(self, state: Fold | Share, going_on: bool = False, gathered: Gathered | None = None) -> Job:
         """The job of a fold as if it held one, or of the share of one job; the fold stays as it is.

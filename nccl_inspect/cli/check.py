@@ -9,8 +9,9 @@ import click
 from nccl_inspect import reading
 from nccl_inspect.cli import say, shared
 from nccl_inspect.cli.formats import formats
+from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.job import Job
-from nccl_inspect.policy import document, file, learn, words
+from nccl_inspect.policy import Checked, Policy, document, file, learn, words
 
 _EXAMPLES = """
 \b
@@ -55,10 +56,11 @@ def command(
     if force and not learns:
         raise click.UsageError("--force belongs to --learn")
     expected = file.read(policy) if policy is not None else None
-    job = shared.read(logs, options)
     if expected is None:
-        return _learn(job, force, out)
-    checked = expected.check(job)
+        return _learn(shared.read(logs, options), force, out)
+    worst = _Worst(expected)
+    job = shared.read(logs, options, visit=worst.take)
+    checked = worst.checked(job)
     if form == "json":
         text = json.dumps(document.to_dict(checked, strict), indent=1) + "\n"
     else:
@@ -67,10 +69,39 @@ def command(
     return shared.gate(not checked.is_met(strict), job)
 
 
+class _Worst:
+    """The job that is worst by a policy.
+
+    Args:
+        policy: to which each job is held.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._found: Checked | None = None
+
+    def take(self, job: Job) -> None:
+        """Hold a job against the policy."""
+        checked = self._policy.check(job)
+        if self._found is None or _badness(checked) > _badness(self._found):
+            self._found = checked
+
+    def checked(self, worst: Job) -> Checked:
+        """The worst job by the policy; of equal ones the one that is worst anyway."""
+        own = self._policy.check(worst)
+        return own if self._found is None or _badness(own) >= _badness(self._found) else self._found
+
+
+def _badness(checked: Checked) -> tuple[int, int]:
+    return len(checked.of("broken")), len(checked.of("undecided"))
+
+
 def _learn(job: Job, force: bool, out: shared.Output) -> int:
     """Write a policy, unless the log would make a bad one."""
     if job.partial:
         return shared.status(job)
+    if job.jobs:
+        raise NcclInspectError(f"the input holds {len(job.jobs)} jobs", "say with --job from which one to learn")
     doubt = learn.doubt(job)
     if doubt and not force:
         say(f"not written: {doubt}; take the log of a good run that 'nccl-inspect summarize' calls OK, or add --force")

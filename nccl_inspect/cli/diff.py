@@ -46,15 +46,16 @@ def command(
     """Versions, network, environment, communicators, paths and findings: what B has, what it lacks, what is other.
 
     A and B are each a file, a folder or an archive of logs, or a quoted glob; one of them may be -, standard input.
-    Runs are compared by their ranks: names of hosts and process ids may differ.
+    Runs are compared by their ranks: names of hosts and process ids may differ. Of several jobs in A or B the worst
+    one is compared; --job selects by name or number in each of them that holds several.
     """
     if before == after == "-":
         raise click.UsageError("standard input can be one of the two runs only; name a file for the other")
     options = shared.settled(options)
-    a = shared.read((before,), options)
+    a = shared.read((before,), options, is_one_of_two=True)
     if a.partial:
         return shared.INTERRUPTED
-    b = shared.read((after,), options)
+    b = shared.read((after,), options, is_one_of_two=True)
     difference = compare.compare(a, b)
     if form == "json":
         text = json.dumps(document.to_dict(difference), indent=1) + "\n"

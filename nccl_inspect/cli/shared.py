@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 import click
 
 from nccl_inspect import outputs, platforms, reading
-from nccl_inspect.cli import ENDS, lead_nowhere, say
+from nccl_inspect.cli import ENDS, lead_nowhere, say, several
 from nccl_inspect.discovery import settings_file
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.garbage import uncollected
@@ -25,7 +25,6 @@ from nccl_inspect.progress import Bar
 from nccl_inspect.records import Record
 from nccl_inspect.report import Style
 from nccl_inspect.rules.engine import SEVERITIES, registered
-from nccl_inspect.rules.facts import count
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -142,7 +141,8 @@ def status(job: Job, fail_on: str = "never") -> int:
     if fail_on == "never":
         return INTERRUPTED if job.partial else 0
     limit = SEVERITIES.index(fail_on)
-    severe = any(SEVERITIES.index(finding.severity) >= limit for finding in job.findings)
+    severities = (*(finding.severity for finding in job.findings), *(one.severity for one in job.jobs if one.severity))
+    severe = any(SEVERITIES.index(severity) >= limit for severity in severities)
     return gate(severe or job.verdict == "failed", job)
 
 
@@ -162,7 +162,9 @@ def machine(command: _Command) -> _Command:
 
     Together with those that say which rules run they become the argument ``options``.
     """
-    command = _packed(command, "options", reading.Options, platform=None, topologies=(), select=(), ignore=())
+    command = _packed(
+        command, "options", reading.Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None
+    )
     for option in (
         click.option(
             "--no-config", is_flag=True, expose_value=False, callback=_remember, help="Take no settings from a file."
@@ -243,7 +245,7 @@ def judging(command: _Command) -> _Command:
         callback=_remember,
         help="Show progress on stderr. Default: long inputs on a terminal.",
     )
-    return jobs(cluster(progress(machine(command))))
+    return jobs(cluster(progress(several.choosing_one(machine(command)))))
 
 
 def looks(command: _Command) -> _Command:
@@ -280,7 +282,15 @@ def given(logs: tuple[str, ...]) -> list[str]:
     return ["-"]
 
 
-def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = False) -> Job:
+def read(
+    logs: tuple[str, ...],
+    options: reading.Options,
+    *,
+    tells_runs: bool = False,
+    tells_jobs: bool = False,
+    is_one_of_two: bool = False,
+    visit: Callable[[Job], None] | None = None,
+) -> Job:
     """Read and judge the inputs, with a progress bar on stderr where that helps; say there what could not be read.
 
     Ctrl-C ends the reading: the job is then partial, and :data:`INTERRUPTED` is the exit status.
@@ -289,6 +299,9 @@ def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = 
         logs: as they were given.
         options: likewise.
         tells_runs: the report tells itself of earlier runs in the log; else they are told on stderr.
+        tells_jobs: likewise of other jobs.
+        is_one_of_two: another input is read as well; a job that the options name may be in that one only.
+        visit: is shown each job of the input.
     """
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
     names = given(logs)
@@ -299,7 +312,7 @@ def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = 
     with uncollected(for_good=click.get_current_context().find_root().obj is ENDS):
         with Bar(meta.get(f"{__name__}.progress")) as bar, Interruption() as interruption:
             fold = reading.fold(names, bar.update if bar.wanted else None, interruption, jobs, cluster)
-        job = judge(fold)
+        job = judge.worst(fold, visit, is_one_of_two)
     for misfit in judge.misfits(job):
         say(f"warning: {misfit}")
     problems = [source.problem for source in job.sources if source.problem]
@@ -307,9 +320,7 @@ def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = 
         say(problem)
     if len(problems) > _MAX_PROBLEMS:
         say(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
-    if job.earlier_runs and not tells_runs:
-        runs = count(len(job.earlier_runs), "earlier run")
-        say(f"{runs} in the log left out, the last of them: {job.earlier_runs[-1]}; give the log of one to see it")
+    several.tell(job, tells_runs, tells_jobs)
     return job
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from nccl_inspect.event import Process, is_named
 from nccl_inspect.levels import STATEMENTS
@@ -37,6 +38,8 @@ class Claims:
         self._claims = [Claim({process for part in group for process in part.processes}) for group in groups]
         self._firsts = [min(part.begin for part in group) for group in groups]
         self._whole = [all(part.is_whole for part in group) for group in groups]
+        self._room = [max(part.missing for part in group) for group in groups]
+        """How many ranks each job lacks."""
         self._hosts: dict[str, set[int]] = {}
         self._extents: list[dict[int, tuple[int, int]]] = []
         self._by_source: dict[int, list[int]] = {}
@@ -52,6 +55,8 @@ class Claims:
         self._loose = [life for lives in gathered.lives for life in lives if life.process not in known]
         self._alone = {one.log.process for one in gathered.processes if one.members} - known
         """Processes with communicators of one rank only."""
+        self._pids = {process.pid for process in known}
+        """A process with one of these may be one of theirs whose host was torn."""
 
     def all(self) -> list[Claim]:
         """The claims of all jobs, in the order of their lines."""
@@ -72,36 +77,39 @@ class Claims:
         return [self._claims[job] for job in sorted(range(len(self._claims)), key=self._firsts.__getitem__)]
 
     def _give_processes(self, source: int, logs: Sequence[ProcessLog]) -> None:
-        """Give processes to the jobs of their source."""
+        """Give processes to the jobs of their source, or to new ones."""
         jobs = self._by_source[source]
         begins = [self._extents[job][source][0] for job in jobs]
-        ends: list[int] = []
-        for job in jobs:
-            ends.append(max(self._extents[job][source][1], ends[-1] if ends else 0))
-        between: dict[int, list[ProcessLog]] = {}
+        ends = list(accumulate((self._extents[job][source][1] for job in jobs), max))
+        begun = {log.process: bisect_right(begins, log.first) for log in logs}
+
+        def around(log: ProcessLog) -> list[int]:
+            """The jobs that began last before a process, and the next one."""
+            return jobs[max(0, begun[log.process] - _LOOK_BACK) : begun[log.process] + 1]
+
+        groups: dict[tuple[int, bool], list[ProcessLog]] = {}
         for log in logs:
-            before = bisect_right(begins, log.first)
-            is_between = (not before or ends[before - 1] < log.first) and (
-                before == len(jobs) or log.last < begins[before]
-            )
-            if is_between:
-                between.setdefault(before, []).append(log)
+            before = begun[log.process]
+            has_ended = not before or ends[before - 1] < log.first
+            is_between = has_ended and (before == len(jobs) or log.last < begins[before])
+            is_strange = not any(job in self._hosts.get(log.process.host, ()) for job in around(log))
+            if is_between or is_strange:
+                groups.setdefault((before if is_between else -1, is_between), []).append(log)
             else:
-                around = jobs[max(0, before - _LOOK_BACK) : before + 1]
-                self._claims[self._nearest(source, log, around)].processes.add(log.process)
-        for before, found in between.items():
-            around = jobs[max(0, before - _LOOK_BACK) : before + 1]
-            if all(self._whole[job] for job in around) and self._is_job(found):
-                self._new({log.process for log in found}, min(log.first for log in found))
+                self._claims[self._nearest(source, log, around(log))].processes.add(log.process)
+        for group in groups.values():
+            near = {job for log in group for job in around(log)}
+            if len(group) > sum(self._room[job] for job in near) and self._is_job(group):
+                self._new({log.process for log in group}, min(log.first for log in group))
                 continue
-            for log in found:
-                self._claims[self._nearest(source, log, around)].processes.add(log.process)
+            for log in group:
+                self._claims[self._nearest(source, log, around(log))].processes.add(log.process)
 
     def _is_job(self, logs: Sequence[ProcessLog]) -> bool:
-        """Whether processes without a communicator began to make one, or say what kept them from it."""
-        if any(log.process in self._alone for log in logs):
+        """Whether processes without a communicator say what kept them from one; a program may begin NCCL for others."""
+        if any(log.process in self._alone or log.process.pid in self._pids for log in logs):
             return False
-        return any(log.bootstraps or any(note.level in STATEMENTS for note in log.notes.values()) for log in logs)
+        return any(note.level in STATEMENTS for log in logs for note in log.notes.values())
 
     def _nearest(self, source: int, log: ProcessLog, around: Sequence[int]) -> int:
         """The job of a process among those around it: with its host, with missing ranks, that goes on, the last one."""
@@ -120,7 +128,7 @@ class Claims:
         return claim
 
     def _give_sources(self, by_source: Mapping[int, list[ProcessLog]]) -> None:
-        """Give the sources without a communicator: to the only job of their folder that has their hosts, or a new one."""
+        """Give the sources without a communicator: to the one job of their folder with their hosts, or a new one."""
         folders: dict[str, set[int]] = {}
         for job, extents in enumerate(self._extents):
             for source in extents:

@@ -1,4 +1,4 @@
-"""Tells apart the jobs in one input, and the runs of one job: steps in one file, exports of collectors, folders of logs."""
+"""Tells apart the jobs in one input (steps in one file, exports of collectors, folders of logs), and runs of a job."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Separation:
         return [[self._parts[index] for index in group] for group in self._unions.groups()]
 
     def _by_id(self) -> None:
-        """The id of a communicator is one job's, also where ranks do not agree on its size; unless a rank comes again."""
+        """The id of a communicator is one job's, also where ranks differ on its size; unless a rank comes again."""
         known: dict[str, tuple[int, set[int]]] = {}
         for index, part in enumerate(self._parts):
             for comm in part.roots:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nccl_inspect.event import Event, Process, is_named
 from nccl_inspect.event_types import ErrorCascade
+from nccl_inspect.grammar.counts import Counts
 from nccl_inspect.levels import STATEMENTS
 from nccl_inspect.model import endings, processes
 from nccl_inspect.model.gathering import Gathered
@@ -34,6 +35,8 @@ _PID = re.compile(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
 _CONCLUDES = ("test-bandwidth", "test-concluded", "test-failure", "test-nccl-failure", "test-cuda-failure")
 """What nccl-tests print at their end."""
 _NOBODY = -1
+_JUST = 40
+"""Lines behind the last one of a job in which its end is told."""
 _Line = TypeVar("_Line", bound=tuple[Any, ...])
 
 
@@ -115,12 +118,15 @@ class _Landmarks:
             self.last[job] = place
         self.closings.sort()
 
-    def owner(self, place: int) -> int:
-        """The job that a line belongs to by its place."""
+    def owner(self, place: int, is_end: bool = False) -> int:
+        """The job that a line belongs to by its place; an end is that of a job that ended just before it."""
         at = bisect_right(self.places, place)
         if at == 0:
             return self.jobs[0]
         before = self.jobs[at - 1]
+        if is_end and self.last[before] > place:
+            late = (job for job in reversed(self.jobs[max(0, at - _JUST) : at]) if self.last[job] <= place)
+            before = next(late, before)
         if at == len(self.places) or self.jobs[at] == before or self.last[before] > place:
             return before
         after, begin = self.jobs[at], self.places[at]
@@ -189,7 +195,7 @@ class _Division:
             if marks := self._landmarks.get(source_and_line(place)[0]):
                 marks.closings.append(place)
 
-    def _owner(self, place: int, text: bytes, label: str | None = None) -> int:
+    def _owner(self, place: int, text: bytes, label: str | None = None, is_end: bool = False) -> int:
         """The job of a line of nobody; :data:`_NOBODY` where there is none in its source."""
         if label and len(found := self._labels.get(label, set())) == 1:
             return next(iter(found))
@@ -201,7 +207,7 @@ class _Division:
             if named and len(common := set.intersection(*named)) == 1:
                 return next(iter(common))
         marks = self._landmarks.get(number)
-        return marks.owner(place) if marks else _NOBODY
+        return marks.owner(place, is_end) if marks else _NOBODY
 
     def shares(self) -> list[Share]:
         known = set(map(id, self._gathered.logs))
@@ -253,7 +259,8 @@ class _Division:
         by_job: dict[int, list[int]] = {}
         places = _places(note)
         for place in places:
-            by_job.setdefault(self._owner(place, note.message, note.origin.label), []).append(place)
+            job = self._owner(place, note.message, note.origin.label, endings.is_end(note.event))
+            by_job.setdefault(job, []).append(place)
         by_job.pop(_NOBODY, None)
         if len(by_job) == 1:
             yield next(iter(by_job)), note
@@ -289,6 +296,7 @@ class _Division:
     def _divided(self, number: int, source: SourceCounts, jobs: Iterable[int]) -> dict[int, SourceCounts]:
         """A source with lines of several jobs, for each of them; the numbers of lines stay those of all."""
         counts = source.counts
+        more = counts.damaged_lines - len(counts.broken)
         tail = self._by_job(number, counts.tail)
         broken, mended = self._by_job(number, counts.broken), self._by_job(number, counts.mended)
         spared, raised = self._by_job(number, source.spared), self._by_job(number, source.raised)
@@ -303,22 +311,24 @@ class _Division:
                     tail=deque(tail.get(job, ())),
                     broken=broken.get(job, []),
                     mended=mended.get(job, []),
-                    damaged_lines=_part(counts.damaged_lines, broken.get(job, ()), counts.broken),
+                    damaged_lines=len(broken.get(job, ())) + (more if self._goes_beyond(number, job, counts) else 0),
                 ),
             )
             for job in jobs
         }
 
+    def _goes_beyond(self, number: int, job: int, counts: Counts) -> bool:
+        """Whether a job has lines behind the last damaged one that is kept: there the others are."""
+        marks = self._landmarks.get(number)
+        last = marks.last.get(job) if marks else None
+        return last is None or not counts.broken or source_and_line(last)[1] > counts.broken[-1][0]
+
     def _by_job(self, number: int, lines: Iterable[_Line]) -> dict[int, list[_Line]]:
         found: dict[int, list[_Line]] = {}
         for line in lines:
-            found.setdefault(self._owner(position(number, line[0]), line[1]), []).append(line)
+            is_end = endings.said(line[1], self._fold.wrapped) is not None
+            found.setdefault(self._owner(position(number, line[0]), line[1], is_end=is_end), []).append(line)
         return found
-
-
-def _part(total: int, mine: Sequence[object], examples: Sequence[object]) -> int:
-    """How many of all damaged lines are of a job, by the examples that are kept of them."""
-    return -(-total * len(mine) // len(examples)) if examples else total
 
 
 def _places(note: Note) -> list[int]:

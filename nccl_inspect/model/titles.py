@@ -47,7 +47,7 @@ def _common(names: Sequence[str]) -> str:
     """What names begin with; empty where they have next to nothing in common."""
     if len(names) == 1:
         return names[0]
-    begin = _END.sub("", os.path.commonprefix(list(names)))
+    begin = _END.sub("", os.path.commonprefix(list(names)))  # noqa: RUF071
     return begin if len(begin) > 1 else ""
 
 

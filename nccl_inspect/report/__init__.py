@@ -32,7 +32,7 @@ class Format(Protocol):
         """The report as text that ends with a line end."""
 
 
-_PARTS = ("words", "tables", "digest")
+_PARTS = ("words", "tables", "digest", "jobs")
 
 
 @cache

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from nccl_inspect._version import __version__
 from nccl_inspect.model.job import Job
 from nccl_inspect.picture.looks import LOOKS
-from nccl_inspect.report import Style
+from nccl_inspect.report import Style, jobs
 from nccl_inspect.report.digest import facts, meaning, reason, short_names, steps_under, where, who
 from nccl_inspect.report.page import data, sections
 from nccl_inspect.report.tables import KIND_HEAD, by_kind, gdr_word
@@ -44,6 +44,9 @@ def render(job: Job, style: Style) -> str:
         "job": job,
         "version": __version__,
         "reason": reason(job),
+        "jobs": jobs.rows(job.jobs),
+        "jobs_head": jobs.HEAD,
+        "jobs_headline": jobs.headline(job) if job.jobs else "",
         "where": where(job),
         "culprits": data.culprits(job),
         "facts": [(label, text) for label, text in facts(job) if label not in ("log", "environment")],

@@ -14,6 +14,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
+from nccl_inspect.model.standing import Standing
 from nccl_inspect.report import Style
 from nccl_inspect.report.digest import reason, who
 from nccl_inspect.rules.engine import CATEGORIES, registered
@@ -26,6 +27,8 @@ def render(job: Job, style: Style) -> str:
     """Errors and warnings are failures; what is accepted or could not be judged is skipped, with the reason."""
     report = JUnitXml(_NAME)
     report.add_testsuite(_suite("verdict", [_verdict(job), *_unread(job)]))
+    for one in job.jobs:
+        report.add_testsuite(_suite(printable(one.name), [_standing(one)]))
     categories = {entry.rule.name: entry.rule.category for entry in registered()}
     for category in CATEGORIES:
         names = [name for name in job.rules if categories[name] == category]
@@ -57,6 +60,17 @@ def _verdict(job: Job) -> TestCase:
         case.result = [
             _failure(words, job.verdict, "\n".join(f"{finding.rule}: {finding.summary}" for finding in job.findings))
         ]
+    return case
+
+
+def _standing(one: Standing) -> TestCase:
+    """The verdict on one of several jobs, in brief."""
+    case = _new_case("verdict", "jobs")
+    words = printable(one.reason)
+    if one.verdict == "unknown":
+        case.result = [Skipped(words)]
+    elif one.verdict != "ok":
+        case.result = [_failure(words, one.verdict, f"{one.first.source}:{one.first.line}")]
     return case
 
 

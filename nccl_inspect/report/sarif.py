@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from nccl_inspect._version import __version__
+from nccl_inspect.model.document import standing_to_dict
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
@@ -64,6 +65,7 @@ def _run(job: Job) -> dict[str, Any]:
             "reason": reason(job),
             "worldSize": job.world_size,
             "ncclVersions": job.nccl_versions,
+            **({"jobs": [standing_to_dict(one) for one in job.jobs]} if job.jobs else {}),
         },
     }
 

@@ -42,7 +42,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     if facts.job.alongside:
         yield RULE.undecided(
-            f"{count(facts.job.alongside + 1, 'job')} of one size ran at once, each on a host of its own: separate jobs, "
+            f"{count(facts.job.alongside + 1, 'job')} of one size ran at once, each on its own host: separate jobs, "
             f"replicas, {_GROUPS}",
             _NEEDS,
         )
