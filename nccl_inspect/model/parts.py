@@ -11,6 +11,8 @@ from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.fold import ProcessLog, source_and_line
 from nccl_inspect.times import in_order, moment
 
+_BEGINNING = (events.NcclVersion, events.CudaDriver, events.NetDevices)
+
 
 class Unions:
     """Numbered things that belong together, joined pair by pair.
@@ -111,6 +113,12 @@ class Part:
         return bool(self.roots) and not self.missing and not any(comm.orphan for comm in self.communicators)
 
     @cached_property
+    def has_begun_here(self) -> bool:
+        """Whether a line is here that each process prints once, before its first communicator."""
+        notes = (note for log in self.logs for note in log.notes.values())
+        return any(log.bootstraps for log in self.logs) or any(isinstance(note.event, _BEGINNING) for note in notes)
+
+    @cached_property
     def is_unfinished(self) -> bool:
         """Whether no rank completed a communicator."""
         return not any(member.completed for comm in self.communicators for member in comm.members.values())
@@ -132,6 +140,10 @@ class Part:
                 elif isinstance(note.event, events.EnvSetting):
                     found.setdefault(note.event.name, set()).add(note.event.value)
         return found
+
+    def state(self, release: str) -> None:
+        """Take in what nobody else can have said of the release."""
+        self.stated.setdefault("", set()).add(release)
 
     def contradicts(self, other: Part) -> bool:
         """Whether both state the release or a setting, and nothing that they state of it is the same."""

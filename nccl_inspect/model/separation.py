@@ -9,9 +9,11 @@ them, and where one is the restart of the other. nccl-tests that began at once w
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
+from nccl_inspect import event_types as events
 from nccl_inspect.event import NO_HOST, is_named
 from nccl_inspect.model import endings
 from nccl_inspect.model.fold import Fold, source_and_line
@@ -22,6 +24,8 @@ _AGAIN = re.compile(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?
 """What tells the attempts of one job apart in the names of files."""
 _DIGITS = re.compile(r"\d+")
 """What tells its ranks apart there."""
+_LOOK_BACK = 64
+"""Parts that began before a line among which that is looked for which goes on."""
 
 
 class Separation:
@@ -47,11 +51,34 @@ class Separation:
     def groups(self) -> list[list[Part]]:
         """The parts of each job."""
         if len(self._parts) > 1:
+            self._state_releases()
             self._by_id()
             self._on_hosts()
             self._in_sources()
             self._across_sources()
         return [[self._parts[index] for index in group] for group in self._unions.groups()]
+
+    def _state_releases(self) -> None:
+        """Until 2.21 the line with the release has no prefix: it is of the only part that is there around it."""
+        notes = (note for log in self._fold.processes.values() if not log.process.host for note in log.notes.values())
+        said = [note for note in notes if isinstance(note.event, events.NcclVersion)]
+        if not said:
+            return
+        ordered = {source: self._in_order(source) for source in self._by_source}
+        begins = {source: [self._parts[at].extents[source][0] for at in found] for source, found in ordered.items()}
+        for note in said:
+            assert isinstance(note.event, events.NcclVersion)
+            for place in (note.place, *(note.places or ())):
+                source = source_and_line(place)[0]
+                before = bisect_right(begins.get(source, []), place)
+                near = ordered.get(source, [])[max(0, before - _LOOK_BACK) : before]
+                around = [self._parts[at] for at in near if place < self._parts[at].extents[source][1]]
+                if len(around) == 1:
+                    around[0].state(note.event.version)
+
+    def _in_order(self, source: int) -> list[int]:
+        """The parts of a source in the order in which they begin there."""
+        return sorted(self._by_source[source], key=lambda index: self._parts[index].extents[source])
 
     def _by_id(self) -> None:
         """The id of a communicator is one job's, also where ranks differ on its size; unless a rank comes again."""
@@ -103,10 +130,10 @@ class Separation:
     def _in_sources(self) -> None:
         tests = _sources_of_tests(self._fold)
         reasons = _requeued(self._fold)
-        for source, indexes in self._by_source.items():
-            indexes = sorted(indexes, key=lambda index: self._parts[index].extents[source])
+        for source in self._by_source:
+            indexes = self._in_order(source)
             self._numbered_on(source, indexes)
-            self._orphans(indexes)
+            self._cut_off(indexes)
             self._fitting(indexes)
             self._fitting(indexes[::-1])
             for one, other in pairwise(indexes):
@@ -133,10 +160,10 @@ class Separation:
             for one, other in pairwise(labelled):
                 self._unions.join(one, other)
 
-    def _orphans(self, indexes: Sequence[int]) -> None:
-        """Parts of which the log lacks the beginning: nothing tells them apart."""
-        orphans = [index for index in indexes if not self._parts[index].roots]
-        for one, other in pairwise(orphans):
+    def _cut_off(self, indexes: Sequence[int]) -> None:
+        """Parts of which the log lacks the beginning: what joined them may stand there."""
+        cut = [index for index in indexes if not (self._parts[index].roots and self._parts[index].has_begun_here)]
+        for one, other in pairwise(cut):
             self._unions.join(one, other)
 
     def _fitting(self, indexes: Sequence[int]) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nccl_inspect.event import Event, Process, is_named
-from nccl_inspect.event_types import ErrorCascade
+from nccl_inspect.event_types import CommEnd, ErrorCascade
 from nccl_inspect.grammar.counts import Counts
 from nccl_inspect.levels import STATEMENTS
 from nccl_inspect.model import endings, processes
@@ -35,8 +35,8 @@ _PID = re.compile(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
 _CONCLUDES = ("test-bandwidth", "test-concluded", "test-failure", "test-nccl-failure", "test-cuda-failure")
 """What nccl-tests print at their end."""
 _NOBODY = -1
-_JUST = 40
-"""Lines behind the last one of a job in which its end is told."""
+_JUST = 400
+"""Lines of other jobs behind the last one of a job in which its end is told."""
 _Line = TypeVar("_Line", bound=tuple[Any, ...])
 
 
@@ -106,6 +106,8 @@ class _Landmarks:
         self.jobs: list[int] = []
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
+        self.concluded: set[int] = set()
+        """Jobs that gave up their communicators: nothing ended them from outside."""
         self.closings: list[int] = []
         """Where errors and ends are told of which nothing says whose they are."""
 
@@ -119,14 +121,14 @@ class _Landmarks:
         self.closings.sort()
 
     def owner(self, place: int, is_end: bool = False) -> int:
-        """The job that a line belongs to by its place; an end is that of a job that ended just before it."""
+        """The job that a line belongs to by its place; an end is that of one that stopped just before it."""
         at = bisect_right(self.places, place)
         if at == 0:
             return self.jobs[0]
         before = self.jobs[at - 1]
-        if is_end and self.last[before] > place:
-            late = (job for job in reversed(self.jobs[max(0, at - _JUST) : at]) if self.last[job] <= place)
-            before = next(late, before)
+        if is_end and (self.last[before] > place or before in self.concluded):
+            late = reversed(self.jobs[max(0, at - _JUST) : at])
+            before = next((job for job in late if self.last[job] <= place and job not in self.concluded), before)
         if at == len(self.places) or self.jobs[at] == before or self.last[before] > place:
             return before
         after, begin = self.jobs[at], self.places[at]
@@ -183,6 +185,8 @@ class _Division:
             marks = self._landmarks.setdefault(source_and_line(place)[0], _Landmarks())
             marks.places.append(place)
             marks.jobs.append(job)
+        if any(isinstance(step, Step) and isinstance(step.event, CommEnd) for step in log.steps):
+            self._landmarks[source_and_line(log.last)[0]].concluded.add(job)
 
     def _close(self) -> None:
         """Note where errors and ends are told."""
