@@ -35,7 +35,7 @@ def read(
     config: str | PathLike[str] | None = None,
     cluster: str | None = None,
     job: str | int | None = None,
-    run: int | None = None,
+    run: int | str | None = None,
 ) -> Job:
     """Read and judge a log.
 
@@ -67,7 +67,7 @@ def read(
     # A single name is a sequence, too: of characters.
     files, wanted, unwanted = ((one,) if isinstance(one, str) else tuple(one) for one in (topology, select, ignore))
     one = None if job is None else str(job)
-    options = reading.Options(platform, files, wanted, unwanted, job=one, run=run)
+    options = reading.Options(platform, files, wanted, unwanted, job=one, run=None if run is None else int(run))
     if config is not None:
         options = configuration.applied(options, Path(config))
     return reading.Judge(options).worst(reading.fold(inputs, cluster=cluster))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model.evidence import Evidence
@@ -26,12 +26,7 @@ _MAX_EARLIER = 5
 """Earlier runs that are judged, too: the last ones."""
 _VERDICTS = ("failed", "degraded", "unknown", "ok")
 """The worst first."""
-
-
-class _Judge(Protocol):
-    """Gives the job of a share, with findings and verdict."""
-
-    def __call__(self, state: Fold | Share, going_on: bool = False, gathered: Gathered | None = None) -> Job: ...
+_Judge: TypeAlias = Callable[[Fold | Share, Gathered], Job]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -105,16 +100,16 @@ def _shown(job: Job, visit: Callable[[Job], None] | None) -> Job:
 def _of_run(share: Fold | Share, gathered: Gathered, judge: _Judge, run: int | None) -> Job:
     """One job: its newest run with the verdicts on those before, or the run that is wanted."""
     if run is None:
-        job = judge(share, gathered=gathered)
+        job = judge(share, gathered)
         if job.earlier_runs:
             earlier = runs_of(share, gathered)[:-1]
-            job.earlier_verdicts = [judge(one, gathered=one.gathered()).verdict for one in earlier[-_MAX_EARLIER:]]
+            job.earlier_verdicts = [judge(one, one.gathered()).verdict for one in earlier[-_MAX_EARLIER:]]
         return job
     runs = runs_of(share, gathered)
     if not 1 <= run <= len(runs):
         some = count(len(runs), "run")
         raise NcclInspectError(f"no run {run}: the job has {some}", f"--run 1 is the first, {len(runs)} the newest")
-    return judge(runs[run - 1], gathered=runs[run - 1].gathered())
+    return judge(runs[run - 1], runs[run - 1].gathered())
 
 
 def _chosen(names: Sequence[str], wanted: str | None) -> int:

@@ -215,15 +215,24 @@ class Judge:
         Raises:
             NcclInspectError: there is no such job or run.
         """
-        return judged(state, self, Choice(self._options.job, self._options.run, is_one_of_two), visit)
+        return judged(state, self.of, Choice(self._options.job, self._options.run, is_one_of_two), visit)
 
-    def __call__(self, state: Fold | Share, going_on: bool = False, gathered: Gathered | None = None) -> Job:
-        """The job of a fold as if it held one, or of the share of one job; the fold stays as it is.
+    def __call__(self, state: Fold, going_on: bool = False) -> Job:
+        """The job of a fold as if it held one; the fold stays as it is.
 
         Args:
             state: what was read.
             going_on: more will come, so that no line can be the one that ended the job.
+        """
+        return self.of(state, going_on=going_on)
+
+    def of(self, state: Fold | Share, gathered: Gathered | None = None, going_on: bool = False) -> Job:
+        """The same of a fold, or of the share of one job.
+
+        Args:
+            state: what was read.
             gathered: the processes, where they are known.
+            going_on: more will come.
         """
         job = build.resolve(state, gathered)
         job.going_on = going_on

@@ -56,7 +56,9 @@ def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
         fold: of the log, or the share of it that is one job's.
         gathered: its processes, where they are known.
     """
-    return _Builder(fold, gathered or Gathered.of(fold)).job()
+    if gathered is None:
+        gathered = fold.gathered() if isinstance(fold, Share) else Gathered.of(fold)
+    return _Builder(fold, gathered).job()
 
 
 def _remaining(logs: list[ProcessLog], split: list[list[ProcessLog]], over: set[Process]) -> list[ProcessLog]:

@@ -85,7 +85,7 @@ class Separation:
         known: dict[str, tuple[int, set[int]]] = {}
         for index, part in enumerate(self._parts):
             for comm in part.roots:
-                for one in {member.init.comm_id for member in comm.members.values()} - {None}:
+                for one in {member.init.comm_id or "" for member in comm.members.values()} - {""}:
                     first, ranks = known.get(one, (index, set()))
                     if ranks.isdisjoint(comm.members):
                         self._unions.join(first, index)

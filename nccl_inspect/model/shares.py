@@ -12,7 +12,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -72,15 +72,17 @@ class Share:
         unrecognised: dict[bytes, Note],
         alongside: int,
     ) -> None:
-        self.where = fold.where
-        self.partial, self.restored, self.wrapped = fold.partial, fold.restored, fold.wrapped
+        self.where: Callable[[int], tuple[str, int, int]] = fold.where
+        self.partial: bool = fold.partial
+        self.restored: int = fold.restored
+        self.wrapped: bool = fold.wrapped
         self.numbered = sources
         self.sources = list(sources.values())
         self._everything, self._repeated = everything, repeated
         self.processes = {log.process: log for log in everything}
         self.unrecognised = unrecognised
         self.alongside = alongside
-        self.productions = _productions(everything, fold.productions)
+        self.productions: set[Production] = _productions(everything, fold.productions)
 
     def gathered(self) -> Gathered:
         """Its processes."""
@@ -196,8 +198,8 @@ class _Division:
             marks.closings.extend(position(number, line) for line in (*ends, *(one.number for one in source.raised)))
         notes = (note for log in self._loose for note in log.notes.values() if _is_closing(note))
         for place in (place for note in notes for place in _places(note)):
-            if marks := self._landmarks.get(source_and_line(place)[0]):
-                marks.closings.append(place)
+            if known := self._landmarks.get(source_and_line(place)[0]):
+                known.closings.append(place)
 
     def _owner(self, place: int, text: bytes, label: str | None = None, is_end: bool = False) -> int:
         """The job of a line of nobody; :data:`_NOBODY` where there is none in its source."""
@@ -207,9 +209,9 @@ class _Division:
         if number in self._of_source:
             return self._of_source[number]
         for words, known in ((_WORD.findall(text), self._hosts), (_PID.findall(text), self._pids)):
-            named = [jobs for word in words if (jobs := known.get(word))]
-            if named and len(common := set.intersection(*named)) == 1:
-                return next(iter(common))
+            named = {next(iter(jobs)) for word in words if len(jobs := known.get(word, set())) == 1}
+            if len(named) == 1:
+                return named.pop()
         marks = self._landmarks.get(number)
         return marks.owner(place, is_end) if marks else _NOBODY
 
@@ -246,8 +248,8 @@ class _Division:
         for step in log.steps:
             piece(self._owner(step.place, b"", step.origin.label)).steps.append(step)
         for key, note in log.notes.items():
-            for job, one in self._noted(note):
-                piece(job).notes[key] = one
+            for job, share in self._noted(note):
+                piece(job).notes[key] = share
         for call, tally in log.calls.items():
             piece(self._owner(tally.first, b"")).calls[call] = tally
         for place in log.bootstraps:
