@@ -11,6 +11,8 @@ from nccl_inspect.model.shares import Share
 from nccl_inspect.text import printable
 
 _END = re.compile(r"[^A-Za-z0-9]*$")
+_POD = "pod/"
+"""What kubectl puts in front of the name of a pod; that of the container follows it."""
 _SUFFIX = re.compile(r"(?:\.(?:log|txt|out|err|gz|bz2|xz|zst))+$")
 
 
@@ -27,8 +29,10 @@ def titles(shares: Sequence[Share]) -> list[str]:
 
 
 def _labels(share: Share) -> list[str]:
+    """The names of pods or nodes; what else collectors print holds pids."""
     labels = (log.opening.label for log in share.processes.values() if log.process.host)
-    return list(dict.fromkeys(printable(label) for label in labels if label and not any(map(str.isspace, label))))
+    plain = (label for label in labels if label and not any(map(str.isspace, label)))
+    return list(dict.fromkeys(printable(label.removeprefix(_POD).partition("/")[0]) for label in plain))
 
 
 def _short(names: Mapping[int, str]) -> dict[int, str]:

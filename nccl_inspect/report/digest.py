@@ -142,6 +142,8 @@ def _earlier(job: Job) -> Iterator[tuple[str, str]]:
 def facts(job: Job) -> Iterator[tuple[str, str]]:
     """What the log shows of the job, as labels and texts; a text without a label goes on with the one before."""
     yield "log", _sources(job)
+    if job.name:
+        yield "", f"one of several jobs in it: {job.name}"
     if job.excerpt:
         yield "", _EXCERPT
     problems = [source.problem for source in job.sources if source.problem]
