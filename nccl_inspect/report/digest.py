@@ -142,8 +142,6 @@ def _earlier(job: Job) -> Iterator[tuple[str, str]]:
 def facts(job: Job) -> Iterator[tuple[str, str]]:
     """What the log shows of the job, as labels and texts; a text without a label goes on with the one before."""
     yield "log", _sources(job)
-    if job.name:
-        yield "", f"one of several jobs in it: {job.name}"
     if job.excerpt:
         yield "", _EXCERPT
     problems = [source.problem for source in job.sources if source.problem]
@@ -217,7 +215,7 @@ def _sources(job: Job) -> str:
         text += f", {repaired:,} repaired"
     if damaged:
         text += f", {damaged:,} damaged (-v lists them)"
-    return text
+    return text + (f"; one of several jobs: {job.name}" if job.name else "")
 
 
 def _setting(setting: Setting) -> str:
