@@ -207,6 +207,11 @@ def test_ranks_that_a_launcher_numbers_on_are_one_job() -> None:
     assert nccl_inspect.read(mixed([labelled(one, 0), labelled(other, 4)])).jobs == []
 
 
+def test_jobs_of_which_only_communicators_are_logged_are_told_apart() -> None:
+    logs = [[line for line in small(number) if b" Init " in line] for number in range(3)]
+    assert [one.ranks for one in nccl_inspect.read(mixed(logs)).jobs] == [4, 4, 4]
+
+
 def test_jobs_of_one_host_that_ran_at_once_may_have_been_meant_as_one() -> None:
     job = nccl_inspect.read(mixed([small(0, 1, 4), small(1, 1, 4)]))
     assert len(job.jobs) == 2

@@ -8,7 +8,7 @@ from functools import cached_property
 from nccl_inspect import event_types as events
 from nccl_inspect.event import NO_HOST, Process, is_named
 from nccl_inspect.model.communicators import Communicator
-from nccl_inspect.model.fold import ProcessLog, source_and_line
+from nccl_inspect.model.fold import Burst, ProcessLog, Step, source_and_line
 from nccl_inspect.times import in_order, moment
 
 _BEGINNING = (events.NcclVersion, events.CudaDriver, events.NetDevices)
@@ -114,9 +114,11 @@ class Part:
 
     @cached_property
     def has_begun_here(self) -> bool:
-        """Whether a line is here that each process prints once, before its first communicator."""
+        """Whether the log has its beginning: what each process prints once before, or else nothing before START."""
         notes = (note for log in self.logs for note in log.notes.values())
-        return any(log.bootstraps for log in self.logs) or any(isinstance(note.event, _BEGINNING) for note in notes)
+        if any(log.bootstraps for log in self.logs) or any(isinstance(note.event, _BEGINNING) for note in notes):
+            return True
+        return all(log.steps and log.steps[0].place == log.first and _is_start(log.steps[0]) for log in self.logs)
 
     @cached_property
     def is_unfinished(self) -> bool:
@@ -174,3 +176,7 @@ def joined(communicators: Iterable[Communicator]) -> list[Part]:
         logs = {member.log.process: member.log for index in group for member in comms[index].members.values()}
         found.append(Part(list(logs.values()), [comms[index] for index in group]))
     return found
+
+
+def _is_start(step: Step | Burst) -> bool:
+    return isinstance(step, Step) and isinstance(step.event, events.CommInit) and step.event.phase == "START"
