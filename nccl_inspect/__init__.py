@@ -34,12 +34,16 @@ def read(
     ignore: str | Sequence[str] = (),
     config: str | PathLike[str] | None = None,
     cluster: str | None = None,
+    job: str | int | None = None,
+    run: int | str | None = None,
 ) -> Job:
     """Read and judge a log.
 
+    Of several jobs in it the worst is the result; its ``jobs`` has all in brief, the worst first.
+
     Args:
         inputs: a path, a URL such as ``s3://bucket/*.log``, ``-`` for standard input, bytes, a file object, or a list
-            of these (one job).
+            of these.
         platform: machine type such as ``p5.48xlarge``, where the log does not name it.
         topology: file or files with ``nvidia-smi topo -m`` output, or NCCL's topology or graph XML.
         select: rule or rules to run, by name, glob or category; all when empty.
@@ -47,13 +51,15 @@ def read(
         config: a settings file (``nccl-inspect.toml``), or a folder: the file there or in the nearest folder above.
             Without it no file is looked for.
         cluster: address or scheduler file of a Dask cluster whose workers read the log; the result is the same.
+        job: the number or name of one of several jobs, instead of the worst.
+        run: the number of a run of a job that was started again, from 1 for the first, instead of the newest.
 
     Returns:
         The job: ``verdict``, ``findings``, ``paths``, ``communicators``, …
 
     Raises:
         nccl_inspect.errors.NoInputError: nothing is given or could be read, or no line is NCCL's.
-        nccl_inspect.errors.NcclInspectError: an unknown rule or platform, a file that is not understood, or a
+        nccl_inspect.errors.NcclInspectError: an unknown rule, platform, job or run, a file that is not understood, or a
             cluster that cannot be used.
     """
     from pathlib import Path
@@ -62,11 +68,12 @@ def read(
 
     # A single name is a sequence, too: of characters.
     files, wanted, unwanted = ((one,) if isinstance(one, str) else tuple(one) for one in (topology, select, ignore))
-    options = reading.Options(platform, files, wanted, unwanted)
+    one = None if job is None else str(job)
+    options = reading.Options(platform, files, wanted, unwanted, job=one, run=None if run is None else int(run))
     if config is not None:
         options = configuration.applied(options, Path(config))
     logs, beside = artifacts.parted(inputs)
-    return reading.Judge(options)(reading.fold(logs, cluster=cluster), beside=beside)
+    return reading.Judge(options).worst(reading.fold(logs, cluster=cluster), beside=beside)
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:

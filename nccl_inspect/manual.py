@@ -16,6 +16,7 @@ import click
 
 Row = tuple[str, str]
 GROUPS = (
+    ("Jobs", ("job", "run")),
     (
         "Filters",
         (
@@ -43,8 +44,8 @@ COMMANDS = (
 """Commands by purpose, in the order in which they are told; one that is not here comes last, under "Other commands"."""
 LOG = (
     "A file, a folder of logs, an archive of logs (tar, zip), a quoted glob, or - for standard input, which is also "
-    "read when nothing is named and something is piped in. gzip, bzip2, xz and zstd are unpacked. Several LOGs are "
-    "parts of one job; one that cannot be read stops only itself."
+    "read when nothing is named and something is piped in. gzip, bzip2, xz and zstd are unpacked. Several LOGs "
+    "may be parts of one job or hold several; one that cannot be read stops only itself."
 )
 DONE, FOUND, USAGE, NO_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
 STATUSES = {

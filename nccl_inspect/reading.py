@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nccl_inspect import platforms, topology
+from nccl_inspect import artifacts, platforms, topology
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import Told, without_secrets
 from nccl_inspect.event_types import Event, Where
@@ -18,10 +18,13 @@ from nccl_inspect.ingest import entries, files, sources
 from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.ingest.sources import Input, Progress, Source
 from nccl_inspect.interruption import Interruption
+from nccl_inspect.jobs import Choice, judged
 from nccl_inspect.model import ages, backwards, build, excerpts
 from nccl_inspect.model.fold import Fold, Piece
+from nccl_inspect.model.gathering import Gathered
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Job
+from nccl_inspect.model.shares import Share
 from nccl_inspect.records import Record
 from nccl_inspect.report import head
 from nccl_inspect.rules import engine as rules
@@ -47,6 +50,10 @@ class Options(Record):
     """How findings are taken; None as their rules say."""
     config: str | None = None
     """The settings file that has a part in this."""
+    job: str | None = None
+    """The number or name of one of several jobs; without it the worst."""
+    run: int | None = None
+    """The number of one of several runs of a job, from 1 for the first; without it the newest."""
 
 
 _SHARE = 16 << 20
@@ -199,18 +206,60 @@ class Judge:
         self._topologies = [topology.read(path) for path in options.topologies]
         self._options = options
 
-    def __call__(
-        self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Sequence[Artifact] = ()
+    def worst(
+        self,
+        state: Fold,
+        visit: Callable[[Job], None] | None = None,
+        is_one_of_two: bool = False,
+        beside: Sequence[Artifact] = (),
     ) -> Job:
-        """The job of a fold, with findings and verdict; the fold stays as it is.
+        """The job of a fold; of several the worst, with the others in brief, or the one that the options name.
+
+        Args:
+            state: what was read.
+            visit: is shown each job of the input.
+            is_one_of_two: another input is read as well; a job that the options name may be in that one only.
+            beside: the evidence beside the logs; each job gets what lies nearest to its own.
+
+        Raises:
+            NcclInspectError: there is no such job or run.
+        """
+
+        def judge(share: Fold | Share, gathered: Gathered) -> Job:
+            if share is state:
+                return self.of(share, gathered, beside=beside)
+            return self.of(share, gathered, beside=artifacts.nearest(beside, share.sources, state.sources))
+
+        return judged(state, judge, Choice(self._options.job, self._options.run, is_one_of_two), visit)
+
+    def __call__(self, state: Fold, going_on: bool = False, quiet: float | None = None) -> Job:
+        """The job of a fold as if it held one; the fold stays as it is.
 
         Args:
             state: what was read.
             going_on: more will come, so that no line can be the one that ended the job.
             quiet: seconds for which no rank came any further, where somebody watched the log.
+        """
+        return self.of(state, going_on=going_on, quiet=quiet)
+
+    def of(
+        self,
+        state: Fold | Share,
+        gathered: Gathered | None = None,
+        going_on: bool = False,
+        quiet: float | None = None,
+        beside: Sequence[Artifact] = (),
+    ) -> Job:
+        """The same of a fold, or of the share of one job.
+
+        Args:
+            state: what was read.
+            gathered: the processes, where they are known.
+            going_on: more will come.
+            quiet: seconds for which no rank came any further.
             beside: the evidence beside the log.
         """
-        job = build.resolve(state)
+        job = build.resolve(state, gathered)
         job.going_on, job.quiet = going_on, quiet
         if going_on:
             job.ended_by, job.broken_off = [], []

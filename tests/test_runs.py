@@ -162,26 +162,27 @@ def test_pods_with_own_pid_numbers_on_one_host_are_told_apart_by_their_names() -
 
 def test_files_of_two_runs_are_put_in_order_by_their_times(tmp_path: Path) -> None:
     later = started_again(TIMED).replace(b"2026-11-20 23:", b"2026-11-21 07:").replace(b"Channel 01", b"Channel 03")
-    (tmp_path / "a.log").write_bytes(later)
-    (tmp_path / "b.log").write_bytes(TIMED)
-    job = nccl_inspect.read([str(tmp_path / "a.log"), str(tmp_path / "b.log")])
+    (tmp_path / "llama.log").write_bytes(later)
+    (tmp_path / "llama.previous.log").write_bytes(TIMED)
+    job = nccl_inspect.read(str(tmp_path))
+    assert not job.jobs
     assert len(job.earlier_runs) == 1
-    assert "b.log" in job.earlier_runs[0]
+    assert "llama.previous.log" in job.earlier_runs[0]
 
 
 def test_files_of_different_hosts_without_times_are_not_ordered_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(ONE_HOST)
     (tmp_path / "b.log").write_bytes(started_again(ONE_HOST).replace(b"vm:", b"other:"))
     job = nccl_inspect.read([str(tmp_path / "a.log"), str(tmp_path / "b.log")])
+    assert [one.name for one in job.jobs] == ["a", "b"]
     assert job.earlier_runs == []
-    assert len(job.communicators) == 2
 
 
 def test_logs_of_two_hosts_put_one_behind_the_other_are_no_earlier_and_later_run() -> None:
     other = started_again(ONE_HOST).replace(b"vm:", b"other:")
     job = nccl_inspect.read(ONE_HOST + other)
+    assert [one.hosts for one in job.jobs] == [["vm"], ["other"]]
     assert not job.earlier_runs
-    assert {path.src_host for path in job.paths} == {"vm", "other"}
     ended = b"slurmstepd: error: *** JOB 4711 ON vm CANCELLED AT 2026-11-20T23:13:07 DUE TO PREEMPTION ***\n"
     assert len(nccl_inspect.read(ONE_HOST + ended + other).earlier_runs) == 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Protocol, cast
 
 from nccl_inspect.discovery import modules
@@ -109,3 +109,35 @@ def _read(file: File, kind: Kind) -> Artifact:
 def problems(artifacts: Iterable[Artifact]) -> Iterable[str]:
     """What could not be read, in words."""
     return (f"{entry.name}: {entry.kind} not used: {entry.problem}" for entry in artifacts if entry.problem)
+
+
+class _Named(Protocol):
+    name: str
+
+
+def nearest(beside: Iterable[Artifact], mine: Iterable[_Named], logs: Iterable[_Named]) -> list[Artifact]:
+    """The evidence of one of several jobs: what lies in a folder that holds logs of this job and of no other.
+
+    Args:
+        beside: all evidence.
+        mine: the sources of the job.
+        logs: those of all jobs.
+    """
+    own, every = _folders(mine), _folders(logs)
+    names = {source.name for source in mine}
+    alone = {folder for folder in own if every[folder] <= names}
+    found = []
+    for entry in beside:
+        folder = next((above for above in PurePath(entry.name).parents if above in every), None)
+        if folder in alone:
+            found.append(entry)
+    return found
+
+
+def _folders(sources: Iterable[_Named]) -> dict[PurePath, set[str]]:
+    """The sources in each folder, and below it."""
+    found: dict[PurePath, set[str]] = {}
+    for source in sources:
+        for folder in PurePath(source.name).parents:
+            found.setdefault(folder, set()).add(source.name)
+    return found

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from nccl_inspect import reading
-from nccl_inspect.cli import say, shared
+from nccl_inspect.cli import say, shared, writing
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine, meaning
 from nccl_inspect.grammar.engine import Grammar
@@ -37,7 +37,7 @@ Examples:
 @shared.inputs
 @click.option("--only-nccl", is_flag=True, help="Leave out lines that tell nothing of NCCL.")
 @shared.output
-def command(logs: tuple[str, ...], only_nccl: bool, out: shared.Output) -> None:
+def command(logs: tuple[str, ...], only_nccl: bool, out: writing.Output) -> None:
     """The log with a short note below each line of NCCL, of its plugins, of PyTorch or a launcher: what it means."""
     out.write_lines(_annotated(shared.given(logs), _Margin(engine.shipped(), only_nccl, out.style)))
 

@@ -16,7 +16,7 @@ import click
 from nccl_inspect import outputs
 from nccl_inspect.anonymous import Anonymizer
 from nccl_inspect.anonymous.names import Names, load
-from nccl_inspect.cli import say, shared
+from nccl_inspect.cli import say, shared, writing
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.following import STDIN
 from nccl_inspect.ingest import sources
@@ -195,4 +195,4 @@ def _write(anonymizer: Anonymizer, source: Source, target: _Target) -> None:
                 file.writelines(blocks)
             file.flush()
     except BrokenPipeError:
-        shared.end_in_silence()
+        writing.end_in_silence()

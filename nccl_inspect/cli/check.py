@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from nccl_inspect import reading
-from nccl_inspect.cli import say, shared
+from nccl_inspect.cli import say, shared, writing
 from nccl_inspect.cli.formats import formats
+from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.job import Job
-from nccl_inspect.policy import file, learn
+from nccl_inspect.policy import Checked, Policy, file, learn
 from nccl_inspect.policy import formats as forms
 
 _EXAMPLES = """
@@ -43,7 +44,7 @@ def command(
     strict: bool,
     form: str,
     options: reading.Options,
-    out: shared.Output,
+    out: writing.Output,
 ) -> int:
     """Hold a job against a policy: transports, GPUDirect, channels, versions, environment, severities.
 
@@ -55,19 +56,49 @@ def command(
     if force and not learns:
         raise click.UsageError("--force belongs to --learn")
     expected = file.read(policy) if policy is not None else None
-    job = shared.read(logs, options)
     if expected is None:
-        return _learn(job, force, out)
-    checked = expected.check(job)
+        return _learn(shared.read(logs, options), force, out)
+    worst = _Worst(expected)
+    job = shared.read(logs, options, visit=worst.take)
+    checked = worst.checked(job)
     out.write(forms.load(form).render(checked, strict, out.style))
     return shared.gate(not checked.is_met(strict), job)
 
 
-def _learn(job: Job, force: bool, out: shared.Output) -> int:
+class _Worst:
+    """The job that is worst by a policy.
+
+    Args:
+        policy: to which each job is held.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._found: Checked | None = None
+
+    def take(self, job: Job) -> None:
+        """Hold a job against the policy."""
+        checked = self._policy.check(job)
+        if self._found is None or _badness(checked) > _badness(self._found):
+            self._found = checked
+
+    def checked(self, worst: Job) -> Checked:
+        """The worst job by the policy; of equal ones the one that is worst anyway."""
+        own = self._policy.check(worst)
+        return own if self._found is None or _badness(own) >= _badness(self._found) else self._found
+
+
+def _badness(checked: Checked) -> tuple[int, int]:
+    return len(checked.of("broken")), len(checked.of("undecided"))
+
+
+def _learn(job: Job, force: bool, out: writing.Output) -> int:
     """Write a policy, unless the log would make a bad one."""
     if job.partial:
         say("not written: the reading was interrupted")
         return shared.status(job)
+    if job.jobs:
+        raise NcclInspectError(f"the input holds {len(job.jobs)} jobs", "say with --job from which one to learn")
     doubt = learn.doubt(job)
     if doubt and not force:
         hint = "take the whole log of a good run that 'nccl-inspect summarize' calls OK, or add --force"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from nccl_inspect.cli import COMPLETE_VARIABLE, cli, shared
+from nccl_inspect.cli import COMPLETE_VARIABLE, cli, shared, writing
 
 _SHELLS = ("bash", "zsh", "fish")
 _EXAMPLES = """
@@ -19,7 +19,7 @@ Examples:
 @click.command(epilog=_EXAMPLES, short_help="A script that makes the shell complete names.")
 @click.argument("shell", type=click.Choice(_SHELLS), metavar="bash|zsh|fish")
 @shared.output
-def command(shell: str, out: shared.Output) -> None:
+def command(shell: str, out: writing.Output) -> None:
     """Print what makes a shell complete commands, options, rules, formats, platforms and files.
 
     Load it when the shell starts: from ~/.bashrc or ~/.zshrc, or as a file in ~/.config/fish/completions.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from nccl_inspect import reading
-from nccl_inspect.cli import shared
+from nccl_inspect.cli import shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.differences import Difference, compare, findings
 from nccl_inspect.differences import formats as forms
@@ -41,21 +41,22 @@ def command(
     exit_code: bool,
     fail_on: str,
     options: reading.Options,
-    out: shared.Output,
+    out: writing.Output,
 ) -> int:
     """Versions, network, environment, communicators, paths and findings: what B has, what it lacks, what is other.
 
     A and B are each a file, a folder or an archive of logs, or a quoted glob; one of them may be -, standard input.
     Runs are compared by their ranks: names of hosts and process ids may differ. Where a change explains a finding of
-    B, the report says how to mend it, and what takes the change back.
+    B, the report says how to mend it, and what takes the change back. Of several jobs in A or B the worst one is
+    compared; --job selects by name or number in each of them that holds several.
     """
     if before == after == "-":
         raise click.UsageError("standard input can be one of the two runs only; name a file for the other")
     options = shared.settled(options)
-    a = shared.read((before,), options, is_last=False)
+    a = shared.read((before,), options, is_last=False, is_one_of_two=True)
     if a.partial:
         raise KeyboardInterrupt
-    b = shared.read((after,), options)
+    b = shared.read((after,), options, is_one_of_two=True)
     difference = compare.compare(a, b)
     out.write(forms.load(form).render(difference, out.style))
     if not exit_code and fail_on == "never":

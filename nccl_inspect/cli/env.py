@@ -6,7 +6,7 @@ import click
 
 from nccl_inspect import reading
 from nccl_inspect.answers import env
-from nccl_inspect.cli import filters, questions, shared
+from nccl_inspect.cli import filters, questions, shared, writing
 
 _EXAMPLES = """
 \b
@@ -29,7 +29,7 @@ def command(
     limit: int | None,
     form: str,
     options: reading.Options,
-    out: shared.Output,
+    out: writing.Output,
 ) -> int:
     """One row for each variable and value that NCCL says it uses, with the ranks that have it and who set it.
 

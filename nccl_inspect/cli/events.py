@@ -11,7 +11,7 @@ from typing import BinaryIO
 import click
 
 from nccl_inspect import exports, outputs, reading
-from nccl_inspect.cli import filters, say, shared
+from nccl_inspect.cli import filters, say, shared, writing
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import Event, Told, Where
 from nccl_inspect.levels import LEVELS
@@ -145,7 +145,7 @@ def _write(
             form.write(events, kinds, file)
             file.flush()
     except BrokenPipeError:
-        shared.end_in_silence()
+        writing.end_in_silence()
 
 
 def _target(output: str, name: str) -> AbstractContextManager[BinaryIO]:

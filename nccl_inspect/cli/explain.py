@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import click
 
-from nccl_inspect.cli import leads, shared
+from nccl_inspect.cli import leads, shared, writing
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.grammar import engine, meaning, nearness
 from nccl_inspect.ingest.prefix import Origin
@@ -38,14 +38,14 @@ Examples:
 @click.command(epilog=_EXAMPLES, short_help="A rule's page, or what lines mean.")
 @shared.rule_or_line
 @shared.output
-def command(what: tuple[str, ...], out: shared.Output) -> None:
+def command(what: tuple[str, ...], out: writing.Output) -> None:
     """Print the page of a rule, or what a line of a log means, field by field.
 
     A line may be given with its prefix or as the bare message; quotes keep the shell from changing it. Several lines,
     each in quotes or piped in, are explained one by one. Of a part of a line the nearest known one is explained.
     """
     texts = _piped() if what in ((), ("-",)) else _separate(what)
-    width = shared.columns(out.target, PAGE_WIDTH)
+    width = writing.columns(out.target, PAGE_WIDTH)
     if len(texts) == 1:
         out.write(_explained(masked(texts[0]), out.style, width))
         return

@@ -6,7 +6,7 @@ import click
 
 from nccl_inspect import reading
 from nccl_inspect.answers import hosts
-from nccl_inspect.cli import filters, questions, shared
+from nccl_inspect.cli import filters, questions, shared, writing
 
 _EXAMPLES = """
 \b
@@ -28,7 +28,7 @@ def command(
     limit: int | None,
     form: str,
     options: reading.Options,
-    out: shared.Output,
+    out: writing.Output,
 ) -> int:
     """One row for each host, the worst first: by the severity of its findings, then by paths slower than expected.
 

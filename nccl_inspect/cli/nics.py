@@ -6,7 +6,7 @@ import click
 
 from nccl_inspect import reading
 from nccl_inspect.answers import nics
-from nccl_inspect.cli import filters, questions, shared
+from nccl_inspect.cli import filters, questions, shared, writing
 
 _EXAMPLES = """
 \b
@@ -37,7 +37,7 @@ def command(
     limit: int | None,
     form: str,
     options: reading.Options,
-    out: shared.Output,
+    out: writing.Output,
 ) -> int:
     """One row for each NIC of each host, with the ranks that send and receive by it; hosts with idle NICs come first.
 

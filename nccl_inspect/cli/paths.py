@@ -14,7 +14,7 @@ from tabulate import tabulate
 
 from nccl_inspect import impact, platforms, reading
 from nccl_inspect.answers import Column
-from nccl_inspect.cli import filters, questions, say, shared
+from nccl_inspect.cli import filters, questions, say, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Job, Path
@@ -97,7 +97,7 @@ def command(
     slowest: int | None,
     form: str,
     options: reading.Options,
-    out: shared.Output,
+    out: writing.Output,
 ) -> int:
     """The path of each directed pair of global ranks that a connection line names.
 
@@ -127,7 +127,7 @@ def command(
     if slowest:
         found = _slowest(found, slowest, job)
     if form == "table":
-        width = shared.columns(out.target, UNBOUNDED)
+        width = writing.columns(out.target, UNBOUNDED)
         is_global = job.rank_space == "global"
         out.write(_matrix(found, job.paths, width, is_global, by) if as_matrix else _table(found, width, job, slowest))
     else:

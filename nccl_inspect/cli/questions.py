@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from nccl_inspect.answers import Answer, names_of
-from nccl_inspect.cli import filters, say, shared
+from nccl_inspect.cli import filters, say, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.model.document import clean
 from nccl_inspect.records import Record
@@ -39,7 +39,7 @@ def asking(noun: str) -> Callable[[_Command], _Command]:
 
 
 def answer(
-    kind: Answer, rows: Sequence[Record], noun: str, none: str, form: str, limit: int | None, out: shared.Output
+    kind: Answer, rows: Sequence[Record], noun: str, none: str, form: str, limit: int | None, out: writing.Output
 ) -> None:
     """Write the rows; say on stderr why there are none.
 
@@ -62,7 +62,7 @@ def answer(
     elif not told:
         text = f"no {noun}"
     else:
-        width = shared.columns(out.target, UNBOUNDED)
+        width = writing.columns(out.target, UNBOUNDED)
         table = fitted(kind.COLUMNS, cells(kind.COLUMNS, told), width)
         if width < UNBOUNDED and len(told) < len(rows):
             table = table._replace(notes=[*table.notes, f"{len(told)} of {count(len(rows), noun)}"])

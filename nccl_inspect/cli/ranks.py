@@ -6,7 +6,7 @@ import click
 
 from nccl_inspect import reading
 from nccl_inspect.answers import ranks
-from nccl_inspect.cli import filters, questions, shared
+from nccl_inspect.cli import filters, questions, shared, writing
 
 _EXAMPLES = """
 \b
@@ -35,7 +35,7 @@ def command(
     limit: int | None,
     form: str,
     options: reading.Options,
-    out: shared.Output,
+    out: writing.Output,
 ) -> int:
     """One row for each rank, also for those without a line in the log; the worst state first.
 

@@ -7,7 +7,7 @@ import json
 import click
 from tabulate import tabulate
 
-from nccl_inspect.cli import shared
+from nccl_inspect.cli import shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.report import Style
 from nccl_inspect.report.columns import UNBOUNDED
@@ -29,13 +29,13 @@ _MIN_TITLE = 20
 @click.command(epilog=_EXAMPLES, short_help="What is looked for.")
 @formats(("table", "json"))
 @shared.output
-def command(form: str, out: shared.Output) -> None:
+def command(form: str, out: writing.Output) -> None:
     """The list of rules: name, category, usual severity and what is wrong when one finds something."""
     rules = [entry.rule for entry in registered()]
     if form == "json":
         text = json.dumps([{name: getattr(rule, name) for name in _NAMES} for rule in rules], indent=1)
     else:
-        text = _table(rules, out.style, shared.columns(out.target, UNBOUNDED))
+        text = _table(rules, out.style, writing.columns(out.target, UNBOUNDED))
     out.write(text)
 
 

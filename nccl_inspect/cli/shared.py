@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from nccl_inspect import artifacts, outputs, platforms, reading
-from nccl_inspect.cli import ENDS, lead_nowhere, say
+from nccl_inspect import artifacts, platforms, reading
+from nccl_inspect.cli import ENDS, say, several, writing
 from nccl_inspect.discovery import settings_file
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.garbage import uncollected
@@ -22,10 +20,7 @@ from nccl_inspect.ingest import limits
 from nccl_inspect.interruption import PROCESS, STATUS
 from nccl_inspect.model.job import Job
 from nccl_inspect.progress import Bar
-from nccl_inspect.records import Record
-from nccl_inspect.report import Style
 from nccl_inspect.rules.engine import SEVERITIES, registered
-from nccl_inspect.rules.facts import count
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -148,7 +143,8 @@ def status(job: Job, fail_on: str = "never") -> int:
     if fail_on == "never":
         return INTERRUPTED if job.partial else 0
     limit = SEVERITIES.index(fail_on)
-    severe = any(SEVERITIES.index(finding.severity) >= limit for finding in job.findings)
+    severities = (*(finding.severity for finding in job.findings), *(one.severity for one in job.jobs if one.severity))
+    severe = any(SEVERITIES.index(severity) >= limit for severity in severities)
     return gate(severe or job.verdict == "failed", job)
 
 
@@ -168,7 +164,9 @@ def machine(command: _Command) -> _Command:
 
     Together with those that say which rules run they become the argument ``options``.
     """
-    command = _packed(command, "options", reading.Options, platform=None, topologies=(), select=(), ignore=())
+    command = _packed(
+        command, "options", reading.Options, platform=None, topologies=(), select=(), ignore=(), job=None, run=None
+    )
     for option in (
         click.option(
             "--no-config", is_flag=True, expose_value=False, callback=_remember, help="Take no settings from a file."
@@ -249,7 +247,7 @@ def judging(command: _Command) -> _Command:
         callback=_remember,
         help="Show progress on stderr. Default: long inputs on a terminal.",
     )
-    return jobs(cluster(progress(machine(command))))
+    return jobs(cluster(progress(several.choosing_one(machine(command)))))
 
 
 def looks(command: _Command) -> _Command:
@@ -264,7 +262,7 @@ def output(command: _Command) -> _Command:
     words = "Write to FILE instead of standard output."
     # It is read first: its suffix may name the format.
     target = click.option("-o", "--output", metavar="FILE", type=FILE, default="-", is_eager=True, help=words)
-    return looks(target(_packed(command, "out", _output, output="-", no_color=False, verbose=False)))
+    return looks(target(_packed(command, "out", writing.Output.of, output="-", no_color=False, verbose=False)))
 
 
 def verbose(words: str) -> Callable[[_Command], _Command]:
@@ -286,7 +284,16 @@ def given(logs: tuple[str, ...]) -> list[str]:
     return ["-"]
 
 
-def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = False, is_last: bool = True) -> Job:
+def read(
+    logs: tuple[str, ...],
+    options: reading.Options,
+    *,
+    tells_runs: bool = False,
+    tells_jobs: bool = False,
+    is_last: bool = True,
+    is_one_of_two: bool = False,
+    visit: Callable[[Job], None] | None = None,
+) -> Job:
     """Read and judge the inputs, with a progress bar on stderr where that helps; say there what could not be read.
 
     Ctrl-C ends the reading: the job is then partial, and :data:`INTERRUPTED` is the exit status.
@@ -296,6 +303,9 @@ def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = 
         options: likewise.
         tells_runs: the report tells itself of earlier runs in the log; else they are told on stderr.
         is_last: nothing but the report is to be done afterwards, which an interruption then lets finish.
+        tells_jobs: likewise of other jobs.
+        is_one_of_two: another input is read as well; a job that the options name may be in that one only.
+        visit: is shown each job of the input.
     """
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
     names, beside = artifacts.parted(given(logs))
@@ -309,84 +319,13 @@ def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = 
             fold = reading.fold(names, bar.update if bar.wanted else None, interruption, jobs, cluster)
         if fold.partial and is_last:
             say("reading stopped: reporting what was read; Ctrl-C again to stop")
-        job = judge(fold, beside=beside)
+        job = judge.worst(fold, visit, is_one_of_two, beside)
     for misfit in judge.misfits(job):
         say(f"warning: {misfit}")
-    for problem in artifacts.problems(beside):
-        say(problem)
-    problems = [source.problem for source in job.sources if source.problem]
+    problems = [*artifacts.problems(beside), *filter(None, (source.problem for source in job.sources))]
     for problem in problems[:_MAX_PROBLEMS]:
         say(problem)
     if len(problems) > _MAX_PROBLEMS:
         say(f"{len(problems) - _MAX_PROBLEMS} more inputs could not be read")
-    if job.earlier_runs and not tells_runs:
-        runs = count(len(job.earlier_runs), "earlier run")
-        say(f"{runs} in the log left out, the last of them: {job.earlier_runs[-1]}; give the log of one to see it")
+    several.tell(job, tells_runs, tells_jobs)
     return job
-
-
-def style(no_color: bool, target: str, verbose: bool = False) -> Style:
-    """The style of a report: colours on a terminal only."""
-    terminal = target == "-" and sys.stdout.isatty()
-    color = terminal and not no_color and "NO_COLOR" not in os.environ
-    return Style(width=columns(target, 100), color=color, verbose=verbose)
-
-
-def columns(target: str, usual: int) -> int:
-    """The width of what is written: that of the terminal, the usual one in a file and where no terminal is known."""
-    return shutil.get_terminal_size((usual, 24)).columns if target in outputs.STDOUT else usual
-
-
-def end_in_silence() -> NoReturn:
-    """End: the reader of standard output has enough (| head)."""
-    lead_nowhere(sys.stdout)
-    sys.exit(0)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Output(Record):
-    """Where a report goes, and how it looks."""
-
-    target: str
-    style: Style
-
-    def write(self, text: str) -> None:
-        """Write a report to a file or to standard output.
-
-        Raises:
-            NcclInspectError: it cannot be written.
-        """
-        write_lines(text.removesuffix("\n").split("\n"), self.target)
-
-    def write_lines(self, lines: Iterable[str]) -> None:
-        """Write lines as they come.
-
-        Raises:
-            NcclInspectError: they cannot be written.
-        """
-        write_lines(lines, self.target)
-
-
-def _output(output: str, no_color: bool, verbose: bool) -> Output:
-    return Output(output, style(no_color, output, verbose))
-
-
-def write_lines(lines: Iterable[str], target: str) -> None:
-    """Write lines as they come, to a file or to standard output.
-
-    Raises:
-        NcclInspectError: they cannot be written.
-    """
-    if target not in outputs.STDOUT:
-        outputs.lines(target, "-o", lines)
-        return
-    try:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        end_in_silence()
-    except OSError as error:
-        lead_nowhere(sys.stdout)
-        raise NcclInspectError(
-            f"standard output: {error.strerror}", "make room there, or name a file with -o"
-        ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from nccl_inspect import reading, report
-from nccl_inspect.cli import shared
+from nccl_inspect.cli import shared, writing
 from nccl_inspect.cli.formats import formats
 
 _EXAMPLES = """
@@ -15,6 +15,7 @@ Examples:
   kubectl logs llama-node-0-0 | nccl-inspect summarize
   nccl-inspect summarize rank*.log --format json -o job.json
   nccl-inspect summarize job.log --topology topo.txt    (nvidia-smi topo -m > topo.txt)
+  nccl-inspect summarize logs/ --job 2    (of a folder with several jobs)
   nccl-inspect summarize job.log --fail-on error --select 'socket-*' --select gdr-disabled
 """
 
@@ -31,9 +32,9 @@ def command(
     form: str,
     fail_on: str,
     options: reading.Options,
-    out: shared.Output,
+    out: writing.Output,
 ) -> int:
     """Verdict, job, network, paths and findings of one job."""
-    job = shared.read(logs, options, tells_runs=True)
+    job = shared.read(logs, options, tells_runs=True, tells_jobs=True)
     out.write(report.load(form).render(job, out.style))
     return shared.status(job, fail_on)

@@ -7,7 +7,7 @@ import click
 from nccl_inspect import drawing as drawings
 from nccl_inspect import reading
 from nccl_inspect import topology as machines
-from nccl_inspect.cli import filters, shared
+from nccl_inspect.cli import filters, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.picture.view import channels_of, largest, views
 from nccl_inspect.topology import detected
@@ -36,7 +36,7 @@ def command(
     wanted: tuple[str, ...],
     form: str,
     options: reading.Options,
-    out: shared.Output,
+    out: writing.Output,
 ) -> int:
     """Communicators with their hosts, rings and trees, in global ranks.
 

@@ -6,7 +6,7 @@ import click
 
 from nccl_inspect import reading
 from nccl_inspect import traffic as reports
-from nccl_inspect.cli import filters, shared
+from nccl_inspect.cli import filters, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.traffic.flows import traffic_of
 
@@ -35,7 +35,7 @@ def command(
     by: str,
     form: str,
     options: reading.Options,
-    out: shared.Output,
+    out: writing.Output,
 ) -> int:
     """Collectives and send/recv by communicator, size, algorithm and protocol, and the payload on each path.
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from nccl_inspect import following, guarding, monitoring, reading, report
-from nccl_inspect.cli import say, shared
+from nccl_inspect.cli import say, shared, writing
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.interruption import PROCESS
 from nccl_inspect.manual import FOUND
@@ -104,7 +104,7 @@ def command(
     watch = Watch(judge, Timing(interval, settle, stall), following.STDIN if name == "-" else name)
     waiter = following.Waiter(min(_TICK, interval / 4), _descriptor(sys.stdout))
     pieces = following.stream(0, waiter) if name == "-" else following.follow(Path(name), waiter, until_end)
-    screen = _Screen(shared.style(no_color, "-"), interval)
+    screen = _Screen(writing.style(no_color, "-"), interval)
     alarm: guarding.Alarm | None = None
     job: Job | None = None
     try:
@@ -123,7 +123,7 @@ def command(
             if problem := meter.update(watch, runs=False):
                 screen.note(problem)
     except BrokenPipeError:
-        shared.end_in_silence()
+        writing.end_in_silence()
     finally:
         screen.clear()
     if alarm:
@@ -176,7 +176,7 @@ class _Screen:
         lines = [line for one in news for line in _words(one, self._style)]
         if lines:
             self.clear()
-            shared.write_lines(lines, "-")
+            writing.write_lines(lines, "-")
 
     def note(self, words: str) -> None:
         """Write something about the input."""

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from nccl_inspect import event_types as events
 from nccl_inspect.event import Process
-from nccl_inspect.ingest.prefix import Origin, is_masked
+from nccl_inspect.ingest.prefix import Origin
 from nccl_inspect.model import (
     attribution,
     calls,
@@ -23,12 +23,10 @@ from nccl_inspect.model import (
     last_lines,
     layout,
     lifetime,
-    members,
     notices,
     parallelism,
     paths,
     processes,
-    repeats,
     runs,
     timeline,
     unfinished,
@@ -39,32 +37,29 @@ from nccl_inspect.model.communicators import Communicator
 from nccl_inspect.model.environment import MAX_EVIDENCE, settings
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold import Burst, Fold, Note, ProcessLog, Step, position, source_and_line
+from nccl_inspect.model.gathering import Gathered, walked
 from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Paths, Unrecognised
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.model.nics import NicNames
+from nccl_inspect.model.parts import Part
+from nccl_inspect.model.shares import Share
 from nccl_inspect.model.source_counts import SourceCounts
 from nccl_inspect.text import decode
 
 _BUILT_IN = ("IB", "Socket")
 
 
-def resolve(fold: Fold) -> Job:
-    """The job that a log shows, without findings."""
-    return _Builder(fold).job()
+def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
+    """The job that a log shows, without findings.
 
-
-def _printers(logs: Iterable[ProcessLog], passed_on: bool) -> list[ProcessLog]:
-    """The processes that printed; where hosts are named, a line without one was torn, or ``passed_on`` without it."""
-    logs = [log for log in logs if log.process.host]
-    named = [log for log in logs if not is_masked(log.process)]
-    return logs if passed_on else named or logs
-
-
-def _walked(logs: Iterable[ProcessLog]) -> tuple[list[ProcessMembers], list[Communicator]]:
-    """The members of each process, and the communicators that they form."""
-    found = [members.of_process(log) for log in logs]
-    return found, communicators.join(found)
+    Args:
+        fold: of the log, or the share of it that is one job's.
+        gathered: its processes, where they are known.
+    """
+    if gathered is None:
+        gathered = fold.gathered() if isinstance(fold, Share) else Gathered.of(fold)
+    return _Builder(fold, gathered).job()
 
 
 def _remaining(logs: list[ProcessLog], split: list[list[ProcessLog]], over: set[Process]) -> list[ProcessLog]:
@@ -89,20 +84,16 @@ def _others(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) ->
 
 
 class _Builder:
-    def __init__(self, fold: Fold) -> None:
+    def __init__(self, fold: Fold | Share, gathered: Gathered) -> None:
         self._fold = fold
-        once = [repeats.without(log) for log in processes.apart(fold.processes.values())]
-        everything = [log for log, _ in once]
-        self._repeated = [step for _, left_out in once for step in left_out]
-        logs = _printers(everything, fold.restored > 0)
-        split = [processes.lives(log) for log in logs]
-        self._processes, self._communicators = _walked(life for lives in split for life in lives)
-        self._earlier = runs.superseded(self._communicators, everything)
+        self._repeated = [step for left_out in gathered.repeated.values() for step in left_out]
+        self._processes, self._communicators = gathered.processes, gathered.communicators
+        self._earlier = runs.superseded(self._communicators, gathered.everything)
         over = {process for run in self._earlier for process in run.processes}
-        remaining = _remaining(logs, split, over)
+        remaining = _remaining(gathered.logs, gathered.lives, over)
         if over or len(remaining) < len(self._processes):
-            self._processes, self._communicators = _walked(remaining)
-        self._noted = [*remaining, *_others(everything, logs, self._began())]
+            self._processes, self._communicators = walked(remaining)
+        self._noted = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
         self._world = communicators.find_world(self._communicators)
         communicators.number(self._communicators, self._world)
         self._attribution = attribution.attribute(self._processes)
@@ -152,15 +143,16 @@ class _Builder:
             without_nvls=self._without_nvls(),
             partial=self._fold.partial,
             excerpt=excerpts.is_excerpt(self._fold, environment),
+            alongside=self._fold.alongside,
             earlier_runs=[self._run(run) for run in self._earlier],
             last_lines=[self._last_line(process.log) for process in self._processes],
             timeline=timeline.of(self._processes, self._global_rank, self._fold.where),
-            damaged=[line for source in self._fold.sources for line in _shown(source, source.counts.broken)],
+            damaged=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.broken)],
             repeated=sorted(map(self._step_evidence, self._repeated), key=lambda line: (line.source, line.order)),
             raised=self._raised(),
-            raised_by=labels.of_exceptions(self._fold.sources, self._processes, self._ranks),
-            spared=[line for source in self._fold.sources for line in _shown(source, source.spared)],
-            repaired=[line for source in self._fold.sources for line in _shown(source, source.counts.mended)],
+            raised_by=labels.of_exceptions(self._fold.numbered, self._processes, self._ranks),
+            spared=[line for source in self._fold.numbered.values() for line in _shown(source, source.spared)],
+            repaired=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.mended)],
         )
 
     def _raised(self) -> list[Evidence]:
@@ -168,7 +160,7 @@ class _Builder:
         began = self._began()
         return [
             line
-            for index, source in enumerate(self._fold.sources)
+            for index, source in self._fold.numbered.items()
             for line in _shown(source, ((one.number, one.text) for one in source.raised))
             if position(index, line.order) >= began
         ]
@@ -310,7 +302,7 @@ class _Builder:
         lines = (member.network_line for member in members if member.network_line)
         return self._step_evidence(min(lines, key=lambda step: step.place))
 
-    def _run(self, run: runs.Run) -> str:
+    def _run(self, run: Part) -> str:
         begin_name, first, _ = self._fold.where(run.begin)
         end_name, last, _ = self._fold.where(run.end)
         lines = f"lines {first} to {last}" if begin_name == end_name else f"line {first} to {end_name} line {last}"
@@ -327,12 +319,12 @@ class _Builder:
         return [found] if found else []
 
     def _sources(self) -> list[SourceInfo]:
-        infos = [source.info() for source in self._fold.sources]
+        infos = {index: source.info() for index, source in self._fold.numbered.items()}
         for note in self._torn:
             info = infos[source_and_line(note.place)[0]]
             info.unrecognised_lines -= 1
             info.damaged_lines += 1
-        return infos
+        return list(infos.values())
 
     def _unrecognised(self) -> list[Unrecognised]:
         found = unknown.grouped(self._unknown)
@@ -345,8 +337,8 @@ class _Builder:
         return [note for note in self._fold.unrecognised.values() if id(note) not in torn]
 
     def _broken_off(self) -> list[Evidence]:
-        lines = {index: source.counts.lines for index, source in enumerate(self._fold.sources)}
-        edges = unfinished.connections((process.log for process in self._processes), lines)
+        ends = {index: source.end for index, source in self._fold.numbered.items()}
+        edges = unfinished.connections((process.log for process in self._processes), ends)
         return [self.evidence(edge.place, edge.origin, edge.level, edge.event.message) for edge in edges[:MAX_EVIDENCE]]
 
     def _without_nvls(self) -> list[Evidence]:
@@ -361,7 +353,7 @@ class _Builder:
             for note in log.notes.values()
             if endings.is_end(note.event)
         }
-        for index, source in enumerate(self._fold.sources):
+        for index, source in self._fold.numbered.items():
             for number, text in source.counts.tail:
                 if said := endings.said(text, self._fold.wrapped):
                     lines.setdefault(position(index, number), decode(said))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from nccl_inspect.model.joining import Joiner
 from nccl_inspect.model.members import Gpu, Member, ProcessMembers
+from nccl_inspect.model.printed import source_and_line
 
 _MAX_LISTED = 1 << 21
 """Ranks of all communicators together that are listed: a hundred communicators of 16,384 ranks."""
@@ -114,12 +115,22 @@ class _Join:
         vague.setdefault(key, []).extend(group)
 
     def _in_turn(self, group: list[Member]) -> None:
-        """The same rank again is a new communicator: a job that was started again, or a pointer used twice."""
+        """The same rank again is a new communicator: a job that was started again, or a pointer used twice.
+
+        So are all ranks of a source in which one comes again: with NCCL_COMM_ID all jobs have one id.
+        """
+        by_source: dict[int, list[Member]] = {}
+        for member in group:
+            by_source.setdefault(source_and_line(member.first.place)[0], []).append(member)
         turns: Counter[int] = Counter()
         by_turn: dict[int, list[Member]] = {}
-        for member in group:
-            by_turn.setdefault(turns[member.rank], []).append(member)
-            turns[member.rank] += 1
+        for here in by_source.values():
+            turn = max(turns[member.rank] for member in here)
+            own: Counter[int] = Counter()
+            for member in here:
+                by_turn.setdefault(turn + own[member.rank], []).append(member)
+                own[member.rank] += 1
+            turns.update({rank: turn + number - turns[rank] for rank, number in own.items()})
         for one in by_turn.values():
             self._add(one)
 

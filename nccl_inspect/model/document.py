@@ -11,6 +11,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Waiting
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Path
+from nccl_inspect.model.standing import Standing
 from nccl_inspect.text import printable
 
 SCHEMA = "nccl-inspect/1"
@@ -39,6 +40,7 @@ def _document(job: Job) -> dict[str, Any]:
         "schema": SCHEMA,
         "verdict": job.verdict,
         "head": asdict(job.head) if job.head else None,
+        **({"jobs": [standing_to_dict(one) for one in job.jobs]} if job.jobs else {}),
         "config": job.config,
         "sources": [asdict(source) for source in job.sources],
         "job": {
@@ -72,6 +74,27 @@ def _document(job: Job) -> dict[str, Any]:
             {"template": u.template, "count": u.count, "example": evidence_to_dict(u.example)} for u in job.unrecognised
         ],
     }
+
+
+def standing_to_dict(one: Standing) -> dict[str, Any]:
+    """One entry of ``jobs``."""
+    return {
+        "number": one.number,
+        "name": one.name,
+        "verdict": one.verdict,
+        "reason": one.reason,
+        "ranks": one.ranks,
+        "hosts": one.hosts,
+        "nccl_versions": one.nccl_versions,
+        "first": {"source": one.first.source, "line": one.first.line, "time": one.first.text or None},
+        "last": {"source": one.last.source, "line": one.last.line, "time": one.last.text or None},
+        "finding": _brief(one.finding) if one.finding else None,
+    }
+
+
+def _brief(finding: Finding) -> dict[str, Any]:
+    names = ("rule", "severity", "confidence", "summary")
+    return {name: getattr(finding, name) for name in names} | {"culprits": [asdict(one) for one in finding.culprits]}
 
 
 def _unexplained(notice: Notice) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.job import Setting
 from nccl_inspect.model.printed import Step
+from nccl_inspect.model.shares import Share
 
 
 def may_be(fold: Fold) -> bool:
@@ -29,7 +30,7 @@ def may_be(fold: Fold) -> bool:
     return any(one.lines > one.typed_lines + one.related_lines for one in counts)
 
 
-def has_communicator(fold: Fold) -> bool:
+def has_communicator(fold: Fold | Share) -> bool:
     """Whether a rank says that it begins or completes a communicator."""
     return any(
         isinstance(step, Step) and isinstance(step.event, events.CommInit)
@@ -38,7 +39,7 @@ def has_communicator(fold: Fold) -> bool:
     )
 
 
-def is_excerpt(fold: Fold, settings: Iterable[Setting]) -> bool:
+def is_excerpt(fold: Fold | Share, settings: Iterable[Setting]) -> bool:
     """Whether a fold is that of a part of a log.
 
     A log of older releases, or of a rank that ends early, may have no communicator: but then it has no connections, or
@@ -60,7 +61,7 @@ _BEGINNING = (events.NcclVersion, events.CudaDriver, events.BootstrapInterface, 
 """What ranks print before they complete a communicator, in every release."""
 
 
-def _lacks_its_beginning(fold: Fold) -> bool:
+def _lacks_its_beginning(fold: Fold | Share) -> bool:
     """Whether communicators are complete, and nothing is there of what every rank prints before."""
     logs = fold.processes.values()
     steps = [step.event for log in logs for step in log.steps if isinstance(step, Step)]

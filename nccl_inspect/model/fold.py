@@ -79,6 +79,9 @@ class Fold:
         grammar: what to recognise messages with.
     """
 
+    alongside = 0
+    """See :class:`~nccl_inspect.model.job.Job`: jobs are not told apart here."""
+
     def __init__(self, grammar: Grammar) -> None:
         self._scanner = BulkScanner(grammar, self)
         self.sources: list[SourceCounts] = []
@@ -268,6 +271,11 @@ class Fold:
         elif len(self.unrecognised) < (MAX_NOTES if len(text.message) <= LONG else MAX_LONG):
             self.unrecognised[text.message] = Note(None, origin, text.level, text.message, place, place, count)
 
+    @property
+    def numbered(self) -> dict[int, SourceCounts]:
+        """The sources by their numbers, which places name."""
+        return dict(enumerate(self.sources))
+
     def where(self, place: int) -> tuple[str, int, int]:
         """The name of a source, the number of a line as it stands there, and in the order of reading."""
         source, number = source_and_line(place)
@@ -321,7 +329,7 @@ class Fold:
         for process, log in later.processes.items():
             self.processes.setdefault(process, ProcessLog(process)).merge(log, move)
         for message, note in later.unrecognised.items():
-            note.place, note.last = move(note.place), move(note.last)
+            note.move(move)
             if known := self.unrecognised.get(message):
                 known.count += note.count
             elif len(self.unrecognised) < MAX_NOTES:

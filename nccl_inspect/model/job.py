@@ -24,6 +24,7 @@ from nccl_inspect.model.inventory import (
     Stage,
     Waiting,
 )
+from nccl_inspect.model.standing import Standing
 from nccl_inspect.model.ways import AlsoPath, End, Link
 from nccl_inspect.records import Record
 
@@ -325,6 +326,15 @@ class Job(Record):
     unrecognised: list[Unrecognised] = field(default_factory=list)
     earlier_runs: list[str] = field(default_factory=list)
     """Runs in the same log that were over before this one began, in words; they are not judged."""
+    earlier_verdicts: list[str] = field(default_factory=list)
+    """The verdicts on the last of them, each judged by itself; ``--run`` tells why."""
+    alongside: int = 0
+    """How many jobs of the same size in the same source were going on at once, each on one host of its own as this one:
+    one job over all of them may have been meant."""
+    name: str = ""
+    """What tells it apart from other jobs of the input; empty where there is no other."""
+    jobs: list[Standing] = field(default_factory=list)
+    """All jobs of the input, the worst first, where there are several: then this is the worst one."""
     calls: list[Calls] = field(default_factory=list)
     """What the job asked NCCL to do, where the log has subsystem COLL."""
     unplaced_lines: int = 0

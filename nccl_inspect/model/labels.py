@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from nccl_inspect.event import Process
 from nccl_inspect.model.fold import source_and_line
@@ -11,14 +11,14 @@ from nccl_inspect.model.source_counts import SourceCounts
 
 
 def of_exceptions(
-    sources: Sequence[SourceCounts], processes: Iterable[ProcessMembers], ranks: Mapping[Process, list[int]]
+    sources: Mapping[int, SourceCounts], processes: Iterable[ProcessMembers], ranks: Mapping[Process, list[int]]
 ) -> dict[tuple[str, int], int]:
     """The ranks of labelled exceptions, by source and number of the line.
 
     They are those of the processes of which NCCL's lines have the same label: a task of srun may have launched several.
 
     Args:
-        sources: with the exceptions.
+        sources: with the exceptions, by their numbers.
         processes: of the job.
         ranks: of each process.
     """
@@ -30,7 +30,7 @@ def of_exceptions(
             known.setdefault(key, set()).update(ranks.get(log.process, ()))
     return {
         (source.name, one.number): next(iter(found))
-        for index, source in enumerate(sources)
+        for index, source in sources.items()
         for one in source.raised
         if one.rank is not None and len(found := known.get((index, one.rank), set())) == 1
     }

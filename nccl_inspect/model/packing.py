@@ -49,7 +49,7 @@ class _Packer:
         """Bits, of which there may be more than a number of the column has."""
 
     def all(self, logs: Iterable[ProcessLog], notes: Iterable[Note]) -> Packed:
-        rest = [(tuple(log.process), log.calls, log.bootstraps, self._log(log)) for log in logs]
+        rest = [(tuple(log.process), log.calls, log.bootstraps, self._log(log), _places(log)) for log in logs]
         self._notes(notes)
         origins = [tuple(origin) for origin in self._origins.entries]
         events = [None if event is None else (type(event), values(event)) for event in self._events.entries]
@@ -109,9 +109,11 @@ class _Unpacker:
 
     def all(self) -> tuple[dict[Process, ProcessLog], dict[bytes, Note]]:
         logs = {}
-        for process, calls, bootstraps, keys in self._rest:
+        for process, calls, bootstraps, keys, places in self._rest:
             log = ProcessLog(Process(*process), calls=calls, bootstraps=bootstraps)
             self._fill(log, keys)
+            for at, note in enumerate(log.notes.values() if places else ()):
+                note.places = places.get(at)
             logs[log.process] = log
         return logs, {note.message: note for note in self._notes()}
 
@@ -158,6 +160,11 @@ class _Unpacker:
             Note(events[event], origins[origin], texts[level], texts[message], place, last, times)
             for event, origin, level, message, place, last, times in rows
         ]
+
+
+def _places(log: ProcessLog) -> dict[int, array[int]]:
+    """Of notes that keep where they were made again, by their places in the log."""
+    return {at: note.places for at, note in enumerate(log.notes.values()) if note.places is not None}
 
 
 def _usual_key(note: Note) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ MAX_NOTES = 20_000
 """Distinct notes kept for one process; after that, one for each production."""
 LONG = 4096
 """Bytes of a message beyond anything that NCCL prints: of such ones few are kept (:data:`MAX_LONG`)."""
+MAX_PLACES = 1 << 14
+"""Places that are kept of one statement of nobody: where jobs follow each other in a log, each may make it."""
 MAX_LONG = 200
 """Long notes kept apart for one process; after that, one for each production."""
 
@@ -104,6 +107,28 @@ class Note(Record):
     place: int
     last: int
     count: int = 1
+    places: array[int] | None = None
+    """Where it was made after the first time, as far as nothing tells by whom."""
+
+    def again(self, place: int) -> None:
+        """Remember a place of a statement of nobody, which may be made in several jobs."""
+        if self.places is None:
+            self.places = array("q")
+        if len(self.places) < MAX_PLACES:
+            self.places.append(place)
+
+    def move(self, move: Callable[[int], int]) -> None:
+        """Give the note its places in the fold that takes it in."""
+        self.place, self.last = move(self.place), move(self.last)
+        if self.places is not None:
+            self.places = array("q", map(move, self.places))
+
+    def add(self, later: Note, keeps_places: bool) -> None:
+        """Take in the same statement, made later."""
+        self.count += later.count
+        self.last = max(self.last, later.last)
+        for place in (later.place, *(later.places or ())) if keeps_places else ():
+            self.again(place)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -160,6 +185,8 @@ class ProcessLog(Record):
         if known is not None:
             known.count += count
             known.last = max(known.last, last, place)
+            if not self.process.host:
+                known.again(place)
         else:
             event = text.parsed.event if text.parsed else None
             self.notes[key] = Note(event, origin, text.level, text.message, place, last or place, count)
@@ -195,11 +222,10 @@ class ProcessLog(Record):
             elif id(still_open) not in joined:
                 self.open[tid] = still_open
         for key, note in later.notes.items():
-            note.place, note.last = move(note.place), move(note.last)
+            note.move(move)
             key = self._key(key, note.level, note.event.production if note.event else None, len(note.message))
             if known := self.notes.get(key):
-                known.count += note.count
-                known.last = max(known.last, note.last)
+                known.add(note, keeps_places=not self.process.host)
             else:
                 self.notes[key] = note
 

@@ -68,6 +68,14 @@ class SourceCounts(Record):
     raised: deque[Raised] = field(default_factory=lambda: deque(maxlen=MAX_RAISED))
     """The last exceptions of which nothing tells who raised them, with their numbers."""
 
+    until: int = 0
+    """The last line that counts, where others follow that are of another job."""
+
+    @property
+    def end(self) -> int:
+        """The number of its last line."""
+        return self.until or self.counts.lines
+
     def look_for_spared(self, lines: Lines, before: int) -> None:
         """Keep what a collector says of lines that it left out.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from nccl_inspect.masking import masked
 from nccl_inspect.model.fold import Fold, Note, source_and_line
+from nccl_inspect.model.shares import Share
 from nccl_inspect.text import decode
 
 _VARIABLE = re.compile(r"0x[0-9a-f]+|(?<![A-Za-z_])\d+(?:\.\d+)*(?![A-Za-z_])|(?<=[:/ ])[0-9a-f]{6,}\b")
@@ -20,7 +21,7 @@ def template(message: str) -> str:
     return _VARIABLE.sub("{}", message)
 
 
-def torn(fold: Fold) -> list[Note]:
+def torn(fold: Fold | Share) -> list[Note]:
     """Unrecognised lines that are pieces of torn ones.
 
     A source with lines that are provably run together is torn; a message that occurs once there and that no production
@@ -29,7 +30,7 @@ def torn(fold: Fold) -> list[Note]:
     return [
         note
         for note in fold.unrecognised.values()
-        if note.count == 1 and fold.sources[source_and_line(note.place)[0]].counts.damaged_lines
+        if note.count == 1 and fold.numbered[source_and_line(note.place)[0]].counts.damaged_lines
     ]
 
 

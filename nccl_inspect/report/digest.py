@@ -159,11 +159,13 @@ def _first(unexplained: list[Notice]) -> Notice:
     return next((one for one in errors if not is_retold(one)), (errors or unexplained)[0])
 
 
-def _earlier(runs: list[str]) -> Iterator[tuple[str, str]]:
+def _earlier(job: Job) -> Iterator[tuple[str, str]]:
+    runs, verdicts = job.earlier_runs, job.earlier_verdicts
     if len(runs) > _MAX_PROBLEMS:
-        yield "earlier runs", f"{len(runs)}, not judged; the last of them:"
-    for run in runs[-_MAX_PROBLEMS:]:
-        yield "earlier run", f"{run}: not judged"
+        yield "earlier runs", f"{len(runs)}, --run N reports one of them; the last ones:"
+    first = len(runs) - len(verdicts) + 1
+    for number, (run, verdict) in enumerate(zip(runs[first - 1 :], verdicts, strict=True), first):
+        yield "earlier run", f"{run}: {verdict.upper()} (--run {number})"
 
 
 def facts(job: Job) -> Iterator[tuple[str, str]]:
@@ -177,7 +179,7 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
     if len(problems) > _MAX_PROBLEMS:
         yield "", f"… and {len(problems) - _MAX_PROBLEMS} more"
     yield "job", _size(job)
-    yield from _earlier(job.earlier_runs)
+    yield from _earlier(job)
     versions = ", ".join(job.nccl_versions) or "version not in the log"
     cuda = f", CUDA driver {', '.join(job.cuda_versions)}" if job.cuda_versions else ""
     yield "NCCL", versions + cuda
@@ -258,7 +260,7 @@ def _sources(job: Job) -> str:
         text += f", {repaired:,} repaired"
     if damaged:
         text += f", {damaged:,} damaged (-v lists them)"
-    return text
+    return text + (f"; one of several jobs: {job.name}" if job.name else "")
 
 
 def _setting(setting: Setting) -> str:

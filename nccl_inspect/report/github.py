@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, head
+from nccl_inspect.report import Style, head, jobs
 from nccl_inspect.report.digest import MAX_ERRORS, in_words
 from nccl_inspect.report.head import labelled
 from nccl_inspect.text import printable, printable_lines
@@ -21,7 +21,18 @@ _VERDICT = {"ok": "notice", "unknown": "warning", "degraded": "warning", "failed
 
 def render(job: Job, style: Style) -> str:
     """One command for the verdict and one for each finding; GitHub shows the first ten of each kind."""
-    return "\n".join(_commands(job)) + "\n"
+    return "\n".join([*_jobs(job), *_commands(job)]) + "\n"
+
+
+def _jobs(job: Job) -> Iterator[str]:
+    """Where there are several jobs: how many, and each bad one; what follows is about the worst."""
+    if job.jobs:
+        text = f"{jobs.headline(job)}; worst: {jobs.worst(job)}"
+        yield f"::{_VERDICT[job.verdict]} title=nccl-inspect::{_data(text)}"
+    for one in job.jobs[1:]:
+        if one.verdict not in ("ok", "unknown"):
+            text = f"{one.verdict.upper()}: {one.reason}"
+            yield f"::{_VERDICT[one.verdict]} {_place(one.first)}title={_property(jobs.title(one))}::{_data(text)}"
 
 
 def _commands(job: Job) -> Iterator[str]:

@@ -17,7 +17,7 @@ from nccl_inspect._version import __version__
 from nccl_inspect.answers import Answer, env, hosts, nics, ranks
 from nccl_inspect.model.job import Job
 from nccl_inspect.picture.looks import LOOKS
-from nccl_inspect.report import Style, head
+from nccl_inspect.report import Style, head, jobs
 from nccl_inspect.report.digest import facts, meaning, reason, short_names, steps_under, verdict_word, who
 from nccl_inspect.report.folding import is_brief
 from nccl_inspect.report.head import labelled
@@ -50,6 +50,9 @@ def render(job: Job, style: Style) -> str:
         "word": verdict_word(job),
         "reason": reason(job),
         "head": labelled(head.of(job)),
+        "jobs": jobs.rows(job.jobs),
+        "jobs_head": jobs.HEAD,
+        "jobs_headline": jobs.headline(job) if job.jobs else "",
         "culprits": data.culprits(job),
         "facts": [(label, text) for label, text in facts(job) if label not in ("log", "environment")],
         "names": names,

@@ -14,6 +14,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
+from nccl_inspect.model.standing import Standing
 from nccl_inspect.report import Style, head
 from nccl_inspect.report.digest import reason, who
 from nccl_inspect.report.head import labelled
@@ -26,6 +27,7 @@ _NAME = "nccl-inspect"
 def render(job: Job, style: Style) -> str:
     """Errors and warnings are failures; what is accepted or could not be judged is skipped, with the reason."""
     suites = [suite("verdict", [_verdict(job), *unread(job)])]
+    suites += [suite(printable(one.name), [_standing(one)]) for one in job.jobs]
     categories = {entry.rule.name: entry.rule.category for entry in registered()}
     for category in CATEGORIES:
         names = [name for name in job.rules if categories[name] == category]
@@ -67,6 +69,17 @@ def _verdict(job: Job) -> TestCase:
         lines = [f"{label:10}{text}" for label, text in labelled(head.of(job))]
         lines += [f"{finding.rule}: {finding.summary}" for finding in job.findings]
         case.result = [failure(words, job.verdict, "\n".join(lines))]
+    return case
+
+
+def _standing(one: Standing) -> TestCase:
+    """The verdict on one of several jobs, in brief."""
+    case = new_case("verdict", "jobs")
+    words = printable(one.reason)
+    if one.verdict == "unknown":
+        case.result = [Skipped(words)]
+    elif one.verdict != "ok":
+        case.result = [failure(words, one.verdict, f"{one.first.source}:{one.first.line}")]
     return case
 
 

@@ -13,7 +13,7 @@ from nccl_inspect._version import __version__
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, head
+from nccl_inspect.report import Style, head, jobs
 from nccl_inspect.report.digest import (
     accepted_causes,
     facts,
@@ -39,6 +39,27 @@ _BEGINS_BLOCK = re.compile(r"^(\d*)([-+=.)])")
 
 def render(job: Job, style: Style) -> str:
     """Verdict, facts, paths, findings with their evidence folded away, and what is left open."""
+    if job.jobs:
+        return "\n\n".join(_jobs(job, style)) + "\n"
+    return _single(job, style)
+
+
+def _jobs(job: Job, style: Style) -> Iterator[str]:
+    """Several jobs: a table of all, then the worst few."""
+    yield f"# {plain(jobs.headline(job))}"
+    yield f"Worst: {plain(jobs.worst(job))}"
+    yield table(jobs.HEAD, [tuple(map(plain, row)) for row in jobs.rows(job.jobs[: jobs.MAX_ROWS])])
+    if more := jobs.left_out(job):
+        yield plain(more)
+    for one in jobs.details(job):
+        assert one.detail is not None
+        yield f"# {plain(jobs.title(one))}"
+        yield _single(one.detail, style).rstrip("\n")
+    if more := jobs.others(job):
+        yield plain(more)
+
+
+def _single(job: Job, style: Style) -> str:
     parts = [_head(job), _paths(job), _findings(job, style), _suppressed(job), _errors(job, style), _open(job), _foot()]
     return "\n\n".join(text for part in parts for text in part) + "\n"
 

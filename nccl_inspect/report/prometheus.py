@@ -29,6 +29,10 @@ def of_job(job: Job) -> Metrics:
     metrics = Metrics()
     metrics.add("info", "The nccl-inspect that read the log.", ("version",), [((__version__,), 1)])
     metrics.verdict(job.verdict)
+    if job.jobs:
+        states = [((one.name, name), int(name == one.verdict)) for one in job.jobs for name in _VERDICTS]
+        says = "1 for the verdict of each job of the input, 0 for the others; all other metrics are of the worst job."
+        metrics.add("job_verdict", says, ("job", "verdict"), states)
     found = Counter((f.rule, f.category, f.severity, f.confidence) for f in job.findings)
     names = ("rule", "category", "severity", "confidence")
     metrics.add("findings", "Findings of each rule.", names, found.items())

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from nccl_inspect._version import __version__
+from nccl_inspect.model.document import standing_to_dict
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
@@ -67,6 +68,7 @@ def document(job: Job, rules: list[dict[str, Any]], results: list[dict[str, Any]
             "worldSize": job.world_size,
             "ncclVersions": job.nccl_versions,
             **properties,
+            **({"jobs": [standing_to_dict(one) for one in job.jobs]} if job.jobs else {}),
         },
     }
     whole = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}

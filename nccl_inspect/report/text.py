@@ -8,7 +8,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, head
+from nccl_inspect.report import Style, head, jobs
 from nccl_inspect.report.digest import (
     accepted_causes,
     facts,
@@ -40,6 +40,10 @@ _MAX_QUOTED = 300
 
 def render(job: Job, style: Style) -> str:
     """The summary; it fits any width from 40 columns."""
+    return jobs.in_text(job, style, _single) if job.jobs else _single(job, style)
+
+
+def _single(job: Job, style: Style) -> str:
     parts = [
         _verdict(job, style),
         _job(job, style),

@@ -24,6 +24,8 @@ _WITHOUT_MPI = (
 )
 _ENDS = ("test-bandwidth", "test-concluded", "test-failure", "test-nccl-failure", "test-cuda-failure")
 """What a test prints at its end: one that begins behind it is the next."""
+_GROUPS = "or groups inside of hosts whose other communicators come later"
+_NEEDS = "the launch command of each host; the log past the first steps"
 _IMPACT = "the network between the hosts is not tested at all, and processes of one host get in each other's way"
 _BUILD = "make MPI=1 MPI_HOME=/usr/lib/x86_64-linux-gnu/openmpi   # nccl-tests; 'ldd build/all_reduce_perf' shows it"
 
@@ -38,6 +40,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not comms:
         yield from _of_tests(facts)
         return
+    if facts.job.alongside:
+        yield RULE.undecided(
+            f"{count(facts.job.alongside + 1, 'job')} of one size ran at once, each on its own host: separate jobs, "
+            f"replicas, {_GROUPS}",
+            _NEEDS,
+        )
     jobs = [comm for comm in comms if comm.parent is None and _is_whole(comm)]
     hosts = {host for comm in jobs for host in comm.hosts if is_named(host)}
     if len(jobs) < 2 or len(hosts) < 2 or any(len(comm.hosts) > 1 for comm in comms):
@@ -50,8 +58,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if "nccl-tests" not in facts.job.dialects:
         yield RULE.undecided(
             f"each of {count(len(jobs), 'communicator')} stays on one of {count(len(hosts), 'host')}: separate jobs, "
-            "replicas, or groups inside of hosts whose other communicators come later",
-            "the launch command of each host; the log past the first steps",
+            f"replicas, {_GROUPS}",
+            _NEEDS,
         )
         return
     sizes = listed(count(size, "rank") for size in sorted({comm.nranks for comm in jobs}))

@@ -1,0 +1,43 @@
+"""The options that choose one of several jobs in an input or runs of a job, and what is said of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from nccl_inspect.cli import say
+from nccl_inspect.model.job import Job
+from nccl_inspect.rules.facts import count
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def choosing_one(command: _Command) -> _Command:
+    """The options that choose a job and a run; they become part of the argument ``options``."""
+    for option in (
+        click.option(
+            "--run",
+            type=click.IntRange(1),
+            metavar="N",
+            help="Judge run N of a job that was restarted; 1 is the first. Default: the newest.",
+        ),
+        click.option(
+            "--job",
+            metavar="N|NAME",
+            help="Judge this job of an input that holds several: its number or name in the table of summarize. "
+            "Default: the worst.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def tell(job: Job, tells_runs: bool, tells_jobs: bool) -> None:
+    """Say on stderr which other jobs and runs the input holds, where the report itself does not."""
+    if job.jobs and not tells_jobs:
+        say(f"the worst of {count(len(job.jobs), 'job')}: {job.name}; --job selects another, 'summarize' lists all")
+    if job.earlier_runs and not tells_runs:
+        runs = count(len(job.earlier_runs), "earlier run")
+        say(f"{runs} in the log left out, the last of them: {job.earlier_runs[-1]}; --run 1 selects the first")

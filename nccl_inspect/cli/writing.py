@@ -1,0 +1,83 @@
+"""Where reports go and how they look: standard output or a file, colours and width of the terminal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from nccl_inspect import outputs
+from nccl_inspect.cli import lead_nowhere
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.records import Record
+from nccl_inspect.report import Style
+
+
+def style(no_color: bool, target: str, verbose: bool = False) -> Style:
+    """The style of a report: colours on a terminal only."""
+    color = target == "-" and sys.stdout.isatty() and not no_color and "NO_COLOR" not in os.environ
+    return Style(width=columns(target, 100), color=color, verbose=verbose)
+
+
+def columns(target: str, usual: int) -> int:
+    """The width of what is written: that of the terminal, the usual one in a file and where no terminal is known."""
+    return shutil.get_terminal_size((usual, 24)).columns if target in outputs.STDOUT else usual
+
+
+def end_in_silence() -> NoReturn:
+    """End: the reader of standard output has enough (| head)."""
+    lead_nowhere(sys.stdout)
+    sys.exit(0)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Output(Record):
+    """Where a report goes, and how it looks."""
+
+    target: str
+    style: Style
+
+    @classmethod
+    def of(cls, output: str, no_color: bool, verbose: bool) -> Output:
+        """From the options."""
+        return cls(output, style(no_color, output, verbose))
+
+    def write(self, text: str) -> None:
+        """Write a report to a file or to standard output.
+
+        Raises:
+            NcclInspectError: it cannot be written.
+        """
+        write_lines(text.removesuffix("\n").split("\n"), self.target)
+
+    def write_lines(self, lines: Iterable[str]) -> None:
+        """Write lines as they come.
+
+        Raises:
+            NcclInspectError: they cannot be written.
+        """
+        write_lines(lines, self.target)
+
+
+def write_lines(lines: Iterable[str], target: str) -> None:
+    """Write lines as they come, to a file or to standard output.
+
+    Raises:
+        NcclInspectError: they cannot be written.
+    """
+    if target not in outputs.STDOUT:
+        outputs.lines(target, "-o", lines)
+        return
+    try:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        end_in_silence()
+    except OSError as error:
+        lead_nowhere(sys.stdout)
+        raise NcclInspectError(
+            f"standard output: {error.strerror}", "make room there, or name a file with -o"
+        ) from None

@@ -1,0 +1,37 @@
+"""Tells apart the jobs in one input (steps in one file, exports of collectors, folders of logs), and runs of a job."""
+
+from __future__ import annotations
+
+from nccl_inspect.model import parts, runs
+from nccl_inspect.model.claims import Claims
+from nccl_inspect.model.fold import Fold
+from nccl_inspect.model.gathering import Gathered
+from nccl_inspect.model.separation import Separation
+from nccl_inspect.model.shares import Claim, Share, shares
+
+
+def told_apart(fold: Fold, gathered: Gathered) -> list[Share]:
+    """The jobs of a log, in the order of their lines; none where it holds one only.
+
+    Args:
+        fold: of all that was read.
+        gathered: its processes.
+    """
+    found = parts.joined(gathered.communicators)
+    if not found:
+        return []
+    claims = Claims(fold, gathered, Separation(found, fold).groups()).all()
+    return shares(fold, gathered, claims) if len(claims) > 1 else []
+
+
+def runs_of(fold: Fold | Share, gathered: Gathered) -> list[Share]:
+    """The runs of one job, the newest last; one where it was not started again.
+
+    Args:
+        fold: of all that was read, or the share of it that is the job's.
+        gathered: the processes of the job.
+    """
+    earlier = runs.superseded(gathered.communicators, gathered.everything)
+    over = {process for run in earlier for process in run.processes}
+    lives = {life.process for lives in gathered.lives for life in lives}
+    return shares(fold, gathered, [*(Claim(run.processes) for run in earlier), Claim(lives - over)])

@@ -1,0 +1,132 @@
+"""Several jobs of one input in a report: how many failed, a table of all, then the worst few in detail."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from nccl_inspect.model.job import Job
+from nccl_inspect.model.standing import Standing
+from nccl_inspect.report import Style
+from nccl_inspect.report.tables import aligned
+from nccl_inspect.report.words import block, paint, shortened, verdict_color
+from nccl_inspect.rules import culprit_words
+from nccl_inspect.rules.facts import count, ranks_word
+from nccl_inspect.text import cut, printable
+
+HEAD = ("#", "job", "verdict", "ranks", "hosts", "NCCL", "finding", "culprit", "began", "lines")
+MAX_ROWS = 20
+"""Jobs that are listed for people: the worst."""
+_VERDICTS = ("failed", "degraded", "unknown", "ok")
+_MAX_CELL = 32
+_MAX_RANKS = 4
+_DROPPED = ("lines", "began", "NCCL", "culprit")
+"""Columns that are left out where there is no room, in this order."""
+
+
+def headline(job: Job) -> str:
+    """How many jobs there are and what came of them: ``3 jobs: 1 failed, 2 ok``."""
+    numbers = Counter(one.verdict for one in job.jobs)
+    told = ", ".join(f"{numbers[verdict]} {verdict}" for verdict in _VERDICTS if numbers[verdict])
+    return f"{count(len(job.jobs), 'job')}: {told}"
+
+
+def worst(job: Job) -> str:
+    """Which job is the worst, and why."""
+    first = job.jobs[0]
+    return f"{first.name}: {first.verdict.upper()}: {first.reason}"
+
+
+def rows(standings: Sequence[Standing]) -> list[list[str]]:
+    """A row for each job, with a cell for each name in :data:`HEAD`."""
+    return [[printable(cell) for cell in _row(one)] for one in standings]
+
+
+def _row(one: Standing) -> Iterator[str]:
+    yield str(one.number)
+    yield one.name
+    yield one.verdict
+    yield str(one.ranks or "?")
+    yield shortened(one.hosts, 1) if len(one.hosts) < 2 else str(len(one.hosts))
+    yield ", ".join(version.partition("+")[0] for version in one.nccl_versions) or "?"
+    yield one.finding.rule if one.finding else "-"
+    yield _culprit(one) or "-"
+    yield one.first.text or "-"
+    same = one.first.source == one.last.source
+    yield f"{one.first.line}-{one.last.line}" if same else f"{one.first.line}-…"
+
+
+def _culprit(one: Standing) -> str:
+    """What the worst finding of a job is about, where that is little."""
+    if one.finding is None:
+        return ""
+    if one.finding.culprits:
+        return culprit_words.subject(one.finding.culprits)
+    return ranks_word(one.finding.ranks) if 0 < len(one.finding.ranks) <= _MAX_RANKS else ""
+
+
+def left_out(job: Job) -> str:
+    """How many jobs a table does not list; empty where it lists all."""
+    more = len(job.jobs) - MAX_ROWS
+    return f"… and {count(more, 'job')} more; --format json lists all" if more > 0 else ""
+
+
+def details(job: Job) -> list[Standing]:
+    """The jobs that are told in full: the worst few, but none that is ok beside one that is not."""
+    known = [one for one in job.jobs if one.detail is not None]
+    return [one for one in known if one.verdict != "ok"] or known[:1]
+
+
+def title(one: Standing) -> str:
+    """The heading of a job in detail."""
+    return f"job {one.number}" if one.name == f"job {one.number}" else f"job {one.number}, {one.name}"
+
+
+def others(job: Job) -> str:
+    """How to see the jobs that are not told in detail; empty where all are."""
+    more = len(job.jobs) - len(details(job))
+    return f"{count(more, 'other job')}: --job N (or its name) reports one of them" if more else ""
+
+
+def in_text(job: Job, style: Style, one: Callable[[Job, Style], str]) -> str:
+    """The report for a terminal.
+
+    Args:
+        job: the worst, with all in brief.
+        style: how it is to look.
+        one: gives the report of a single job.
+    """
+    lines = [paint(headline(job), "bold", style)]
+    lines += block("worst", printable(worst(job)), style, indent=0, hang=7)
+    lines += ["", *_table(job, style), ""]
+    parts = ["\n".join(lines)]
+    for standing in details(job):
+        assert standing.detail is not None
+        rule = paint(f"== {printable(title(standing))} ==", "bold", style)
+        parts.append(f"{rule}\n{one(standing.detail, style)}")
+    if text := others(job):
+        parts.append(f"{text}\n")
+    return "\n".join(parts)
+
+
+def _table(job: Job, style: Style) -> Iterator[str]:
+    """As many columns as there is room for."""
+    shown = job.jobs[:MAX_ROWS]
+    cells = [[cut(cell, _MAX_CELL) for cell in row] for row in rows(shown)]
+    keep = [at for at, name in enumerate(HEAD) if name in ("#", "verdict") or any(row[at] not in "-?" for row in cells)]
+    lines = _lines(cells, keep)
+    for name in _DROPPED:
+        if max(map(len, lines)) <= style.width:
+            break
+        keep = [at for at in keep if HEAD[at] != name]
+        lines = _lines(cells, keep)
+    yield from lines[:2]
+    for line, standing in zip(lines[2:], shown, strict=True):
+        color = verdict_color(standing.verdict)
+        yield line.replace(f" {standing.verdict} ", f" {paint(standing.verdict, color, style)} ", 1)
+    if text := left_out(job):
+        yield text
+
+
+def _lines(cells: Sequence[Sequence[str]], keep: Sequence[int]) -> list[str]:
+    return aligned([HEAD[at] for at in keep], [[row[at] for at in keep] for row in cells])
