@@ -55,21 +55,6 @@ def _leads(job: Job) -> list[Finding]:
     return sorted(leads, key=lambda f: f.confidence == "possible") if job.verdict == "unknown" else leads
 
 
-def where(job: Job) -> str:
-    """Where the fault in the headline is, in a sentence; empty where it is everywhere, or where nothing tells."""
-    leads = _leads(job)
-    if not leads or (job.verdict == "failed" and not any(finding.fatal for finding in leads)):
-        return ""
-    return next((finding.where for finding in located_by(leads[0], job)), "")
-
-
-def located_by(lead: Finding, job: Job) -> Iterator[Finding]:
-    """The finding that leads and those under it that say where the fault is, and not only where an effect is seen."""
-    for finding in (lead, *under(lead, job)):
-        if finding.where and (finding is lead or set(finding.ranks) >= set(lead.ranks)):
-            yield finding
-
-
 def lead_of(job: Job) -> Finding | None:
     """The finding that makes the headline; None where an error without a rule does, or nothing."""
     leads = _leads(job)

@@ -13,8 +13,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head, Place
 from nccl_inspect.model.inventory import Stamp
 from nccl_inspect.model.job import Job, Notice
-from nccl_inspect.report.digest import first_said, lead_of, located_by, short_names, verdict_line
-from nccl_inspect.report.digest import where as culprits_of
+from nccl_inspect.report.digest import first_said, lead_of, short_names, under, verdict_line
 from nccl_inspect.report.words import shortened
 from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count, ranks_word
@@ -53,7 +52,7 @@ def of(job: Job, is_whole: bool = True) -> Head:
     if job.verdict == "ok":
         return Head(verdict_line(job))
     lead, notice = lead_of(job), first_said(job)
-    located = next(located_by(lead, job), lead) if lead else None
+    located = next(_located(lead, job), lead) if lead else None
     places = _places(job, located, notice)
     since = (
         _begin(job, lead, notice),
@@ -68,6 +67,19 @@ def of(job: Job, is_whole: bool = True) -> Head:
         do=_do(job, lead, notice),
         places=places if len(places) <= _MOST_PLACES else [],
     )
+
+
+def _culprits(job: Job) -> str:
+    """Where the fault in the headline is, in a sentence; empty where it is everywhere, or where nothing tells."""
+    lead = lead_of(job)
+    return next((finding.where for finding in _located(lead, job)), "") if lead else ""
+
+
+def _located(lead: Finding, job: Job) -> Iterator[Finding]:
+    """The finding that leads and those under it that say where the fault is, and not only where an effect is seen."""
+    for finding in (lead, *under(lead, job)):
+        if finding.where and (finding is lead or set(finding.ranks) >= set(lead.ranks)):
+            yield finding
 
 
 def _places(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:
@@ -90,7 +102,7 @@ def _where(job: Job, lead: Finding | None, places: list[Place]) -> str:
         beside = [one.name for one in culprits if one.kind in _BESIDE]
         none = f"not the other {'rank' if others == 1 else f'{others:,}'}" if others else ""
         return "; ".join(filter(None, (told, none, f"only there: {shortened(beside, 2)}" if beside else "")))
-    line = culprits_of(job)
+    line = _culprits(job)
     return "; ".join(filter(None, (line, told if len(places) <= _MOST_PLACES or not line else "")))
 
 
