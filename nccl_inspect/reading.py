@@ -261,6 +261,7 @@ class Judge:
         """
         job = build.resolve(state, gathered)
         job.going_on, job.quiet = going_on, quiet
+        job.is_one_of_several = isinstance(state, Share)
         if going_on:
             job.ended_by, job.broken_off = [], []
         job.config = self._options.config
@@ -268,7 +269,7 @@ class Judge:
         judging.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.of(job)
-        job.head = head.of(job, isinstance(state, Fold))
+        job.head = head.of(job)
         return job
 
     def misfits(self, job: Job) -> Iterator[str]:

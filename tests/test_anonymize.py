@@ -50,15 +50,18 @@ def said(job: Job, anonymizer: Anonymizer | None = None) -> Any:
     del document["sources"]
     for key in ("first_failure", "suppressed", "unrecognised"):
         del document[key]
+    # Whether a host is named as a pod is, is not kept: steps may name it.
     # What was torn comes out whole, so that nothing is left to say of it.
     document["findings"] = [one for one in document["findings"] if one["rule"] != "lines-damaged"]
+    del document["head"]["do"]
     for finding in document["findings"]:
+        finding["fix"] = [step for step in finding["fix"] if not step.startswith("kubectl describe pod ")]
         finding["evidence"] = [re.sub(r".*? NCCL ", "NCCL ", entry["text"]) for entry in finding["evidence"]]
     return renamed(document, anonymizer) if anonymizer else document
 
 
-_NOT_OF_THE_LOG = ("config", "impact")
-"""A path of this machine, and a text that names its source."""
+_NOT_OF_THE_LOG = ("config", "impact", "references")
+"""A path of this machine, a text that names its source, and sources."""
 
 
 def renamed(value: Any, anonymizer: Anonymizer) -> Any:

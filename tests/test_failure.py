@@ -34,7 +34,7 @@ def test_the_earliest_error_by_time_is_the_first_wherever_it_stands() -> None:
     assert (job.first_failure.ranks, job.first_failure.basis) == ([2], "time")
     assert job.first_failure.processes == [("vm", 12)]
     assert job.first_failure.device == 2
-    assert "first error  rank 2 (vm pid 12, GPU 2) at 2026-11-20 23:13:05" in report.load("text").render(
+    assert "first error  rank 2 (vm pid 12, CUDA device 2) at 2026-11-20 23:13:05" in report.load("text").render(
         job, report.Style()
     )
 

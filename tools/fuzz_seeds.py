@@ -57,12 +57,15 @@ NCCL_DEBUG = "INFO"
 """
 
 
+_UNPACK: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.decompress, ".xz": lzma.decompress}
+
+
 @cache
 def logs() -> tuple[bytes, ...]:
     """Captures and the lines of each production, cut to a size that is read quickly."""
     found = []
     for path in sorted((ROOT / "sample_logs").rglob("*.log*")):
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        data = _UNPACK.get(path.suffix, bytes)(path.read_bytes())
         found += [data[:_MAX_SEED], data[len(data) // 2 :][:_MAX_SEED], data[-_MAX_SEED:]]
     samples = [
         b"vm:1:%d [0] NCCL INFO %s" % (number % 3, sample.encode())

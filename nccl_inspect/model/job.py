@@ -328,6 +328,8 @@ class Job(Record):
     """Runs in the same log that were over before this one began, in words; they are not judged."""
     earlier_verdicts: list[str] = field(default_factory=list)
     """The verdicts on the last of them, each judged by itself; ``--run`` tells why."""
+    is_one_of_several: bool = False
+    """Its sources have lines of other jobs, too."""
     alongside: int = 0
     """How many jobs of the same size in the same source were going on at once, each on one host of its own as this one:
     one job over all of them may have been meant."""

@@ -37,18 +37,8 @@ _THINGS = ("rank", "setting", "version")
 _BESIDE = ("setting", "version")
 
 
-def known(job: Job) -> Head:
-    """The head of a judged job, which is made once."""
-    return job.head or of(job)
-
-
-def of(job: Job, is_whole: bool = True) -> Head:
-    """The head of a judged job.
-
-    Args:
-        job: with its verdict.
-        is_whole: whether the lines of its sources are all its own; else it is one of several jobs.
-    """
+def of(job: Job) -> Head:
+    """The head of a judged job."""
     if job.verdict == "ok":
         return Head(verdict_line(job))
     lead, notice = lead_of(job), first_said(job)
@@ -57,7 +47,7 @@ def of(job: Job, is_whole: bool = True) -> Head:
     since = (
         _begin(job, lead, notice),
         *(_silence(job, places) if job.verdict == "failed" else ()),
-        _end(job, is_whole),
+        _end(job),
     )
     return Head(
         headline=verdict_line(job),
@@ -169,7 +159,7 @@ def _line(what: str, line: Evidence, when: str | None, names: dict[str, str]) ->
     return f"{what} {f'{when}, ' if when else ''}{names.get(line.source, line.source)}:{line.line}"
 
 
-def _end(job: Job, is_whole: bool) -> str:
+def _end(job: Job) -> str:
     """The last line of the log, and how old it is, where that is known."""
     stamps = [row.stamps["last"] for row in job.timeline if "last" in row.stamps]
     if stamps:
@@ -177,7 +167,7 @@ def _end(job: Job, is_whole: bool) -> str:
         age = _age(last)
         ago = "" if age is None else f" ({_duration(age)} ago)"
         return f"last line {last.time.strip('[]')}{ago}, {short_names(job).get(last.source, last.source)}:{last.line}"
-    if not is_whole:
+    if job.is_one_of_several:
         final = max(job.last_lines, key=lambda line: line.order, default=None) if len(job.sources) == 1 else None
         return f"last line {short_names(job)[final.source]}:{final.line}" if final else ""
     if len(job.sources) == 1 and job.sources[0].lines:
