@@ -12,6 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from nccl_inspect.artifacts import kernel
+from nccl_inspect.artifacts.errors import NotOfKindError
 from nccl_inspect.discovery import modules
 from nccl_inspect.ingest import files
 from nccl_inspect.ingest.files import File, Input
@@ -22,7 +24,7 @@ HEAD = 64 << 10
 """Bytes by which a file is recognised."""
 MAX_BYTES = 256 << 20
 """The largest file that is read."""
-_PARTS = ("plain_pickle", "standstill")
+_PARTS = ("errors", "kernel", "machine", "owner", "plain_pickle", "standstill")
 
 
 class Kind(Protocol):
@@ -34,7 +36,7 @@ class Kind(Protocol):
         """Whether a file is of this kind."""
 
     def read(self, name: str, data: bytes) -> Any:
-        """What it holds; a ValueError says what is wrong with it."""
+        """What it holds; a ValueError says what is wrong with it, a NotOfKindError that it is a log."""
 
 
 def of(artifacts: Iterable[Artifact], kind: Any) -> list[Any]:
@@ -72,15 +74,19 @@ def parted(inputs: Input | Sequence[Input]) -> tuple[list[File], list[Artifact]]
     beside: list[Artifact] = []
     for file in files.find(inputs, beside=_is_artifact):
         kind = kind_of(file.name, _head(file))
-        if kind is None:
-            logs.append(file)
-        else:
-            beside.append(_read(file, kind))
+        try:
+            if kind:
+                beside.append(_read(file, kind))
+                continue
+        except NotOfKindError:
+            pass
+        logs.append(file)
     return logs, beside
 
 
 def _is_artifact(name: str, head: bytes) -> bool:
-    return kind_of(name, head) is not None
+    """Whether a file in a folder is of use whatever its name: a log of the kernel is one that is read as such."""
+    return kind_of(name, head) is not None or kernel.is_log(head)
 
 
 def _head(file: File) -> bytes:

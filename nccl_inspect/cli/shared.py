@@ -302,7 +302,7 @@ def read(logs: tuple[str, ...], options: reading.Options, *, tells_runs: bool = 
         job = judge(fold, beside=beside)
     for misfit in judge.misfits(job):
         say(f"warning: {misfit}")
-    for problem in artifacts.problems(beside):
+    for problem in artifacts.problems(job.artifacts):
         say(problem)
     problems = [source.problem for source in job.sources if source.problem]
     for problem in problems[:_MAX_PROBLEMS]:
