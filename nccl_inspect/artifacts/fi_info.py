@@ -10,7 +10,7 @@ from nccl_inspect.artifacts.machine import Item, Line, Report
 
 KIND = "libfabric providers (fi_info)"
 _START = re.compile(
-    rb"provider: \w[^\n]*\n(?:[\w.-]+: ?)?\s+fabric:|---\r?\n(?:[\w.-]+: ?)?fi_info:|fi_getinfo: -?\d+ \("
+    rb"provider: \w[^\n]*\n\s+fabric:|---\r?\nfi_info:|fi_getinfo: -?\d+ \("
 )
 _PROVIDER = re.compile(r"(?:provider:|\s+prov_name:)\s+(\S+)")
 _NONE = re.compile(r"fi_getinfo: (-?\d+) \(")

@@ -9,7 +9,7 @@ from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
 KIND = "state of NIC ports (ibstat)"
-_START = re.compile(rb"CA '[^'\n]+'\r?\n(?:[\w.-]+: ?)?\s+CA type:|Infiniband device '[^'\n]+' port \d+ status:")
+_START = re.compile(rb"CA '[^'\n]+'\r?\n\s+CA type:|Infiniband device '[^'\n]+' port \d+ status:")
 _CARD = re.compile(r"CA '([^']+)'")
 _STATUS = re.compile(r"Infiniband device '([^']+)' port (\d+) status:")
 _PORT = re.compile(r"\s+Port (\d+):\s*$")

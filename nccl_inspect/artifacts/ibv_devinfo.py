@@ -9,7 +9,7 @@ from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
 KIND = "state of NIC ports (ibv_devinfo)"
-_START = re.compile(rb"hca_id:[ \t]+\S+\r?\n(?:[\w.-]+: ?)?[ \t]+transport:")
+_START = re.compile(rb"hca_id:[ \t]+\S+\r?\n[ \t]+transport:")
 _STATE = re.compile(r"PORT_(\w+)")
 _LANES = re.compile(r"(\d+)X?")
 

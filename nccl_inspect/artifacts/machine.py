@@ -15,10 +15,11 @@ from nccl_inspect.artifacts.errors import NotOfKindError
 from nccl_inspect.records import Record
 
 _LEAD = re.compile(
-    rb"\A(?:\xef\xbb\xbf)?"
-    rb"(?:[ \t]*\r?\n|Defaulted container [^\n]*\n|(?:[^\n]{0,120}[$#%>]|\+{1,3})[ \t][^\n]{0,300}\n){0,8}"
+    rb"[ \t]*\r?\n|Defaulted container [^\n]*\n|(?:[^\n]{0,120}[$#%>]|\+{1,3})[ \t][^\n]{0,300}\n|\xef\xbb\xbf"
 )
 """What a terminal shows before the output: blank lines, and the command behind a prompt."""
+_MAX_LEADS = 8
+_MAX_HEAD = 1 << 14
 _LABEL = re.compile(rb"([A-Za-z0-9][\w.-]{0,252}): ?")
 _LABELED = re.compile(r"([A-Za-z0-9][\w.-]{0,252}): ?(.*)")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -66,11 +67,29 @@ def begins(head: bytes, start: re.Pattern[bytes]) -> bool:
         head: the first bytes.
         start: how the output begins.
     """
-    lead = _LEAD.match(head)
-    at = lead.end() if lead else 0
-    label = _LABEL.match(head, at)
-    found = start.match(head, at) or (start.match(head, label.end()) if label else None)
-    return found is not None and not is_of_job(head)
+    return _beginning(head, start) is not None and not is_of_job(head)
+
+
+def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
+    """Whether the output has the host in front of its lines; None where it does not begin so."""
+    at = 0
+    for _ in range(_MAX_LEADS):
+        if start.match(data, at):
+            return False
+        label = _LABEL.match(data, at)
+        if label and start.match(_labeled(data[at : at + _MAX_HEAD], label[1])):
+            return True
+        lead = _LEAD.match(data, at)
+        if lead is None:
+            return None
+        at = lead.end()
+    return None
+
+
+def _labeled(head: bytes, host: bytes) -> bytes:
+    """The lines of one host, which may be mixed with those of others."""
+    lines = (line for line in head.split(b"\n") if line.startswith(host + b":"))
+    return b"\n".join(line[len(host) + 1 :].removeprefix(b" ") for line in lines)
 
 
 def is_of_job(data: bytes) -> bool:
@@ -103,9 +122,7 @@ def _by_host(data: bytes, start: re.Pattern[bytes]) -> dict[str | None, list[Lin
     """The lines by the hosts in front of them, which all lines have or none."""
     text = _ANSI.sub("", data.decode("utf-8-sig", "replace"))
     lines = [Line(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1)]
-    lead = _LEAD.match(data)
-    at = lead.end() if lead else 0
-    if start.match(data, at):
+    if not _beginning(data, start):
         return {None: lines}
     found: dict[str | None, list[Line]] = {}
     for line in lines:

@@ -11,6 +11,7 @@ from nccl_inspect.artifacts.machine import Item, Line, Report
 KIND = "GPUs and NVLinks (nvidia-smi)"
 _START = re.compile(rb"GPU \d+: [^\n]+ \(UUID: [\w-]+\)")
 _GPU = re.compile(r"GPU (?P<index>\d+): (?P<model>.+?) \(UUID: (?P<uuid>[\w-]+)\)")
+_MIG = re.compile(r"\s+(?P<model>MIG .+?)\s+\(UUID: MIG-")
 _LINK = re.compile(r"\s+Link (?P<link>\d+): (?P<state><?inactive>?|[\d.]+ GB/s)", re.IGNORECASE)
 _ERRORS = re.compile(r"\s+Link (?P<link>\d+): (?P<kind>\w+) Errors?: (?P<value>\d+)", re.IGNORECASE)
 
@@ -32,6 +33,8 @@ def _items(lines: list[Line]) -> Iterator[Item]:
         if match := _GPU.match(line.text):
             gpu = int(match["index"])
             yield Item("gpu", match["index"], {"index": gpu, "model": match["model"]}, line.number, text)
+        elif match := _MIG.match(line.text):
+            yield Item("gpu", text, {"index": gpu, "model": match["model"]}, line.number, text)
         elif match := _LINK.match(line.text):
             values = {"index": gpu, "link": int(match["link"]), "active": "inactive" not in match["state"].lower()}
             yield Item("nvlink", f"GPU {gpu}", values, line.number, f"GPU {gpu}: {text}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nccl_inspect.model import endings
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import culprits, failure, verdicts
+from nccl_inspect.rules import culprits, failure, settled, verdicts
 from nccl_inspect.rules.engine import CATEGORIES, SEVERITIES, Registered, Rule, registered
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.statements import is_retold, value
@@ -32,7 +32,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     facts.job.rules = sorted(wanted)
     # What rules that are left out have to say is not told, but while they find fault nothing is called good.
     facts.job.left_out = sorted({f.rule for f in found if f.rule not in wanted and f.severity != "info"})
-    kept = _without_retold(_without_general(found, wanted, by_name), by_name)
+    kept = settled.settled(facts, _without_retold(_without_general(found, wanted, by_name), by_name))
     culprits.locate(facts, kept, [name for name, rule in by_name.items() if rule.local])
     counting = kept
     if terms:
