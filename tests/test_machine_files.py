@@ -269,7 +269,7 @@ def test_inactive_nvlinks_are_a_clue(tmp_path: Path) -> None:
     said = finding(job(tmp_path, log, gpu_node_0001_nvlink="nvlink-s-bad.txt"), "gpu-degraded")
     assert said.clue
     assert said.ranks == [0]
-    assert "6 NVLinks of GPU 1 are inactive, 12 are active on gpu-node-0001" in said.summary
+    assert "6 NVLinks of GPU 1 are inactive, and 12 are active on gpu-node-0001" in said.summary
 
 
 def test_counters_that_grew_are_the_likely_reason(tmp_path: Path) -> None:

@@ -275,8 +275,11 @@ def nvlinks_down(facts: Facts) -> Iterator[Sighting]:
     found = [(name, Item("", gpu, {"links": active[name, host, gpu]}, 1, "", host)) for name, host, gpu in active]
     for name, odd, usual in _odd(found, lambda _: None, "links"):
         item = last[name, odd.host, odd.name]
-        words = f"{usual - odd.values['links']:g} NVLinks of {odd.name} are inactive, {odd.values['links']} are active"
-        yield sighting(name, item, words, ranks=rank_of(facts, item.host, None, item.values["index"]))
+        ranks = rank_of(facts, item.host, None, item.values["index"])
+        if ranks or item.host is None:
+            links = odd.values["links"]
+            words = f"{usual - links:g} NVLinks of {odd.name} are inactive, and {links} are active"
+            yield sighting(name, item, words, ranks=ranks)
 
 
 def nvlinks_off(facts: Facts) -> Iterator[Sighting]:
@@ -309,4 +312,5 @@ def nvlink_errors(facts: Facts) -> Iterator[Sighting]:
     for name, item in items(facts, "nvlink"):
         if item.values.get("errors") and str(item.values["kind"]).lower() in ("recovery", "fatal"):
             ranks = rank_of(facts, item.host, None, item.values["index"])
-            yield sighting(name, item, f"{item.text}", ranks=ranks)
+            if ranks or item.host is None:
+                yield sighting(name, item, f"NVLinks had errors ({item.text})", ranks=ranks)
