@@ -12,24 +12,24 @@ from hypothesis import strategies as st
 import nccl_inspect
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts.machine import Report
+from nccl_inspect.errors import NoInputError
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 
 HERE = Path(__file__).parent
 DATA = HERE / "data" / "machines"
 KINDS = {
-    "state of NIC ports (ibstat)": "ibstat.txt ibstat-down.txt ibstat-slow.txt ibstatus.txt",
-    "state of NIC ports (ibv_devinfo)": "ibv_devinfo.txt ibv_devinfo-v.txt",
-    "state of NIC ports (rdma link)": "rdma-link.txt rdma-link-old.txt",
-    "GID table (show_gids)": "show_gids.txt",
-    "libfabric providers (fi_info)": "fi_info-efa.txt fi_info-tcp.txt fi_info-none.txt fi_info-v.txt",
-    "kernel modules (lsmod)": "lsmod.txt lsmod-bare.txt modules.txt",
-    "limits of a process (ulimit)": "ulimit-bash.txt ulimit-bash4.txt ulimit-small.txt ulimit-zsh.txt ulimit-sh.txt "
-    "limits-proc.txt",
-    "file systems (df)": "df.txt df-h.txt df-T.txt",
-    "NIC counters": "counters-before.txt counters-after.txt rdma-statistic.txt ethtool-S.txt",
-    "GPUs and NVLinks (nvidia-smi)": "nvidia-smi-L.txt nvlink-s.txt nvlink-s-bad.txt nvlink-e.txt",
-    "state of GPUs (nvidia-smi -q)": "nvidia-smi-q-535.txt nvidia-smi-q-535-bad.txt nvidia-smi-q-580.txt "
+    "ibstat output": "ibstat.txt ibstat-down.txt ibstat-slow.txt ibstatus.txt",
+    "ibv_devinfo output": "ibv_devinfo.txt ibv_devinfo-v.txt",
+    "rdma link output": "rdma-link.txt rdma-link-old.txt",
+    "show_gids table": "show_gids.txt",
+    "fi_info output": "fi_info-efa.txt fi_info-tcp.txt fi_info-none.txt fi_info-v.txt",
+    "lsmod output": "lsmod.txt lsmod-bare.txt modules.txt",
+    "ulimit output": "ulimit-bash.txt ulimit-bash4.txt ulimit-small.txt ulimit-zsh.txt ulimit-sh.txt limits-proc.txt",
+    "df output": "df.txt df-h.txt df-T.txt",
+    "NIC counter file": "counters-before.txt counters-after.txt rdma-statistic.txt ethtool-S.txt",
+    "nvidia-smi list": "nvidia-smi-L.txt nvlink-s.txt nvlink-s-bad.txt nvlink-e.txt",
+    "nvidia-smi -q output": "nvidia-smi-q-535.txt nvidia-smi-q-535-bad.txt nvidia-smi-q-580.txt "
     "nvidia-smi-q-580-fabric.txt",
 }
 FILES = [(kind, name) for kind, names in KINDS.items() for name in names.split()]
@@ -49,12 +49,12 @@ def read(name: str) -> Report:
 
 @pytest.mark.parametrize(("kind", "name"), FILES)
 @pytest.mark.parametrize(
-    "lead", [b"", b"\r\n", b"$ tool -a\n", b"root@node-1:~# tool\n\n", b"Defaulted container \"x\" out of: x, y\n"]
+    "lead", [b"", b"\r\n", b"$ tool -a\n", b"root@node-1:~# tool\n\n", b'Defaulted container "x" out of: x, y\n']
 )
 def test_a_file_is_recognised_behind_a_prompt(kind: str, name: str, lead: bytes) -> None:
     found = artifacts.kind_of("x", lead + text(name))
     assert found is not None
-    assert found.KIND == kind
+    assert kind == found.KIND
     assert len(found.read("x", lead + text(name)).items) == len(read(name).items)
 
 
@@ -63,7 +63,7 @@ def test_carriage_returns_change_nothing(kind: str, name: str) -> None:
     with_returns = text(name).replace(b"\n", b"\r\n")
     found = artifacts.kind_of("x", with_returns)
     assert found is not None
-    assert found.KIND == kind
+    assert kind == found.KIND
     values = [(item.part, item.name, item.values) for item in found.read("x", with_returns).items]
     assert values == [(item.part, item.name, item.values) for item in read(name).items]
 
@@ -75,7 +75,7 @@ def test_hosts_in_front_of_lines_are_told_apart(kind: str, name: str) -> None:
     mixed = b"".join(b"node-1: " + line + b"\nnode-2: " + line + b"\n" for line in lines)
     found = artifacts.kind_of("x", mixed)
     assert found is not None
-    assert found.KIND == kind
+    assert kind == found.KIND
     items = found.read("x", mixed).items
     assert {item.host for item in items} == {"node-1", "node-2"}
     assert len(items) == 2 * len(read(name).items)
@@ -131,8 +131,10 @@ def test_ports_of_all_tools_have_the_same_words() -> None:
 
 
 def test_file_systems_in_bytes() -> None:
-    sizes = {name: [item.values["size"] for item in read(name).items if item.name == "/dev/shm"] for name in
-             ("df.txt", "df-h.txt", "df-T.txt")}  # fmt: skip
+    sizes = {
+        name: [item.values["size"] for item in read(name).items if item.name == "/dev/shm"]
+        for name in ("df.txt", "df-h.txt", "df-T.txt")
+    }
     assert sizes == {"df.txt": [1056555584 << 10], "df-h.txt": [64 << 20], "df-T.txt": [1008 << 30]}
 
 
@@ -145,7 +147,8 @@ def start(host: str, rank: int, bus: str = "18000") -> str:
     head = f"{host}:{100 + rank}:{200 + rank} [0] NCCL INFO"
     return (
         f"{head} comm 0x1 rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId {bus} commId 0x22 - Init START\n"
-        f"{head} NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [2]mlx5_2:1/IB [3]mlx5_3:1/IB [RO]; OOB eth0:10.0.0.1<0>\n"
+        f"{head} NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [2]mlx5_2:1/IB [3]mlx5_3:1/IB [RO]; OOB "
+        "eth0:10.0.0.1<0>\n"
         f"{head} comm 0x1 rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId {bus} commId 0x22 - Init COMPLETE\n"
     )
 
@@ -160,13 +163,19 @@ ERR12 = (
     f"{HOSTS[0]}:100:240 [0] transport/net_ib.cc:2449 NCCL WARN NET/IB: Got completion from peer 10.0.0.2<40000> with "
     "status=12 opcode=0 len=0 vendor err 129 (Send) localGid ::ffff:10.0.1.1 remoteGids::ffff:10.0.1.2 hca mlx5_3\n"
 )
-MEMLOCK = f"{HOSTS[1]}:101:241 [0] misc/ibvwrap.cc:171 NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory\n"
-SHM = f"{HOSTS[0]}:100:240 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-l0fSTJ to 4194660 bytes\n"
+MEMLOCK = (
+    f"{HOSTS[1]}:101:241 [0] misc/ibvwrap.cc:171 NCCL WARN Call to ibv_create_cq failed with error Cannot allocate "
+    "memory\n"
+)
+SHM = (
+    f"{HOSTS[0]}:100:240 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-l0fSTJ to 4194660 "
+    "bytes\n"
+)
 GDR = f"{HOSTS[0]}:100:240 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n"
 
 
 def job(folder: Path, log: str, **files: str) -> Job:
-    """A folder with a log and files: ``name=data file``; ``__`` in a name stands for a slash, ``_`` before it a dash."""
+    """A folder with a log and files (``name=data file``); ``__`` in a name stands for a slash, ``_`` for a dash."""
     (folder / "job.log").write_text(log, encoding="utf-8")
     for name, data in files.items():
         path = folder / name.replace("__", "/").replace("_", "-")
@@ -184,7 +193,7 @@ def test_a_port_that_is_down_is_why_transfers_get_no_answer(tmp_path: Path) -> N
     found = job(tmp_path, STARTED + ERR12, hosts__gpu_node_0001__ibstat="ibstat-down.txt")
     said = finding(found, "ib-timeout-err12")
     assert said.confidence == "certain"
-    assert said.cause == "mlx5_3 is Down (Polling) (port 1) on gpu-node-0001 (ibstat:60)"
+    assert said.cause == "mlx5_3 port 1 is Down (physical state Polling) on gpu-node-0001 (ibstat:60)"
     assert said.evidence[-1].source.endswith("ibstat")
     assert "nic-link-bad" not in [one.rule for one in found.findings]
 
@@ -198,7 +207,7 @@ def test_another_port_that_is_down_is_not(tmp_path: Path) -> None:
 def test_the_port_may_be_that_of_the_peer(tmp_path: Path) -> None:
     said = finding(job(tmp_path, STARTED + ERR12, hosts__gpu_node_0002__x="ibstat-down.txt"), "ib-timeout-err12")
     assert said.confidence == "likely"
-    assert said.cause.startswith("likely this: mlx5_3 is Down")
+    assert said.cause.startswith("likely this: mlx5_3 port 1 is Down")
 
 
 def test_a_port_that_the_job_does_not_use_may_be_down(tmp_path: Path) -> None:
@@ -280,7 +289,9 @@ def test_counters_that_grew_are_the_likely_reason(tmp_path: Path) -> None:
     assert said.evidence[-1].text == "mlx5_1: link_downed 3 (1 before)"
 
 
-HEALTHY = "ibstat.txt lsmod.txt ulimit-bash.txt df.txt nvidia-smi-q-535.txt nvlink-s.txt nvidia-smi-L.txt fi_info-efa.txt"
+HEALTHY = (
+    "ibstat.txt lsmod.txt ulimit-bash.txt df.txt nvidia-smi-q-535.txt nvlink-s.txt nvidia-smi-L.txt fi_info-efa.txt"
+)
 
 
 def test_files_of_healthy_machines_raise_nothing(tmp_path: Path) -> None:
@@ -292,9 +303,14 @@ def test_files_of_healthy_machines_raise_nothing(tmp_path: Path) -> None:
     assert not any(artifact.problem for artifact in found.artifacts)
 
 
+SICK = (
+    "ibstat-down.txt lsmod-bare.txt ulimit-small.txt df-h.txt nvidia-smi-q-535-bad.txt nvlink-s-bad.txt "
+    "fi_info-none.txt"
+)
+
+
 def test_files_of_sick_machines_alone_raise_no_more_than_clues(tmp_path: Path) -> None:
-    sick = "ibstat-down.txt lsmod-bare.txt ulimit-small.txt df-h.txt nvidia-smi-q-535-bad.txt nvlink-s-bad.txt fi_info-none.txt"
-    files = {f"hosts__gpu_node_0001__{name}": name for name in sick.split()}
+    files = {f"hosts__gpu_node_0001__{name}": name for name in SICK.split()}
     found = job(tmp_path, STARTED + PATHS.format("/GDRDMA"), **files)
     assert all(one.clue for one in found.findings)
     assert {one.rule for one in found.findings} <= {"nic-link-bad", "gpu-degraded"}
@@ -313,13 +329,42 @@ def test_the_xml_of_nccl_is_used_too(tmp_path: Path) -> None:
     for name in ("topo", "graph"):
         (tmp_path / f"{name}.xml").write_bytes((HERE / "data" / f"h200-4gpu.nccl-{name}.xml").read_bytes())
     found = nccl_inspect.read(str(tmp_path))
-    assert [artifact.kind for artifact in found.artifacts] == ["topology", "topology"]
+    assert [artifact.kind for artifact in found.artifacts] == ["topology file", "topology file"]
     assert not any(artifact.problem for artifact in found.artifacts)
 
 
 def test_an_xid_on_the_gpu_of_a_rank_names_the_rank(tmp_path: Path) -> None:
-    gone = f"{HOSTS[1]}:101:241 [0] misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer {HOSTS[0]}<4567>\n"
+    closed = f"NCCL WARN socketProgress: Connection closed by remote peer {HOSTS[0]}<4567>"
+    gone = f"{HOSTS[1]}:101:241 [0] misc/socket.cc:49 {closed}\n"
     found = job(tmp_path, STARTED + gone, gpu_node_0001_dmesg="dmesg.txt")
     said = finding(found, "gpu-hardware-error")
     assert (said.hosts, said.ranks) == ([HOSTS[0]], [0])
     assert found.findings[0].rule == "gpu-hardware-error"
+
+
+def test_one_file_may_hold_the_output_of_several_tools(tmp_path: Path) -> None:
+    names = ("ibstat-down.txt", "lsmod.txt", "ulimit-small.txt", "df-h.txt", "fi_info-efa.txt", "nvidia-smi-q-580.txt")
+    topology = (HERE / "data" / "p4d.nvidia-smi-topo.txt").read_bytes()
+    (tmp_path / "job.log").write_text(STARTED + ERR12, encoding="utf-8")
+    (tmp_path / "gpu-node-0001.txt").write_bytes(b"".join(b"$ tool\n" + text(name) for name in names) + topology)
+    found = nccl_inspect.read(str(tmp_path))
+    assert [artifact.kind for artifact in found.artifacts] == [
+        "ibstat output", "lsmod output", "ulimit output", "df output", "fi_info output", "nvidia-smi -q output",
+        "topology file",
+    ]  # fmt: skip
+    said = finding(found, "ib-timeout-err12")
+    assert said.cause.endswith("(gpu-node-0001.txt:61)")
+    lines = (tmp_path / "gpu-node-0001.txt").read_text(encoding="utf-8").splitlines()
+    assert "State: Down" in lines[60]
+
+
+def test_a_file_may_speak_against_a_cause(tmp_path: Path) -> None:
+    said = finding(job(tmp_path, STARTED + MEMLOCK, gpu_node_0002_ulimit="ulimit-bash.txt"), "ib-memlock")
+    assert said.confidence == "likely"
+    assert "But there is no limit on locked memory (memlock) on gpu-node-0002 (gpu-node-0002-ulimit:7)" in said.cause
+
+
+def test_files_without_a_log_are_no_job(tmp_path: Path) -> None:
+    (tmp_path / "ibstat.txt").write_bytes(text("ibstat.txt"))
+    with pytest.raises(NoInputError, match=r"ibstat output, and no log of a job"):
+        nccl_inspect.read(str(tmp_path))

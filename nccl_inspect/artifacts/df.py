@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
-KIND = "file systems (df)"
-_START = re.compile(rb"Filesystem +(?:Type +)?(?:Size|1K-blocks|1024-blocks|1M-blocks|512-blocks|1B-blocks)\b")
+KIND = "df output"
+START = re.compile(rb"Filesystem +(?:Type +)?(?:Size|1K-blocks|1024-blocks|1M-blocks|512-blocks|1B-blocks)\b")
 _ROW = re.compile(
     r"\S.*?\s+(?P<size>[\d.]+[KMGTPE]?)i?\s+(?P<used>[\d.]+[KMGTPE]?)i?\s+(?P<free>[\d.]+[KMGTPE]?)i?\s+"
     r"(?P<share>\d+%|-)\s+(?P<mount>/.*)$"
@@ -20,12 +20,12 @@ _UNITS = {unit: 1024**power for power, unit in enumerate("KMGTPE", 1)}
 
 def recognises(_name: str, head: bytes) -> bool:
     """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, _START)
+    return machine.begins(head, START)
 
 
 def read(name: str, data: bytes) -> Report:
     """The file systems, sizes in bytes."""
-    return machine.report(name, data, _START, _items)
+    return machine.report(name, data, START, _items)
 
 
 def _items(lines: list[Line]) -> Iterator[Item]:

@@ -8,22 +8,20 @@ from collections.abc import Iterator
 from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
-KIND = "libfabric providers (fi_info)"
-_START = re.compile(
-    rb"provider: \w[^\n]*\n\s+fabric:|---\r?\nfi_info:|fi_getinfo: -?\d+ \("
-)
+KIND = "fi_info output"
+START = re.compile(rb"provider: \w[^\n]*\n\s+fabric:|---\r?\nfi_info:|fi_getinfo: -?\d+ \(")
 _PROVIDER = re.compile(r"(?:provider:|\s+prov_name:)\s+(\S+)")
 _NONE = re.compile(r"fi_getinfo: (-?\d+) \(")
 
 
 def recognises(_name: str, head: bytes) -> bool:
     """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, _START)
+    return machine.begins(head, START)
 
 
 def read(name: str, data: bytes) -> Report:
     """The providers."""
-    return machine.report(name, data, _START, _items)
+    return machine.report(name, data, START, _items)
 
 
 def _items(lines: list[Line]) -> Iterator[Item]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
-KIND = "state of NIC ports (ibstat)"
-_START = re.compile(rb"CA '[^'\n]+'\r?\n\s+CA type:|Infiniband device '[^'\n]+' port \d+ status:")
+KIND = "ibstat output"
+START = re.compile(rb"CA '[^'\n]+'\r?\n\s+CA type:|Infiniband device '[^'\n]+' port \d+ status:")
 _CARD = re.compile(r"CA '([^']+)'")
 _STATUS = re.compile(r"Infiniband device '([^']+)' port (\d+) status:")
 _PORT = re.compile(r"\s+Port (\d+):\s*$")
@@ -19,12 +19,12 @@ _LAYER = ("link layer", "link_layer")
 
 def recognises(_name: str, head: bytes) -> bool:
     """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, _START)
+    return machine.begins(head, START)
 
 
 def read(name: str, data: bytes) -> Report:
     """The ports."""
-    return machine.report(name, data, _START, _items)
+    return machine.report(name, data, START, _items)
 
 
 def _items(lines: list[Line]) -> Iterator[Item]:

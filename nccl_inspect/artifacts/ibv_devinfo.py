@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
-KIND = "state of NIC ports (ibv_devinfo)"
-_START = re.compile(rb"hca_id:[ \t]+\S+\r?\n[ \t]+transport:")
+KIND = "ibv_devinfo output"
+START = re.compile(rb"hca_id:[ \t]+\S+\r?\n[ \t]+transport:")
 _STATE = re.compile(r"PORT_(\w+)")
 _LANES = re.compile(r"(\d+)X?")
 
 
 def recognises(_name: str, head: bytes) -> bool:
     """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, _START)
+    return machine.begins(head, START)
 
 
 def read(name: str, data: bytes) -> Report:
     """The ports."""
-    return machine.report(name, data, _START, _items)
+    return machine.report(name, data, START, _items)
 
 
 def _items(lines: list[Line]) -> Iterator[Item]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
-KIND = "limits of a process (ulimit)"
-_START = re.compile(
+KIND = "ulimit output"
+START = re.compile(
     rb"(?:core file size|real-time non-blocking time|socket buffer size) +\([^)\n]*-\w\) "  # bash
     rb"|-t: cpu time|time\((?:cpu-)?seconds\) "  # zsh, sh
     rb"|Limit +Soft Limit +Hard Limit|RESOURCE +DESCRIPTION +SOFT"
@@ -31,12 +31,12 @@ _FORMS = tuple(
 
 def recognises(_name: str, head: bytes) -> bool:
     """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, _START)
+    return machine.begins(head, START)
 
 
 def read(name: str, data: bytes) -> Report:
     """The limits; a size in bytes, None where there is no limit."""
-    return machine.report(name, data, _START, _items)
+    return machine.report(name, data, START, _items)
 
 
 def _items(lines: list[Line]) -> Iterator[Item]:

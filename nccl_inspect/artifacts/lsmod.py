@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
-KIND = "kernel modules (lsmod)"
-_START = re.compile(rb"Module[ \t]+Size[ \t]+Used by|\w+ \d+ \d+ \S+ (?:Live|Loading|Unloading) 0x[0-9a-f]+")
+KIND = "lsmod output"
+START = re.compile(rb"Module[ \t]+Size[ \t]+Used by|\w+ \d+ \d+ \S+ (?:Live|Loading|Unloading) 0x[0-9a-f]+")
 _MODULE = re.compile(r"(?P<name>\w+)\s+(?P<size>\d+)\s+-?\d+(?:\s|$)")
 
 
 def recognises(_name: str, head: bytes) -> bool:
     """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, _START)
+    return machine.begins(head, START)
 
 
 def read(name: str, data: bytes) -> Report:
     """The modules."""
-    return machine.report(name, data, _START, _items)
+    return machine.report(name, data, START, _items)
 
 
 def _items(lines: list[Line]) -> Iterator[Item]:

@@ -7,7 +7,7 @@ in front of each line; else the name of the file tells it (:mod:`nccl_inspect.ar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from nccl_inspect.artifacts.errors import NotOfKindError
 from nccl_inspect.records import Record
 
 _LEAD = re.compile(
-    rb"[ \t]*\r?\n|Defaulted container [^\n]*\n|(?:[^\n]{0,120}[$#%>]|\+{1,3})[ \t][^\n]{0,300}\n|\xef\xbb\xbf"
+    rb"[ \t\r\n]*\n|Defaulted container [^\n]*\n|(?:[^\n]{0,120}[$#%>]|\+{1,3})[ \t][^\n]{0,300}\n|\xef\xbb\xbf"
 )
 """What a terminal shows before the output: blank lines, and the command behind a prompt."""
 _MAX_LEADS = 8
@@ -84,6 +84,28 @@ def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
             return None
         at = lead.end()
     return None
+
+
+def sections(data: bytes, starts: Sequence[re.Pattern[bytes]]) -> list[tuple[int, bytes]]:
+    """The outputs of several tools in one file, each with the place of its tool; as many lines stand before each.
+
+    Args:
+        data: contents of a file.
+        starts: how the outputs begin.
+    """
+    found: list[tuple[int, int]] = []
+    places = sorted((match.start(), place) for place, start in enumerate(starts) for match in _starts(start, data))
+    for at, place in places:
+        if not found or found[-1][1] != place:
+            found.append((at, place))
+    ends = [at for at, _ in found[1:]] + [len(data)]
+    return [
+        (place, b"\n" * data.count(b"\n", 0, at) + data[at:end]) for (at, place), end in zip(found, ends, strict=True)
+    ]
+
+
+def _starts(start: re.Pattern[bytes], data: bytes) -> Iterator[re.Match[bytes]]:
+    return re.finditer(rb"^(?:" + start.pattern + rb")", data, start.flags | re.MULTILINE)
 
 
 def _labeled(head: bytes, host: bytes) -> bytes:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
-KIND = "NIC counters"
-_START = re.compile(
+KIND = "NIC counter file"
+START = re.compile(
     rb"(?:/sys/class/infiniband/)?[\w.-]+/ports/\d+/(?:hw_)?counters/\w+:\d"
     rb"|link \S+/\d+ (?:\w+ \d+ ){2}|NIC statistics:\r?\n\s+\S[^\n:]*: \d"
 )
@@ -24,12 +24,12 @@ _COMMAND = re.compile(r"ethtool\s+(?:-S|--statistics)\s+(\S+)")
 
 def recognises(_name: str, head: bytes) -> bool:
     """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, _START)
+    return machine.begins(head, START)
 
 
 def read(name: str, data: bytes) -> Report:
     """The counters, each by the name of its card or network interface."""
-    return machine.report(name, data, _START, _items)
+    return machine.report(name, data, START, _items)
 
 
 def _items(lines: list[Line]) -> Iterator[Item]:

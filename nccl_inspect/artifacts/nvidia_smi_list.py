@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
-KIND = "GPUs and NVLinks (nvidia-smi)"
-_START = re.compile(rb"GPU \d+: [^\n]+ \(UUID: [\w-]+\)")
+KIND = "nvidia-smi list"
+START = re.compile(rb"GPU \d+: [^\n]+ \(UUID: [\w-]+\)")
 _GPU = re.compile(r"GPU (?P<index>\d+): (?P<model>.+?) \(UUID: (?P<uuid>[\w-]+)\)")
 _MIG = re.compile(r"\s+(?P<model>MIG .+?)\s+\(UUID: MIG-")
 _LINK = re.compile(r"\s+Link (?P<link>\d+): (?P<state><?inactive>?|[\d.]+ GB/s)", re.IGNORECASE)
@@ -18,16 +19,17 @@ _ERRORS = re.compile(r"\s+Link (?P<link>\d+): (?P<kind>\w+) Errors?: (?P<value>\
 
 def recognises(_name: str, head: bytes) -> bool:
     """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, _START)
+    return machine.begins(head, START)
 
 
 def read(name: str, data: bytes) -> Report:
     """The GPUs, and what is told of their links."""
-    return machine.report(name, data, _START, _items)
+    return machine.report(name, data, START, _items)
 
 
 def _items(lines: list[Line]) -> Iterator[Item]:
     gpu = -1
+    values: dict[str, Any]
     for line in lines:
         text = line.text.strip()
         if match := _GPU.match(line.text):

@@ -9,8 +9,8 @@ from typing import Any
 from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
-KIND = "state of GPUs (nvidia-smi -q)"
-_START = re.compile(rb"=+NVSMI LOG=+")
+KIND = "nvidia-smi -q output"
+START = re.compile(rb"=+NVSMI LOG=+")
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
 _WANTED = re.compile(
     r"ECC Errors/|Remapped Rows/|Retired Pages/|Clocks (?:Throttle|Event) Reasons/|Fabric/|GPU Link Info/Link Width/"
@@ -21,12 +21,12 @@ _MODEL = "Product Name"
 
 def recognises(_name: str, head: bytes) -> bool:
     """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, _START)
+    return machine.begins(head, START)
 
 
 def read(name: str, data: bytes) -> Report:
     """What stands of each GPU, by the headings above it: ``ECC Errors/Volatile/DRAM Uncorrectable``."""
-    return machine.report(name, data, _START, _items)
+    return machine.report(name, data, START, _items)
 
 
 def _items(lines: list[Line]) -> Iterator[Item]:

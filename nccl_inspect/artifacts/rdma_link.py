@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
-KIND = "state of NIC ports (rdma link)"
-_START = re.compile(rb"(?:link |\d+/\d+: )\S+/\d+:? [^\n]*\bstate \w+ physical_state \w+")
+KIND = "rdma link output"
+START = re.compile(rb"(?:link |\d+/\d+: )\S+/\d+:? [^\n]*\bstate \w+ physical_state \w+")
 _PORT = re.compile(
     r"(?:link |\d+/\d+: )(?P<card>[^\s/]+)/(?P<port>\d+):? .*?\bstate (?P<state>\w+) physical_state (?P<physical>\w+)"
     r"(?:.*?\bnetdev (?P<netdev>\S+))?"
@@ -18,12 +18,12 @@ _PORT = re.compile(
 
 def recognises(_name: str, head: bytes) -> bool:
     """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, _START)
+    return machine.begins(head, START)
 
 
 def read(name: str, data: bytes) -> Report:
     """The ports."""
-    return machine.report(name, data, _START, _items)
+    return machine.report(name, data, START, _items)
 
 
 def _items(lines: list[Line]) -> Iterator[Item]:

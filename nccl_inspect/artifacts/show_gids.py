@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
-KIND = "GID table (show_gids)"
-_START = re.compile(rb"DEV[ \t]+PORT[ \t]+INDEX[ \t]+GID\b")
+KIND = "show_gids table"
+START = re.compile(rb"DEV[ \t]+PORT[ \t]+INDEX[ \t]+GID\b")
 _ROW = re.compile(
     r"\s*(?P<card>\S+)\s+(?P<port>\d+)\s+(?P<index>\d+)\s+(?P<gid>[0-9a-fA-F:]{15,39})\s+"
     r"(?:(?P<ipv4>\d+\.\d+\.\d+\.\d+)\s+)?(?P<version>v[12](?:\.\d)?)?(?:\s+(?P<netdev>\S+))?\s*$"
@@ -18,12 +18,12 @@ _ROW = re.compile(
 
 def recognises(_name: str, head: bytes) -> bool:
     """Whether a file is such an output, by its first bytes."""
-    return machine.begins(head, _START)
+    return machine.begins(head, START)
 
 
 def read(name: str, data: bytes) -> Report:
     """The rows of the tables."""
-    return machine.report(name, data, _START, _items)
+    return machine.report(name, data, START, _items)
 
 
 def _items(lines: list[Line]) -> Iterator[Item]:

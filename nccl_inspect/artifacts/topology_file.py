@@ -10,14 +10,14 @@ from nccl_inspect.artifacts.errors import NotOfKindError
 from nccl_inspect.errors import TopologyError
 from nccl_inspect.topology import Topology
 
-KIND = "topology"
-_MATRIX = re.compile(rb"(?:\x1b\[4m)?[ \t]+(?:\x1b\[4m)?GPU0\b[^\n]*\n(?:\x1b\[0m)?GPU0[ \t]+X\b")
+KIND = "topology file"
+START = re.compile(rb"(?:\x1b\[4m)?[ \t]+(?:\x1b\[4m)?GPU0\b[^\n]*\n(?:\x1b\[0m)?GPU0[ \t]+X\b")
 _XML = re.compile(rb"(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*<(?:system|graphs) [^>]*\bversion=", re.DOTALL)
 
 
 def recognises(_name: str, head: bytes) -> bool:
     """Whether a file is of one of these formats, by its first bytes."""
-    return machine.begins(head, _MATRIX) or machine.begins(head, _XML)
+    return machine.begins(head, START) or machine.begins(head, _XML)
 
 
 def read(name: str, data: bytes) -> Topology:

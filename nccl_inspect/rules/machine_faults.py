@@ -45,6 +45,8 @@ class Fault(Record):
     """Whether only hosts of the finding count: the other end of a transfer may be any host of the job."""
     unless: str = ""
     """What a line of the finding says where it is not explained by this: another reason."""
+    against: Finder | None = None
+    """What shows that it is not so."""
     clue: str = ""
     """The rule that tells it where no finding is explained by it; empty: none does."""
     costs: str = ""
@@ -113,16 +115,19 @@ FAULTS = (
         machines.not_loaded("nvidia_peermem", "nv_peer_mem"),
         _all((("gdr-disabled", "gdr-one-sided"), LIKELY)),
         ("modprobe nvidia-peermem   # and: echo nvidia-peermem > /etc/modules-load.d/nvidia-peermem.conf",),
+        against=machines.present("module", "nvidia_peermem", "nv_peer_mem"),
     ),
     Fault(
         machines.not_loaded("gdrdrv"),
         _all((("gdrcopy-failed",), CERTAIN)),
         ("modprobe gdrdrv   # on the host; it comes with GDRCopy",),
+        against=machines.present("module", "gdrdrv"),
     ),
     Fault(
         machines.not_loaded("efa"),
         _all((("socket-instead-of-efa", "efa-provider-missing", "efa-init-failed", "network-not-found"), CERTAIN)),
         ("modprobe efa; ls /sys/class/infiniband   # on the host; the EFA installer brings it",),
+        against=machines.present("module", "efa"),
     ),
     Fault(
         machines.not_loaded("ib_uverbs"),
@@ -133,11 +138,13 @@ FAULTS = (
         machines.no_provider("efa"),
         _all((("socket-instead-of-efa", "efa-provider-missing", "efa-init-failed"), CERTAIN)),
         (EFA_IN_POD, "lsmod | grep ^efa; ls /dev/infiniband   # driver on the node, devices in the container"),
+        against=machines.present("provider", "efa"),
     ),
     Fault(
         machines.limit_below("memlock", GIB, 1024, "the limit on locked memory (memlock) is {} KiB"),
         _all((("ib-memlock",), CERTAIN), (("memory-registration-failed", "efa-init-failed"), LIKELY)),
         (RDMA_IN_DOCKER, LOCKED_MEMORY_IN_POD, "LimitMEMLOCK=infinity   # systemd unit of slurmd or containerd"),
+        against=machines.no_limit("memlock", "there is no limit on locked memory (memlock)"),
     ),
     Fault(
         machines.limit_below("nofile", 1 << 16, 1, "the limit on open files (nofile) is {}"),
@@ -150,9 +157,10 @@ FAULTS = (
         ("ulimit -u unlimited   # before the program starts; or LimitNPROC, and pids_limit of the container",),
     ),
     Fault(
-        machines.shared_memory_small,
+        machines.shared_memory(is_small=True),
         _all((("shm-segment-failed", "shm-attach-failed"), CERTAIN)),
         (),
+        against=machines.shared_memory(is_small=False),
         unless=r"error: (?!No space left on device)",
     ),
     Fault(

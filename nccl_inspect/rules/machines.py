@@ -96,7 +96,7 @@ def ports_down(facts: Facts) -> Iterator[Sighting]:
     for name, item in items(facts, "port"):
         listed = in_use.get(item.host or "")
         if _is_down(item) and (listed is None or item.name in listed):
-            seen = sighting(name, item, f"{item.name} is {_state(item)}", item.name)
+            seen = sighting(name, item, _state(item), item.name)
             yield replace(seen, is_in_use=listed is not None)
 
 
@@ -109,13 +109,14 @@ def ports_missing(facts: Facts) -> Iterator[Sighting]:
     for name, item in ports:
         own = in_use.get(item.host or "", set())
         if _is_down(item) and item.name not in own and (item.name in elsewhere or item.host not in alive):
-            yield sighting(name, item, f"{item.name} is {_state(item)}")
+            yield sighting(name, item, _state(item))
 
 
 def _state(item: Item) -> str:
     physical = str(item.values.get("physical", ""))
     state = str(item.values.get("state", "")).capitalize()
-    return state + (f" ({physical.capitalize()})" if physical not in _LINKED else "") + f" (port {item.values['port']})"
+    more = "" if physical in _LINKED else f" (physical state {physical.capitalize()})"
+    return f"{item.name} port {item.values['port']} is {state}{more}"
 
 
 def ports_slow(facts: Facts) -> Iterator[Sighting]:
@@ -167,20 +168,42 @@ def gids_missing(facts: Facts) -> Iterator[Sighting]:
 
 def not_loaded(*modules: str) -> Finder:
     """Hosts on which none of these kernel modules is loaded."""
-    return _absent("module", modules, lambda item: f"the kernel module {modules[0]} is not loaded", all_of_them=True)
+    return _absent("module", modules, f"the kernel module {modules[0]} is not loaded")
 
 
 def no_provider(*providers: str) -> Finder:
     """Hosts on which libfabric finds none of these providers."""
-    return _absent("provider", providers, lambda item: f"fi_info shows no provider {providers[0]} ({item.text})")
+    return _absent("provider", providers, f"fi_info shows no provider {providers[0]}")
 
 
-def _absent(part: str, wanted: Sequence[str], words: Callable[[Item], str], all_of_them: bool = False) -> Finder:
+def _absent(part: str, wanted: Sequence[str], words: str) -> Finder:
     def find(facts: Facts) -> Iterator[Sighting]:
         present = {(name, item.host) for name, item in items(facts, part) if item.name in wanted}
         for name, item in items(facts, "list"):
             if item.name == part and (name, item.host) not in present:
-                yield sighting(name, item, words(item))
+                yield sighting(name, replace(item, text=f"{item.text}; no {part} {' or '.join(wanted)}"), words)
+
+    return find
+
+
+def present(part: str, *wanted: str) -> Finder:
+    """Hosts with one of these modules or providers."""
+
+    def find(facts: Facts) -> Iterator[Sighting]:
+        for name, item in items(facts, part):
+            if item.name in wanted:
+                yield sighting(name, item, f"the {part} {item.name} is there")
+
+    return find
+
+
+def no_limit(limit: str, words: str) -> Finder:
+    """Hosts without such a limit."""
+
+    def find(facts: Facts) -> Iterator[Sighting]:
+        for name, item in items(facts, "limit"):
+            if item.name == limit and item.values["value"] is None:
+                yield sighting(name, item, words)
 
     return find
 
@@ -204,12 +227,16 @@ def limit_below(limit: str, least: int, unit: int, shown: str) -> Finder:
     return find
 
 
-def shared_memory_small(facts: Facts) -> Iterator[Sighting]:
-    """Hosts and containers whose /dev/shm is small or full."""
-    for name, item in items(facts, "filesystem"):
-        size, free = item.values["size"], item.values["free"]
-        if item.name == _SHM and (size < GIB or free < 64 * MIB):
-            yield sighting(name, item, f"{_SHM} has {_size(size)}, {_size(free)} of it free")
+def shared_memory(is_small: bool) -> Finder:
+    """Hosts and containers whose /dev/shm is small or full, or has room."""
+
+    def find(facts: Facts) -> Iterator[Sighting]:
+        for name, item in items(facts, "filesystem"):
+            size, free = item.values["size"], item.values["free"]
+            if item.name == _SHM and (size < GIB or free < 64 * MIB) == is_small:
+                yield sighting(name, item, f"{_SHM} has {_size(size)}, {_size(free)} of it free")
+
+    return find
 
 
 def _size(size: int) -> str:

@@ -14,9 +14,11 @@ from nccl_inspect.rules.facts import Facts, listed
 from nccl_inspect.rules.lines import short
 from nccl_inspect.rules.machine_faults import CERTAIN, FAULTS, LIKELY, Fault
 from nccl_inspect.rules.machines import Sighting, cards
+from nccl_inspect.rules.remedies import COMMENT
 
 _ORDER = (CERTAIN, LIKELY, "possible")
 _MAX_LINES = 5
+_NIC = "<NIC>"
 _OWN_LINES = 3
 """Lines of the log that stay among those of a finding that is settled."""
 
@@ -35,7 +37,7 @@ def clues(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 _words(seen),
                 cause=f"{listed(_lines(seen), limit=3)} {'says' if len(seen) == 1 else 'say'} so",
                 impact=fault.costs,
-                fix=fault.fix,
+                fix=[step.replace(_NIC, seen[0].part or _NIC) for step in fault.fix],
                 confirm="Look at it once more while the job runs: the file may be older or newer than the log.",
                 confidence=LIKELY,
                 ranks={rank for one in seen for rank in one.ranks},
@@ -52,7 +54,7 @@ def settled(facts: Facts, findings: Iterable[Finding]) -> list[Finding]:
         findings: of all rules that are wanted.
     """
     findings = list(findings)
-    if not any(seen for _, seen in facts.once(sightings)):
+    if not facts.once(sightings):
         return findings
     used: set[int] = set()
     known = [_settled(facts, finding, used) for finding in findings]
@@ -80,9 +82,22 @@ def _settled(facts: Facts, finding: Finding, used: set[int]) -> Finding:
             if best is None or _ORDER.index(sure) < _ORDER.index(best[0]):
                 best = (sure, fault, fitting)
     if best is None:
-        return finding
+        return _doubted(facts, finding)
     used.update(map(id, best[2]))
     return _with(finding, *best)
+
+
+def _doubted(facts: Facts, finding: Finding) -> Finding:
+    """A finding with what speaks against the cause that it names, on all of its hosts; it may be another shell's."""
+    for fault, _ in facts.once(sightings):
+        if finding.rule not in fault.explains or fault.against is None:
+            continue
+        seen = [one for one in fault.against(facts) if one.host and one.host in finding.hosts]
+        if seen and {one.host for one in seen} == set(finding.hosts):
+            cause = f"{finding.cause}. But {_words(seen)} ({listed(_lines(seen), limit=3)})"
+            lines = [*finding.evidence[: _MAX_LINES - 1], seen[0].evidence]
+            return replace(finding, cause=cause, evidence=lines)
+    return finding
 
 
 def _fitting(facts: Facts, finding: Finding, fault: Fault, seen: Sequence[Sighting]) -> list[Sighting]:
@@ -133,12 +148,22 @@ def _with(finding: Finding, sure: str, fault: Fault, seen: Sequence[Sighting]) -
     return replace(
         finding,
         cause=proof if is_sure else f"likely this: {proof}. Else: {finding.cause}",
-        fix=list(dict.fromkeys([*fault.fix, *finding.fix])),
+        fix=_fix(finding, fault, seen, is_sure),
         confidence=confidence,
         hosts=sorted({*finding.hosts, *(one.host for one in seen if one.host)}),
         ranks=sorted({*finding.ranks, *(rank for one in seen for rank in one.ranks)}) if is_sure else finding.ranks,
         evidence=[*own, *(one.evidence for one in seen)][:_MAX_LINES],
     )
+
+
+def _fix(finding: Finding, fault: Fault, seen: Sequence[Sighting], is_sure: bool) -> list[str]:
+    """What mends the fault; where it may be another one, the steps of the finding follow."""
+    part = next((one.part for one in seen if one.part), _NIC)
+    steps = [step.replace(_NIC, part) for step in fault.fix]
+    commands = {step.partition(COMMENT)[0] for step in steps}
+    if is_sure and steps:
+        return steps
+    return [*steps, *(step for step in finding.fix if step.partition(COMMENT)[0] not in commands)]
 
 
 def _words(seen: Sequence[Sighting]) -> str:
