@@ -98,9 +98,9 @@ def sections(data: bytes, starts: Sequence[re.Pattern[bytes]]) -> list[tuple[int
     for at, place in places:
         if not found or found[-1][1] != place:
             found.append((at, place))
-    ends = [at for at, _ in found[1:]] + [len(data)]
+    ends = [*(at for at, _ in found[1:]), len(data)]
     return [
-        (place, b"\n" * data.count(b"\n", 0, at) + data[at:end]) for (at, place), end in zip(found, ends, strict=True)
+        (place, b"\n" * data.count(b"\n", 0, at) + data[at:end]) for (at, place), end in zip(found, ends, strict=False)
     ]
 
 
