@@ -245,7 +245,7 @@ def _size(size: int) -> str:
 
 def rank_of(facts: Facts, host: str | None, bus_id: str | None, index: int | None) -> tuple[int, ...]:
     """The ranks on a host that use a GPU, by its bus id, else by its number."""
-    on_host = {rank for known in facts.job.hosts if known.name == host for rank in known.ranks}
+    on_host = facts.once(_ranks_by_host).get(host or "", [])
     wanted = bus_number(_with_function(bus_id)) if bus_id else None
     found = []
     for rank in sorted(on_host):
@@ -255,6 +255,10 @@ def rank_of(facts: Facts, host: str | None, bus_id: str | None, index: int | Non
         if by_bus or by_index:
             found.append(rank)
     return tuple(found)
+
+
+def _ranks_by_host(facts: Facts) -> dict[str, list[int]]:
+    return {host.name: host.ranks for host in facts.job.hosts}
 
 
 def _with_function(bus_id: str) -> str:
@@ -275,7 +279,7 @@ def gpu_values(*paths: str, bad: Callable[[str], bool], words: str) -> Finder:
         for part, found in facts.once(_by_part).items():
             for name, item in found if part.startswith("gpu ") and part.endswith(paths) else ():
                 value = item.values["value"]
-                ranks = rank_of(facts, item.host, item.values["bus_id"], None)
+                ranks = rank_of(facts, item.host, item.values["bus_id"], None) if bad(value) else ()
                 if bad(value) and (ranks or not item.host):
                     text = words.format(gpu=item.name, key=part.rpartition("/")[2], value=value)
                     yield sighting(name, item, text, ranks=ranks)
