@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts, platforms, topology
+from nccl_inspect.artifacts import owner
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import Told, without_secrets
 from nccl_inspect.event_types import Event, Where
@@ -29,7 +30,8 @@ from nccl_inspect.records import Record
 from nccl_inspect.report import head
 from nccl_inspect.rules import engine as rules
 from nccl_inspect.rules import judging
-from nccl_inspect.rules.facts import Facts, count, platform_of
+from nccl_inspect.rules.facts import Facts, count
+from nccl_inspect.rules.machine_type import platform_of
 
 if TYPE_CHECKING:
     from nccl_inspect.ingest.parts import Part
@@ -265,7 +267,7 @@ class Judge:
         if going_on:
             job.ended_by, job.broken_off = [], []
         job.config = self._options.config
-        job.artifacts = list(beside)
+        job.artifacts = owner.joined(beside, job)
         judging.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.of(job)

@@ -12,7 +12,10 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any, Protocol, cast
 
+from nccl_inspect.artifacts import kernel, machine
+from nccl_inspect.artifacts.errors import NotOfKindError
 from nccl_inspect.discovery import modules
+from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest import files
 from nccl_inspect.ingest.files import File, Input
 from nccl_inspect.ingest.streams import StreamError
@@ -22,11 +25,14 @@ HEAD = 64 << 10
 """Bytes by which a file is recognised."""
 MAX_BYTES = 256 << 20
 """The largest file that is read."""
-_PARTS = ("plain_pickle", "standstill")
+_PARTS = ("errors", "kernel", "machine", "owner", "plain_pickle", "standstill")
 
 
 class Kind(Protocol):
-    """A module that reads one kind of file."""
+    """A module that reads one kind of file.
+
+    One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several.
+    """
 
     KIND: str
 
@@ -34,7 +40,7 @@ class Kind(Protocol):
         """Whether a file is of this kind."""
 
     def read(self, name: str, data: bytes) -> Any:
-        """What it holds; a ValueError says what is wrong with it."""
+        """What it holds; a ValueError says what is wrong with it, a NotOfKindError that it is a log."""
 
 
 def of(artifacts: Iterable[Artifact], kind: Any) -> list[Any]:
@@ -66,21 +72,28 @@ def parted(inputs: Input | Sequence[Input]) -> tuple[list[File], list[Artifact]]
         inputs: paths, folders, globs, ``-``, bytes or file objects.
 
     Raises:
-        NoInputError: nothing is given, or something that cannot be a log.
+        NoInputError: nothing is given, no log is, or something that cannot be one.
     """
     logs: list[File] = []
     beside: list[Artifact] = []
     for file in files.find(inputs, beside=_is_artifact):
         kind = kind_of(file.name, _head(file))
-        if kind is None:
-            logs.append(file)
-        else:
-            beside.append(_read(file, kind))
+        try:
+            if kind:
+                beside.extend(_read(file, kind))
+                continue
+        except NotOfKindError:
+            pass
+        logs.append(file)
+    if beside and not logs:
+        first = beside[0]
+        raise NoInputError(f"{first.name}: {first.kind}, and no log of a job", "give the log of the job, too")
     return logs, beside
 
 
 def _is_artifact(name: str, head: bytes) -> bool:
-    return kind_of(name, head) is not None
+    """Whether a file in a folder is of use whatever its name: a log of the kernel is one that is read as such."""
+    return kind_of(name, head) is not None or kernel.is_log(head)
 
 
 def _head(file: File) -> bytes:
@@ -94,16 +107,27 @@ def _head(file: File) -> bytes:
         return b""
 
 
-def _read(file: File, kind: Kind) -> Artifact:
+def _read(file: File, kind: Kind) -> list[Artifact]:
+    """What a file holds: one artifact, or one for each tool whose output is in it."""
     if (file.size or 0) > MAX_BYTES:
-        return Artifact(file.name, kind.KIND, problem=f"larger than {MAX_BYTES >> 20} MB")
+        return [Artifact(file.name, kind.KIND, problem=f"larger than {MAX_BYTES >> 20} MB")]
     try:
         data = b"".join(file.open())
-        return Artifact(file.name, kind.KIND, kind.read(file.name, data))
     except (OSError, StreamError) as error:
-        return Artifact(file.name, kind.KIND, problem=str(error))
+        return [Artifact(file.name, kind.KIND, problem=str(error))]
+    starts = {tool: start for tool in kinds() if (start := getattr(tool, "START", None))}
+    parts = machine.sections(data, list(starts.values())) if kind in starts else []
+    if len(parts) < 2:
+        return [_of_kind(file.name, kind, data)]
+    tools = list(starts)
+    return [_of_kind(file.name, tools[place], part) for place, part in parts]
+
+
+def _of_kind(name: str, kind: Kind, data: bytes) -> Artifact:
+    try:
+        return Artifact(name, kind.KIND, kind.read(name, data))
     except (ValueError, TypeError, AttributeError) as error:  # a file may hold anything where a list is expected
-        return Artifact(file.name, kind.KIND, problem=f"damaged: {error}")
+        return Artifact(name, kind.KIND, problem=f"damaged: {error}")
 
 
 def problems(artifacts: Iterable[Artifact]) -> Iterable[str]:

@@ -322,7 +322,7 @@ def read(
         job = judge.worst(fold, visit, is_one_of_two, beside)
     for misfit in judge.misfits(job):
         say(f"warning: {misfit}")
-    problems = [*artifacts.problems(beside), *filter(None, (source.problem for source in job.sources))]
+    problems = [*artifacts.problems(job.artifacts), *filter(None, (source.problem for source in job.sources))]
     for problem in problems[:_MAX_PROBLEMS]:
         say(problem)
     if len(problems) > _MAX_PROBLEMS:

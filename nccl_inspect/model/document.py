@@ -69,7 +69,10 @@ def _document(job: Job) -> dict[str, Any]:
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
         "not_judged": [asdict(entry) for entry in job.not_judged],
         "unexplained": [_unexplained(notice) for notice in job.unexplained],
-        "evidence": [{"name": entry.name, "kind": entry.kind, "problem": entry.problem} for entry in job.artifacts],
+        "evidence": [
+            {"name": entry.name, "kind": entry.kind, "host": entry.host, "problem": entry.problem}
+            for entry in job.artifacts
+        ],
         "unrecognised": [
             {"template": u.template, "count": u.count, "example": evidence_to_dict(u.example)} for u in job.unrecognised
         ],

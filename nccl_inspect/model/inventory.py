@@ -189,3 +189,5 @@ class Artifact(Record):
     """What its reader made of it; None where it could not."""
     problem: str | None = None
     """Why it could not be used."""
+    host: str | None = None
+    """The host of the job that it is about, where it is about one."""

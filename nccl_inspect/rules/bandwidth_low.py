@@ -9,8 +9,9 @@ from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.platforms import Platform
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import LISTED_RANKS, Facts, count, first_lines, first_said, gpu_names
+from nccl_inspect.rules.facts import Facts, count, first_lines, first_said
 from nccl_inspect.rules.lines import is_before
+from nccl_inspect.rules.machine_type import LISTED_RANKS, gpu_names
 from nccl_inspect.rules.statements import value
 
 RULE = Rule(

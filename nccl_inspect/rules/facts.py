@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any, TypeVar
 
+from nccl_inspect import artifacts
 from nccl_inspect import event_types as events
+from nccl_inspect.artifacts import topology_file
 from nccl_inspect.event import is_named
-from nccl_inspect.model import endings, shown, usage
+from nccl_inspect.model import endings, usage
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Path, Setting
 from nccl_inspect.platforms import Platform
-from nccl_inspect.platforms.conditions import expected_of
-from nccl_inspect.platforms.recognition import recognised
-from nccl_inspect.rules import signs
+from nccl_inspect.rules.machine_type import expected_of, platform_of, rests_on_list
 from nccl_inspect.rules.statements import is_error, is_survived, value
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
 from nccl_inspect.wording import ranges as ranges
@@ -35,8 +35,8 @@ class Facts:
 
     def __init__(self, job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> None:
         self.job = job
-        self.platform = _expected_of(platform or platform_of(job), job)
-        self.topologies = [*topologies, *detected.topologies(job)]
+        self.platform = expected_of(platform or platform_of(job), job)
+        self.topologies = [*topologies, *artifacts.of(job.artifacts, topology_file), *detected.topologies(job)]
         self._marks: dict[int, list[str]] = {}
         self._open: set[int] = set()
         self._echoes: set[int] = set()
@@ -46,7 +46,7 @@ class Facts:
         for index, notice in enumerate(job.notices):
             self._named.setdefault(notice.production, []).append((index, notice))
         whole = [found.proven for found in self.topologies if found.host is None]
-        foreign = self._rests_on_list(platform) or (bool(whole) and not any(whole))
+        foreign = rests_on_list(platform, self.platform, job) or (bool(whole) and not any(whole))
         self.hardware = "likely" if foreign else "certain"
         """How sure it is what joins the GPUs, as far as it is known."""
         self._of_communicator: dict[str, list[Path]] = {}
@@ -59,11 +59,6 @@ class Facts:
             path.link = self._link(path, path.src in fabric and path.dst in fabric)
         for path in self.job.paths:
             path.expected = self._expected(path)
-
-    def _rests_on_list(self, given: Platform | None) -> bool:
-        """Whether only a list of nvidia-smi, maybe of another machine, tells the platform."""
-        by_name = given is None and self.platform is not None and bool(self.platform.gpu_names)
-        return by_name and not self.notices(*LISTED_RANKS) and not _listed(self.job).proven
 
     def _link(self, path: Path, on_fabric: bool) -> str | None:
         """NVLink or PCIe, by the nearest evidence: the pair itself, the machine type, an NVSwitch for both."""
@@ -254,35 +249,9 @@ STATES = {
     "aborted": "aborted",
 }
 """How far communicators came, for people: the keys are those of the JSON."""
-LISTED_RANKS = ("test-rank", "test-rank-2-13")
-"""Where nccl-tests says which GPU each rank has."""
-_LISTED_GPUS = ("listed-gpu", "listed-mig-device")
 _TCP = ("Socket", "FastSocket")
 _WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
-
-
-def platform_of(job: Job) -> Platform | None:
-    """The machine type that the log names by a sign, else what the names of the GPUs tell."""
-    return recognised(signs.of(job, gpu_names(job)))
-
-
-def _expected_of(platform: Platform | None, job: Job) -> Platform | None:
-    """What the machine lets this job expect."""
-    settings = {(setting.name, setting.value) for setting in job.environment}
-    return platform and expected_of(platform, job.nccl_versions, signs.local_ranks(job), settings)
-
-
-def gpu_names(job: Job) -> set[str]:
-    """The names of the GPUs: those of the job where nccl-tests lists them, else those of nvidia-smi -L."""
-    said = {str(value(notice, "gpu")) for notice in job.notices if notice.production in LISTED_RANKS}
-    return said or {str(value(notice, "gpu")) for notice in _listed(job).lines.values()}
-
-
-def _listed(job: Job) -> shown.Shown:
-    """What nvidia-smi -L printed of the job's hosts; nothing where it lists fewer GPUs than the job uses on one."""
-    found = shown.on_hosts(job, _LISTED_GPUS)
-    return found if len(found.lines) >= shown.most_gpus(job) else shown.Shown()
 
 
 def ranks_word(ranks: Iterable[int]) -> str:

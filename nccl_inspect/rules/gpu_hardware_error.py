@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import cuda, exceptions
+from nccl_inspect.rules import cuda, exceptions, kernel_log
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
 from nccl_inspect.rules.statements import broken, value, words
@@ -58,8 +58,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="warning" if is_old else None,
         confidence="certain" if is_sure else "possible" if is_old else "likely",
-        ranks=ranks_in(stated),
-        hosts=hosts_in(said),
+        ranks=ranks_in(stated) | kernel_log.ranks_in(facts, kernel),
+        hosts=hosts_in(said) | kernel_log.hosts_in(facts, kernel),
         evidence=first_said(said),
         fatal=not is_old,
     )

@@ -11,8 +11,9 @@ from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.rules import standstill
 from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, gpu_names, hosts_of
+from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_of
 from nccl_inspect.rules.hangs import broken_off, empty_tables, gave_up, is_local_p2p, phases, silence, suspects
+from nccl_inspect.rules.machine_type import gpu_names
 from nccl_inspect.rules.remedies import STACKS
 from nccl_inspect.rules.statements import is_retold
 from nccl_inspect.rules.waits import waits

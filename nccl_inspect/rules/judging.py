@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 from nccl_inspect.model import endings
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import clouds, culprits, failure, last_words, placeholders, placement, standstill, verdicts
+from nccl_inspect.rules import (
+    clouds,
+    culprits,
+    failure,
+    last_words,
+    placeholders,
+    placement,
+    settled,
+    standstill,
+    verdicts,
+)
 from nccl_inspect.rules.engine import CATEGORIES, SEVERITIES, Registered, Rule, registered
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.statements import is_retold, value
@@ -36,7 +46,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     facts.job.rules = sorted(wanted)
     # What rules that are left out have to say is not told, but while they find fault nothing is called good.
     facts.job.left_out = sorted({f.rule for f in found if f.rule not in wanted and f.severity != "info"})
-    kept = _without_retold(_without_general(found, wanted, by_name), by_name)
+    kept = settled.settled(facts, _without_retold(_without_general(found, wanted, by_name), by_name))
     kept = last_words.made_fatal(facts, kept)
     culprits.locate(facts, kept, [name for name, rule in by_name.items() if rule.local])
     kept = [replace(finding, fix=finding.fix[:_MAX_STEPS]) for finding in kept]

@@ -9,7 +9,8 @@ from nccl_inspect.rules import generations
 from nccl_inspect.rules.cuda import CUDA_CODES, code_of
 from nccl_inspect.rules.cuda import failed as cuda_failed
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import LISTED_RANKS, Facts, first_said, gpu_names, hosts_in, ranks_in
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.rules.machine_type import LISTED_RANKS, gpu_names
 
 RULE = Rule(
     name="nccl-too-old",

@@ -7,8 +7,9 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import LISTED_RANKS, Facts, count, first_said, listed
+from nccl_inspect.rules.facts import Facts, count, first_said, listed
 from nccl_inspect.rules.lines import first_of_each
+from nccl_inspect.rules.machine_type import LISTED_RANKS
 from nccl_inspect.rules.statements import value
 
 RULE = Rule(

@@ -136,12 +136,25 @@ def read(path: str) -> Topology:
         raise TopologyError(
             f"{path}: {error.strerror}", instead_of(Path(path), "check the path given with --topology")
         ) from None
+    return understood(text, path)
+
+
+def understood(text: str, name: str) -> Topology:
+    """Read a topology of any known format.
+
+    Args:
+        text: of a file.
+        name: of the file.
+
+    Raises:
+        TopologyError: it is damaged, or of no known format.
+    """
     for module in modules(__file__, *_PARTS):
         reader = import_module(f"{__name__}.{module}")
         if reader.recognises(text):
-            topology: Topology = reader.read(text, path)
+            topology: Topology = reader.read(text, name)
             return topology
     raise TopologyError(
-        f"{path}: not a topology that is understood",
+        f"{name}: not a topology that is understood",
         "give the output of 'nvidia-smi topo -m', or what NCCL wrote to NCCL_TOPO_DUMP_FILE or NCCL_GRAPH_DUMP_FILE",
     )

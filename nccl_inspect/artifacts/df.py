@@ -1,0 +1,43 @@
+"""``df`` and ``df -h``: the file systems and the room that they have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nccl_inspect.artifacts import machine
+from nccl_inspect.artifacts.machine import Item, Line, Report
+
+KIND = "df output"
+START = re.compile(rb"Filesystem +(?:Type +)?(?:Size|1K-blocks|1024-blocks|1M-blocks|512-blocks|1B-blocks)\b")
+_ROW = re.compile(
+    r"\S.*?\s+(?P<size>[\d.]+[KMGTPE]?)i?\s+(?P<used>[\d.]+[KMGTPE]?)i?\s+(?P<free>[\d.]+[KMGTPE]?)i?\s+"
+    r"(?P<share>\d+%|-)\s+(?P<mount>/.*)$"
+)
+_BLOCKS = {"1K-blocks": 1024, "1024-blocks": 1024, "1M-blocks": 1 << 20, "512-blocks": 512}
+_UNITS = {unit: 1024**power for power, unit in enumerate("KMGTPE", 1)}
+
+
+def recognises(_name: str, head: bytes) -> bool:
+    """Whether a file is such an output, by its first bytes."""
+    return machine.begins(head, START)
+
+
+def read(name: str, data: bytes) -> Report:
+    """The file systems, sizes in bytes."""
+    return machine.report(name, data, START, _items)
+
+
+def _items(lines: list[Line]) -> Iterator[Item]:
+    block = 1
+    for line in lines:
+        if line.text.startswith("Filesystem"):
+            block = next((size for word, size in _BLOCKS.items() if word in line.text), 1)
+        elif match := _ROW.match(line.text):
+            values = {key: _bytes(match[key], block) for key in ("size", "used", "free")}
+            yield Item("filesystem", match["mount"].strip(), values, line.number, " ".join(line.text.split()))
+
+
+def _bytes(text: str, block: int) -> int:
+    unit = _UNITS.get(text[-1])
+    return int(float(text[:-1]) * unit) if unit else int(float(text) * block)

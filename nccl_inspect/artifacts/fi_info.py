@@ -1,0 +1,36 @@
+"""``fi_info``: the providers that libfabric finds, short (``-p efa``), in full (``-v``), or that it finds none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nccl_inspect.artifacts import machine
+from nccl_inspect.artifacts.machine import Item, Line, Report
+
+KIND = "fi_info output"
+START = re.compile(rb"provider: \w[^\n]*\n\s+fabric:|---\r?\nfi_info:|fi_getinfo: -?\d+ \(")
+_PROVIDER = re.compile(r"(?:provider:|\s+prov_name:)\s+(\S+)")
+_NONE = re.compile(r"fi_getinfo: (-?\d+) \(")
+
+
+def recognises(_name: str, head: bytes) -> bool:
+    """Whether a file is such an output, by its first bytes."""
+    return machine.begins(head, START)
+
+
+def read(name: str, data: bytes) -> Report:
+    """The providers."""
+    return machine.report(name, data, START, _items)
+
+
+def _items(lines: list[Line]) -> Iterator[Item]:
+    """Each provider once, and that they were listed."""
+    first = next((line for line in lines if _PROVIDER.match(line.text) or _NONE.match(line.text)), None)
+    if first:
+        yield Item("list", "provider", line=first.number, text=first.text.strip())
+    known: set[str] = set()
+    for line in lines:
+        if (match := _PROVIDER.match(line.text)) and match[1] not in known:
+            known.add(match[1])
+            yield Item("provider", match[1], line=line.number, text=line.text.strip())

@@ -1,0 +1,168 @@
+"""What files about machines have in common: a tool printed them, one line after the other, on one host or on several.
+
+Each tool is one module, which tells how its output begins and what its lines say. ``pdsh`` and ``clush`` put the host
+in front of each line; else the name of the file tells it (:mod:`nccl_inspect.artifacts.owner`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from nccl_inspect.artifacts.errors import NotOfKindError
+from nccl_inspect.records import Record
+
+_LEAD = re.compile(
+    rb"[ \t\r\n]*\n|Defaulted container [^\n]*\n|(?:[^\n]{0,120}[$#%>]|\+{1,3})[ \t][^\n]{0,300}\n|\xef\xbb\xbf"
+)
+"""What a terminal shows before the output: blank lines, and the command behind a prompt."""
+_MAX_LEADS = 8
+_MAX_HEAD = 1 << 14
+_LABEL = re.compile(rb"([A-Za-z0-9][\w.-]{0,252}): ?")
+_LABELED = re.compile(r"([A-Za-z0-9][\w.-]{0,252}): ?(.*)")
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_OF_JOB = re.compile(rb"NCCL (?:INFO|WARN|VERSION|TRACE|ABORT|ERROR|version)|ProcessGroupNCCL")
+
+
+class Line(NamedTuple):
+    """One line of a tool."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Item(Record):
+    """What a tool says of one part of a machine."""
+
+    part: str
+    """What it is: ``port``, ``gid``, ``gpu``, ``nvlink``, ``module``, ``limit``, ``filesystem``, ``provider``,
+    ``counter`` or ``list`` (that all of a kind were listed)."""
+    name: str
+    """Such as ``mlx5_0``, ``0000:18:00.0``, ``nvidia_peermem``."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    line: int = 1
+    text: str = ""
+    host: str | None = None
+    """As the file itself names it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Report(Record):
+    """What one file says."""
+
+    name: str
+    items: tuple[Item, ...]
+
+
+Reader = Callable[[list[Line]], Iterable[Item]]
+
+
+def begins(head: bytes, start: re.Pattern[bytes]) -> bool:
+    """Whether a file begins as a tool's output does, maybe behind a prompt or with the host in front.
+
+    Args:
+        head: the first bytes.
+        start: how the output begins.
+    """
+    return _beginning(head, start) is not None and not is_of_job(head)
+
+
+def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
+    """Whether the output has the host in front of its lines; None where it does not begin so."""
+    at = 0
+    for _ in range(_MAX_LEADS):
+        if start.match(data, at):
+            return False
+        label = _LABEL.match(data, at)
+        if label and start.match(_labeled(data[at : at + _MAX_HEAD], label[1])):
+            return True
+        lead = _LEAD.match(data, at)
+        if lead is None:
+            return None
+        at = lead.end()
+    return None
+
+
+def sections(data: bytes, starts: Sequence[re.Pattern[bytes]]) -> list[tuple[int, bytes]]:
+    """The outputs of several tools in one file, each with the place of its tool; as many lines stand before each.
+
+    Args:
+        data: contents of a file.
+        starts: how the outputs begin.
+    """
+    found: list[tuple[int, int]] = []
+    places = sorted((match.start(), place) for place, start in enumerate(starts) for match in _starts(start, data))
+    for at, place in places:
+        if not found or found[-1][1] != place:
+            found.append((at, place))
+    ends = [*(at for at, _ in found[1:]), len(data)]
+    return [
+        (place, b"\n" * data.count(b"\n", 0, at) + data[at:end]) for (at, place), end in zip(found, ends, strict=False)
+    ]
+
+
+def _starts(start: re.Pattern[bytes], data: bytes) -> Iterator[re.Match[bytes]]:
+    return re.finditer(rb"^(?:" + start.pattern + rb")", data, start.flags | re.MULTILINE)
+
+
+def _labeled(head: bytes, host: bytes) -> bytes:
+    """The lines of one host, which may be mixed with those of others."""
+    lines = (line for line in head.split(b"\n") if line.startswith(host + b":"))
+    return b"\n".join(line[len(host) + 1 :].removeprefix(b" ") for line in lines)
+
+
+def is_of_job(data: bytes) -> bool:
+    """Whether there are lines of NCCL or PyTorch, which no tool prints: scripts show a machine before they start."""
+    return _OF_JOB.search(data) is not None
+
+
+def report(name: str, data: bytes, start: re.Pattern[bytes], reader: Reader) -> Report:
+    """Read a file.
+
+    Args:
+        name: of the file.
+        data: its contents.
+        start: how the output of the tool begins.
+        reader: makes items of the lines of one host.
+
+    Raises:
+        NotOfKindError: it goes on as the log of a job.
+        ValueError: nothing in it is understood.
+    """
+    if is_of_job(data):
+        raise NotOfKindError
+    items = [replace(item, host=host) for host, lines in _by_host(data, start).items() for item in reader(lines)]
+    if not items:
+        raise ValueError("nothing in it is understood")
+    return Report(name, tuple(items))
+
+
+def _by_host(data: bytes, start: re.Pattern[bytes]) -> dict[str | None, list[Line]]:
+    """The lines by the hosts in front of them, which all lines have or none."""
+    text = _ANSI.sub("", data.decode("utf-8-sig", "replace"))
+    lines = [Line(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1)]
+    if not _beginning(data, start):
+        return {None: lines}
+    found: dict[str | None, list[Line]] = {}
+    for line in lines:
+        if match := _LABELED.match(line.text):
+            found.setdefault(match[1], []).append(Line(line.number, match[2]))
+    return found
+
+
+def number(text: str) -> float | None:
+    """The number that a value begins with; None where it is ``N/A`` or the like."""
+    found = re.match(r"\s*(\d+(?:\.\d+)?)", text)
+    return float(found[1]) if found else None
+
+
+def pairs(lines: Iterable[Line], separator: str = ":") -> Iterator[tuple[Line, int, str, str]]:
+    """Lines of the form ``key: value`` with their indentation; a line without a separator has an empty value."""
+    for line in lines:
+        text = line.text.expandtabs(8)
+        key, _, value = text.partition(separator)
+        if key.strip():
+            yield line, len(text) - len(text.lstrip()), key.strip(), value.strip()

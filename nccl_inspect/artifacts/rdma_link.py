@@ -1,0 +1,33 @@
+"""``rdma link``: state of each port and its network interface."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nccl_inspect.artifacts import machine
+from nccl_inspect.artifacts.machine import Item, Line, Report
+
+KIND = "rdma link output"
+START = re.compile(rb"(?:link |\d+/\d+: )\S+/\d+:? [^\n]*\bstate \w+ physical_state \w+")
+_PORT = re.compile(
+    r"(?:link |\d+/\d+: )(?P<card>[^\s/]+)/(?P<port>\d+):? .*?\bstate (?P<state>\w+) physical_state (?P<physical>\w+)"
+    r"(?:.*?\bnetdev (?P<netdev>\S+))?"
+)
+
+
+def recognises(_name: str, head: bytes) -> bool:
+    """Whether a file is such an output, by its first bytes."""
+    return machine.begins(head, START)
+
+
+def read(name: str, data: bytes) -> Report:
+    """The ports."""
+    return machine.report(name, data, START, _items)
+
+
+def _items(lines: list[Line]) -> Iterator[Item]:
+    for line in lines:
+        if match := _PORT.match(line.text.strip()):
+            values = {**match.groupdict(), "physical": match["physical"].replace("_", "")}
+            yield Item("port", match["card"], values, line.number, line.text.strip())

@@ -1,0 +1,21 @@
+"""A GPU has fewer NVLinks or PCIe lanes than the others."""
+
+from collections.abc import Iterator
+
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import settled
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts
+
+RULE = Rule(
+    name="gpu-degraded",
+    category="topology",
+    severity="warning",
+    title="A GPU has fewer NVLinks or PCIe lanes than the others",
+    local=True,
+)
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the GPUs of ranks by the files of their hosts."""
+    yield from settled.clues(facts, RULE)

@@ -1,0 +1,38 @@
+"""On which hosts the lines of kernel logs were printed, and which ranks use the GPUs that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nccl_inspect.artifacts import kernel, owner
+from nccl_inspect.model.job import Notice
+from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.machines import rank_of
+from nccl_inspect.rules.statements import value
+
+
+def hosts_in(facts: Facts, notices: Iterable[Notice]) -> set[str]:
+    """The hosts of the job that lines of kernel logs are about: by syslog, else by the names of the files."""
+    return {host for notice in notices for host in _hosts(facts, notice)}
+
+
+def ranks_in(facts: Facts, notices: Iterable[Notice]) -> set[int]:
+    """The ranks that use a GPU that the driver names."""
+    return {
+        rank
+        for notice in notices
+        if (bus_id := value(notice, "bus_id"))
+        for host in _hosts(facts, notice)
+        for rank in rank_of(facts, host, str(bus_id), None)
+    }
+
+
+def _hosts(facts: Facts, notice: Notice) -> set[str]:
+    """All hosts that printed the same line."""
+    known = facts.hosts()
+    found = set(notice.hosts)
+    for line in notice.evidence:
+        named = kernel.host(line.text)
+        of_file = owner.of_path(line.source, known)
+        found.add((owner.same(named, known) if named else of_file) or "")
+    return found & set(known)
