@@ -22,7 +22,7 @@ HEAD = 64 << 10
 """Bytes by which a file is recognised."""
 MAX_BYTES = 256 << 20
 """The largest file that is read."""
-_PARTS = ("plain_pickle", "standstill")
+_PARTS = ("containers", "located", "plain_pickle", "standstill")
 
 
 class Kind(Protocol):

@@ -56,6 +56,8 @@ class Finding(Record):
     """Best first; empty where the fault is everywhere."""
     where: str = ""
     """The culprits in words, with the numbers inside and outside."""
+    explains: list[str] = field(default_factory=list)
+    """Rules whose findings are effects of this one, as a file beside the log shows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -61,6 +61,8 @@ class Rule(Record):
     """It tells where something failed, not why: each other finding that tells why the job ended leads before it."""
     folds: bool = False
     """A cause that is told under the slow path it leads to, when there is one: the effect makes the headline."""
+    explains: tuple[str, ...] = ()
+    """Rules whose findings a file beside the log may explain: it runs after these, and says which ones it explains."""
     local: bool = False
     """The fault lies with the ranks and hosts that it names; they do not merely suffer from that of others."""
 
