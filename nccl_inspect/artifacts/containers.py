@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nccl_inspect.artifacts.located import ABSENT, Node
@@ -17,6 +17,7 @@ _RELEVANT = re.compile(r"(?:NCCL|RCCL|FI|OFI|UCX|RDMAV|GLOO|TORCH|CUDA|NVIDIA)_\
 _QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(m|[kKMGTPE]i?|e\d{1,2})?")
 _FACTORS = {"": 1.0, "m": 1e-3, **{unit: 10.0 ** (3 * power) for power, unit in enumerate("kMGTPE", 1)}}
 _BINARY = {f"{unit}i": 2.0 ** (10 * power) for power, unit in enumerate("KMGTPE", 1)}
+_GPUS = ("/gpu", "nvidia.com/mig-", "nvidia.com/gpu.shared")
 _EXPONENT = re.compile(r"e(\d{1,2})")
 
 
@@ -71,18 +72,33 @@ class Container(Record):
     tree: Node = ABSENT
     """What of it a fix may add to."""
 
-    def amount(self, *suffixes: str) -> float:
-        """How much it has of the resources whose names end so, or begin so where a slash ends the text."""
-        return sum(
-            quantity(text) or 0.0
-            for name, text in self.resources.items()
-            if any(name.startswith(one) if one.endswith(("/", "-")) else name.endswith(one) for one in suffixes)
-        )
+    def asks(self, *names: str) -> bool:
+        """Whether it asks for one of these resources; what is not a number yet (``$EFA``) may be any.
+
+        Args:
+            names: whole ones; or beginnings that end with ``-`` or ``/``; or ends that begin with ``/``.
+        """
+        return any(quantity(text) != 0 for text in self._of(*names))
+
+    def amount(self, *names: str) -> float:
+        """How much it asks for of these resources; 0 where that is not a number."""
+        return sum(quantity(text) or 0.0 for text in self._of(*names))
+
+    def _of(self, *names: str) -> Iterator[str]:
+        for name, text in self.resources.items():
+            ends = any(name.endswith(one) for one in names if one.startswith("/"))
+            if name in names or ends or any(name.startswith(one) for one in names if one.endswith(("-", "/"))):
+                yield text
 
     @property
     def gpus(self) -> int:
         """The GPUs that it asks for; parts of GPUs (MIG) count like GPUs."""
-        return int(self.amount("/gpu", "nvidia.com/mig-", "nvidia.com/gpu.shared"))
+        return int(self.amount(*_GPUS))
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether it asks for GPUs, also where the number is not written yet."""
+        return self.asks(*_GPUS)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -125,7 +141,7 @@ class Pod(Record):
     @property
     def workers(self) -> list[Container]:
         """The containers with GPUs; the first one where nothing says which has some."""
-        return [container for container in self.containers if container.gpus] or self.containers[:1]
+        return [container for container in self.containers if container.has_gpus] or self.containers[:1]
 
 
 def quantity(text: str) -> float | None:

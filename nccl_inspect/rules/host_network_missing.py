@@ -77,7 +77,7 @@ def _is_due(effect: Finding, found: list[Case]) -> bool:
     if effect.rule in _BRIDGED:
         return found[0].pod.kind == "container"
     given = [case.container for case in found if case.container.privileged or asks_for_device(case.container)]
-    return effect.rule not in _CARDS or (bool(given) and not any(container.amount(EFA) for container in given))
+    return effect.rule not in _CARDS or (bool(given) and not any(container.asks(EFA) for container in given))
 
 
 def _fix(case: Case, shown: list[Finding]) -> Iterator[str]:

@@ -51,13 +51,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             *workloads.steps(found[0], Change(("resources", "limits"), {_PAGES: "5120Mi"})),
             "FI_EFA_USE_HUGE_PAGE=0   # a stop-gap: libfabric then takes ordinary pages",
         ],
-        evidence=[case.line(f"{EFA}: {int(case.container.amount(EFA))}, no {_PAGES}") for case in found],
+        evidence=[case.line(f"{EFA}: {case.container.resources[EFA]}, no {_PAGES}") for case in found],
         confidence="certain" if named else "likely",
     )
 
 
 def _lacks_pages(pod: Pod, container: Container) -> bool:
-    return pod.is_whole and container.amount(EFA) > 0 and not container.amount("hugepages-")
+    return pod.is_whole and container.asks(EFA) and not container.asks("hugepages-")
 
 
 def _says(effect: Finding, pattern: re.Pattern[str]) -> bool:

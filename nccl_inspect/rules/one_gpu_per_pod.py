@@ -6,6 +6,7 @@ from nccl_inspect.event import is_named
 from nccl_inspect.impact import MEASURED, compared, network, p2p
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.rules import workloads
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
 from nccl_inspect.rules.remedies import GPUS_IN_POD
@@ -29,7 +30,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not paths or facts.paths("intra") or _shares_a_host(facts) or _are_machines(facts):
         return
     gpus = facts.platform.gpus if facts.platform else None
-    hints = _hints(facts)
+    nodes = list(workloads.nodes(facts).values())
+    if len(nodes) > 1 and len(set(nodes)) == len(nodes):
+        return  # the manifest has each pod on a node of its own
+    shared = next((node for node in nodes if nodes.count(node) > 1), None)
+    hints = f"the manifest has several of these pods on {shared}" if shared else _hints(facts)
     if gpus == 1 or (gpus is None and not hints):
         if gpus is None:
             yield RULE.undecided(
@@ -55,7 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "numProcPerNode: <GPUs of the node>",
         ],
         severity="error" if facts.platform and facts.platform.nvlink else "warning",
-        confidence="likely",
+        confidence="certain" if shared else "likely",
         ranks=ends(paths) or facts.job.ranks_seen,
         hosts=hosts_of(paths),
         evidence=[*(comm.evidence[0] for comm in alone[:2]), *first_lines(paths)[:3]],

@@ -62,7 +62,7 @@ def asks_for_device(container: Container) -> bool:
 
 
 def _lacks_efa(pod: Pod, container: Container) -> bool:
-    given = container.amount(EFA) or any(device.startswith(_IN_CONTAINER) for device in container.devices)
+    given = container.asks(EFA) or any(device.startswith(_IN_CONTAINER) for device in container.devices)
     return not given and _is_told(pod, container)
 
 
@@ -89,9 +89,7 @@ def _without(facts: Facts, found: list[Case], shown: list[Finding], *, is_efa: b
             *([RDMA_IN_DOCKER] if docker else workloads.steps(case, *_changes(facts, case, is_efa))),
             "kubectl describe node <node> | grep -A12 Allocatable   # which of them the node offers, and how many",
         ],
-        evidence=[
-            one.line(f"no {what} among its {'devices' if docker else 'resources'}{_given(one)}") for one in found
-        ],
+        evidence=[one.line(f"no {what} in its {'devices' if docker else 'resources'}{_given(one)}") for one in found],
         confidence="certain" if sure else "likely",
         confirm="Run 'kubectl describe node' on the node: does it offer such a device?",
     )
@@ -108,7 +106,7 @@ def _changes(facts: Facts, case: Case, is_efa: bool) -> list[Change]:
         return [Change(("resources", "limits"), {"rdma/<resource of the node>": 1}), *_locked(case)]
     nics = facts.platform.nics if facts.platform and facts.platform.network == "efa" else None
     limits = {EFA: nics or 1}
-    if not case.container.amount("hugepages-2Mi"):
+    if not case.container.asks("hugepages-2Mi"):
         limits |= {"hugepages-2Mi": "5120Mi"}  # type: ignore[dict-item]
     return [Change(("resources", "limits"), limits), *_locked(case)]
 

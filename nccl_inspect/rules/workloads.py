@@ -45,7 +45,7 @@ class Change(NamedTuple):
 def pods(facts: Facts) -> list[Pod]:
     """The pods of this job: where names join some to hosts of the log, those and their siblings, else all."""
     kept = facts.once(related)
-    with_gpus = [pod for pod in kept if any(container.gpus for container in pod.containers)]
+    with_gpus = [pod for pod in kept if any(container.has_gpus for container in pod.containers)]
     return with_gpus or kept
 
 
@@ -148,7 +148,11 @@ def explained(
     ranks = {rank for effect in shown for rank in effect.ranks}
     ranks = ranks & of_hosts or of_hosts or ranks
     severity = max((effect.severity for effect in shown), key=SEVERITIES.index)
-    about = {"severity": severity, "ranks": ranks, "hosts": where or {h for e in shown for h in e.hosts}}
+    place: dict[str, Any] = {
+        "severity": severity,
+        "ranks": ranks,
+        "hosts": where or {h for e in shown for h in e.hosts},
+    }
     impact = f"explains {listed(effect.rule for effect in shown)}: {shown[0].impact}"
     if all(effect.clue for effect in shown):
         finding = rule.clue(
@@ -158,7 +162,7 @@ def explained(
             fix=fix,
             evidence=evidence,
             confirm=confirm or shown[0].confirm,
-            **about,
+            **place,
         )
     else:
         finding = rule.finding(
@@ -169,7 +173,7 @@ def explained(
             evidence=evidence,
             confidence=confidence,
             fatal=any(effect.fatal for effect in shown),
-            **about,
+            **place,
         )
     finding.explains = list(dict.fromkeys(effect.rule for effect in shown))
     return finding
