@@ -121,6 +121,8 @@ class Pod(Record):
     networks: str = ""
     """Further networks, as its annotations ask for them."""
     node: str = ""
+    machine: str = ""
+    """The type of machine that it asks for: ``p4d.24xlarge``."""
     hostname: str = ""
     owner: str = ""
     """What made the pod."""

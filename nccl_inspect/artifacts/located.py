@@ -6,6 +6,7 @@ copied. How much a document may hold and how much its aliases may stand for is b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ MAX_BYTES = 32 << 20
 MAX_VALUES = 2_000_000
 """Values of a file, with all that its aliases stand for."""
 MAX_DEPTH = 100
+_JSON_LINE = re.compile(rb"[ \t\[\]{}\r]|$")
 _NULL = ("", "~", "null", "Null", "NULL")
 _TRUE = ("true", "yes", "on", "y")
 _MERGE = "<<"
@@ -211,6 +213,12 @@ def find(node: Node, *, key: str, having: str) -> Iterator[tuple[str, Node, Node
 
 def _joined(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
+
+
+def is_json(head: bytes) -> bool:
+    """Whether first bytes are of JSON from the first line to the last: what a log prints of it, other lines follow."""
+    lines = head.split(b"\n")
+    return bool(head.strip()) and all(map(_JSON_LINE.match, lines[:-1] if len(lines) > 1 else lines))
 
 
 def slot(node: Node, path: str, keys: Sequence[str]) -> tuple[Node, str, list[str]]:

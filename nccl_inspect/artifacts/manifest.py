@@ -21,6 +21,7 @@ _YAML_LINE = re.compile(rb"(?:[A-Za-z_][\w.$/-]*:(?:[ \t].*)?|- .*|-|---(?: .*)?
 _KEYS = (re.compile(rb"^apiVersion:[ \t]", re.MULTILINE), re.compile(rb"^kind:[ \t]", re.MULTILINE))
 _NCCL = re.compile(rb"\bNCCL (?:INFO|WARN|TRACE) ")
 _NETWORKS = ("k8s.v1.cni.cncf.io/networks", "networking.gke.io/interfaces", "v1.multus-cni.io/default-network")
+_MACHINE = "node.kubernetes.io/instance-type"
 _PARTIAL = ("TrainJob", "ClusterTrainingRuntime", "TrainingRuntime")
 _KEPT = ("resources", "securityContext", "volumeMounts", "volumes", "hostIPC", "hostNetwork")
 _SHM = "/dev/shm"  # noqa: S108 - a path in containers
@@ -40,7 +41,7 @@ def recognises(_name: str, head: bytes) -> bool:
     if _NCCL.search(head):
         return False
     if _JSON.match(head):
-        return b'"apiVersion"' in head and b'"kind"' in head
+        return b'"apiVersion"' in head and b'"kind"' in head and located.is_json(head)
     lines = head.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     whole = lines[:-1] if len(lines) > 1 else lines
     return all(key.search(head) for key in _KEYS) and all(map(_YAML_LINE.match, whole))
@@ -86,6 +87,7 @@ def _pods(item: Node, file: str) -> Iterator[Pod]:
             host_network=spec.is_true("hostNetwork"),
             networks=next(filter(None, (own.word("metadata", "annotations", key) for key in _NETWORKS)), ""),
             node=spec.word("nodeName"),
+            machine=spec.word("nodeSelector", _MACHINE),
             hostname=spec.word("hostname"),
             owner=_owner(item),
             address=item.word("status", "hostIP"),

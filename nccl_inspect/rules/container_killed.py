@@ -77,7 +77,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     where = {host for death in deaths for host in workloads.hosts(facts, death.case.pod)}
     dead = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
     named = {rank for effect in shown if effect.rule == "peer-death" for rank in effect.ranks}
-    who = f", {ranks_word(dead)}" if dead else ""
+    who = f", {ranks_word(dead & named or dead)}" if dead else ""
     agrees = not dead or not named or bool(dead & named)
     names = listed((death.case.pod.label for death in deaths), limit=3)
     yield workloads.explained(

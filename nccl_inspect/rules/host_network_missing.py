@@ -29,8 +29,6 @@ RULE = Rule(
     ),
     folds=True,
 )
-_CARDS = ("socket-instead-of-ib", "socket-instead-of-rdma", "network-not-found")
-"""Here the cards are missing: without asking for a device they are, with any network."""
 _BRIDGED = ("bootstrap-no-route", "bootstrap-wrong-interface")
 """Pods reach each other, containers behind bridges of docker on several hosts do not."""
 _GOOGLE = ("tcpxo-no-interface", "tcpx-timeout")
@@ -73,11 +71,11 @@ def _has_own_network(pod: Pod, _: Container) -> bool:
 
 
 def _is_due(effect: Finding, found: list[Case]) -> bool:
-    """Whether the network of the pod, and nothing else that is missing, leads to the effect."""
+    """Whether the pod was to have cards of the node that need its network: EFA does not, nor does TCP between pods."""
     if effect.rule in _BRIDGED:
         return found[0].pod.kind == "container"
     given = [case.container for case in found if case.container.privileged or asks_for_device(case.container)]
-    return effect.rule not in _CARDS or (bool(given) and not any(container.asks(EFA) for container in given))
+    return effect.rule in _GOOGLE or (bool(given) and not any(container.asks(EFA) for container in given))
 
 
 def _fix(case: Case, shown: list[Finding]) -> Iterator[str]:

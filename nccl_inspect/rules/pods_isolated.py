@@ -67,7 +67,8 @@ def _fix(facts: Facts, case: Case) -> Iterator[str]:
     if case.pod.kind == "container":
         yield _DOCKER
         return
-    gpus = (facts.platform.gpus if facts.platform else None) or "<GPUs of the node>"
+    machine = workloads.machine(facts, case.pod)
+    gpus = (machine.gpus if machine else None) or "<GPUs of the node>"
     name = next(key for key in case.container.resources if "/gpu" in key or key.startswith("nvidia.com/"))
     yield from workloads.steps(case, Change(("resources", "limits"), {name: gpus}))
     yield from workloads.steps(case, Change(("hostIPC",), True, of_pod=True))

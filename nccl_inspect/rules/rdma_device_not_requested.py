@@ -104,10 +104,11 @@ def _given(case: Case) -> str:
 def _changes(facts: Facts, case: Case, is_efa: bool) -> list[Change]:
     if not is_efa:
         return [Change(("resources", "limits"), {"rdma/<resource of the node>": 1}), *_locked(case)]
-    nics = facts.platform.nics if facts.platform and facts.platform.network == "efa" else None
-    limits = {EFA: nics or 1}
+    machine = workloads.machine(facts, case.pod)
+    nics = machine.nics if machine and machine.network == "efa" else None
+    limits: dict[str, object] = {EFA: nics or "<NICs of the node>"}
     if not case.container.asks("hugepages-2Mi"):
-        limits |= {"hugepages-2Mi": "5120Mi"}  # type: ignore[dict-item]
+        limits["hugepages-2Mi"] = "5120Mi"
     return [Change(("resources", "limits"), limits), *_locked(case)]
 
 

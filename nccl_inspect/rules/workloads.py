@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from nccl_inspect import artifacts
+from nccl_inspect import artifacts, platforms
 from nccl_inspect.artifacts import docker_inspect, located, manifest
 from nccl_inspect.artifacts.containers import Container, Pod
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.platforms import Platform
 from nccl_inspect.rules.engine import SEVERITIES, Rule
 from nccl_inspect.rules.facts import Facts, count, listed
 from nccl_inspect.rules.remedies import COMMENT
@@ -86,6 +87,11 @@ def nodes(facts: Facts) -> dict[str, str]:
     """The node of each host of the log, where all hosts are pods whose node is known."""
     found = {host: pod.node or pod.address for pod in pods(facts) for host in hosts(facts, pod) if not pod.is_template}
     return found if all(found.values()) and set(found) >= set(facts.hosts()) else {}
+
+
+def machine(facts: Facts, pod: Pod) -> Platform | None:
+    """The machine type: that of the log, else the one that the pod asks for."""
+    return facts.platform or (platforms.find(pod.machine) if pod.machine else None)
 
 
 def effects(facts: Facts, rule: Rule) -> list[Finding]:
@@ -206,7 +212,7 @@ def _place(pod: Pod, node: located.Node, under: str) -> str:
     """Where a piece belongs."""
     if pod.kind == "Pod":
         owner = f" of {pod.owner}" if pod.owner else ""
-        return f"under {under}; a pod that runs cannot be changed: write it into the template{owner}"
+        return f"under {under}, in the template{owner}: pods that run cannot be changed"
     indent = "" if node.is_flow else f", indented by {count(node.column, 'space')}"
     return f"{pod.file.rpartition('/')[2]}:{node.line}, under {under}{indent}"
 
