@@ -73,7 +73,7 @@ def _has_own_network(pod: Pod, _: Container) -> bool:
 def _is_due(effect: Finding, found: list[Case]) -> bool:
     """Whether the pod was to have cards of the node that need its network: EFA does not, nor does TCP between pods."""
     if effect.rule in _BRIDGED:
-        return found[0].pod.kind == "container"
+        return any(case.pod.kind == "container" for case in found)
     given = [case.container for case in found if case.container.privileged or asks_for_device(case.container)]
     return effect.rule in _GOOGLE or (bool(given) and not any(container.asks(EFA) for container in given))
 

@@ -12,7 +12,7 @@ from nccl_inspect.artifacts.containers import Container, Pod
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.platforms import Platform
-from nccl_inspect.rules.engine import SEVERITIES, Rule
+from nccl_inspect.rules.engine import SEVERITIES, Rule, registered
 from nccl_inspect.rules.facts import Facts, count, listed
 from nccl_inspect.rules.remedies import COMMENT
 
@@ -95,8 +95,11 @@ def machine(facts: Facts, pod: Pod) -> Platform | None:
 
 
 def effects(facts: Facts, rule: Rule) -> list[Finding]:
-    """What other rules found in the log that this one may explain."""
-    return [finding for finding in facts.job.findings if finding.rule in rule.explains and finding.severity != "info"]
+    """What other rules found in the log that this one may explain, where no more specific one found something."""
+    present = {finding.rule for finding in facts.job.findings}
+    general = {entry.rule.name for entry in registered() if not present.isdisjoint(entry.rule.specific)}
+    wanted = set(rule.explains) - general
+    return [finding for finding in facts.job.findings if finding.rule in wanted and finding.severity != "info"]
 
 
 def cases(facts: Facts, lacks: Callable[[Pod, Container], bool]) -> list[Case]:
