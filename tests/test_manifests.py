@@ -398,3 +398,70 @@ def test_a_large_list_is_read_in_time() -> None:
     begin = time.perf_counter()
     assert len(manifest.read("x", text).pods) == 500
     assert time.perf_counter() - begin < 30
+
+
+STATUS = """apiVersion: v1
+kind: Pod
+metadata:
+  name: llama-3-8b-node-0-1
+spec:
+  containers:
+  - name: node
+    resources:
+      limits:
+        memory: 1100Gi
+        nvidia.com/gpu: "8"
+  nodeName: gpu-7
+status:
+{status}
+"""
+EVICTED = "  phase: Failed\n  reason: Evicted\n  message: 'The node was low on resource: memory.'\n"
+RESTARTED = """  containerStatuses:
+  - name: node
+    restartCount: 1
+    lastState:
+      terminated: {exitCode: 137, reason: OOMKilled, finishedAt: "2026-11-20T23:13:07Z"}
+    state:
+      running: {startedAt: "2026-11-20T23:14:07Z"}
+"""
+DEATH = "".join(
+    f"llama-3-8b-node-0-{host}:{pid}:{pid} [{rank % 2}] NCCL INFO ncclCommInitRank comm 0x5{rank} rank {rank} nranks 4 "
+    f"cudaDev {rank % 2} nvmlDev {rank} busId {rank + 6}0 commId 0x86adc82babd983d1 - Init COMPLETE\n"
+    for host, pid, rank in ((0, 11, 0), (0, 12, 1), (1, 13, 2), (1, 14, 3))
+) + (
+    "llama-3-8b-node-0-0:11:70 [0] misc/socket.cc:71 NCCL WARN socketProgress: Connection closed by remote peer \n"
+    "llama-3-8b-node-0-0:12:71 [1] NCCL INFO comm 0x51 rank 1 nranks 4 cudaDev 1 busId 70 - Abort COMPLETE\n"
+    "llama-3-8b-node-0-0:11:72 [0] NCCL INFO comm 0x50 rank 0 nranks 4 cudaDev 0 busId 60 - Abort COMPLETE\n"
+)
+
+
+@pytest.mark.parametrize(("status", "reason"), [(EVICTED, "Evicted"), (RESTARTED, "OOMKilled")])
+def test_the_pod_of_a_dead_rank_is_named_with_the_reason(status: str, reason: str, tmp_path: Path) -> None:
+    job = judged(DEATH, tmp_path=tmp_path, pod__yaml=STATUS.format(status=status))
+    killed, death = found(job, "container-killed"), found(job, "peer-death")
+    assert f"Pod llama-3-8b-node-0-1, ranks 2-3: {reason}" in killed.summary
+    assert killed.confidence == ("certain" if reason == "Evicted" else "likely")
+    assert job.findings[0] is killed
+    assert death.because[0] == "container-killed"
+    assert not death.root
+    assert job.verdict == "failed"
+
+
+def test_a_pod_that_was_killed_in_an_earlier_life_beside_a_sound_log(tmp_path: Path) -> None:
+    job = judged(LINE, tmp_path=tmp_path, pod__yaml=STATUS.format(status=RESTARTED))
+    assert not job.findings
+
+
+@pytest.mark.parametrize(("name", "confidence"), [("ens1f0", "certain"), ("nope0", "likely")])
+def test_an_interface_of_the_node_is_not_in_the_pod(name: str, confidence: str, tmp_path: Path) -> None:
+    log = (
+        f"llama-3-8b-node-0-1:49:49 [1] NCCL INFO NCCL_SOCKET_IFNAME set by environment to {name}\n"
+        "llama-3-8b-node-0-1:49:49 [1] bootstrap.cc:115 NCCL WARN Bootstrap : no socket interface found\n"
+    )
+    text = TEMPLATE.format(api="batch/v1", kind="Job")
+    missing = found(judged(log, tmp_path=tmp_path, job__yaml=text), "host-network-missing")
+    assert missing.confidence == confidence
+    assert missing.fix[0] == "hostNetwork: true   # job.yaml:12, under spec.template.spec, indented by 6 spaces"
+    hosted = text.replace("    spec:\n", "    spec:\n      hostNetwork: true\n")
+    job = judged(log, tmp_path=tmp_path, job__yaml=hosted)
+    assert "host-network-missing" not in [finding.rule for finding in job.findings]

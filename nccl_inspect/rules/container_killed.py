@@ -8,7 +8,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import workloads
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, listed, ranks_word
+from nccl_inspect.rules.facts import Facts, listed, ranks_in, ranks_word
 from nccl_inspect.rules.workloads import Case, Change
 
 DEATHS = (
@@ -37,6 +37,7 @@ RULE = Rule(
     local=True,
     ends=True,
 )
+_LOSS = "peer-death"
 _MEMORY = "OOMKilled"
 _REASONS = {
     _MEMORY: "it used more memory than its limit, and the kernel killed it",
@@ -66,6 +67,11 @@ class _Death(NamedTuple):
         """Whether the reason itself is told."""
         return self.ended.reason in _REASONS
 
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing of it ran after that: the log may be of a later life."""
+        return ".lastState." not in self.ended.where
+
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge a job that lost ranks by how its pods ended; the status of a sound job is old or of another one."""
@@ -76,9 +82,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     first = deaths[0]
     where = {host for death in deaths for host in workloads.hosts(facts, death.case.pod)}
     dead = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
-    named = {rank for effect in shown if effect.rule == "peer-death" for rank in effect.ranks}
+    losses = [effect for effect in shown if effect.rule == _LOSS]
+    named = {rank for effect in losses for rank in _gone(facts, effect)}
     who = f", {ranks_word(dead & named or dead)}" if dead else ""
-    agrees = not dead or not named or bool(dead & named)
+    is_other = any(one.confidence == "certain" and where.isdisjoint(one.hosts) for one in losses)
+    agrees = not dead or (bool(dead & named) if named else not is_other)
     names = listed((death.case.pod.label for death in deaths), limit=3)
     yield workloads.explained(
         RULE,
@@ -89,8 +97,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_REASONS.get(first.ended.reason) or _CODES[first.ended.code or 0],
         fix=list(_fix(facts, first)),
         evidence=[Evidence(death.case.pod.file, death.ended.line, _text(death)) for death in deaths],
-        confidence="certain" if first.is_sure and agrees else "likely",
+        confidence="certain" if first.is_sure and agrees and (first.is_last or dead & named) else "likely",
     )
+
+
+def _gone(facts: Facts, effect: Finding) -> set[int]:
+    """The ranks that it says went away: those that it shows speaking lost one."""
+    lines = {(line.source, line.line) for line in effect.evidence}
+    said = (notice for notice in facts.job.notices if any((e.source, e.line) in lines for e in notice.evidence))
+    return set(effect.ranks) - ranks_in(said)
 
 
 def _words(ended: Ended) -> str:
