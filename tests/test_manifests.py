@@ -465,3 +465,35 @@ def test_an_interface_of_the_node_is_not_in_the_pod(name: str, confidence: str, 
     hosted = text.replace("    spec:\n", "    spec:\n      hostNetwork: true\n")
     job = judged(log, tmp_path=tmp_path, job__yaml=hosted)
     assert "host-network-missing" not in [finding.rule for finding in job.findings]
+
+
+TCP = (
+    "llama-3-8b-node-0:1:1 [0] NCCL INFO NET/IB : No device found.\n"
+    "llama-3-8b-node-0:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n"
+    "llama-3-8b-node-1:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [receive] via NET/Socket/0\n"
+)
+
+
+def test_machines_without_a_known_network_leave_a_doubt(tmp_path: Path) -> None:
+    text = TEMPLATE.format(api="batch/v1", kind="Job")
+    doubt = found(judged(TCP, tmp_path=tmp_path, job__yaml=text), "rdma-device-not-requested")
+    assert doubt.confidence == "possible"
+    asked = text.replace(
+        "      containers:", "      nodeSelector: {node.kubernetes.io/instance-type: p5.48xlarge}\n      containers:"
+    )
+    sure = found(judged(TCP, tmp_path=tmp_path, job__yaml=asked), "rdma-device-not-requested")
+    assert sure.confidence == "certain"
+    assert sure.fix[0].startswith("vpc.amazonaws.com/efa: 32   # job.yaml:20")
+
+
+def test_a_command_names_the_namespace(tmp_path: Path) -> None:
+    text = TEMPLATE.format(api="apps/v1", kind="Deployment").replace("metadata:\n", "metadata:\n  namespace: ml\n", 1)
+    log = "".join(
+        f"vm:{pid}:{pid} [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n"
+        f"vm:{pid}:9 [0] NCCL INFO Channel 00 : {rank}[{rank}] -> {1 - rank}[{1 - rank}] via SHM/direct/direct\n"
+        for pid, rank in ((11, 0), (12, 1))
+    )
+    setting = found(judged(log, tmp_path=tmp_path, job__yaml=text), "setting-from-file")
+    assert setting.summary == "NCCL_P2P_DISABLE=1 is set in job.yaml:17 (container main)"
+    assert setting.fix == ["kubectl -n ml set env deployment/llama-3-8b-node NCCL_P2P_DISABLE-   # removes it"]
+    assert setting.explains == ["p2p-disabled-by-env"]

@@ -120,6 +120,7 @@ class Pod(Record):
     host_network: bool = False
     networks: str = ""
     """Further networks, as its annotations ask for them."""
+    namespace: str = ""
     node: str = ""
     machine: str = ""
     """The type of machine that it asks for: ``p4d.24xlarge``."""

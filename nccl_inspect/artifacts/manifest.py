@@ -86,6 +86,7 @@ def _pods(item: Node, file: str) -> Iterator[Pod]:
             host_ipc=spec.is_true("hostIPC"),
             host_network=spec.is_true("hostNetwork"),
             networks=next(filter(None, (own.word("metadata", "annotations", key) for key in _NETWORKS)), ""),
+            namespace=item.word("metadata", "namespace"),
             node=spec.word("nodeName"),
             machine=spec.word("nodeSelector", _MACHINE),
             hostname=spec.word("hostname"),

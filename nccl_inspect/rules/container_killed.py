@@ -143,7 +143,8 @@ def _fix(facts: Facts, death: _Death) -> Iterator[str]:
     if case.pod.kind == "container":
         yield f"docker logs --tail 50 {case.pod.name}; dmesg -T | tail -50   # on its host"
     else:
-        yield f"kubectl describe pod {case.pod.name}; kubectl logs --previous {case.pod.name} | tail -50"
+        own = workloads.in_namespace(case.pod.namespace)
+        yield f"kubectl {own}describe pod {case.pod.name}; kubectl {own}logs --previous {case.pod.name} | tail -50"
         if case.pod.node:
             yield f"kubectl describe node {case.pod.node}   # Conditions and Events: pressure, taints"
 

@@ -25,8 +25,8 @@ RULE = Rule(
 )
 _DOCKER = "--gpus all --ipc=host   # options of docker run: one container for all GPUs of the host, or memory in common"
 _ALSO = (
-    "hostIPC: true, with hostNetwork: true: ranks of a node then share /dev/shm and the name of the host. P2P between "
-    "them needs all GPUs visible in each."
+    "Only with hostNetwork: true as well do ranks of a node share the name of the host, and P2P between them needs all "
+    "GPUs visible in each: one pod for each node is the better way."
 )
 
 

@@ -40,12 +40,19 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not shown:
         return
     of_efa = [effect for effect in shown if effect.rule in _OF_EFA or "ofi" in effect.summary.lower()]
-    found = workloads.cases(facts, _lacks_efa if of_efa else lacks_device)
+    is_efa = bool(of_efa) or _is_on_efa(facts)
+    found = workloads.cases(facts, _lacks_efa if is_efa else lacks_device)
     shown = workloads.touched(facts, found, shown)
     if found and shown:
-        yield _without(facts, found, shown, is_efa=bool(of_efa))
+        yield _without(facts, found, shown, is_efa=is_efa)
     elif few := _too_few(facts, [effect for effect in of_efa if effect.rule == _FEWER]):
         yield few
+
+
+def _is_on_efa(facts: Facts) -> bool:
+    """Whether the pods ask for machines with EFA."""
+    machines = (workloads.machine(facts, pod) for pod in workloads.pods(facts))
+    return any(machine.network == "efa" for machine in machines if machine)
 
 
 def lacks_device(pod: Pod, container: Container) -> bool:
@@ -90,7 +97,7 @@ def _without(facts: Facts, found: list[Case], shown: list[Finding], *, is_efa: b
             "kubectl describe node <node> | grep -A12 Allocatable   # which of them the node offers, and how many",
         ],
         evidence=[one.line(f"no {what} in its {'devices' if docker else 'resources'}{_given(one)}") for one in found],
-        confidence="certain" if sure else "likely",
+        confidence="certain" if sure else "possible",
         confirm="Run 'kubectl describe node' on the node: does it offer such a device?",
     )
 

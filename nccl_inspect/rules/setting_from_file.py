@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import slurm_script
-from nccl_inspect.artifacts.containers import Variable
+from nccl_inspect.artifacts.containers import Pod, Variable
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Setting
@@ -86,16 +86,17 @@ def _sources(facts: Facts) -> list[Source]:
     for pod in workloads.pods(facts):
         for container in pod.containers:
             for variable in container.env:
-                found.append(Source(pod.file, variable, _step(pod.kind, pod.name, pod.file, variable)))
+                found.append(Source(pod.file, variable, _step(pod.file, variable, pod)))
     for script in artifacts.of(facts.job.artifacts, slurm_script):
-        found += [Source(script.name, one, _step("", "", script.name, one)) for one in script.env]
+        found += [Source(script.name, one, _step(script.name, one)) for one in script.env]
     return found
 
 
-def _step(kind: str, name: str, file: str, variable: Variable) -> str:
+def _step(file: str, variable: Variable, pod: Pod | None = None) -> str:
     """How a variable is removed: by a command where the template of pods may be changed."""
-    if kind in workloads.MERGED:
-        return f"kubectl set env {kind.lower()}/{name} {variable.name}-{COMMENT}removes it"
+    if pod and pod.kind in workloads.MERGED:
+        own = workloads.in_namespace(pod.namespace)
+        return f"kubectl {own}set env {pod.kind.lower()}/{pod.name} {variable.name}-{COMMENT}removes it"
     return f"unset {variable.name}{COMMENT}{file.rpartition('/')[2]}:{variable.line}: delete it there"
 
 

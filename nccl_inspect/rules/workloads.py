@@ -235,7 +235,12 @@ def _command(case: Case, changes: Sequence[Change]) -> str:
     if len(own) > 1:
         spec["containers"] = [own]
     patch = json.dumps({"spec": {"template": {"spec": spec}}}, separators=(",", ":"))
-    return f"kubectl patch {pod.kind.lower()} {pod.name} -p '{patch}'"
+    return f"kubectl {in_namespace(pod.namespace)}patch {pod.kind.lower()} {pod.name} -p '{patch}'"
+
+
+def in_namespace(name: str) -> str:
+    """The option of kubectl for a namespace."""
+    return f"-n {name} " if name else ""
 
 
 def flow(value: Any) -> str:
