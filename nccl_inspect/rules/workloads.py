@@ -64,19 +64,21 @@ def hosts(facts: Facts, pod: Pod) -> list[str]:
     """The hosts of the log that a pod is, or that are made from a template."""
     names = facts.once(_names)
     if pod.is_template:
-        own = [host for name, host in names if name.startswith(f"{pod.name}-")] if pod.name else []
+        wanted = [name for name in names if name.startswith(f"{pod.name}-")] if pod.name else []
     else:
-        wanted = {_short(name) for name in (pod.name, pod.hostname, pod.node if pod.host_network else "") if name}
-        own = [host for name, host in names if name in wanted]
-    return list(dict.fromkeys(own))
+        wanted = [_short(name) for name in (pod.name, pod.hostname, pod.node if pod.host_network else "") if name]
+    return list(dict.fromkeys(host for name in wanted for host in names.get(name, ())))
 
 
-def _names(facts: Facts) -> list[tuple[str, str]]:
-    """What hosts of the log are called: by themselves, and by who collected the log."""
-    found = [(_short(host.name), host.name) for host in facts.job.hosts]
+def _names(facts: Facts) -> dict[str, list[str]]:
+    """The hosts of the log by what they are called: by themselves, and by who collected the log."""
+    found: dict[str, list[str]] = {}
+    for host in facts.job.hosts:
+        found.setdefault(_short(host.name), []).append(host.name)
     for last in facts.job.last_lines:
-        found += [(_short(part), last.process.host) for part in last.process.apart.split("/") if part]
-    return list(dict.fromkeys(found))
+        for part in filter(None, last.process.apart.split("/")):
+            found.setdefault(_short(part), []).append(last.process.host)
+    return found
 
 
 def _short(name: str) -> str:
