@@ -17,14 +17,15 @@ from nccl_inspect.rules.remedies import COMMENT, is_sentence
 _PLACEHOLDER = re.compile(r"<[A-Za-z][^<>]*>")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _SETTING = re.compile(r"(?:export |unset )?[A-Za-z_][A-Za-z0-9_]*=|unset [A-Z]")
-_SPEC = re.compile(r"(?:resources|securityContext|volumes|volumeMounts|hostNetwork|runtimeClassName): ")
+_SPEC = re.compile(r"(?:[a-z][\w./-]*: |- \{)")
+_DIRECTIVE = re.compile(r"#SBATCH --[a-z]")
 _OPTION = re.compile(r"--[a-z]")
 _CALL = re.compile(r"torch\.")
 _PROGRAMS = """
     all_reduce_perf apt apt-get aws cat dcgmi df dmesg echo env ethtool fi_info fi_pingpong free getent grep
     hostnamectl ib_write_bw ibstat ibv_devices ibv_devinfo ip journalctl kubectl last ldconfig ldd ls lsmod lspci
     make mlxlink modprobe mpirun nc nccl-inspect nv-fabricmanager nvidia-cuda-mps-control nvidia-imex-ctl nvidia-smi
-    perfquery pip ps py-spy python rdma rocm-smi rocminfo rping setpci sharp_hello show_gids sinfo sacct sbatch
+    perfquery ping pip ps py-spy python rdma rocm-smi rocminfo rping setpci sharp_hello show_gids sinfo sacct sbatch
     scontrol source srun ss stdbuf sudo sysctl systemctl torchrun ucx_info ulimit head tail modinfo unset
 """
 _IN_PROSE = ("head", "make", "mpirun", "source", "srun")
@@ -60,8 +61,8 @@ def holds_a_command(sentence: str) -> bool:
 
 
 def is_known(code: str) -> bool:
-    """Whether it is a setting, options, a piece of a pod's spec or a program, or begins all its commands with one."""
-    if any(shape.match(code) for shape in (_SETTING, _SPEC, _OPTION, _CALL)):
+    """Whether it is a setting, options, a piece of a spec or script, or begins all commands with a program."""
+    if any(shape.match(code) for shape in (_SETTING, _SPEC, _OPTION, _CALL, _DIRECTIVE)):
         return True
     commands = [part.split() for part in re.split(r";|\|", _QUOTED.sub("Q", code))]
     return all(words and is_program(words[0]) for words in commands)

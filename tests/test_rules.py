@@ -31,7 +31,7 @@ HEADINGS = [
 ]
 OUTCOMES = {"raises", "silent", "undecided"}
 OPTIONS = {"severity", "confidence", "clue", "platform", "topology", "repeat", "beside"}
-EVIDENCE = ("nccl_trace", "ras", "ibstat", "nvidia-smi")
+EVIDENCE = ("nccl_trace", "ras", "ibstat", "nvidia-smi", "pods", "docker", "scontrol", "train.sbatch")
 BLOCK = re.compile(r"^```log (?P<info>.*)\n(?P<log>(?:.*\n)*?)```$", re.MULTILINE)
 
 

@@ -25,7 +25,7 @@ HEAD = 64 << 10
 """Bytes by which a file is recognised."""
 MAX_BYTES = 256 << 20
 """The largest file that is read."""
-_PARTS = ("errors", "kernel", "machine", "owner", "plain_pickle", "standstill")
+_PARTS = ("containers", "errors", "kernel", "located", "machine", "owner", "plain_pickle", "standstill")
 
 
 class Kind(Protocol):

@@ -64,6 +64,8 @@ class Rule(Record):
     """A cause that is told under the slow path it leads to, when there is one: the effect makes the headline."""
     cloud: str = ""
     """The vendor whose machines it is about: where it finds something, the job runs there."""
+    explains: tuple[str, ...] = ()
+    """Rules whose findings a file beside the log may explain: it runs after these, and says which ones it explains."""
     local: bool = False
     """The fault lies with the ranks and hosts that it names; they do not merely suffer from that of others."""
 

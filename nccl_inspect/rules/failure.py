@@ -17,12 +17,13 @@ def first(facts: Facts) -> FirstFailure | None:
     """The first failing rank of a job that failed, or several at once; None where the log does not tell.
 
     Only the errors that the leading finding shows count, when it shows any: a local resource error beats the network
-    errors that it leads to.
+    errors that it leads to. What a file beside the log explains is shown by its effects.
     """
     if facts.job.verdict != "failed":
         return None
     lead = next((finding for finding in facts.job.findings if finding.fatal), None)
-    told = {(line.source, line.order) for line in lead.evidence} if lead else set()
+    leads = [one for one in facts.job.findings if lead and (one is lead or one.rule in lead.explains)]
+    told = {(line.source, line.order) for one in leads for line in one.evidence}
     shown = {id(one) for one in facts.errors() if any((line.source, line.order) in told for line in one.evidence)}
     errors = [notice for notice in facts.errors() if _counts(facts, notice, id(notice) in shown)]
     kinds = {notice.production for notice in errors if id(notice) in shown}

@@ -46,7 +46,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     facts.job.rules = sorted(wanted)
     # What rules that are left out have to say is not told, but while they find fault nothing is called good.
     facts.job.left_out = sorted({f.rule for f in found if f.rule not in wanted and f.severity != "info"})
-    kept = settled.settled(facts, _without_retold(_without_general(found, wanted, by_name), by_name))
+    kept = settled.settled(facts, _confirmed(_without_retold(_without_general(found, wanted, by_name), by_name)))
     kept = last_words.made_fatal(facts, kept)
     culprits.locate(facts, kept, [name for name, rule in by_name.items() if rule.local])
     kept = [replace(finding, fix=finding.fix[:_MAX_STEPS]) for finding in kept]
@@ -67,10 +67,11 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
 
 
 def _run(facts: Facts) -> tuple[list[Finding], list[NotJudged]]:
-    """What all rules find, and what they leave open."""
+    """What all rules find, and what they leave open; those that explain others see in the job what these found."""
     found: list[Finding] = []
     questions: list[NotJudged] = []
-    for entry in registered():
+    facts.job.findings = found
+    for entry in sorted(registered(), key=lambda one: bool(one.rule.explains)):
         for result in entry.judge(facts):
             if isinstance(result, NotJudged):
                 questions.append(result)
@@ -84,6 +85,16 @@ def _without_general(found: list[Finding], wanted: set[str], by_name: dict[str, 
     """The findings of the wanted rules, where no more specific one of these found something."""
     told = {finding.rule for finding in found} & wanted
     return [finding for finding in found if finding.rule in wanted and told.isdisjoint(by_name[finding.rule].specific)]
+
+
+def _confirmed(findings: list[Finding]) -> list[Finding]:
+    """The findings, of which those are certain that a file beside the log explains for certain."""
+    proven = {rule for finding in findings if finding.confidence == "certain" for rule in finding.explains}
+    sure = [finding.rule in proven and not finding.clue for finding in findings]
+    return [
+        replace(finding, confidence="certain") if is_sure else finding
+        for finding, is_sure in zip(findings, sure, strict=True)
+    ]
 
 
 def _open(questions: list[NotJudged], wanted: set[str], by_name: dict[str, Rule], present: set[str]) -> list[NotJudged]:
@@ -109,9 +120,11 @@ def _with_causes(facts: Facts, findings: list[Finding], by_name: dict[str, Rule]
     for finding in findings:
         rule = by_name[finding.rule]
         before = [by_name[one.rule] for one in upset if failure.follows(facts, finding, one)]
-        before += [by_name[one.rule] for one in findings if finding.rule in one.explains]
+        causes = [by_name[one.rule] for one in findings if finding.rule in one.explains]
+        before += [cause for cause in causes if not cause.explains]
         first = [*(reasons if rule.symptom else leaders), *before]
-        joined.append(_joined(finding, rule, present, accepted, first))
+        shown = [cause for cause in causes if cause.explains]
+        joined.append(_joined(finding, rule, present, accepted, first, shown))
     return joined
 
 
@@ -166,7 +179,12 @@ def _kind(notice: Notice) -> tuple[str, object]:
 
 
 def _joined(
-    finding: Finding, rule: Rule, present: dict[str, int], accepted: set[str], leaders: Iterable[Rule]
+    finding: Finding,
+    rule: Rule,
+    present: dict[str, int],
+    accepted: set[str],
+    leaders: Iterable[Rule],
+    shown: Iterable[Rule],
 ) -> Finding:
     """The finding with its causes: first those that lead.
 
@@ -177,12 +195,16 @@ def _joined(
         accepted: rules with findings that the user accepts.
         leaders: rules with findings that came first, in this job or before this finding; for a symptom, all that tell
             why the job ended.
+        shown: rules with findings that explain it by a file beside the log.
     """
     own = SEVERITIES.index(finding.severity)
     # What the user made less severe than its effect does not hide it.
-    first = [one.name for one in leaders if finding.fatal and rule.name != one.name and rule.name not in one.echo_of]
-    leads = [name for name in (*rule.echo_of, *first) if present.get(name, -1) >= own]
-    causes = [name for name in (*rule.echo_of, *first, *rule.because) if name in present or name in accepted]
+    before = [one for one in leaders if one.name not in finding.explains]
+    first = [one.name for one in before if finding.fatal and rule.name != one.name and rule.name not in one.echo_of]
+    proven = [one.name for one in shown]
+    over = [one.name for one in shown if not one.folds]
+    leads = [name for name in (*rule.echo_of, *first, *over) if present.get(name, -1) >= own]
+    causes = [name for name in (*proven, *rule.echo_of, *first, *rule.because) if name in present or name in accepted]
     causes = sorted(dict.fromkeys([*leads, *causes]), key=lambda name: name not in present)
     return replace(finding, because=[name for name in causes if name != finding.rule], root=not leads)
 

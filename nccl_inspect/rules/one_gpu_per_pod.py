@@ -6,6 +6,8 @@ from nccl_inspect.event import is_named
 from nccl_inspect.impact import MEASURED, Estimate, cited, compared, network, p2p
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.platforms import Platform
+from nccl_inspect.rules import workloads
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, listed
 from nccl_inspect.rules.remedies import GPUS_IN_POD
@@ -31,8 +33,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     paths = [path for path in facts.leaving() if names & set(path.communicators)]
     if not paths or facts.paths("intra") or _shares_a_host(facts) or _are_machines(facts):
         return
-    gpus = facts.platform.gpus if facts.platform else None
-    hints = _hints(facts)
+    known = facts.platform or next(filter(None, (workloads.machine(facts, pod) for pod in workloads.pods(facts))), None)
+    gpus = known.gpus if known else None
+    nodes = list(workloads.nodes(facts).values())
+    if len(nodes) > 1 and len(set(nodes)) == len(nodes):
+        return  # the manifest has each pod on a node of its own
+    shared = next((node for node in nodes if nodes.count(node) > 1), None)
+    hints = f"the manifest has several of these pods on {shared}" if shared else _hints(facts)
     if gpus == 1 or (gpus is None and not hints):
         if gpus is None:
             yield RULE.undecided(
@@ -42,33 +49,33 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             )
         return
     facts.mark(paths, RULE.name)
-    machine = facts.platform.name if facts.platform else "the machine"
-    fabric = "joined by NVLink" if facts.platform and facts.platform.nvlink else "that could talk directly"
+    machine = known.name if known else "the machine"
+    fabric = "joined by NVLink" if known and known.nvlink else "that could talk directly"
     yield RULE.finding(
         f"every rank has a host of its own ({count(alone[0].nranks, 'rank')}, "
         f"{count(alone[0].nnodes or 0, 'node')}): all {count(len(paths), 'path')} use "
         f"{listed(path.detail for path in paths)}",
         cause=f"one GPU for each pod; {machine} holds {gpus or 'several'} GPUs {fabric}, which different pods "
         "cannot use" + (f" ({hints})" if hints else ""),
-        impact=_impact(facts),
+        impact=_impact(known),
         fix=[
             "kubectl get pod -o wide   # first: do the pods share a node at all?",
             GPUS_IN_POD,
             "torchrun --nnodes=<nodes> --nproc_per_node=gpu <script>   # trainer API: numNodes: <nodes>, "
             "numProcPerNode: <GPUs of the node>",
         ],
-        severity="error" if facts.platform and facts.platform.nvlink else "warning",
-        confidence="likely",
+        severity="error" if known and known.nvlink else "warning",
+        confidence="certain" if shared else "likely",
         ranks=ends(paths) or facts.job.ranks_seen,
         hosts=hosts_of(paths),
         evidence=[*(comm.evidence[0] for comm in alone[:2]), *first_lines(paths)[:3]],
     )
 
 
-def _impact(facts: Facts) -> Estimate:
-    net, rates = network(facts.platform), [network(facts.platform)]
+def _impact(machine: Platform | None) -> Estimate:
+    net, rates = network(machine), [network(machine)]
     one = f"about {net} for each rank"
-    if facts.platform and facts.platform.nvlink and (fast := p2p(facts.platform)):
+    if machine and machine.nvlink and (fast := p2p(machine)):
         one = f"NVLink idle: {one}, instead of {fast}: {compared(net, fast)}"
         rates.append(fast)
     return Estimate(one, (*(rate.reference for rate in rates), _FOUR_PODS))

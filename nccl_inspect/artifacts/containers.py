@@ -1,0 +1,163 @@
+"""What files beside the log say of the containers of a job, whoever runs them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from nccl_inspect.artifacts.located import ABSENT, Node
+from nccl_inspect.records import Record
+
+DEFAULT_SHM = 64 << 20
+"""Bytes of /dev/shm that a container gets where nothing else is asked for."""
+_RELEVANT = re.compile(r"(?:NCCL|RCCL|FI|OFI|UCX|RDMAV|GLOO|TORCH|CUDA|NVIDIA)_\w+")
+"""Variables that are kept: others may hold secrets, and say nothing of NCCL."""
+_QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(m|[kKMGTPE]i?|e\d{1,2})?")
+_FACTORS = {"": 1.0, "m": 1e-3, **{unit: 10.0 ** (3 * power) for power, unit in enumerate("kMGTPE", 1)}}
+_BINARY = {f"{unit}i": 2.0 ** (10 * power) for power, unit in enumerate("KMGTPE", 1)}
+_GPUS = ("/gpu", "nvidia.com/mig-", "nvidia.com/gpu.shared")
+_EXPONENT = re.compile(r"e(\d{1,2})")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Variable(Record):
+    """A variable that a file gives to a program."""
+
+    name: str
+    value: str | None
+    """None where it comes from elsewhere (``valueFrom``)."""
+    line: int
+    owner: str
+    """Who gets it: the container, the script."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Ended(Record):
+    """How a container or pod ended, as who runs it says."""
+
+    reason: str
+    """``OOMKilled``, ``Evicted``, ``Error``, …"""
+    code: int | None
+    line: int
+    where: str
+    """The part of the file: ``status.containerStatuses[0].state.terminated``."""
+    text: str
+    when: str = ""
+    restarts: int = 0
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Container(Record):
+    """What one container is given."""
+
+    name: str
+    path: str
+    """In the file: ``spec.template.spec.containers[0]``."""
+    line: int
+    resources: dict[str, str] = field(default_factory=dict)
+    privileged: bool = False
+    capabilities: frozenset[str] = frozenset()
+    user: int | None = None
+    """None where nothing says under which user it runs: most images, root."""
+    shm: float = DEFAULT_SHM
+    """Bytes of /dev/shm; infinite where nothing but memory limits it."""
+    shm_line: int = 0
+    devices: tuple[str, ...] = ()
+    """Passed in by the user: ``/dev/infiniband``."""
+    memlock: float | None = None
+    """The limit on locked memory that is asked for; None where none is."""
+    env: list[Variable] = field(default_factory=list)
+    tree: Node = ABSENT
+    """What of it a fix may add to."""
+
+    def asks(self, *names: str) -> bool:
+        """Whether it asks for one of these resources; what is not a number yet (``$EFA``) may be any.
+
+        Args:
+            names: whole ones; or beginnings that end with ``-`` or ``/``; or ends that begin with ``/``.
+        """
+        return any(quantity(text) != 0 for text in self._of(*names))
+
+    def amount(self, *names: str) -> float:
+        """How much it asks for of these resources; 0 where that is not a number."""
+        return sum(quantity(text) or 0.0 for text in self._of(*names))
+
+    def _of(self, *names: str) -> Iterator[str]:
+        for name, text in self.resources.items():
+            ends = any(name.endswith(one) for one in names if one.startswith("/"))
+            if name in names or ends or any(name.startswith(one) for one in names if one.endswith(("-", "/"))):
+                yield text
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs that it asks for; parts of GPUs (MIG) count like GPUs."""
+        return int(self.amount(*_GPUS))
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether it asks for GPUs, also where the number is not written yet."""
+        return self.asks(*_GPUS)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Pod(Record):
+    """A pod, the template of pods, or a container of docker."""
+
+    file: str
+    kind: str
+    """``Pod``, ``PyTorchJob``, …; ``container`` for docker's."""
+    name: str
+    """Of the pod, or of what makes pods."""
+    path: str
+    """Of its spec in the file."""
+    line: int
+    containers: list[Container]
+    is_whole: bool = True
+    """Whether what is not written here is not there: a TrainJob only adds to what its runtime says."""
+    host_ipc: bool = False
+    host_network: bool = False
+    networks: str = ""
+    """Further networks, as its annotations ask for them."""
+    namespace: str = ""
+    node: str = ""
+    machine: str = ""
+    """The type of machine that it asks for: ``p4d.24xlarge``."""
+    hostname: str = ""
+    owner: str = ""
+    """What made the pod."""
+    address: str = ""
+    ended: list[Ended] = field(default_factory=list)
+    tree: Node = ABSENT
+
+    @property
+    def is_template(self) -> bool:
+        """Whether pods with other names are made from it."""
+        return self.kind not in ("Pod", "container")
+
+    @property
+    def label(self) -> str:
+        """How it is called in words."""
+        return f"{self.kind} {self.name}".strip()
+
+    @property
+    def workers(self) -> list[Container]:
+        """The containers with GPUs; the first one where nothing says which has some."""
+        return [container for container in self.containers if container.has_gpus] or self.containers[:1]
+
+
+def quantity(text: str) -> float | None:
+    """A quantity as Kubernetes writes it: ``64Gi``, ``500m``; None for anything else."""
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
+        return None
+    unit = match[2] or ""
+    if exponent := _EXPONENT.fullmatch(unit):
+        return float(match[1]) * 10.0 ** int(exponent[1])
+    return float(match[1]) * (_BINARY.get(unit) or _FACTORS.get("k" if unit == "K" else unit, math.nan))
+
+
+def variables(pairs: Iterable[tuple[str, str | None, int]], owner: str) -> list[Variable]:
+    """Those variables that may say something of NCCL."""
+    return [Variable(name, value, line, owner) for name, value, line in pairs if _RELEVANT.fullmatch(name)]

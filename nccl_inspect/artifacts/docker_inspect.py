@@ -1,0 +1,98 @@
+"""What ``docker inspect`` (or ``podman inspect``) says of containers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from nccl_inspect.artifacts import located
+from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Pod, variables
+from nccl_inspect.artifacts.located import ABSENT, Node
+from nccl_inspect.artifacts.manifest import Manifest
+
+KIND = "docker inspect"
+_KEYS = (b'"Id"', b'"HostConfig"', b'"Config"')
+_FAILED_BY_MEMORY = "OOMKilled"
+
+
+def recognises(_name: str, head: bytes) -> bool:
+    """Whether a file is what docker says of containers."""
+    return all(key in head for key in _KEYS) and located.is_json(head) and head.lstrip()[:1] in (b"[", b"{")
+
+
+def read(name: str, data: bytes) -> Manifest:
+    """What is said of each container.
+
+    Args:
+        name: of the file.
+        data: its contents.
+
+    Raises:
+        ValueError: it is no JSON, or says nothing of containers.
+    """
+    found = [item for document in located.documents(data) for item in (document, *document.elements)]
+    pods = [_container(item, name) for item in found if item.at("HostConfig")]
+    if not pods:
+        raise ValueError("it describes no container")
+    return Manifest(name, pods)
+
+
+def _container(item: Node, file: str) -> Pod:
+    host = item.at("HostConfig")
+    name = item.word("Name").lstrip("/") or item.word("Id")[:12]
+    is_shared = host.word("IpcMode") == "host"
+    container = Container(
+        name=name,
+        path="HostConfig",
+        line=host.line,
+        resources=_gpus(host),
+        privileged=host.is_true("Privileged"),
+        capabilities=frozenset(word.upper().removeprefix("CAP_") for word in host.words("CapAdd")),
+        shm=math.inf if is_shared else float(host.number("ShmSize") or DEFAULT_SHM),
+        shm_line=host.at("ShmSize").line or host.line,
+        devices=tuple(device.word("PathOnHost") for device in host.at("Devices").elements),
+        memlock=_memlock(host),
+        env=variables(_env(item), f"container {name}"),
+    )
+    return Pod(
+        file=file,
+        kind="container",
+        name=name,
+        path="HostConfig",
+        line=host.line,
+        containers=[container],
+        host_ipc=is_shared,
+        host_network=host.word("NetworkMode") == "host",
+        networks="" if host.word("NetworkMode") in ("default", "bridge", "") else host.word("NetworkMode"),
+        hostname=item.word("Config", "Hostname"),
+        ended=list(_ended(item.at("State"))),
+    )
+
+
+def _gpus(host: Node) -> dict[str, str]:
+    """GPUs by their number, where it is told: all of a host have none."""
+    requests = host.at("DeviceRequests").elements
+    count = sum(len(request.at("DeviceIDs").elements) or request.number("Count") or 0 for request in requests)
+    return {"nvidia.com/gpu": str(count)} if count > 0 else {}
+
+
+def _memlock(host: Node) -> float | None:
+    limit = next((one for one in host.at("Ulimits").elements if one.word("Name") == "memlock"), ABSENT)
+    soft = limit.number("Soft")
+    return None if soft is None else math.inf if soft < 0 else float(soft)
+
+
+def _env(item: Node) -> Iterator[tuple[str, str | None, int]]:
+    for entry in item.at("Config", "Env").elements:
+        name, _, value = (entry.text or "").partition("=")
+        yield name, value, entry.line
+
+
+def _ended(state: Node) -> Iterator[Ended]:
+    code = state.number("ExitCode")
+    if state.is_true("Running") or not code:
+        return
+    reason = _FAILED_BY_MEMORY if state.is_true(_FAILED_BY_MEMORY) else "Error"
+    line = state.at(_FAILED_BY_MEMORY if reason == _FAILED_BY_MEMORY else "ExitCode").line
+    when = state.word("FinishedAt")
+    yield Ended(reason, code, line, "State", f"{reason}, ExitCode {code}, FinishedAt {when or '?'}", when)

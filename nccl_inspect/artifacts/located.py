@@ -1,0 +1,238 @@
+"""YAML and JSON as plain text values that know their lines.
+
+Only the events of PyYAML's safe parser are used: no tag makes anything, and what aliases stand for is shared, not
+copied. How much a document may hold and how much its aliases may stand for is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nccl_inspect.records import Record
+
+MAX_BYTES = 32 << 20
+MAX_VALUES = 2_000_000
+"""Values of a file, with all that its aliases stand for."""
+MAX_DEPTH = 100
+_JSON_LINE = re.compile(rb"[ \t\[\]{}\r]|$")
+_NULL = ("", "~", "null", "Null", "NULL")
+_TRUE = ("true", "yes", "on", "y")
+_MERGE = "<<"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Node(Record):
+    """A value of a document: a text, a mapping, a sequence, or nothing at all."""
+
+    line: int = 0
+    """Of its first character, from 1; 0 for what is not there."""
+    column: int = 0
+    text: str | None = None
+    """Of a scalar as it is written, without quotes; None for null and for all else."""
+    entries: dict[str, Node] = field(default_factory=dict)
+    """Of a mapping."""
+    elements: list[Node] = field(default_factory=list)
+    """Of a sequence."""
+    kind: str = ""
+    """``scalar``, ``mapping`` or ``sequence``; empty for what is not there."""
+    is_flow: bool = False
+    """Written in brackets, as all of JSON is: indentation means nothing there."""
+
+    def __bool__(self) -> bool:
+        return bool(self.kind)
+
+    def at(self, *keys: str) -> Node:
+        """What stands under these keys; a node of no kind where there is nothing."""
+        node = self
+        for key in keys:
+            node = node.entries.get(key, ABSENT)
+        return node
+
+    def word(self, *keys: str) -> str:
+        """The text under these keys, empty where there is none."""
+        return self.at(*keys).text or ""
+
+    def number(self, *keys: str) -> int | None:
+        """The whole number under these keys."""
+        text = self.word(*keys)
+        return int(text) if text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) < 16 else None
+
+    def is_true(self, *keys: str) -> bool:
+        """Whether the value under these keys is true."""
+        return self.word(*keys).lower() in _TRUE
+
+    def words(self, *keys: str) -> list[str]:
+        """The texts of the sequence under these keys."""
+        return [element.text for element in self.at(*keys).elements if element.text]
+
+
+ABSENT = Node()
+"""What is not there."""
+
+
+def documents(data: bytes) -> list[Node]:
+    """The documents of a file.
+
+    Args:
+        data: YAML or JSON.
+
+    Raises:
+        ValueError: it is neither, or holds more than is read.
+    """
+    import yaml  # takes some time to load, and most jobs have no such file
+
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES >> 20} MB")
+    reader = _Reader()
+    try:
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        for event in yaml.parse(data.decode("utf-8-sig", "replace"), Loader=loader):
+            reader.take(event)
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise ValueError(f"no YAML{where}: {getattr(error, 'problem', None) or type(error).__name__}") from None
+    return reader.documents
+
+
+class _Reader:
+    """Makes nodes of events, and counts what aliases would expand to."""
+
+    def __init__(self) -> None:
+        self.documents: list[Node] = []
+        self._open: list[Node] = []
+        self._keys: list[str | None] = []
+        """The key of each open mapping that waits for its value."""
+        self._awaits_key: list[bool] = []
+        self._anchors: dict[str, Node] = {}
+        self._sizes: dict[int, int] = {}
+        """Values in a node, by its identity, where an anchor names it."""
+        self._named: list[tuple[Node, str, int]] = []
+        self._values = 0
+
+    def take(self, event: Any) -> None:
+        """Take in the next event."""
+        name = type(event).__name__
+        if name == "DocumentStartEvent":
+            self._anchors, self._sizes = {}, {}
+        elif name == "ScalarEvent":
+            is_plain = not event.style
+            text = None if is_plain and event.value in _NULL else event.value
+            self._begin(event, Node(*_place(event), text=text, kind="scalar"))
+            self._end()
+        elif name in ("MappingStartEvent", "SequenceStartEvent"):
+            kind = "mapping" if name.startswith("M") else "sequence"
+            self._begin(event, Node(*_place(event), kind=kind, is_flow=bool(event.flow_style)))
+        elif name in ("MappingEndEvent", "SequenceEndEvent"):
+            self._end()
+        elif name == "AliasEvent":
+            self._alias(event.anchor)
+
+    def _begin(self, event: Any, node: Node) -> None:
+        self._count(1)
+        if len(self._open) >= MAX_DEPTH:
+            raise ValueError(f"nested more than {MAX_DEPTH} deep")
+        self._open.append(node)
+        self._keys.append(None)
+        self._awaits_key.append(node.kind == "mapping")
+        if event.anchor:
+            self._named.append((node, event.anchor, self._values))
+
+    def _end(self) -> None:
+        node = self._open.pop()
+        self._keys.pop()
+        self._awaits_key.pop()
+        if self._named and self._named[-1][0] is node:
+            _, anchor, before = self._named.pop()
+            self._anchors[anchor] = node
+            self._sizes[id(node)] = self._values - before + 1
+        self._put(node)
+
+    def _alias(self, anchor: str) -> None:
+        node = self._anchors.get(anchor)
+        if node is None:
+            raise ValueError(f"the alias *{anchor[:40]} stands for nothing, or for itself")
+        self._count(self._sizes[id(node)])
+        self._put(node)
+
+    def _count(self, number: int) -> None:
+        self._values += number
+        if self._values > MAX_VALUES:
+            raise ValueError(f"it holds, or its aliases stand for, more than {MAX_VALUES:,} values")
+
+    def _put(self, node: Node) -> None:
+        """Put a whole node where it belongs."""
+        if not self._open:
+            self.documents.append(node)
+            return
+        parent = self._open[-1]
+        if parent.kind == "sequence":
+            parent.elements.append(node)
+        elif self._awaits_key[-1]:
+            self._keys[-1] = (node.text or "") if node.kind == "scalar" else None
+            self._awaits_key[-1] = False
+        else:
+            key = self._keys[-1]
+            self._awaits_key[-1] = True
+            if key == _MERGE:
+                for name, entry in ((n, e) for part in (node, *node.elements) for n, e in part.entries.items()):
+                    parent.entries.setdefault(name, entry)
+            elif key is not None:
+                parent.entries[key] = node
+
+
+def _place(event: Any) -> tuple[int, int]:
+    return event.start_mark.line + 1, event.start_mark.column
+
+
+def find(node: Node, *, key: str, having: str) -> Iterator[tuple[str, Node, Node]]:
+    """All mappings under a key that have another one: their paths, the mappings around them, and they themselves.
+
+    Args:
+        node: to begin with.
+        key: under which they stand.
+        having: a key in them with a sequence that is not empty.
+    """
+    waiting = [("", node)]
+    seen: set[int] = set()
+    while waiting:
+        path, node = waiting.pop()
+        if id(node) in seen:
+            continue  # an alias: it stands elsewhere, too
+        seen.add(id(node))
+        inner = node.at(key)
+        if inner.at(having).elements:
+            yield _joined(path, key), node, inner
+        below = [(_joined(path, name), entry) for name, entry in node.entries.items() if entry.kind != "scalar"]
+        below += [(f"{path}[{index}]", element) for index, element in enumerate(node.elements)]
+        waiting.extend(reversed(below))
+
+
+def _joined(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def is_json(head: bytes) -> bool:
+    """Whether first bytes are of JSON from the first line to the last: what a log prints of it, other lines follow."""
+    lines = head.split(b"\n")
+    return bool(head.strip()) and all(map(_JSON_LINE.match, lines[:-1] if len(lines) > 1 else lines))
+
+
+def slot(node: Node, path: str, keys: Sequence[str]) -> tuple[Node, str, list[str]]:
+    """Where something belongs that is to stand under these keys: all that exists of the way is kept.
+
+    Args:
+        node: that is there.
+        path: where it stands.
+        keys: below it.
+
+    Returns:
+        the innermost node that is there, its path, and the keys that are missing.
+    """
+    left = list(keys)
+    while left and node.at(left[0]).kind in ("mapping", "sequence"):
+        node, path = node.at(left[0]), _joined(path, left.pop(0))
+    return node, path, left

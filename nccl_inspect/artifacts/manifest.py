@@ -1,0 +1,203 @@
+"""Kubernetes manifests: what ``kubectl get pod -o yaml`` (or ``-o json``) says, and what was written by hand.
+
+Pods are found by their shape, a ``spec`` with ``containers``, so that any kind that makes pods is understood.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from nccl_inspect.artifacts import located
+from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Pod, quantity, variables
+from nccl_inspect.artifacts.located import ABSENT, Node
+from nccl_inspect.records import Record
+
+KIND = "Kubernetes manifest"
+_JSON = re.compile(rb'\s*\{\s*"(?:apiVersion|kind|items|metadata)"\s*:')
+_YAML_LINE = re.compile(rb"(?:[A-Za-z_][\w.$/-]*:(?:[ \t].*)?|- .*|-|---(?: .*)?|\.\.\.|%YAML.*|[ \t#].*|)\r?$")
+_KEYS = (re.compile(rb"^apiVersion:[ \t]", re.MULTILINE), re.compile(rb"^kind:[ \t]", re.MULTILINE))
+_NCCL = re.compile(rb"\bNCCL (?:INFO|WARN|TRACE) ")
+_NETWORKS = ("k8s.v1.cni.cncf.io/networks", "networking.gke.io/interfaces", "v1.multus-cni.io/default-network")
+_MACHINE = "node.kubernetes.io/instance-type"
+_PARTIAL = ("TrainJob", "ClusterTrainingRuntime", "TrainingRuntime")
+_KEPT = ("resources", "securityContext", "volumeMounts", "volumes", "hostIPC", "hostNetwork")
+_SHM = "/dev/shm"  # noqa: S108 - a path in containers
+_MAX_TEXT = 200
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Manifest(Record):
+    """One file."""
+
+    name: str
+    pods: list[Pod]
+
+
+def recognises(_name: str, head: bytes) -> bool:
+    """Whether a file is a manifest from its beginning: a log may quote one."""
+    if _NCCL.search(head):
+        return False
+    if _JSON.match(head):
+        return b'"apiVersion"' in head and b'"kind"' in head and located.is_json(head)
+    lines = head.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    whole = lines[:-1] if len(lines) > 1 else lines
+    return all(key.search(head) for key in _KEYS) and all(map(_YAML_LINE.match, whole))
+
+
+def read(name: str, data: bytes) -> Manifest:
+    """A manifest.
+
+    Args:
+        name: of the file.
+        data: its contents.
+
+    Raises:
+        ValueError: it is no YAML, holds too much, or describes no pod.
+    """
+    documents = located.documents(data)
+    pods = [pod for document in documents for item in _objects(document) for pod in _pods(item, name)]
+    if not pods:
+        kinds = ", ".join(dict.fromkeys(document.word("kind") for document in documents if document.word("kind")))
+        raise ValueError(f"it describes no pod ({kinds[:80] or 'no kind'})")
+    return Manifest(name, pods)
+
+
+def _objects(document: Node) -> list[Node]:
+    """The objects of a list, or the one that a document is."""
+    items = document.at("items")
+    return items.elements if items.kind == "sequence" else [document]
+
+
+def _pods(item: Node, file: str) -> Iterator[Pod]:
+    kind, name = item.word("kind") or "Pod", item.word("metadata", "name")
+    for path, around, spec in located.find(item, key="spec", having="containers"):
+        own = item if path == "spec" else around
+        yield Pod(
+            file=file,
+            kind=kind,
+            name=name,
+            path=path,
+            line=spec.line,
+            containers=_containers(spec, path),
+            is_whole=kind not in _PARTIAL,
+            host_ipc=spec.is_true("hostIPC"),
+            host_network=spec.is_true("hostNetwork"),
+            networks=next(filter(None, (own.word("metadata", "annotations", key) for key in _NETWORKS)), ""),
+            namespace=item.word("metadata", "namespace"),
+            node=spec.word("nodeName"),
+            machine=spec.word("nodeSelector", _MACHINE),
+            hostname=spec.word("hostname"),
+            owner=_owner(item),
+            address=item.word("status", "hostIP"),
+            ended=_ended(item.at("status")) if kind == "Pod" else [],
+            tree=_kept(spec),
+        )
+    if trainer := item.at("spec", "trainer"):
+        yield _trained(file, kind, name, trainer)
+
+
+def _owner(item: Node) -> str:
+    owners = item.at("metadata", "ownerReferences").elements
+    return owners[0].word("name") if owners else ""
+
+
+def _trained(file: str, kind: str, name: str, trainer: Node) -> Pod:
+    """The trainer of a TrainJob, which replaces parts of what its runtime has."""
+    path = "spec.trainer"
+    container = Container(
+        name="trainer",
+        path=path,
+        line=trainer.line,
+        resources=_resources(trainer.at("resourcesPerNode")),
+        env=variables(_env(trainer), f"{path}.env"),
+    )
+    return Pod(file, kind, name, path, trainer.line, [container], is_whole=False)
+
+
+def _containers(spec: Node, path: str) -> list[Container]:
+    found = []
+    for index, node in enumerate(spec.at("containers").elements):
+        inside = f"{path}.containers[{index}]"
+        security = node.at("securityContext")
+        name = node.word("name")
+        shm, line = _shm(node, spec)
+        user = security.number("runAsUser")
+        found.append(
+            Container(
+                name=name,
+                path=inside,
+                line=node.line,
+                resources=_resources(node.at("resources")),
+                privileged=security.is_true("privileged"),
+                capabilities=frozenset(word.upper() for word in security.words("capabilities", "add")),
+                user=spec.number("securityContext", "runAsUser") if user is None else user,
+                shm=shm,
+                shm_line=line,
+                devices=tuple(_host_paths(node, spec)),
+                env=variables(_env(node), f"container {name}"),
+                tree=_kept(node),
+            )
+        )
+    return found
+
+
+def _resources(node: Node) -> dict[str, str]:
+    """What a container asks for: of extended resources requests and limits are the same."""
+    both = (node.at("requests"), node.at("limits"))
+    return {key: entry.text for part in both for key, entry in part.entries.items() if entry.text}
+
+
+def _env(node: Node) -> Iterator[tuple[str, str | None, int]]:
+    for entry in node.at("env").elements:
+        value = entry.at("value")
+        yield entry.word("name"), None if entry.at("valueFrom") else value.text or "", value.line or entry.line
+
+
+def _shm(container: Node, spec: Node) -> tuple[float, int]:
+    """Bytes of /dev/shm, and the line that says so."""
+    mount = next((m for m in container.at("volumeMounts").elements if m.word("mountPath").rstrip("/") == _SHM), ABSENT)
+    if not mount:
+        return (math.inf if spec.is_true("hostIPC") else float(DEFAULT_SHM)), container.line
+    volume = next((v for v in spec.at("volumes").elements if v.word("name") == mount.word("name")), ABSENT)
+    limit = volume.at("emptyDir", "sizeLimit")
+    size = quantity(limit.text or "")
+    return (math.inf, mount.line) if size is None else (size, limit.line)
+
+
+def _host_paths(container: Node, spec: Node) -> Iterator[str]:
+    """The folders of the node that are mounted into the container."""
+    mounted = {mount.word("name") for mount in container.at("volumeMounts").elements}
+    for volume in spec.at("volumes").elements:
+        if volume.word("name") in mounted and (path := volume.word("hostPath", "path")):
+            yield path
+
+
+def _ended(status: Node) -> list[Ended]:
+    """How the pod and its containers ended."""
+    found = []
+    if (reason := status.word("reason")) and status.word("phase") == "Failed":
+        text = f"reason: {reason}, message: {' '.join(status.word('message').split())[:_MAX_TEXT]}"
+        found.append(Ended(reason, None, status.at("reason").line, "status", text))
+    for group in ("initContainerStatuses", "containerStatuses"):
+        for index, entry in enumerate(status.at(group).elements):
+            for state in ("state", "lastState"):
+                over = entry.at(state, "terminated")
+                if over:
+                    where = f"status.{group}[{index}].{state}.terminated"
+                    found.append(_of_container(entry, over, where))
+    return found
+
+
+def _of_container(entry: Node, over: Node, where: str) -> Ended:
+    reason, code, when = over.word("reason") or "Error", over.number("exitCode"), over.word("finishedAt")
+    text = f"container {entry.word('name')}: {reason}, exitCode {code}, finishedAt {when or '?'}"
+    return Ended(reason, code, over.line, where, text, when, entry.number("restartCount") or 0)
+
+
+def _kept(node: Node) -> Node:
+    """The keys that a fix may add to: what else stands there may be secret and is not kept."""
+    entries = {key: entry for key, entry in node.entries.items() if key in _KEPT}
+    return replace(node, entries=entries)

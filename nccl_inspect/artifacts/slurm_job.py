@@ -1,0 +1,63 @@
+"""What Slurm's controller says of a job: ``scontrol show job``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from nccl_inspect.records import Record
+
+KIND = "Slurm job"
+_FIRST = re.compile(rb"\s*JobId=\d+ (?:Array\w+=\S+ )*JobName=")
+_LINE = re.compile(rb"(?:JobId=\d.*|[ \t]+[A-Z][\w/:]*=.*|[ \t]*)\r?$")
+_VALUE = re.compile(r"(?:^|\s)([A-Z][\w/:]*)=(\S*)")
+MAX_BYTES = 8 << 20
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Entry(Record):
+    """One job."""
+
+    number: str
+    values: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    """Where each value stands."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Said(Record):
+    """One file."""
+
+    name: str
+    jobs: list[Entry]
+
+
+def recognises(_name: str, head: bytes) -> bool:
+    """Whether a file is nothing but such an answer: many scripts print it at the beginning of a log."""
+    lines = head.split(b"\n")
+    return _FIRST.match(head) is not None and all(map(_LINE.match, lines[:-1] if len(lines) > 1 else lines))
+
+
+def read(name: str, data: bytes) -> Said:
+    """An answer.
+
+    Args:
+        name: of the file.
+        data: its contents.
+
+    Raises:
+        ValueError: it names no job, or is too long.
+    """
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES >> 20} MB")
+    jobs: list[Entry] = []
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+        for key, value in _VALUE.findall(line):
+            if key == "JobId":
+                jobs.append(Entry(value))
+            if jobs and key not in jobs[-1].values:
+                jobs[-1].values[key] = value
+                jobs[-1].lines[key] = number
+    if not jobs:
+        raise ValueError("it names no job")
+    return Said(name, jobs)

@@ -1,0 +1,156 @@
+"""Kubernetes or docker ended a container of the job."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nccl_inspect.artifacts.containers import Ended
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import workloads
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, listed, ranks_in, ranks_word
+from nccl_inspect.rules.workloads import Case, Change
+
+DEATHS = (
+    "ended-from-outside",
+    "hang-after-init",
+    "hang-in-init",
+    "host-memory-exhausted",
+    "ib-completion-error",
+    "ib-timeout-err12",
+    "peer-death",
+    "process-crashed",
+    "process-unresponsive",
+    "program-not-started",
+    "rank-missing",
+    "rendezvous-failed",
+    "watchdog-stuck",
+    "watchdog-timeout",
+)
+"""What the others say of a rank that is gone."""
+RULE = Rule(
+    name="container-killed",
+    category="failures",
+    severity="error",
+    title="Kubernetes or docker ended a container of the job",
+    explains=DEATHS,
+    local=True,
+    ends=True,
+)
+_LOSS = "peer-death"
+_MEMORY = "OOMKilled"
+_REASONS = {
+    _MEMORY: "it used more memory than its limit, and the kernel killed it",
+    "Evicted": "the node ran out of memory or disk, and the kubelet evicted the pod",
+    "DeadlineExceeded": "the time that the job may take (activeDeadlineSeconds) was over",
+    "NodeLost": "the node does not answer any more",
+    "NodeShutdown": "the node was shut down",
+    "Terminated": "the node was shut down",
+    "Preempting": "a pod of higher priority took its place",
+    "Preempted": "a pod of higher priority took its place",
+    "UnexpectedAdmissionError": "the node refused the pod, as when a device of it is broken",
+}
+_CODES = {
+    135: "SIGBUS: often /dev/shm is full, or huge pages are missing",
+    137: "SIGKILL: the kernel where memory ran out, or somebody who ended the pod",
+    139: "SIGSEGV: it crashed",
+}
+"""What tells how one died before the others: 134 and 143 are mostly how the others end after that."""
+
+
+class _Death(NamedTuple):
+    case: Case
+    ended: Ended
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the reason itself is told."""
+        return self.ended.reason in _REASONS
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing of it ran after that: the log may be of a later life."""
+        return ".lastState." not in self.ended.where
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge a job that lost ranks by how its pods ended; the status of a sound job is old or of another one."""
+    shown = [one for one in workloads.effects(facts, RULE) if one.fatal or one.rule == "ended-from-outside"]
+    deaths = _deaths(facts) if shown else []
+    if not deaths or not shown:
+        return
+    first = deaths[0]
+    where = {host for death in deaths for host in workloads.hosts(facts, death.case.pod)}
+    dead = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
+    losses = [effect for effect in shown if effect.rule == _LOSS]
+    named = {rank for effect in losses for rank in _gone(facts, effect)}
+    who = f", {ranks_word(dead & named or dead)}" if dead else ""
+    is_other = any(one.confidence == "certain" and where.isdisjoint(one.hosts) for one in losses)
+    agrees = not dead or (bool(dead & named) if named else not is_other)
+    names = listed((death.case.pod.label for death in deaths), limit=3)
+    yield workloads.explained(
+        RULE,
+        facts,
+        [death.case for death in deaths],
+        shown,
+        f"{names}{who}: {_words(first.ended)}",
+        cause=_REASONS.get(first.ended.reason) or _CODES[first.ended.code or 0],
+        fix=list(_fix(facts, first)),
+        evidence=[Evidence(death.case.pod.file, death.ended.line, _text(death)) for death in deaths],
+        confidence="certain" if first.is_sure and agrees and (first.is_last or dead & named) else "likely",
+    )
+
+
+def _gone(facts: Facts, effect: Finding) -> set[int]:
+    """The ranks that it says went away: those that it shows speaking lost one."""
+    lines = {(line.source, line.line) for line in effect.evidence}
+    said = (notice for notice in facts.job.notices if any((e.source, e.line) in lines for e in notice.evidence))
+    return set(effect.ranks) - ranks_in(said)
+
+
+def _words(ended: Ended) -> str:
+    return ended.reason if ended.code is None or ended.reason == _MEMORY else f"{ended.reason}, exit code {ended.code}"
+
+
+def _text(death: _Death) -> str:
+    return f"{death.ended.where}: {death.ended.text}"
+
+
+def _deaths(facts: Facts) -> list[_Death]:
+    """The pods whose end tells something, sure ones and early ones first; none where all ended so."""
+    pods = [pod for pod in facts.once(workloads.related) if pod.containers]
+    ends = [_Death(Case(pod, pod.workers[0]), ended) for pod in pods for ended in _telling(pod.ended)]
+    sure = [death for death in ends if death.is_sure]
+    found = sure or (ends if len(ends) < max(len(pods), 2) else [])
+    return sorted(found, key=lambda death: (death.ended.when or "~", death.case.pod.name))
+
+
+def _telling(ends: list[Ended]) -> list[Ended]:
+    """The end of a pod that tells most: one with a reason, else one by a signal."""
+    reasons = [ended for ended in ends if ended.reason in _REASONS]
+    return (reasons or [ended for ended in ends if ended.code in _CODES])[:1]
+
+
+def _fix(facts: Facts, death: _Death) -> Iterator[str]:
+    case = death.case
+    if death.ended.reason == _MEMORY:
+        limit = case.container.resources.get("memory")
+        if case.pod.kind == "container":
+            yield "--memory=<more>   # option of docker run"
+        else:
+            yield from workloads.steps(case, Change(("resources", "limits"), {"memory": _twice(limit)}))
+        yield "Use less: fewer data loader workers, checkpoints loaded and saved in shards; /dev/shm counts as memory."
+    if case.pod.kind == "container":
+        yield f"docker logs --tail 50 {case.pod.name}; dmesg -T | tail -50   # on its host"
+    else:
+        own = workloads.in_namespace(case.pod.namespace)
+        yield f"kubectl {own}describe pod {case.pod.name}; kubectl {own}logs --previous {case.pod.name} | tail -50"
+        if case.pod.node:
+            yield f"kubectl describe node {case.pod.node}   # Conditions and Events: pressure, taints"
+
+
+def _twice(limit: str | None) -> str:
+    """Twice the limit of today, where it has a number to begin with."""
+    digits = "".join(sign for sign in limit or "" if sign.isdigit())
+    whole = bool(limit) and (limit or "").startswith(digits) and 0 < len(digits) < 12
+    return f"{2 * int(digits)}{(limit or '')[len(digits) :]}" if whole else "<more>"

@@ -1,0 +1,57 @@
+"""The script for Slurm shows each task its own GPU only."""
+
+from collections.abc import Iterator
+
+from nccl_inspect import artifacts
+from nccl_inspect.artifacts import slurm_script
+from nccl_inspect.artifacts.slurm_script import Option
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import workloads
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.remedies import COMMENT
+
+RULE = Rule(
+    name="gpus-bound-to-tasks",
+    category="intra-node path",
+    severity="error",
+    title="The script for Slurm shows each task its own GPU only",
+    explains=("cuda-ipc-isolated-gpus", "p2p-import-failed"),
+)
+_BINDINGS = ("single", "per_task", "map_gpu", "mask_gpu")
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge GPU memory that could not be shared by the options of sbatch and srun."""
+    shown = workloads.effects(facts, RULE)
+    bound = [
+        (script.name, option)
+        for script in (artifacts.of(facts.job.artifacts, slurm_script) if shown else ())
+        for option in script.options
+        if _binds(option)
+    ]
+    if not bound:
+        return
+    file, option = bound[0]
+    yield workloads.explained(
+        RULE,
+        facts,
+        [],
+        shown,
+        f"{option.name}={option.value} shows each task its own GPU only",
+        cause="Slurm hides the other GPUs of the node from the task (CUDA_VISIBLE_DEVICES, device cgroup), and CUDA "
+        "cannot map the memory of a GPU that the process does not see",
+        fix=[
+            f"--gpus-per-node=<GPUs of the node> --gpu-bind=none{COMMENT}{file.rpartition('/')[2]}:{option.line}: "
+            f"instead of {option.name}",
+            'torch.cuda.set_device(int(os.environ["SLURM_LOCALID"]))   # in the program, before the first use of CUDA',
+        ],
+        evidence=[Evidence(name, one.line, one.text) for name, one in bound],
+    )
+
+
+def _binds(option: Option) -> bool:
+    if option.name == "--gpus-per-task":
+        return True
+    return option.name == "--gpu-bind" and option.value.startswith(_BINDINGS)

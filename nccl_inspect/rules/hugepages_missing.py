@@ -1,0 +1,64 @@
+"""The pod has EFA devices and no huge pages."""
+
+import re
+from collections.abc import Iterator
+
+from nccl_inspect.artifacts.containers import Container, Pod
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.rules import workloads
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts
+from nccl_inspect.rules.rdma_device_not_requested import EFA
+from nccl_inspect.rules.workloads import Change
+
+RULE = Rule(
+    name="hugepages-missing",
+    category="network",
+    severity="error",
+    title="The manifest asks for EFA devices and for no huge pages",
+    explains=(
+        "efa-init-failed",
+        "ib-memlock",
+        "memory-registration-failed",
+        "host-memory-exhausted",
+        "process-crashed",
+        "peer-death",
+    ),
+)
+_PAGES = "hugepages-2Mi"
+_NAMED = re.compile(r"huge[ _-]?page", re.IGNORECASE)
+_CRASHED = re.compile(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IGNORECASE)
+"""How the kernel ends a process that touches a huge page that its pod may not have."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge errors that name huge pages, and bus errors, by what the pods ask for."""
+    named = [effect for effect in workloads.effects(facts, RULE) if _says(effect, _NAMED)]
+    shown = named or [effect for effect in workloads.effects(facts, RULE) if _says(effect, _CRASHED)]
+    found = workloads.cases(facts, _lacks_pages) if shown else []
+    shown = workloads.touched(facts, found, shown)
+    if not found or not shown:
+        return
+    yield workloads.explained(
+        RULE,
+        facts,
+        found,
+        shown,
+        f"{workloads.called(found)} {workloads.verb(found, 'asks', 'ask')} for {EFA} and for no {_PAGES}",
+        cause="libfabric keeps buffers for EFA in huge pages where the node has some; a pod that asks for none may use "
+        "none, and is refused or ended by SIGBUS when it does",
+        fix=[
+            *workloads.steps(found[0], Change(("resources", "limits"), {_PAGES: "5120Mi"})),
+            "FI_EFA_USE_HUGE_PAGE=0   # a stop-gap: libfabric then takes ordinary pages",
+        ],
+        evidence=[case.line(f"{EFA}: {case.container.resources[EFA]}, no {_PAGES}") for case in found],
+        confidence="certain" if named else "likely",
+    )
+
+
+def _lacks_pages(pod: Pod, container: Container) -> bool:
+    return pod.is_whole and container.asks(EFA) and not container.asks("hugepages-")
+
+
+def _says(effect: Finding, pattern: re.Pattern[str]) -> bool:
+    return any(pattern.search(text) for text in (effect.summary, *(line.text for line in effect.evidence)))

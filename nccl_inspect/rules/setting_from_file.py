@@ -1,0 +1,117 @@
+"""A file beside the log sets the variable that another finding blames."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nccl_inspect import artifacts
+from nccl_inspect.artifacts import slurm_script
+from nccl_inspect.artifacts.containers import Pod, Variable
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Setting
+from nccl_inspect.rules import workloads
+from nccl_inspect.rules.engine import Rule
+from nccl_inspect.rules.facts import Facts, listed
+from nccl_inspect.rules.remedies import COMMENT
+
+RULE = Rule(
+    name="setting-from-file",
+    category="environment",
+    severity="warning",
+    title="The manifest or script sets a variable that another finding blames",
+    explains=(
+        "algo-proto-forced",
+        "bootstrap-no-interface",
+        "bootstrap-wrong-interface",
+        "channel-limit-by-env",
+        "debug-level-too-low",
+        "env-mismatch-across-ranks",
+        "gdr-disabled",
+        "ib-bad-device",
+        "ib-disabled-by-env",
+        "ib-gid-index",
+        "loopback-between-hosts",
+        "network-not-found",
+        "p2p-disabled-by-env",
+        "setting-invalid",
+        "setting-refused",
+        "shm-disabled-by-env",
+        "socket-instead-of-efa",
+        "tcpxo-settings",
+        "topo-file-bad",
+    ),
+    folds=True,
+)
+_OUTSIDE = ("environment", "unknown")
+"""Where a variable of the pod or script may have come from: a plugin and nccl.conf are others."""
+
+
+class Source(NamedTuple):
+    """A variable where a file sets it."""
+
+    file: str
+    variable: Variable
+    step: str
+    """How it is removed."""
+
+
+def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+    """Judge the variables that findings are about by what manifests and scripts set, with the same value."""
+    shown = workloads.effects(facts, RULE)
+    sources = _sources(facts) if shown else []
+    blamed = {effect.rule: _blamed(facts, effect, sources) for effect in shown}
+    shown = [effect for effect in shown if blamed[effect.rule]]
+    if not shown:
+        return
+    found = list(dict.fromkeys(source for effect in shown for source in blamed[effect.rule]))
+    names = listed(dict.fromkeys(f"{one.variable.name}={one.variable.value}" for one in found))
+    first = found[0]
+    yield workloads.explained(
+        RULE,
+        facts,
+        [],
+        shown,
+        f"{names} is set in {first.file.rpartition('/')[2]}:{first.variable.line} ({first.variable.owner})",
+        cause="the log shows the value that this file gives to the processes",
+        fix=list(dict.fromkeys(source.step for source in found)),
+        evidence=[
+            Evidence(one.file, one.variable.line, f"{one.variable.owner}: {one.variable.name}={one.variable.value}")
+            for one in found
+        ],
+    )
+
+
+def _sources(facts: Facts) -> list[Source]:
+    found = []
+    for pod in workloads.pods(facts):
+        for container in pod.containers:
+            for variable in container.env:
+                found.append(Source(pod.file, variable, _step(pod.file, variable, pod)))
+    for script in artifacts.of(facts.job.artifacts, slurm_script):
+        found += [Source(script.name, one, _step(script.name, one)) for one in script.env]
+    return found
+
+
+def _step(file: str, variable: Variable, pod: Pod | None = None) -> str:
+    """How a variable is removed: by a command where the template of pods may be changed."""
+    if pod and pod.kind in workloads.MERGED:
+        own = workloads.in_namespace(pod.namespace)
+        return f"kubectl {own}set env {pod.kind.lower()}/{pod.name} {variable.name}-{COMMENT}removes it"
+    return f"unset {variable.name}{COMMENT}{file.rpartition('/')[2]}:{variable.line}: delete it there"
+
+
+def _blamed(facts: Facts, effect: Finding, sources: list[Source]) -> list[Source]:
+    """The places that set what the finding is about: it names the variable, or shows the line that states it."""
+    lines = {(line.source, line.line) for line in effect.evidence}
+    return [
+        source
+        for setting in facts.job.environment
+        if setting.source in _OUTSIDE and _is_about(effect, setting, lines)
+        for source in sources
+        if (source.variable.name, source.variable.value) == (setting.name, setting.value)
+    ]
+
+
+def _is_about(effect: Finding, setting: Setting, lines: set[tuple[str, int]]) -> bool:
+    shown = any((line.source, line.line) in lines for line in setting.evidence)
+    return setting.name in effect.summary or setting.name in effect.cause or shown
