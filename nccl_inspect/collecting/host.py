@@ -81,7 +81,9 @@ def _expanded(commands: Iterable[Command]) -> Iterator[Command]:
     for command in commands:
         found = [_matching(word) for word in command.argv]
         if all(found):
-            yield replace(command, file=f"{folder()}/{command.file}", argv=tuple(word for some in found for word in some))
+            yield replace(
+                command, file=f"{folder()}/{command.file}", argv=tuple(word for some in found for word in some)
+            )
 
 
 def _matching(word: str) -> list[str]:
