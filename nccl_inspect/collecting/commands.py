@@ -57,7 +57,7 @@ def run(argv: tuple[str, ...], output: BinaryIO, seconds: float) -> str | None:
     environment = {**os.environ, "LC_ALL": "C"}
     with TemporaryFile() as errors:
         try:
-            process = subprocess.Popen(  # noqa: S603 - from a table, without a shell
+            process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=environment, start_new_session=True
             )
         except FileNotFoundError:
