@@ -40,7 +40,7 @@ LABELS = {
 """The label by which the pods of each kind are found."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _MAX_OWNERS = 100
-_UNKNOWN_POD = {
+_UNKNOWN_POD: dict[str, Any] = {
     "metadata": {"name": "POD", "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "OWNER"}]},
     "spec": {"nodeName": "NODE", "containers": [{"name": "CONTAINER"}]},
     "status": {"containerStatuses": [{"name": "CONTAINER", "restartCount": 1}]},

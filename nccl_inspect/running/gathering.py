@@ -61,7 +61,10 @@ class Gathering:
             answer.unlink(missing_ok=True)
 
     def _ask(self) -> dict[str, Any]:
-        """Ask, and keep what is answered; the operations that each rank has launched, by communicator."""
+        """Ask, and keep what is answered; the operations that each rank has launched, by communicator.
+
+        There are none where the answer is text only, and where 2.28 breaks its JSON because ranks do not answer.
+        """
         host.ask(self._collection(), _RAS_SECONDS)
         with suppress(OSError, ValueError, AttributeError, TypeError):
             data = json.loads((self._folder / host.folder() / "ras.json").read_bytes())
