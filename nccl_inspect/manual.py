@@ -17,7 +17,8 @@ import click
 Row = tuple[str, str]
 GROUPS = (
     ("Filters", ("rank", "host", "scope", "transport", "communicator", "channel", "kind", "pid", "level", "only-nccl")),
-    ("Output", ("format", "matrix", "by", "output", "map", "verbose", "no-color")),
+    ("Collecting", ("namespace", "timeout", "dry-run")),
+    ("Output", ("format", "matrix", "by", "output", "out", "map", "report", "verbose", "quiet", "no-color")),
     ("Judging", ("policy", "learn", "force", "strict", "fail-on", "exit-code", "select", "ignore")),
     ("Machine and settings", ("topology", "platform", "config", "no-config")),
     ("Reading", ("until-end", "interval", "settle", "stall", "jobs", "cluster", "max-unpacked", "progress")),

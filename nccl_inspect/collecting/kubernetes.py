@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,6 @@ PREVIOUS = Command("logs/{pod}/{container}.previous.log", (*_CURRENT, "--previou
 OWNER = Command("owners/{kind}-{name}.json", ("kubectl", "get", "{kind}", "{name}", "--output=json"))
 EVENTS = Command("events", ("kubectl", "get", "events", "--sort-by=.lastTimestamp", "--output=wide"))
 NODE = Command("nodes/{node}", ("kubectl", "describe", "node", "{node}"))
-_OF_CLUSTER = (NODE,)
-"""What lies in no namespace."""
 LABELS = {
     "job": "job-name",
     "jobset": "jobset.sigs.k8s.io/jobset-name",
@@ -87,10 +86,7 @@ def _pods_command(selector: str) -> Command:
 
 def _within(command: Command, namespace: str) -> Command:
     """The command in a namespace; without one, in that of the present context."""
-    if not namespace or command in _OF_CLUSTER:
-        return command
-    verb, *rest = command.argv[1:]
-    return Command(command.file, (command.argv[0], verb, f"--namespace={namespace}", *rest), command.is_log)
+    return replace(command, argv=(*command.argv, f"--namespace={namespace}")) if namespace else command
 
 
 def _pods(data: bytes) -> Iterator[dict[str, Any]]:
