@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from nccl_inspect.errors import NcclInspectError
 from tests.command_line import invoke
 
 SAMPLE = Path(__file__).parent.parent / "sample_logs" / "field-notes" / "p4d-4pod-1gpu-efa.log"
-READING = {
+READING: dict[str, set[tuple[str, ...]]] = {
     "kubectl": {("get",), ("logs",), ("describe",)},
     "scontrol": {("show", "job"), ("show", "step"), ("show", "node")},
     "sacct": {()},
@@ -115,7 +116,7 @@ def calls(folder: Path) -> list[list[str]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-POD = {
+POD: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {
@@ -196,7 +197,7 @@ def test_secrets_are_masked(cluster: Path, tmp_path: Path) -> None:
     container = json.loads((tmp_path / "got" / "pods.json").read_text())["items"][0]["spec"]["containers"][0]
     assert container["env"][0] == {"name": "HF_TOKEN", "value": "***"}
     assert container["env"][1] == {"name": "NCCL_DEBUG", "value": "INFO"}
-    assert container["env"][3] == POD["spec"]["containers"][0]["env"][3]  # type: ignore[index]
+    assert container["env"][3] == POD["spec"]["containers"][0]["env"][3]
     assert container["command"] == ["train", "--api-key", "***", "--token=***", "--rank", "3"]
 
 

@@ -33,7 +33,7 @@ def make(wanted: str, environment: Mapping[str, str], say: Callable[[str], None]
         environment: names and numbers the job.
         say: takes what is worth knowing.
     """
-    rank = variables.number(environment, variables.RANK)
+    rank, _ = variables.ranks(environment)
     log = "job.log" if rank is None else f"job.{rank}.log"
     name = wanted or f"nccl-run-{variables.job_name(environment) or time.strftime('%Y%m%d-%H%M%S')}"
     problem = ""

@@ -55,7 +55,7 @@ class Session:
         self._options = options
         self._say: Callable[[str], None] = (lambda _: None) if options.quiet else say
         self._environment = {**environment, **variables.given(environment, place.folder)}
-        local, rank = (variables.number(environment, names) for names in (variables.LOCAL_RANK, variables.RANK))
+        rank, local = variables.ranks(environment)
         self._gathers = not local
         self._reports = self._gathers and not rank
         self._gathering = Gathering(place.folder)

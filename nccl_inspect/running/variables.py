@@ -39,8 +39,26 @@ SETTINGS = (
 _CONFIGURATION = "NCCL_CONF_FILE"
 _CONFIGURATIONS = ("~/.nccl.conf", "/etc/nccl.conf")
 """What NCCL reads, in this order (src/misc/param.cc): a variable that stands there is set as well."""
-RANK = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "RANK")
-LOCAL_RANK = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Launcher(Record):
+    """How a launcher numbers processes."""
+
+    mark: str
+    """The variable that tells of it."""
+    rank: str
+    local_rank: str
+
+
+LAUNCHERS = (
+    Launcher("TORCHELASTIC_RUN_ID", "RANK", "LOCAL_RANK"),
+    Launcher("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    Launcher("PMI_RANK", "PMI_RANK", "MPI_LOCALRANKID"),
+    Launcher("SLURM_PROCID", "SLURM_PROCID", "SLURM_LOCALID"),
+    Launcher("RANK", "RANK", "LOCAL_RANK"),
+)
+"""The innermost first: what mpirun starts in a batch job of Slurm inherits the numbers of the batch step."""
 JOB = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
 """What all processes of a job have in common, by launcher."""
 STEP = "SLURM_STEP_ID"
@@ -75,10 +93,15 @@ def _configured(environment: Mapping[str, str]) -> Iterable[str]:
         yield from re.findall(r"^\s*(\w+)\s*=", text, re.MULTILINE)
 
 
-def number(environment: Mapping[str, str], names: Iterable[str]) -> int | None:
-    """The number that a launcher gave this process; None where none did."""
-    values = (environment.get(name, "") for name in names)
-    return next((int(value) for value in values if value.isascii() and value.isdecimal()), None)
+def ranks(environment: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """Rank and local rank that a launcher gave this process; None where it gave none."""
+    launcher = next((launcher for launcher in LAUNCHERS if launcher.mark in environment), LAUNCHERS[-1])
+    rank, local_rank = (environment.get(name, "") for name in (launcher.rank, launcher.local_rank))
+    return _number(rank), _number(local_rank)
+
+
+def _number(value: str) -> int | None:
+    return int(value) if value.isascii() and value.isdecimal() else None
 
 
 def job_name(environment: Mapping[str, str]) -> str:
