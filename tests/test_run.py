@@ -465,3 +465,12 @@ def test_a_stand_still_is_reported_while_the_job_runs(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(LIMIT) == 128 + signal.SIGTERM
     assert len(list(tmp_path.glob("out/hosts/*/ras.*"))) == 2
+
+
+def test_a_job_that_is_only_quiet_is_not_reported(tmp_path: Path) -> None:
+    log = SAMPLES / "field-notes" / "p4d-4pod-1gpu-efa.log"
+    with started(tmp_path, "--out", "out", "--stall", "0.5", "--", "sh", "-c", f"cat {log}; sleep 30") as process:
+        assert process.stderr is not None
+        threading.Thread(target=process.stdout.read, daemon=True).start()  # type: ignore[union-attr]
+        shown = _until(process.stderr.fileno(), b"\n")
+    assert shown == b"nccl-inspect: nothing printed for 0.5 s\n"

@@ -15,6 +15,8 @@ from nccl_inspect.running.child import Signals
 NO_LINES = 3
 """The exit status where there is no line of NCCL."""
 _STDERR = 2
+_STANDS = (b"FAILED", b"WAITING")
+"""How the report on a job begins that does not go on by itself."""
 _SECONDS = 120
 _TICK = 1.0
 
@@ -47,16 +49,16 @@ def final(inputs: Sequence[Path], target: str, signals: Signals) -> int | None:
 
 
 def of_standstill(inputs: Sequence[Path]) -> bool:
-    """Write the report to stderr if the job failed, as far as its log shows; whether it did."""
+    """Write the report to stderr if the job failed or its ranks wait, as far as the log shows; whether that is so."""
     with suppress(OSError, subprocess.TimeoutExpired):
         made = subprocess.run(
-            command(inputs, "--fail-on", "error"),
+            command(inputs),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_SECONDS,
             check=False,
         )
-        if made.returncode == 1:
+        if made.stdout.startswith(_STANDS):
             _to_stderr(made.stdout)
             return True
     return False
