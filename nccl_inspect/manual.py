@@ -24,7 +24,11 @@ GROUPS = (
             *("communicator", "channel", "kind", "pid", "level", "only-nccl"),
         ),
     ),
-    ("Output", ("format", "matrix", "by", "output", "map", "verbose", "no-color", "metrics")),
+    ("Collecting", ("namespace", "timeout", "dry-run")),
+    (
+        "Output",
+        ("format", "matrix", "by", "output", "out", "map", "report", "verbose", "quiet", "no-color", "metrics"),
+    ),
     (
         "Judging",
         ("policy", "learn", "force", "strict", "fail-on", "exit-on", "on-exit", "exit-code", "select", "ignore"),
@@ -38,6 +42,7 @@ COMMANDS = (
     ("Reports", ("summarize", "topology", "traffic", "watch")),
     ("Questions", ("paths", "hosts", "nics", "env", "ranks")),
     ("Comparing and checking", ("diff", "check")),
+    ("Running and collecting", ("run", "collect")),
     ("Lines of a log", ("explain", "annotate", "events", "anonymize")),
     ("About this program", ("rules", "completion", "help")),
 )

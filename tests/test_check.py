@@ -393,7 +393,7 @@ def test_a_wrong_call_is_one_line(
 ) -> None:
     (folder / "policy.toml").write_text("world_size = 8")
     monkeypatch.setattr("sys.argv", ["nccl-inspect", "check", *args])
-    assert cli.run() == status
+    assert cli.execute() == status
     message = capsys.readouterr().err
     assert says in message
     assert message.count("\n") == 1

@@ -128,10 +128,10 @@ def main() -> NoReturn:
     bytes(_KEPT)
     _prepare_streams()
     # All is written: to take a job of ten thousand ranks apart before the end would take a tenth of the time.
-    os._exit(run(ENDS))
+    os._exit(execute(ENDS))
 
 
-def run(then: object = None) -> int:
+def execute(then: object = None) -> int:
     """Do what the arguments of the process say; gives its exit status.
 
     Args:

@@ -76,9 +76,15 @@ def _run(facts: Facts) -> tuple[list[Finding], list[NotJudged]]:
             if isinstance(result, NotJudged):
                 questions.append(result)
             else:
-                steps = clouds.fitting(result.fix, {entry.rule.cloud, *clouds.known(facts)})
-                found.append(replace(result, fix=steps))
+                found.append(_fitting(facts, entry.rule, result))
     return found, questions
+
+
+def _fitting(facts: Facts, rule: Rule, finding: Finding) -> Finding:
+    """A finding without steps for clouds on which the job does not run; a file beside the log names its own."""
+    if rule.explains:
+        return finding
+    return replace(finding, fix=clouds.fitting(finding.fix, {rule.cloud, *clouds.known(facts)}))
 
 
 def _without_general(found: list[Finding], wanted: set[str], by_name: dict[str, Rule]) -> list[Finding]:

@@ -1,0 +1,122 @@
+"""``nccl-inspect collect``: logs and what settles their findings, in one folder."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from nccl_inspect import collecting, outputs
+from nccl_inspect.cli import say, shared
+from nccl_inspect.collecting import Target, Wanted
+from nccl_inspect.collecting.collection import INDEX, Collection
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.rules.facts import count
+
+_PACKED = (".tar.gz", ".tgz")
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect collect kubernetes job-name=llama -n training -o llama/
+  nccl-inspect collect kubernetes pytorchjob/llama --dry-run   (only shows the commands)
+  nccl-inspect collect slurm 4711 -o job-4711.tar.gz
+  srun --jobid 4711 --overlap --ntasks-per-node=1 nccl-inspect collect host -o job-4711/
+  nccl-inspect summarize job-4711/
+
+Exit status: 0 done, also where some commands failed; 1 nothing could be collected
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Logs, manifests and the state of machines in one folder.")
+@click.argument("target", type=click.Choice(collecting.names()), metavar="|".join(collecting.names()))
+@click.argument("argument", required=False, default="", metavar="[SELECTOR|JOBID]")
+@click.option("-n", "--namespace", default="", metavar="NAME", help="Kubernetes: namespace. Default: of the context.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop a command after so long; one that fetches a log after ten times as long.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show the commands.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=shared.FILE,
+    default="",
+    help="Write to this folder, or to an archive: FILE.tar.gz. Default: a new folder, nccl-TARGET-TIME.",
+)
+def command(target: str, argument: str, namespace: str, timeout: float, dry_run: bool, output: str) -> int:
+    """Collect the logs of a job and what settles their findings: manifests, events, limits, GPUs, NICs, RAS.
+
+    Only reading commands run (get, logs, describe; scontrol show, sacct), each shown on stderr. What fails is listed
+    in collection.txt and stops nothing else. Secrets in manifests are masked; logs are kept as they are: use
+    'nccl-inspect anonymize' before you send them on. SELECTOR is a label selector, or KIND/NAME.
+    """
+    module = collecting.load(target)
+    if module.ARGUMENT and not argument:
+        raise click.UsageError(f"{target} needs {module.ARGUMENT}: {module.HELP}")
+    if argument and not module.ARGUMENT:
+        raise click.UsageError(f"{target} collects {module.HELP}; leave '{argument}' out")
+    wanted = Wanted(argument, namespace)
+    name = output or f"nccl-{target}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if dry_run:
+        module.collect(Collection(None, _show, timeout), wanted)
+        return 0
+    if name.endswith(_PACKED):
+        return _packed(module, wanted, timeout, name)
+    folder = _folder(name)
+    try:
+        return _collect(module, wanted, timeout, folder, name)
+    finally:
+        with suppress(OSError):  # there is something in it
+            folder.rmdir()
+
+
+def _packed(module: Target, wanted: Wanted, timeout: float, name: str) -> int:
+    inside = next(name.removesuffix(suffix) for suffix in _PACKED if name.endswith(suffix))
+    with (
+        tempfile.TemporaryDirectory(prefix="nccl-collect-") as folder,
+        outputs.replacing(name, "-o", mode=0o600) as file,
+    ):
+        status = _collect(module, wanted, timeout, Path(folder), name)
+        with tarfile.open(fileobj=file, mode="w:gz") as archive:
+            archive.add(folder, arcname=Path(inside).name)
+    return status
+
+
+def _collect(module: Target, wanted: Wanted, timeout: float, folder: Path, name: str) -> int:
+    collection = Collection(folder, _show, timeout)
+    module.collect(collection, wanted)
+    failed = f", {count(len(collection.failed), 'failure')} (see {INDEX})" if collection.failed else ""
+    say(f"{name}: {count(len(collection.kept), 'file')}{failed}")
+    return 0 if collection.kept else 1
+
+
+def _folder(name: str) -> Path:
+    """The folder, made if need be.
+
+    Raises:
+        NcclInspectError: it cannot be written, or holds a collection.
+    """
+    folder = Path(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NcclInspectError(f"{name}: {error.strerror}", "name another folder with -o") from None
+    if (folder / INDEX).exists():
+        raise NcclInspectError(f"{name}: it holds a collection", "name another folder with -o")
+    if not os.access(folder, os.W_OK):
+        raise NcclInspectError(f"{name}: no permission to write there", "name another folder with -o")
+    return folder
+
+
+def _show(words: str) -> None:
+    say(f"+ {words}")

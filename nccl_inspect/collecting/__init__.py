@@ -1,0 +1,50 @@
+"""What settles why a job stands, gathered into one folder: logs, manifests, and the state of machines.
+
+One module for each target: ``ARGUMENT`` names what it needs (empty for nothing), ``HELP`` says it in a line, and
+``collect(collection, wanted)`` runs its table of commands. Nothing is ever changed: the tables have reading verbs only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, cast
+
+from nccl_inspect.collecting.collection import Collection
+from nccl_inspect.discovery import modules
+from nccl_inspect.records import Record
+
+_PARTS = ("collection", "commands", "manifests", "ras")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Wanted(Record):
+    """What to collect."""
+
+    argument: str = ""
+    """The selector or number of the job."""
+    namespace: str = ""
+
+
+class Target(Protocol):
+    """A module that knows one kind of place."""
+
+    ARGUMENT: str
+    HELP: str
+
+    def collect(self, collection: Collection, wanted: Wanted) -> None:
+        """Gather the files.
+
+        Raises:
+            NcclInspectError: what is wanted cannot be found.
+        """
+
+
+def names() -> list[str]:
+    """All targets."""
+    return modules(__file__, *_PARTS)
+
+
+def load(name: str) -> Target:
+    """A target by its name."""
+    return cast(Target, import_module(f"{__name__}.{name}"))
