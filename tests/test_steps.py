@@ -18,7 +18,19 @@ CLOUD = re.compile(r"EKS|\bEFA\b|GKE|Azure|\bOCI\b|amazonaws|aws ec2|gke\.io")
 OF_ONE_CLOUD = {name for name, rule in RULES.items() if rule.cloud}
 PLACEHOLDERS = {
     *("<pod>", "<node>", "<nodes>", "<host>", "<hosts>", "<pid>", "<interface>", "<netdev>", "<port>", "<address>"),
-    *("<script>", "<command>", "<file>", "<folder>", "<path>", "<library>", "<version>", "<suffix>", "<branch>"),
+    *(
+        "<network>",
+        "<longer>",
+        "<script>",
+        "<command>",
+        "<file>",
+        "<folder>",
+        "<path>",
+        "<library>",
+        "<version>",
+        "<suffix>",
+        "<branch>",
+    ),
     *("<resource>", "<GPUs of the node>", "<NICs of the node>", "<NICs of the job>", "<GPUs>", "<number>", "<bytes>"),
     *("<row>", "<index>", "<bdf>", "<device>", "<name>", "<id>", "<sg>", "<job>", "<another port>", "<what is there>"),
     *("<address of the first>", "<address of the NIC>", "<address of the peer's NIC>", "<host of --rdzv-endpoint>"),
