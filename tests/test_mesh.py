@@ -51,3 +51,13 @@ def test_the_log_alone_names_no_wrong_suspect(name: str) -> None:
     for finding in job.findings:
         if "suspect" in finding.summary.lower():
             assert f"suspect: rank {truth(name)['culprit_rank']}" in finding.summary
+
+
+def test_what_run_kept_of_a_hang_names_the_rank_and_lists_the_evidence() -> None:
+    job = nccl_inspect.read(str(MESH.parent / "run-loop"))
+    assert (job.findings[0].rule, job.findings[0].ranks) == ("collective-not-called", [1])
+    assert job.findings[0].confidence == "certain"
+    assert job.platform == "h200-sxm"
+    kinds = {artifact.kind for artifact in job.artifacts if not artifact.problem}
+    assert {"flight recorder dump", "RAS answer", "topology file", "df output", "nvidia-smi -q output"} <= kinds
+    assert not [artifact.problem for artifact in job.artifacts if artifact.problem]

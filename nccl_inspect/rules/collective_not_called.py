@@ -60,7 +60,7 @@ def _cause(still: Standstill) -> str:
 
 
 def _fixes(still: Standstill, missing: set[int]) -> Iterator[str]:
-    yield f"py-spy dump --pid <pid>   # {ranks_word(missing)}: where is it now?"
+    yield "py-spy dump --pid <pid>   # where is it now?"
     places = sorted({part.call.frame for part in still.culprits if part.call and part.call.frame})
     if places:
         yield f"Look at what follows {places[0]}: a branch that only some ranks take, a loop, I/O, an exception."

@@ -33,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             + (f". {ranks_word(still.silent)} wrote no dump" if still.silent else ""),
             impact=recorder.IMPACT,
             fix=[
-                f"py-spy dump --pid <pid>   # {ranks_word(missing)}: where is it now?",
+                "py-spy dump --pid <pid>   # where is it now?",
                 "Compare the numbers of sends and receives of both ranks: an uneven number of microbatches, a wrong "
                 "peer, a stage that is skipped.",
             ],

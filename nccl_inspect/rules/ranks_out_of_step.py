@@ -45,7 +45,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if both
         else f"{ranks_word(behind)} has not launched what the others have: it is late, busy, or waits elsewhere"
     )
-    fix = [f"py-spy dump --pid <pid>   # {ranks_word(behind)}: where is it now?", _RECORD]
+    fix = ["py-spy dump --pid <pid>   # where is it now?", _RECORD]
     evidence = [_line(answer, mismatch, ranks) for mismatch in mine]
     hosts = recorder.hosts_of(facts, behind)
     if stands_still(facts):
