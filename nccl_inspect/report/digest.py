@@ -60,8 +60,12 @@ def where(job: Job) -> str:
     leads = _leads(job)
     if not leads or (job.verdict == "failed" and not any(finding.fatal for finding in leads)):
         return ""
-    told = [leads[0], *under(leads[0], job)]
-    return next((finding.where for finding in told if finding.where), "")
+    return located_by(leads[0], job).where
+
+
+def located_by(lead: Finding, job: Job) -> Finding:
+    """The finding that says where the fault is: what leads, or its cause. An effect names victims."""
+    return next((one for one in (lead, *under(lead, job)) if one.where and (one is lead or one.root)), lead)
 
 
 def lead_of(job: Job) -> Finding | None:

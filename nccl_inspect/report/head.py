@@ -13,7 +13,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head, Place
 from nccl_inspect.model.inventory import Stamp
 from nccl_inspect.model.job import Job, Notice
-from nccl_inspect.report.digest import first_said, lead_of, short_names, under, verdict_line
+from nccl_inspect.report.digest import first_said, lead_of, located_by, short_names, under, verdict_line
 from nccl_inspect.report.digest import where as culprits_of
 from nccl_inspect.report.words import shortened
 from nccl_inspect.rules import capture
@@ -43,7 +43,7 @@ def of(job: Job) -> Head:
     if job.verdict == "ok":
         return Head(verdict_line(job))
     lead, notice = lead_of(job), first_said(job)
-    located = next((one for one in (lead, *under(lead, job)) if one.where), lead) if lead else None
+    located = located_by(lead, job) if lead else None
     places = _places(job, located, notice)
     since = (_begin(job, lead, notice), *(_silence(job, places) if job.verdict == "failed" else ()), _end(job))
     return Head(
