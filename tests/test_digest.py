@@ -74,7 +74,7 @@ def test_communicators_say_how_far_they_came_and_what_nccl_takes_for_a_node() ->
 
 def test_a_headline_names_the_suspect() -> None:
     shown = text.render(sample_data.job("torch-watchdog-timeout"), Style(width=100)).split("\n\n")[0]
-    assert "in vain; suspect: rank 3 where rank 3 on vm, pid 1349" in " ".join(shown.split())
+    assert "and timed out; suspect: rank 3 where rank 3 on vm, pid 1349" in " ".join(shown.split())
 
 
 def test_collectives_that_differ_are_told_in_one_line() -> None:

@@ -291,7 +291,7 @@ def _of_memory(facts: Facts, killed: list[Notice], departed: list[Departure], ec
     ranks = {rank for one in gone for rank in one.ranks} | ray.selected(facts)
     by_task = set() if ranks else {rank for one in killed for rank in tasks.ranks_of(facts, one)}
     return RULE.finding(
-        f"a process was killed for want of host memory: {words(killed[0]).strip()}",
+        f"a process was killed because host memory ran out: {words(killed[0]).strip()}",
         cause="the memory of the host, or what the pod or the job may use of it, was exhausted: data loaders, a "
         "checkpoint that is gathered or loaded on every rank, pinned buffers, or /dev/shm, which counts as memory",
         impact=f"{_DEAD}. The others lose connections, or wait until PyTorch gives up",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from nccl_inspect.event import is_named
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Place
 from nccl_inspect.model.job import Notice
@@ -22,7 +23,9 @@ from nccl_inspect.rules.statements import value
 _PLACEHOLDER = re.compile(r"<([a-z]+)>")
 _ALL = re.compile(r"\b(?:on|of|in) (?:every|each|all)\b")
 """Words about a command that is for all ranks, not only for those to blame."""
-_ON_RANK = re.compile(r"\bon rank (\d+)\b")
+_ON_RANK = re.compile(r"(?:\bon )?\brank (\d+)\b")
+_ITS_HOST = re.compile(r"\b(on|of) (?:its (?:host|node)|the host of (?:this rank|that rank|rank \d+))\b")
+"""A place that words about a command leave open."""
 _MOST = 4
 """Values that are listed; with more, nobody would read them."""
 _DEVICES = ("device", "hca", "name")
@@ -55,7 +58,7 @@ class _Scene(NamedTuple):
 def fill(facts: Facts, findings: Iterable[Finding]) -> None:
     """Put what the log states in place of the placeholders of all fixes."""
     for finding in findings:
-        if any(_PLACEHOLDER.search(step) for step in finding.fix):
+        if any(_PLACEHOLDER.search(step) or _ITS_HOST.search(step) for step in finding.fix):
             finding.fix = [_filled(step, facts, finding) for step in finding.fix]
 
 
@@ -64,6 +67,8 @@ def _filled(step: str, facts: Facts, finding: Finding) -> str:
     places = facts.once(_places)
     ranks = [place.rank or 0 for place in places.all()] if _ALL.search(words) else culprit_ranks(finding)
     scene = _Scene(facts, finding, places, ranks)
+    if len(hosts := _hosts(scene) or [host.name for host in facts.job.hosts]) == 1 and is_named(hosts[0]):
+        words = _ITS_HOST.sub(rf"\1 {hosts[0]}", words)
     notes: list[str] = []
     lists: list[str] = []
     for name in dict.fromkeys(_PLACEHOLDER.findall(step)):
@@ -73,7 +78,8 @@ def _filled(step: str, facts: Facts, finding: Finding) -> str:
             code, words = (text.replace(f"<{name}>", one.text) for text in (code, words))
             words, said = _told(words, one)
             notes += [one.note] if one.note else []
-            notes += [_whose(one.place)] if one.place and not said else []
+            is_placed = one.place and f"on {one.place.host}" in words
+            notes += [_whose(one.place) if not is_placed else f"rank {one.place.rank}"] if one.place and not said else []
         elif 1 < len(found) <= _MOST:
             lists.append(f"<{name}>: {_listed(found)}")
     if is_sentence(step):
