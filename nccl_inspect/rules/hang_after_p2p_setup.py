@@ -49,6 +49,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     if facts.job.failed or any(comm.unconnected for comm in comms) or any(map(_is_other, facts.failures())):
         return
+    if any(set(comm.started) - set(comm.completed) for comm in facts.job.communicators):
+        return  # that one is stuck
     stuck = _first_work(facts, comms[0])
     silent = [] if departures(facts) else silence(facts)
     if stuck or (silent and not waits(facts)):
