@@ -45,6 +45,12 @@ def absent_elsewhere(facts: Facts, comm: CommunicatorInfo) -> set[int]:
     return known if known and len(known) == len(absent) and known <= done else set()
 
 
+def is_starting_another(facts: Facts) -> bool:
+    """Whether a communicator was begun that no rank finished: what stands still is its initialisation."""
+    begun = (comm for comm in facts.job.communicators if comm.started and not (comm.completed or comm.ended))
+    return any(not facts.paths_of(comm) for comm in begun)
+
+
 _DONE = {"connected": "finished the initialisation and connected"}
 
 
