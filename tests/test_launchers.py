@@ -44,7 +44,9 @@ JOBS = {
     "ray-actor-exit": Told("failed", "peer-death", (2,), "ended with exit code 3"),
     "ray-actor-hang": Told("failed", "peer-death", (0,), "gave up: RuntimeError", "likely"),
     "ray-actor-killed": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 23126) died, according to Ray"),
-    "ray-actor-killed-deduplicated": Told("failed", "peer-death", (), "a process (vm, pid 15152) died, according to Ray"),
+    "ray-actor-killed-deduplicated": Told(
+        "failed", "peer-death", (), "a process (vm, pid 15152) died, according to Ray"
+    ),
     "ray-actor-memory": Told("failed", "peer-death", (2, 3), "because host memory ran out"),
     "ray-actor-segv": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 9012) was ended by SIGSEGV"),
     "ray-task-exception": Told("failed", "peer-death", (2,), "ended with KeyError: 'tokens'", "likely"),

@@ -78,8 +78,7 @@ def _filled(step: str, facts: Facts, finding: Finding) -> str:
             code, words = (text.replace(f"<{name}>", one.text) for text in (code, words))
             words, said = _told(words, one)
             notes += [one.note] if one.note else []
-            is_placed = one.place and f"on {one.place.host}" in words
-            notes += [_whose(one.place) if not is_placed else f"rank {one.place.rank}"] if one.place and not said else []
+            notes += [_whose(one.place, words)] if one.place and not said else []
         elif 1 < len(found) <= _MOST:
             lists.append(f"<{name}>: {_listed(found)}")
     if is_sentence(step):
@@ -100,13 +99,14 @@ def _told(words: str, one: _Value) -> tuple[str, bool]:
     """The words about a command with whose value it has, and whether they say so now."""
     if one.place is None:
         return words, True
-    whose, rank = _whose(one.place), str(one.place.rank)
+    whose, rank = _whose(one.place, ""), str(one.place.rank)
     replaced = _ON_RANK.sub(lambda found: whose if found[1] == rank else found[0], words)
     return replaced, replaced != words
 
 
-def _whose(place: Place) -> str:
-    return f"rank {place.rank}, on {place.host}"
+def _whose(place: Place, words: str) -> str:
+    """A rank, and its host where the words about a command do not have it."""
+    return f"rank {place.rank}" + ("" if f"on {place.host}" in words else f", on {place.host}")
 
 
 def _listed(values: Iterable[_Value]) -> str:
