@@ -67,7 +67,7 @@ def _filled(step: str, facts: Facts, finding: Finding) -> str:
     places = facts.once(_places)
     ranks = [place.rank or 0 for place in places.all()] if _ALL.search(words) else culprit_ranks(finding)
     scene = _Scene(facts, finding, places, ranks)
-    if len(hosts := _hosts(scene) or [host.name for host in facts.job.hosts]) == 1 and is_named(hosts[0]):
+    if len(hosts := _its_host(scene)) == 1 and is_named(hosts[0]):
         words = _ITS_HOST.sub(rf"\1 {hosts[0]}", words)
     notes: list[str] = []
     lists: list[str] = []
@@ -139,6 +139,16 @@ def _hosts(scene: _Scene) -> list[str]:
     if named or known:
         return named or list(dict.fromkeys(known))
     return [] if scene.finding.ranks else scene.finding.hosts  # a rank that is nowhere in the log is on no known host
+
+
+def _its_host(scene: _Scene) -> list[str]:
+    """The hosts of all ranks to blame; where none is known, that of the job, if the log has all of it."""
+    if hosts := _hosts(scene):
+        return hosts
+    if scene.ranks:
+        return sorted({scene.places.of(rank).host or "?" for rank in scene.ranks})
+    job = scene.facts.job
+    return [host.name for host in job.hosts] if len(job.ranks_seen) == job.world_size else []
 
 
 def _pods(scene: _Scene) -> list[_Value]:

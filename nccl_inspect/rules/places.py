@@ -74,6 +74,11 @@ def culprit_ranks(finding: Finding) -> list[int]:
     return _pointed_at(finding) or finding.ranks
 
 
+def _by_tone(job: Job, tone: str) -> set[int]:
+    """The ranks whose lines have a tone: they wait, or tell that another one is gone."""
+    return {rank for one in job.notices if getattr(one.event, "tone", "") == tone for rank in one.ranks}
+
+
 def _pointed_at(finding: Finding) -> list[int]:
     named: Iterable[int] = (rank for one in finding.culprits if one.kind in _POINTING for rank in one.ranks)
     return sorted(set(named))
@@ -88,8 +93,10 @@ def blamed_ranks(job: Job) -> list[int]:
     for finding in (lead, *causes):
         if pointed := _pointed_at(finding):
             return pointed
-    waiting = {rank for one in job.notices if getattr(one.event, "tone", "") == "wait" for rank in one.ranks}
+    waiting = _by_tone(job, "wait")
     if job.waiting:
         waiting.update(job.waiting.waiting)
     blamed = set(lead.ranks) - waiting
+    if lead.confidence != "certain" and blamed <= _by_tone(job, "echo"):
+        return []
     return sorted(blamed) if blamed and not blamed.issuperset(job.ranks_seen) else []
