@@ -90,7 +90,8 @@ def test_of_lost_connections_the_silent_host_is_told_and_not_the_victims() -> No
     log = "".join(
         line(
             rank,
-            f"NCCL INFO ncclCommInitRank comm 0x{rank + 1} rank {rank} nranks 8 cudaDev {rank % 2} nvmlDev {rank % 2} busId {rank}0 "
+            f"NCCL INFO ncclCommInitRank comm 0x{rank + 1} rank {rank} nranks 8 "
+            f"cudaDev {rank % 2} nvmlDev {rank % 2} busId {rank}0 "
             f"commId 0x77 - Init {phase}",
         )
         for phase in ("START", "COMPLETE")
