@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
 from nccl_inspect.report.digest import reason
+from nccl_inspect.report.head import step_now
 from nccl_inspect.rules.engine import SEVERITIES
 from nccl_inspect.rules.facts import count, ranges
+from nccl_inspect.rules.places import Places
 from nccl_inspect.text import printable
 from nccl_inspect.watching import Change, End, News, Stall, Turn, Verdict
 
@@ -39,7 +41,7 @@ class Alarm(Record):
     ranks: str = ""
     hosts: str = ""
     fix: str = ""
-    """The first step."""
+    """What to do now."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -66,8 +68,10 @@ def alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
 def _found(job: Job, limit: int) -> Alarm | None:
     for finding in job.findings:
         if SEVERITIES.index(finding.severity) >= limit:
-            ranks, hosts = ranges(finding.ranks), ",".join(finding.hosts)
-            fix = finding.fix[0] if finding.fix else ""
+            known = Places(job)
+            at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := known.of(rank).host))
+            ranks, hosts = ranges(finding.ranks), ",".join(at)
+            fix = step_now(finding)
             severity = finding.severity
             return Alarm(severity, job.verdict, finding.summary, finding.rule, severity, ranks, hosts, fix)
     return Alarm("error", job.verdict, reason(job), severity="error") if job.verdict == "failed" else None

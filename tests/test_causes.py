@@ -149,9 +149,9 @@ def test_a_time_out_is_told_by_whom_it_is_known_as_far_as_the_line_says() -> Non
         "NCCL work: 5, last completed NCCL work: 4.This is most likely caused by incorrect usages of collectives\n"
     )
     for front, whose, words, ranks in (
-        ("[rank3]:", " rank 4", "rank 4 waited for a collective in vain, by the lines of rank 3", [4]),
-        ("", " rank 4", "rank 4 waited for a collective in vain, by the lines of others", [4]),
-        ("[rank3]:", "this local rank", "rank 3 waited for a collective in vain, by the lines of rank 3", [3]),
+        ("[rank3]:", " rank 4", "rank 4 waited for a collective and timed out, according to rank 3", [4]),
+        ("", " rank 4", "rank 4 waited for a collective and timed out, according to others", [4]),
+        ("[rank3]:", "this local rank", "rank 3 waited for a collective and timed out, according to rank 3", [3]),
     ):
         finding = nccl_inspect.read((front + told.format(whose)).encode()).findings[0]
         assert (finding.rule, finding.summary, finding.ranks) == ("watchdog-timeout", words, ranks)

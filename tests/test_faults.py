@@ -46,7 +46,7 @@ FAULTS = {
     "master-unknown": Told("failed", "rendezvous-failed", (), "the name has no address"),
     "nccl-oom": Told("failed", "gpu-out-of-memory", (1,), "GPU memory ran out when NCCL (channel.cc) asked for more"),
     "no-transport": Told("failed", "no-transport", (0, 1), "NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1 leave none"),
-    "nodes-missing": Told("failed", "rendezvous-failed", (), "torchrun waited in vain for the agents of other nodes"),
+    "nodes-missing": Told("failed", "rendezvous-failed", (), "torchrun waited for agents of other nodes"),
     "oom": Told("failed", "gpu-out-of-memory", (1,), "GPU memory ran out when PyTorch asked for more"),
     "oom-warn": Told("failed", "gpu-out-of-memory", (1,), "GPU memory ran out when PyTorch asked for more"),
     "port-taken": Told("failed", "rendezvous-failed", (), "another program has it"),

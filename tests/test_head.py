@@ -128,3 +128,47 @@ def test_a_log_that_is_written_now_says_how_old_its_last_line_is(tmp_path: Path)
     assert "(5 min ago)" in since(300, 300)
     assert "ago)" not in since(300, 30_000), "a clock that is not that of the file"
     assert "ago)" not in since(300_000, 300_000)
+
+
+def lines_of(path: str) -> dict[str, str]:
+    return dict(labelled(head.of(nccl_inspect.read(str(sample_data.FOLDER / path)))))
+
+
+@pytest.mark.parametrize("name", ["operation-lazy", "operation-eager", "size-lazy", "type-eager", "skip-lazy"])
+def test_where_is_not_that_of_an_effect(name: str) -> None:
+    told = lines_of(f"mesh/{name}")
+    assert "rank 0 on " in told["where"]
+    assert "rank 1 on " in told["where"]
+    assert "not the other" not in told["where"]
+    assert "silent since" not in told["since"]
+
+
+@pytest.mark.parametrize(
+    ("name", "do"),
+    [
+        ("faults/master-unknown.log.gz", "nc -vz nohost.invalid 29902; getent hosts nohost.invalid   # "),
+        ("faults/gloo.log.gz", "Read the output of rank 1 above gloo.log.gz:154: "),
+        ("launchers/deepspeed-exit.log.gz", "Read the output above deepspeed-exit.log.gz:75: "),
+        ("torch-rank-killed", "dmesg -T | grep -iE 'oom|xid|killed process'   # on vm"),
+        ("mesh/loop-eager", "py-spy dump --pid 1702   # rank 1, on vm: where is it now?"),
+        ("mesh/leave-eager", "ps -o pid,stat,etime,cmd -p 2117   # T: stopped; Z or nothing: dead; on vm"),
+        ("mesh/no-partner-lazy", "py-spy dump --pid 1687   # rank 1, on vm: where is it now?"),
+        ("launchers/ray-actor-killed.log.gz", "ls /tmp/ray/session_latest/logs/worker-*-23126.err   # rank 2; on vm: "),
+        ("launchers/composer-interrupted.log.gz", "Pass what all ranks of the job print with NCCL_DEBUG=INFO"),
+    ],
+)
+def test_a_step_has_what_the_log_states(name: str, do: str) -> None:
+    assert lines_of(name)["do"].startswith(do)
+
+
+@pytest.mark.parametrize("name", ["oom-warn", "oom"])
+def test_a_rank_whose_program_speaks_has_lines(name: str) -> None:
+    assert "no line in the log" not in lines_of(f"faults/{name}.log.gz")["where"]
+    assert "no line in the log" in lines_of("rank-missing-hang")["where"]
+
+
+def test_a_rank_that_is_elsewhere_is_not_called_missing() -> None:
+    job = nccl_inspect.read(str(sample_data.FOLDER / "mesh" / "no-partner-lazy"))
+    assert [one.rule for one in job.findings if one.fatal] == ["hang-in-init"]
+    assert job.findings[0].ranks == [1]
+    assert "rank-missing" not in {one.rule for one in job.not_judged}

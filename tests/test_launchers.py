@@ -31,7 +31,7 @@ class Told(NamedTuple):
 
 
 SILENT = "; possibly because of rank 2, which printed no traceback"
-NOT_TOLD = "a process (DeepSpeed does not tell which)"
+NOT_TOLD = "a process that DeepSpeed does not name"
 JOBS = {
     "composer-interrupted": Told("ok", "ended-from-outside", (), "SIGINT from outside"),
     "deepspeed-exception": Told("failed", "peer-death", (2,), "ended with KeyError: 'tokens'"),
@@ -43,23 +43,25 @@ JOBS = {
     "ray-actor-exception": Told("failed", "peer-death", (2,), "23704) ended with KeyError: 'tokens'", "likely"),
     "ray-actor-exit": Told("failed", "peer-death", (2,), "ended with exit code 3"),
     "ray-actor-hang": Told("failed", "peer-death", (0,), "gave up: RuntimeError", "likely"),
-    "ray-actor-killed": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 23126) died, as Ray tells"),
-    "ray-actor-killed-deduplicated": Told("failed", "peer-death", (), "a process (vm, pid 15152) died, as Ray tells"),
-    "ray-actor-memory": Told("failed", "peer-death", (2, 3), "for want of host memory"),
+    "ray-actor-killed": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 23126) died, according to Ray"),
+    "ray-actor-killed-deduplicated": Told(
+        "failed", "peer-death", (), "a process (vm, pid 15152) died, according to Ray"
+    ),
+    "ray-actor-memory": Told("failed", "peer-death", (2, 3), "because host memory ran out"),
     "ray-actor-segv": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 9012) was ended by SIGSEGV"),
     "ray-task-exception": Told("failed", "peer-death", (2,), "ended with KeyError: 'tokens'", "likely"),
     "ray-task-exception-deduplicated": Told(
         "failed", "peer-death", (), "a process (pid 22048) ended with KeyError: 'tokens'", "likely"
     ),
-    "ray-task-killed": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 22692) died, as Ray tells"),
+    "ray-task-killed": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 22692) died, according to Ray"),
     "ray-train-1-exception": Told("failed", "peer-death", (2,), "pid 23025) ended with KeyError: 'tokens'"),
-    "ray-train-1-killed": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 21819) died, as Ray tells"),
+    "ray-train-1-killed": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 21819) died, according to Ray"),
     "ray-train-exception": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 30184) ended with KeyError: 'tokens'"),
     "ray-train-exception-lines": Told("failed", "peer-death", (2,), "RuntimeError: The size of tensor a (128) must"),
     "ray-train-gpu-memory": Told("failed", "gpu-out-of-memory", (2,), "GPU memory ran out when PyTorch asked"),
     "ray-train-hang": Told("failed", "peer-death", (2,), SILENT, "likely"),
-    "ray-train-killed": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 2377) died, as Ray tells"),
-    "ray-train-killed-deduplicated": Told("failed", "peer-death", (2,), "rank 2 (pid 14152) died, as Ray tells"),
+    "ray-train-killed": Told("failed", "peer-death", (2,), "rank 2 (vm, pid 2377) died, according to Ray"),
+    "ray-train-killed-deduplicated": Told("failed", "peer-death", (2,), "rank 2 (pid 14152) died, according to Ray"),
     "torchrun-hang": Told("failed", "peer-death", (2,), SILENT, "likely"),
 }
 
@@ -118,7 +120,7 @@ def test_without_the_word_of_the_raylet_no_process_is_named(name: str) -> None:
     lines = contents(name).splitlines(keepends=True)
     job = nccl_inspect.read(b"".join(line for line in lines if b"(raylet)" not in line))
     assert (job.verdict, job.findings[0].ranks, job.findings[0].confidence) == ("failed", [], "likely")
-    assert "a process died, as Ray tells" in job.findings[0].summary
+    assert "a process died, according to Ray" in job.findings[0].summary
 
 
 def test_ray_that_gave_up_is_a_failure_also_where_the_reason_is_lost() -> None:
@@ -126,7 +128,7 @@ def test_ray_that_gave_up_is_a_failure_also_where_the_reason_is_lost() -> None:
     begin = next(index for index, line in enumerate(lines) if b"Error in training function" in line)
     job = nccl_inspect.read(b"".join(lines[:begin]) + b"(TrainController pid=29752) [FailurePolicy] RAISE\n")
     assert (job.verdict, job.findings[0].rule, job.findings[0].ranks) == ("failed", "peer-death", [])
-    assert job.findings[0].summary == "the training failed, as Ray Train tells"
+    assert job.findings[0].summary == "the training failed, according to Ray Train"
 
 
 def test_a_worker_that_only_ray_train_lost_did_not_answer() -> None:
@@ -135,7 +137,7 @@ def test_a_worker_that_only_ray_train_lost_did_not_answer() -> None:
         b"".join(line for line in lines if b"(raylet)" not in line and b"The actor died" not in line)
     )
     assert (job.verdict, job.findings[0].ranks) == ("failed", [2])
-    assert job.findings[0].summary == "rank 2 did not answer Ray Train any more"
+    assert job.findings[0].summary == "rank 2 stopped answering Ray Train"
 
 
 def test_a_task_that_failed_after_all_communicators_had_ended_is_no_failure_of_the_job() -> None:
@@ -208,5 +210,5 @@ def test_an_exception_of_any_name_is_told(name: str) -> None:
 
 def test_who_waited_is_told_as_waiting() -> None:
     lead = nccl_inspect.read(FOLDER / "torchrun-hang.log.gz").findings[0]
-    assert "it waited in vain for another process" in lead.cause
+    assert "it timed out waiting for another process" in lead.cause
     assert lead.fix[0] == "Look at rank 2 first: its own output, its last step."

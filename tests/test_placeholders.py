@@ -96,7 +96,7 @@ def test_the_interface_is_the_one_of_the_others() -> None:
         + "h3:3:3 [0] misc/socket.cc:400 NCCL WARN Bootstrap : no socket interface found\n"
     )
     (finding,) = nccl_inspect.read(log.encode()).findings
-    assert any(step.startswith("NCCL_SOCKET_IFNAME==eth0 ") for step in finding.fix)
+    assert any(step.startswith("NCCL_SOCKET_IFNAME='=eth0' ") for step in finding.fix)
 
 
 def _open_questions(finding: Finding, job: Job) -> list[str]:

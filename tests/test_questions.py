@@ -19,6 +19,7 @@ from jsonschema import Draft202012Validator
 import nccl_inspect
 from nccl_inspect.answers import env, hosts, names_of, nics, ranks
 from nccl_inspect.cli.paths import VERDICTS
+from nccl_inspect.report import head
 
 QUESTIONS = {"hosts": hosts, "nics": nics, "env": env, "ranks": ranks}
 KILLED = str(sample_data.FOLDER / "peer-killed")
@@ -397,3 +398,30 @@ def test_a_long_table_says_how_to_narrow_it(monkeypatch: pytest.MonkeyPatch) -> 
 def test_help_is_a_command() -> None:
     assert invoke("help").stdout == invoke("--help").stdout
     assert invoke("help", "nics").stdout == invoke("nics", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("torch-rank-killed", 2),
+        ("torch-watchdog-timeout", 3),
+        ("torch-collectives-differ", 0),
+        ("mesh/sigstop-eager", 1),
+        ("mesh/loop-lazy", 1),
+        ("mesh/setting-eager", 1),
+        ("mesh/no-partner-lazy", 1),
+        ("launchers/ray-actor-exit.log.gz", 2),
+    ],
+)
+def test_the_rank_that_the_verdict_points_at_comes_first(name: str, rank: int) -> None:
+    job = nccl_inspect.read(str(sample_data.FOLDER / name))
+    first, *others = ranks.rows(job)
+    assert (first.rank, first.state, ranks.is_bad(first)) == (rank, "suspect", True)
+    assert "suspect" not in {row.state for row in others}
+    assert [place.rank for place in head.of(job).places] == [rank]
+
+
+@pytest.mark.parametrize("name", ["rank-missing-hang", "mesh/size-lazy", "mesh/operation-lazy", "p2p-nvlink-8gpu"])
+def test_who_waits_or_may_be_right_is_no_suspect(name: str) -> None:
+    rows = ranks.rows(nccl_inspect.read(str(sample_data.FOLDER / name)))
+    assert "suspect" not in {row.state for row in rows}

@@ -703,7 +703,7 @@ def test_ranks_that_wait_in_different_calls_are_told_with_their_calls() -> None:
     (log,) = [one.log for one in examples("watchdog-timeout") if b"_ALLGATHER_BASE" in one.log]
     finding = found(nccl_inspect.read(log), "watchdog-timeout")
     assert "rank 3 waited 600 s for _ALLGATHER_BASE (work 88" in finding.summary
-    assert "rank 5 for ALLREDUCE (work 89) in vain" in finding.summary
+    assert "rank 5 for ALLREDUCE (work 89) and timed out" in finding.summary
     assert "suspect" not in finding.summary  # each is inside a call: the log does not tell which is wrong
     assert [line.line for line in finding.evidence] == [1, 3]
 

@@ -14,9 +14,11 @@ from nccl_inspect.model.inventory import Gpu, LastLine
 from nccl_inspect.model.job import CommunicatorInfo, Job
 from nccl_inspect.records import Record
 from nccl_inspect.rules.facts import global_ranks
+from nccl_inspect.rules.places import blamed_ranks
 from nccl_inspect.rules.statements import words
 
 STATES = {
+    "suspect": "is the one that the verdict points at: it died, hangs, or did something else than the others",
     "failed": "says itself that something went wrong, in a job that failed",
     "missing": "has no line in this log",
     "silent": "printed nothing after the first error of the job, while most others did",
@@ -79,7 +81,7 @@ COLUMNS = (
 
 def is_bad(row: RankRow) -> bool:
     """Whether it is dead, or may be."""
-    return row.state in ("failed", "missing", "silent")
+    return row.state in ("suspect", "failed", "missing", "silent")
 
 
 def rows(job: Job) -> list[RankRow]:
@@ -95,6 +97,7 @@ def rows(job: Job) -> list[RankRow]:
     errors = first_errors(job)
     progress = _progress(job)
     silent = _silent(job, last, errors)
+    blamed = set(blamed_ranks(job))
     hosts = {rank: host.name for host in job.hosts for rank in host.ranks}
     local = job.local_ranks or _counted(job)
     named = {rank for path in job.paths for rank in (path.src, path.dst)}
@@ -106,6 +109,8 @@ def rows(job: Job) -> list[RankRow]:
             state = "failed"
         elif rank in silent:
             state = "silent"
+        elif rank in blamed and rank in last:
+            state = "suspect"
         known = _Known(last.get(rank), error, hosts.get(rank), local.get(rank), job.gpus.get(rank))
         found.append(_row(rank, state, known))
     for one in job.last_lines:
@@ -113,7 +118,11 @@ def rows(job: Job) -> list[RankRow]:
             error = errors.get(one.process)
             state = "failed" if _has_failed(job, None, error) else "seen"
             found.append(_row(None, state, _Known(one, error)))
-    return sorted(found, key=lambda row: (_WORST.index(row.state), _NO_RANK if row.rank is None else row.rank))
+    return sorted(found, key=lambda row: (row.rank not in blamed, _WORST.index(row.state), _order(row)))
+
+
+def _order(row: RankRow) -> int:
+    return _NO_RANK if row.rank is None else row.rank
 
 
 class _Known(NamedTuple):

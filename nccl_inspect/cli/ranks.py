@@ -12,7 +12,7 @@ _EXAMPLES = """
 \b
 Examples:
   nccl-inspect ranks job.log
-  nccl-inspect ranks job.log --state missing --state silent
+  nccl-inspect ranks job.log --state suspect --state missing
   nccl-inspect ranks job.log --host gpu-node-0001
   nccl-inspect ranks job.log --format json -o ranks.json
 """

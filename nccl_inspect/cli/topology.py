@@ -19,7 +19,7 @@ Examples:
   nccl-inspect topology job.log --format svg -o job.svg
   nccl-inspect topology job.log --format dot | dot -Tpng -o job.png
   nccl-inspect topology job.log --communicator 'split 1*' --channel 0
-  nccl-inspect topology job.log --topology topo.xml  (NCCL_TOPO_DUMP_FILE)
+  nccl-inspect topology job.log --topology topo.xml  (the file of NCCL_TOPO_DUMP_FILE)
 """
 
 

@@ -93,7 +93,7 @@ def command(
 
     LOG is a file, which is followed until Ctrl-C; without it, or as -, standard input is read until it ends. A
     status line on stderr tells how far the job got. When ranks wait for others that do not come, they are named.
-    At the end the final verdict is told; Ctrl-C ends with status 130. --exit-on makes it a guard that ends a bad job.
+    The final verdict comes at the end; Ctrl-C ends with status 130. --exit-on makes it a guard that ends a bad job.
     """
     if on_exit is not None and not exit_on:
         raise click.UsageError("--on-exit needs --exit-on: say what the watch is to end on")

@@ -26,7 +26,8 @@ def lacking(job: Job, are_ok: bool) -> str:
     begins = (entry.reason for entry in job.not_judged if entry.rule == _INCOMPLETE)
     starts = (entry.reason for entry in job.not_judged if entry.rule in _STARTING and not len(job.paths))
     what = next(ends, "") or next(begins, "") or next(starts, "")
-    return f"{what}; the other {count(len(job.paths), 'path')} are ok" if what and are_ok else what
+    paths = len(job.paths)
+    return f"{what}; the {count(paths, 'path')} in it {'is' if paths == 1 else 'are'} ok" if what and are_ok else what
 
 
 def _is_end(finding: Finding) -> bool:

@@ -19,7 +19,7 @@ from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count, ranks_word
 from nccl_inspect.rules.places import Places, culprit_ranks
 from nccl_inspect.rules.remedies import COMMENT
-from nccl_inspect.rules.statements import is_error
+from nccl_inspect.rules.statements import is_error, rank_in_front
 from nccl_inspect.times import moment
 
 _MOST_PLACES = 2
@@ -66,9 +66,9 @@ def _culprits(job: Job) -> str:
 
 
 def _located(lead: Finding, job: Job) -> Iterator[Finding]:
-    """The finding that leads and those under it that say where the fault is, and not only where an effect is seen."""
+    """The finding that leads and its causes, where they say where the fault is: an effect names victims."""
     for finding in (lead, *under(lead, job)):
-        if finding.where and (finding is lead or set(finding.ranks) >= set(lead.ranks)):
+        if finding.where and (finding is lead or finding.root):
             yield finding
 
 
@@ -98,7 +98,7 @@ def _where(job: Job, lead: Finding | None, places: list[Place]) -> str:
 
 def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
     if places and len(places) <= _MOST_PLACES:
-        return "; ".join(filter(None, (_of_place(place, job.verdict == "failed") for place in places)))
+        return "; ".join(filter(None, (_of_place(place, _is_missed(place, job)) for place in places)))
     ranks = [place.rank for place in places if place.rank is not None]
     if all(place.host for place in places):
         hosts = list(dict.fromkeys(place.host or "" for place in places)) or (lead.hosts if lead else [])
@@ -107,6 +107,12 @@ def _in_words(job: Job, lead: Finding | None, places: list[Place]) -> str:
     on = f"{count(len(hosts), 'host')} ({shortened(hosts, _MOST_HOSTS)})" if len(hosts) > 1 else "".join(hosts)
     who = f"all {len(ranks):,} ranks" if len(ranks) == len(job.ranks_seen) > 1 else ranks_word(ranks) if ranks else ""
     return " on ".join(filter(None, (who, on)))
+
+
+def _is_missed(place: Place, job: Job) -> bool:
+    """Whether a rank of a failed job has no line at all: its program may speak where NCCL does not."""
+    first = job.first_failure.ranks if job.first_failure else []
+    return job.verdict == "failed" and place.rank not in {*first, *(rank_in_front(one) for one in job.notices)}
 
 
 def _of_place(place: Place, is_missed: bool) -> str:
@@ -143,13 +149,16 @@ def _begin(job: Job, lead: Finding | None, notice: Notice | None) -> str:
 
 
 def _silence(job: Job, places: list[Place]) -> Iterator[str]:
-    """The last lines of the ranks that are to blame, where others go on after them."""
-    few = places if len(places) <= _MOST_PLACES else []
+    """The last lines of the ranks that are to blame and report no error, where others go on after them."""
+    few = places if len(places) <= _MOST_PLACES and len(places) < len(job.ranks_seen) else []
     ends = {(place.host, place.pid): place.rank for place in few if place.rank is not None}
+    spoke = {rank for one in job.notices if is_error(one) for rank in (*one.ranks, rank_in_front(one))}
     last = max((one.order for one in job.last_lines), default=0)
     for one in job.last_lines:
         rank = ends.get(one.process[:2])
-        if rank is not None and len(one.ranks) == 1 and (one.order < last or len(job.sources) > 1):
+        if rank is None or rank in spoke:
+            continue
+        if len(one.ranks) == 1 and (one.order < last or len(job.sources) > 1):
             times = [row.stamps["last"].time for row in job.timeline if row.rank == rank and "last" in row.stamps]
             line = Evidence(one.source, one.line, "")
             yield _line(f"rank {rank} silent since", line, times[0].strip("[]") if times else None, short_names(job))
@@ -203,13 +212,19 @@ def _duration(seconds: float) -> str:
 
 def _do(job: Job, lead: Finding | None, notice: Notice | None) -> str:
     """The first step: of what leads to the fault, where that is known, else of the fault."""
-    steps = [finding.fix for finding in _first_to_mend(job, lead) if finding.fix] if lead else []
+    steps = [step for finding in _first_to_mend(job, lead) if (step := step_now(finding))] if lead else []
     if steps:
-        return next((step for step in steps[0][:_LATER_STEPS] if not _OPEN.search(step)), steps[0][0])
+        return steps[0]
     if notice and job.verdict == "failed":
         line = notice.evidence[0]
         return f"Read the log around {short_names(job).get(line.source, line.source)}:{line.line}."
-    return capture.command(job) or ("" if job.paths else _MORE)
+    is_whole = job.paths and len(job.ranks_seen) == job.world_size
+    return capture.command(job) or ("" if is_whole else _MORE)
+
+
+def step_now(finding: Finding) -> str:
+    """The step to begin with: the first one, unless it has something to fill in and a later one has not."""
+    return next((step for step in finding.fix[:_LATER_STEPS] if not _OPEN.search(step)), next(iter(finding.fix), ""))
 
 
 def _first_to_mend(job: Job, lead: Finding) -> Iterator[Finding]:

@@ -43,18 +43,21 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not (sizes or stated or apart):
         return
     said = [*stated, *sizes]
+    ranks = ranks_in(said) | {wait.rank for wait in apart if wait.rank is not None} | set(_compared_ranks(said))
+    odd = _odd(list(map(_call, apart)) if apart else _compared_calls(said)[1])
     yield RULE.finding(
         _summary(apart, said),
         cause=_cause(sizes=bool(sizes), certain=bool(stated or apart)),
         impact="ranks wait for each other for ever, or data goes wrong; NCCL does not compare calls itself",
         fix=[
+            *([f"Look at {ranks_word(odd)} first: the others agree."] if odd else []),
             "Look for a collective in a branch that some ranks take: if rank == 0, an uneven last batch, an exception.",
             "TORCH_DISTRIBUTED_DEBUG=DETAIL   # PyTorch compares every call, and names the ranks that differ",
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL   # on all ranks: compare opCount, count and datatype",
             "Use the same NCCL_ALGO, NCCL_PROTO, NCCL_BUFFSIZE and NCCL release on all ranks.",
         ],
         confidence="certain" if stated or apart else "likely",
-        ranks=ranks_in(said) | {wait.rank for wait in apart if wait.rank is not None} | set(_compared_ranks(said)),
+        ranks=odd or ranks,
         hosts=hosts_in(said),
         evidence=_evidence(apart) or first_said(said),
         fatal=True,
@@ -105,16 +108,31 @@ def _summary(apart: list[Wait], said: list[Notice]) -> str:
 
 def _compared(said: list[Notice]) -> str:
     """The calls that PyTorch found to differ, with their ranks; empty where it names none."""
+    numbers, calls = _compared_calls(said)
+    told = _by_call(calls)
+    return f"call {numbers.pop()} is {told}" if told and len(numbers) == 1 and None not in numbers else told
+
+
+def _compared_calls(said: list[Notice]) -> tuple[set[str | None], list[tuple[str, int | None]]]:
+    """The numbers of the calls that PyTorch found to differ, and what each rank called."""
     found = {match.groups() for notice in said for match in _CALL.finditer(notice.message)}
     numbers = {number for _, number, _, _ in found}
-    operations = {operation for _, _, operation, _ in found}
-    if len(operations) > 1:
-        told = _by_call((operation, int(rank)) for rank, _, operation, _ in found)
-    elif len({shape for *_, shape in found}) > 1:
-        told = _by_call((f"{operation} of shape {shape}", int(rank)) for rank, _, operation, shape in found)
-    else:
-        return ""
-    return f"call {numbers.pop()} is {told}" if len(numbers) == 1 and None not in numbers else told
+    if len({operation for _, _, operation, _ in found}) > 1:
+        return numbers, [(operation, int(rank)) for rank, _, operation, _ in found]
+    if len({shape for *_, shape in found}) > 1:
+        return numbers, [(f"{operation} of shape {shape}", int(rank)) for rank, _, operation, shape in found]
+    return numbers, []
+
+
+def _odd(calls: Iterable[tuple[str, int | None]]) -> set[int]:
+    """The only rank that made another call than all others, where these are two or more; of pairs nothing tells."""
+    by_call: dict[str, set[int]] = {}
+    for call, rank in calls:
+        if rank is None:
+            return set()
+        by_call.setdefault(call, set()).add(rank)
+    few, *others = sorted(by_call.values(), key=len) or [set()]
+    return few if len(others) == 1 and len(few) == 1 < len(others[0]) else set()
 
 
 def _compared_ranks(said: list[Notice]) -> Iterator[int]:

@@ -59,7 +59,7 @@ class Departure(NamedTuple):
         if self.notice.production in ray.GIVEN_UP:
             who = "the training"
         if self.notice.production == DEEPSPEED and not self.ranks:
-            who = "a process (DeepSpeed does not tell which)"
+            who = "a process that DeepSpeed does not name"
         if self.notice.production in OF_SLURM:
             found = str(value(self.notice, "tasks"))
             nodes = value(self.notice, "nodes")
@@ -130,10 +130,10 @@ class Departure(NamedTuple):
         if self.is_by_exception:
             return f"ended with {self.raised.text if self.raised else 'an exception'}"
         if self.notice.production in ray.GIVEN_UP:
-            return "failed, as Ray Train tells"
+            return "failed, according to Ray Train"
         if self.is_unclear:
             is_lost = self.notice.production == ray.SNIPPET
-            return "did not answer Ray Train any more" if is_lost else "died, as Ray tells"
+            return "stopped answering Ray Train" if is_lost else "died, according to Ray"
         if self.code >= 0:
             return f"ended with exit code {self.code}"
         try:

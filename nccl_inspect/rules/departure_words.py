@@ -8,7 +8,7 @@ from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import cuda, exceptions, mpi, ray
 from nccl_inspect.rules.departure import Departure
 from nccl_inspect.rules.departures import EXCEPTION, is_unordered
-from nccl_inspect.rules.facts import Facts, listed
+from nccl_inspect.rules.facts import Facts, listed, ranks_word
 from nccl_inspect.rules.lines import short
 from nccl_inspect.rules.statements import value
 
@@ -23,7 +23,6 @@ _AFTER_DEATH_IN_RAY = (
     "Where memory ran out, give the node or the container more, or use fewer workers and DataLoader processes.",
 )
 _AFTER_ERROR = (
-    "Read the output of that rank above this line: a traceback, an assertion or a segmentation fault.",
     "torchrun --log-dir /logs --redirects 3 --tee 3 <script>   # a file for each rank; @record keeps the traceback",
     "CUDA_LAUNCH_BLOCKING=1   # after CUDA errors; compute-sanitizer tells more",
 )
@@ -62,13 +61,19 @@ def fix(departure: Departure) -> tuple[str, ...]:
     if departure.is_unclear:
         return _AFTER_DEATH_IN_RAY
     if not departure.is_by_exception:
-        return _FIXES.get(-departure.code, _AFTER_ERROR)
+        return _FIXES.get(-departure.code) or (_read(departure), *_AFTER_ERROR)
     trace, raised = departure.trace, departure.raised
     begin = trace.begin if trace else departure.notice
     return (
         f"Read the traceback below {short(begin.evidence[0])}.",
         *(_AFTER_CUDA if raised and raised.is_of_cuda else ()),
     )
+
+
+def _read(departure: Departure) -> str:
+    of = f" of {ranks_word(departure.ranks)}" if departure.ranks else ""
+    above = short(departure.notice.evidence[0])
+    return f"Read the output{of} above {above}: a traceback, an assertion or a segmentation fault."
 
 
 def why(facts: Facts, departure: Departure, said: Notice | None) -> str:
@@ -135,7 +140,7 @@ def _above(facts: Facts, departure: Departure) -> str:
     """For a process that ended with an error what the log holds of exceptions that nobody put his name to."""
     if departure.echo is not None:
         if exceptions.WAITED in departure.echo.text:
-            return "its own output says so: it waited in vain for another process, which hung, was slow or had ended"
+            return "its own output says so: it timed out waiting for another process, which hung, was slow or had ended"
         return "its own output says so: it lost another process, or was ended. Which one was first is not in the log"
     maybe = _candidates(facts, departure) if departure.code == EXCEPTION else []
     if not maybe:

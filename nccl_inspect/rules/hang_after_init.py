@@ -16,6 +16,7 @@ from nccl_inspect.rules.hangs import (
     ends_with_empty_table,
     gave_up,
     is_local_p2p,
+    is_starting_another,
     node_failed,
     phases,
     silence,
@@ -59,7 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _finding(facts, open_ones[0], ends, "connections are missing")
     elif open_ones:
         yield RULE.undecided(f"{_who(open_ones[0], len(open_ones) - 1)}: stuck, or the log was cut there", _CAPTURE)
-    elif comms and silent and facts.job.paths:
+    elif comms and silent and facts.job.paths and not is_starting_another(facts):
         tables = empty_tables(facts, silent)
         yield _finding(
             facts,

@@ -12,7 +12,16 @@ from nccl_inspect.rules import standstill
 from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_of
-from nccl_inspect.rules.hangs import broken_off, empty_tables, gave_up, is_local_p2p, phases, silence, suspects
+from nccl_inspect.rules.hangs import (
+    broken_off,
+    empty_tables,
+    gave_up,
+    is_local_p2p,
+    is_starting_another,
+    phases,
+    silence,
+    suspects,
+)
 from nccl_inspect.rules.machine_type import gpu_names
 from nccl_inspect.rules.remedies import STACKS
 from nccl_inspect.rules.statements import is_retold
@@ -49,6 +58,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not comms or not is_local_p2p(facts):
         return
     if facts.job.failed or any(comm.unconnected for comm in comms) or any(map(_is_other, facts.failures())):
+        return
+    if is_starting_another(facts):
         return
     stuck = _first_work(facts, comms[0])
     silent = [] if departures(facts) else silence(facts)

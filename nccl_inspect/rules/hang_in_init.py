@@ -12,6 +12,7 @@ from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import (
     Facts,
     count,
+    does,
     ends,
     first_said,
     global_ranks,
@@ -21,6 +22,7 @@ from nccl_inspect.rules.facts import (
     ranks_word,
 )
 from nccl_inspect.rules.hangs import (
+    absent_elsewhere,
     broken_off,
     is_local_p2p,
     node_failed,
@@ -105,7 +107,34 @@ def _silent(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> set[int
     return global_ranks(comm, [rank for rank in waiting if rank not in spoke])
 
 
+def _elsewhere(facts: Facts, comm: CommunicatorInfo, waiting: list[int], absent: set[int]) -> Finding:
+    """Ranks that are in the log with other communicators, and did not come to this one."""
+    who, they = ranks_word(absent), global_ranks(comm, waiting)
+    is_ended = bool(facts.job.ended_by)
+    return RULE.finding(
+        f"{who} did not call for communicator {comm.id} ({comm.nranks} ranks), and {ranks_word(they)} "
+        f"{does(len(they), 'wait')} there{suspicion(facts)}",
+        cause=f"{who} {'is' if len(absent) == 1 else 'are'} in the log with other communicators: "
+        "the program went another way there (a branch, a group that only some ranks make, a send without its receive), "
+        f"or it is stuck or ended before. How far the ranks came in this one: {phases(facts, comm)}{suspects(facts)}",
+        impact="the ranks wait for each other; NCCL itself waits without a time limit",
+        fix=[
+            f"py-spy dump --pid <pid>   # {who}: where is it now?",
+            "Look for a group, a send or a receive in a branch that only some ranks take.",
+            _EACH_STEP,
+        ],
+        confidence="likely",
+        ranks=absent,
+        hosts=(host.name for host in facts.job.hosts if absent & set(host.ranks)),
+        evidence=[*(standstill.evidence(facts) or comm.evidence[:3]), *facts.job.ended_by[-2:]],
+        fatal=True,
+        open_end=not is_ended,
+    )
+
+
 def _finding(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> Finding:
+    if elsewhere := absent_elsewhere(facts, comm):
+        return _elsewhere(facts, comm, waiting, elsewhere)
     absent = sorted(set(range(comm.nranks)) - set(comm.started))
     missing = ". What never began was not started, died before NCCL, or its log is not here" if absent else ""
     is_ended = bool(facts.job.ended_by)

@@ -12,7 +12,7 @@ from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.rules.agreement import AGREEMENTS
 from nccl_inspect.rules.departures import since_start
 from nccl_inspect.rules.env_mismatch_across_ranks import without
-from nccl_inspect.rules.facts import Facts, count, listed, ranks_word, words_of
+from nccl_inspect.rules.facts import Facts, count, global_ranks, listed, ranks_word, words_of
 from nccl_inspect.rules.mpi import stopped
 
 
@@ -35,6 +35,20 @@ def phases(facts: Facts, comm: CommunicatorInfo) -> str:
     if mute:
         told.append(f"{count(len(mute), 'process', 'es')} of the log began no communicator at all ({listed(mute)})")
     return "; ".join(told)
+
+
+def absent_elsewhere(facts: Facts, comm: CommunicatorInfo) -> set[int]:
+    """The ranks that have not begun a communicator, where all of them finished another one: they are in the log."""
+    absent = set() if comm.completed else set(range(comm.nranks)) - set(comm.started)
+    known = global_ranks(comm, absent)
+    done = {rank for one in facts.job.communicators if one is not comm for rank in global_ranks(one, one.completed)}
+    return known if known and len(known) == len(absent) and known <= done else set()
+
+
+def is_starting_another(facts: Facts) -> bool:
+    """Whether a communicator was begun that no rank finished: what stands still is its initialisation."""
+    begun = (comm for comm in facts.job.communicators if comm.started and not (comm.completed or comm.ended))
+    return any(not facts.paths_of(comm) for comm in begun)
 
 
 _DONE = {"connected": "finished the initialisation and connected"}

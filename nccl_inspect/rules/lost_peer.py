@@ -46,6 +46,12 @@ def absent_of(facts: Facts, silence: Silence) -> set[int]:
     return found if len(found) == 1 and found.isdisjoint(facts.job.ranks_seen) else set()
 
 
+def one_of(facts: Facts, silence: Silence) -> set[int]:
+    """The ranks of which one went away, where these are at most half of all; the others lost it."""
+    found = set(silence.candidates)
+    return found if not silence.gone and 1 < len(found) <= (facts.job.world_size or 0) / 2 else set()
+
+
 def where(facts: Facts, ranks: Iterable[int]) -> str:
     """The hosts of ranks without a line, where the order of the ranks tells them."""
     homes = [home for rank in ranks if (home := placement.home(facts, rank))]

@@ -40,7 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         + ": a wrong name (it is the network's name, not its file), or its plugin did not come up",
         impact="NCCL stops with an error on every rank: unlike a missing plugin this is no fallback",
         fix=[
-            "Take the name that 'Using network' or 'Initialized NET plugin' prints in a good run: IB, "
+            "Set NCCL_NET to the name that 'Using network' or 'Initialized NET plugin' prints in a good run: IB, "
             "Socket, AWS Libfabric (Libfabric with newer plugins), gIB, FasTrak.",
             "ldconfig -p | grep libnccl-net; echo $NCCL_NET_PLUGIN   # inside the container: is the plugin there?",
             "unset NCCL_NET   # lets NCCL choose; it then falls back to TCP without an error",

@@ -34,7 +34,7 @@ from nccl_inspect.rules.facts import (
 )
 from nccl_inspect.rules.ib_timeout_err12 import after_another
 from nccl_inspect.rules.lines import first_of_each, precedes
-from nccl_inspect.rules.lost_peer import UNANSWERED, absent_of, summary, where, why_closed
+from nccl_inspect.rules.lost_peer import UNANSWERED, absent_of, one_of, summary, where, why_closed
 from nccl_inspect.rules.mpi import stopped
 from nccl_inspect.rules.silence import Silence, closed_by_others, fell_silent, is_last, silence_of
 from nccl_inspect.rules.statements import FLUSHED, is_retold, rank_in_front, value, words
@@ -291,7 +291,7 @@ def _of_memory(facts: Facts, killed: list[Notice], departed: list[Departure], ec
     ranks = {rank for one in gone for rank in one.ranks} | ray.selected(facts)
     by_task = set() if ranks else {rank for one in killed for rank in tasks.ranks_of(facts, one)}
     return RULE.finding(
-        f"a process was killed for want of host memory: {words(killed[0]).strip()}",
+        f"a process was killed because host memory ran out: {words(killed[0]).strip()}",
         cause="the memory of the host, or what the pod or the job may use of it, was exhausted: data loaders, a "
         "checkpoint that is gathered or loaded on every rank, pinned buffers, or /dev/shm, which counts as memory",
         impact=f"{_DEAD}. The others lose connections, or wait until PyTorch gives up",
@@ -347,7 +347,9 @@ def _is_reset(notice: Notice) -> bool:
 
 def _finding(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool) -> Finding:
     gone, absent = silence.gone, absent_of(facts, silence)
-    ranks = {rank for last in gone for rank in last.ranks} or absent
+    some = one_of(facts, silence)
+    ranks = {rank for last in gone for rank in last.ranks} or absent or some
+    homes = {host.name for host in facts.job.hosts if some & set(host.ranks)}
     return RULE.finding(
         summary(facts, silence, echoes),
         cause="its lines stop without an error or an end: killed (out of memory, preemption, spot loss), crashed, or "
@@ -358,11 +360,12 @@ def _finding(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool
         if facts.is_over()
         else f"{_DEAD}. 'Connection closed by remote peer' on the others is the effect, not the fault",
         fix=[
+            *([_first_of(facts, some)] if some else []),
             "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?"
             if gone
             else "kubectl get pods -o wide   # which one is gone, or was restarted?",
             "dmesg -T | grep -iE 'oom|xid|segfault'   # on its host",
-            "Read the output of that rank itself: a traceback or a segmentation fault does not stand in NCCL's lines."
+            "Read the output of that rank itself: NCCL prints neither its traceback nor a segmentation fault."
             if gone
             else f"Give this tool the log of {ranks_word(absent)} as well{where(facts, absent)}."
             if absent
@@ -370,7 +373,16 @@ def _finding(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool
         ],
         confidence="likely" if sure else "possible",
         ranks=ranks or ranks_in(echoes),
-        hosts={last.process[0] for last in gone} or hosts_in(echoes),
+        hosts={last.process[0] for last in gone} or homes or hosts_in(echoes),
         evidence=[*first_said(echoes)[:_SHOWN], *(last.evidence for last in gone[:1] if last.evidence)],
         fatal=True,
+    )
+
+
+def _first_of(facts: Facts, some: set[int]) -> str:
+    """What to do where one of a few ranks went away."""
+    if some.isdisjoint(facts.job.ranks_seen):
+        return f"Give this tool the logs of {ranks_word(some)} as well{where(facts, some)}."
+    return (
+        f"Look at the output of {ranks_word(some)} first: the one that ends first or names another error is the cause."
     )

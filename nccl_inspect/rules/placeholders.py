@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from nccl_inspect.event import is_named
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Place
 from nccl_inspect.model.job import Notice
@@ -22,7 +23,9 @@ from nccl_inspect.rules.statements import value
 _PLACEHOLDER = re.compile(r"<([a-z]+)>")
 _ALL = re.compile(r"\b(?:on|of|in) (?:every|each|all)\b")
 """Words about a command that is for all ranks, not only for those to blame."""
-_ON_RANK = re.compile(r"\bon rank (\d+)\b")
+_ON_RANK = re.compile(r"(?:\bon )?\brank (\d+)\b")
+_ITS_HOST = re.compile(r"\b(on|of) (?:its (?:host|node)|the host of (?:this rank|that rank|rank \d+))\b")
+"""A place that words about a command leave open."""
 _MOST = 4
 """Values that are listed; with more, nobody would read them."""
 _DEVICES = ("device", "hca", "name")
@@ -55,7 +58,7 @@ class _Scene(NamedTuple):
 def fill(facts: Facts, findings: Iterable[Finding]) -> None:
     """Put what the log states in place of the placeholders of all fixes."""
     for finding in findings:
-        if any(_PLACEHOLDER.search(step) for step in finding.fix):
+        if any(_PLACEHOLDER.search(step) or _ITS_HOST.search(step) for step in finding.fix):
             finding.fix = [_filled(step, facts, finding) for step in finding.fix]
 
 
@@ -64,6 +67,8 @@ def _filled(step: str, facts: Facts, finding: Finding) -> str:
     places = facts.once(_places)
     ranks = [place.rank or 0 for place in places.all()] if _ALL.search(words) else culprit_ranks(finding)
     scene = _Scene(facts, finding, places, ranks)
+    if len(hosts := _its_host(scene)) == 1 and is_named(hosts[0]):
+        words = _ITS_HOST.sub(rf"\1 {hosts[0]}", words)
     notes: list[str] = []
     lists: list[str] = []
     for name in dict.fromkeys(_PLACEHOLDER.findall(step)):
@@ -73,7 +78,7 @@ def _filled(step: str, facts: Facts, finding: Finding) -> str:
             code, words = (text.replace(f"<{name}>", one.text) for text in (code, words))
             words, said = _told(words, one)
             notes += [one.note] if one.note else []
-            notes += [_whose(one.place)] if one.place and not said else []
+            notes += [_whose(one.place, words)] if one.place and not said else []
         elif 1 < len(found) <= _MOST:
             lists.append(f"<{name}>: {_listed(found)}")
     if is_sentence(step):
@@ -94,13 +99,14 @@ def _told(words: str, one: _Value) -> tuple[str, bool]:
     """The words about a command with whose value it has, and whether they say so now."""
     if one.place is None:
         return words, True
-    whose, rank = _whose(one.place), str(one.place.rank)
+    whose, rank = _whose(one.place, ""), str(one.place.rank)
     replaced = _ON_RANK.sub(lambda found: whose if found[1] == rank else found[0], words)
     return replaced, replaced != words
 
 
-def _whose(place: Place) -> str:
-    return f"rank {place.rank}, on {place.host}"
+def _whose(place: Place, words: str) -> str:
+    """A rank, and its host where the words about a command do not have it."""
+    return f"rank {place.rank}" + ("" if f"on {place.host}" in words else f", on {place.host}")
 
 
 def _listed(values: Iterable[_Value]) -> str:
@@ -133,6 +139,16 @@ def _hosts(scene: _Scene) -> list[str]:
     if named or known:
         return named or list(dict.fromkeys(known))
     return [] if scene.finding.ranks else scene.finding.hosts  # a rank that is nowhere in the log is on no known host
+
+
+def _its_host(scene: _Scene) -> list[str]:
+    """The hosts of all ranks to blame; where none is known, that of the job, if the log has all of it."""
+    if hosts := _hosts(scene):
+        return hosts
+    if scene.ranks:
+        return sorted({scene.places.of(rank).host or "?" for rank in scene.ranks})
+    job = scene.facts.job
+    return [host.name for host in job.hosts] if len(job.ranks_seen) == job.world_size else []
 
 
 def _pods(scene: _Scene) -> list[_Value]:

@@ -71,5 +71,32 @@ class Places:
 
 def culprit_ranks(finding: Finding) -> list[int]:
     """The ranks to look at: those that the bad ones have in common, else all that the finding names."""
+    return _pointed_at(finding) or finding.ranks
+
+
+def _by_tone(job: Job, tone: str) -> set[int]:
+    """The ranks whose lines have a tone: they wait, or tell that another one is gone."""
+    return {rank for one in job.notices if getattr(one.event, "tone", "") == tone for rank in one.ranks}
+
+
+def _pointed_at(finding: Finding) -> list[int]:
     named: Iterable[int] = (rank for one in finding.culprits if one.kind in _POINTING for rank in one.ranks)
-    return sorted(set(named)) or finding.ranks
+    return sorted(set(named))
+
+
+def blamed_ranks(job: Job) -> list[int]:
+    """The ranks of a failed job that its verdict points at; none where these are all, or only those that wait."""
+    lead = next((one for one in job.findings if one.root and one.fatal), None)
+    if job.verdict != "failed" or lead is None:
+        return []
+    causes = [one for one in job.findings if one.root and one.rule in lead.because]
+    for finding in (lead, *causes):
+        if pointed := _pointed_at(finding):
+            return pointed
+    waiting = _by_tone(job, "wait")
+    if job.waiting:
+        waiting.update(job.waiting.waiting)
+    blamed = set(lead.ranks) - waiting
+    if lead.confidence != "certain" and blamed <= _by_tone(job, "echo"):
+        return []
+    return sorted(blamed) if blamed and not blamed.issuperset(job.ranks_seen) else []

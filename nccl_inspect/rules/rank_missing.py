@@ -8,7 +8,7 @@ from nccl_inspect.rules import standstill
 from nccl_inspect.rules.departures import silent_workers
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, global_ranks, ranks_word
-from nccl_inspect.rules.hangs import node_failed, phases, suspects
+from nccl_inspect.rules.hangs import absent_elsewhere, node_failed, phases, suspects
 
 RULE = Rule(
     name="rank-missing",
@@ -26,7 +26,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     for comm in facts.job.communicators:
         if comm.parent is not None or comm.completed or comm.ended or comm.nranks - len(comm.started) <= idle:
             continue  # processes that have begun no communicator yet may be the absent ranks
-        if facts.paths_of(comm):
+        if facts.paths_of(comm) or absent_elsewhere(facts, comm):
             continue
         absent = set(range(comm.nranks)) - set(comm.started)
         mute = silent_workers(facts)

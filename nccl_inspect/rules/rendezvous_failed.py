@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -134,12 +135,21 @@ def _unreachable(facts: Facts, said: list[Notice]) -> tuple[str, str, list[str]]
         or "rank 0 was not there yet or had died, MASTER_ADDR or MASTER_PORT is wrong, or a firewall or network "
         "policy is between",
         [
-            _REACH,
+            _reach(said),
             "Look at the output of rank 0: whether it started, and what it printed last.",
             _SAME,
             "kubectl get pods,svc,networkpolicy -o wide   # is rank 0 up, and has its name a Service?",
         ],
     )
+
+
+def _reach(said: list[Notice]) -> str:
+    """The check with the address that the log states, where it states one."""
+    places = {(str(value(one, "address")), str(value(one, "port"))) for one in _of(said, _CONNECT)}
+    if len(places) != 1:
+        return _REACH
+    ((address, port),) = places
+    return _REACH.replace("$MASTER_ADDR", shlex.quote(address)).replace("$MASTER_PORT", shlex.quote(port))
 
 
 def _reason(facts: Facts) -> str:
@@ -151,7 +161,7 @@ def _reason(facts: Facts) -> str:
 
 def _alone() -> tuple[str, str, list[str]]:
     return (
-        "torchrun waited in vain for the agents of other nodes",
+        "torchrun waited for agents of other nodes that did not come",
         "fewer agents than --nnodes asks for came in time: the others were not launched, use another --rdzv-id or "
         "--rdzv-endpoint, cannot reach it, or had ended before",
         [

@@ -14,7 +14,7 @@ RULE = Rule(
     category="plugins",
     cloud="GCP",
     severity="error",
-    title="GPUDirect-TCPX or TCPXO waits in vain for its daemon or for a peer",
+    title="GPUDirect-TCPX or TCPXO times out waiting for its daemon or for a peer",
 )
 _PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")
 _RETURNS = "tcpxResult_t"

@@ -85,7 +85,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     of_group = f" of process group {group}" if group is not None else ""
     in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
     yield RULE.finding(
-        f"{_calls(mine, of_group + in_comm)} in vain" + (f"; suspect: {ranks_word(blamed)}" if blamed else ""),
+        f"{_calls(mine, of_group + in_comm)} and timed out" + (f"; suspect: {ranks_word(blamed)}" if blamed else ""),
         cause=f"the lines tell who waited, not why. {why}{suspects(facts)}{_of_threads(facts)}"
         + (f". Process group {listed(map(str, others))} timed out, too: mostly a consequence" if others else ""),
         impact="PyTorch ends the process, and with it the job",
@@ -114,7 +114,7 @@ def _as_others_tell(facts: Facts) -> Iterator[Finding]:
     origins = {rank for one in told for rank in _gave_up(one)}
     who = ranks_word(origins) if origins else "a rank"
     yield RULE.finding(
-        f"{who} waited for a collective in vain, by the lines of {ranks_word(tells) if tells else 'others'}",
+        f"{who} waited for a collective and timed out, according to {ranks_word(tells) if tells else 'others'}",
         cause="the lines tell who gave up first, not why: the output of that rank has the collective, that of the rank "
         "which did not come its reason. Neither is in the log",
         impact="PyTorch ends the process, and with it the job",
