@@ -56,7 +56,7 @@ def confidence(still: Standstill) -> str:
     """How sure it is who does not come: a rank may lack a dump as nobody passed it, a group its ranks (until 2.2)."""
     if still.culprits:
         return "certain" if still.group.ranks or still.group.name == _WORLD else "possible"
-    return "likely" if len(still.silent) < len(still.waiting) else "possible"
+    return "likely" if len(still.silent) <= len(still.waiting) else "possible"
 
 
 _WORLD = "0"
