@@ -190,7 +190,8 @@ def _do(job: Job, lead: Finding | None, notice: Notice | None) -> str:
     if notice and job.verdict == "failed":
         line = notice.evidence[0]
         return f"Read the log around {short_names(job).get(line.source, line.source)}:{line.line}."
-    return capture.command(job) or ("" if job.paths else _MORE)
+    is_unclear = not job.paths or (job.verdict == "failed" and lead is None)
+    return capture.command(job) or (_MORE if is_unclear else "")
 
 
 def _first_to_mend(job: Job, lead: Finding) -> Iterator[Finding]:
