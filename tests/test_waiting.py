@@ -71,6 +71,13 @@ def test_with_the_end_in_the_log_it_is_a_failure() -> None:
     assert (job.waiting.cut, job.waiting.age) == (False, None)
 
 
+def test_the_tail_of_a_log_does_not_show_who_never_began() -> None:
+    (log,) = sample_data.contents("rank-missing-hang")
+    lines = log.splitlines(keepends=True)
+    tail = nccl_inspect.read(b"".join(lines[len(lines) // 2 :]))
+    assert (tail.verdict, [finding.rule for finding in tail.findings if finding.fatal]) == ("failed", ["hang-in-init"])
+
+
 def test_a_file_has_an_age(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_bytes(b"".join(HANG))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nccl_inspect.event import Process
 from nccl_inspect.event_types import BootstrapInterface, CudaDriver, NcclVersion, NetDevices
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, SourceInfo, Waiting
@@ -148,7 +147,7 @@ def _never_came(facts: Facts, found: Waiting) -> bool:
         return False
     if any(len(last.ranks) > 1 for last in _lines_of(facts, found.waiting)):
         return False  # ranks are threads: the missing ones may be others of the same process
-    if len(found.waiting) < max(_FEWEST, len(found.missing)) or not _processes_of(facts, found) <= _begun(facts):
+    if len(found.waiting) < max(_FEWEST, len(found.missing)) or not shows_beginning(facts, comm):
         return False
     homes = [placement.home(facts, rank) for rank in found.missing]
     if all(homes):
@@ -157,13 +156,10 @@ def _never_came(facts: Facts, found: Waiting) -> bool:
     return len(comm.hosts) > _FEWEST and unseen * len(comm.hosts) < comm.nranks
 
 
-def _processes_of(facts: Facts, found: Waiting) -> set[Process]:
-    return {last.process for last in _lines_of(facts, found.waiting)}
-
-
-def _begun(facts: Facts) -> set[Process]:
-    """The processes of which the beginning is in the log."""
-    return {process for kind in _BEGINNING for notice in facts.said(kind) for process in notice.processes}
+def shows_beginning(facts: Facts, comm: CommunicatorInfo) -> bool:
+    """Whether the log has its beginning: the tail of one lacks the lines of ranks that began before the others."""
+    begun = {process for kind in _BEGINNING for notice in facts.said(kind) for process in notice.processes}
+    return {last.process for last in _lines_of(facts, ranks_of(comm, comm.started))} <= begun
 
 
 def _lags(facts: Facts, found: Waiting) -> bool:
