@@ -37,6 +37,19 @@ def is_stuck(facts: Facts) -> bool:
     return facts.once(_is_stuck)
 
 
+def is_at_the_end(facts: Facts) -> bool:
+    """Whether the log ends where these ranks wait: none of them began or used another communicator after that.
+
+    A line that was torn or left out may be the one that says that they came further.
+    """
+    found, job = of(facts), facts.job
+    if found is None or job.going_on or job.partial or any(one.damaged_lines or one.problem for one in job.sources):
+        return False
+    ids = [comm.id for comm in job.communicators]
+    later = job.communicators[ids.index(found.communicator) + 1 :]
+    return not any(set(found.waiting) & set(ranks_of(comm, comm.started)) for comm in later)
+
+
 def _of(facts: Facts) -> Waiting | None:
     if facts.job.failed or facts.failures() or node_failed(facts):
         return None
