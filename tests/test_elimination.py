@@ -74,6 +74,12 @@ def test_no_slow_path_is_the_reason_of_a_failure() -> None:
     assert any(line.startswith("do ") and "all ranks" in line for line in head)
 
 
+def test_a_rank_with_lines_is_not_said_to_have_none() -> None:
+    """The files of all processes, one after the other."""
+    finding = lead(sorted(LINES, key=lambda line: line.partition(b":")[2][:5]))
+    assert finding.summary.endswith("this log does not tell which rank failed first")
+
+
 @pytest.mark.parametrize("peer", [b"<>", b" ", b"\x90\xe1\x7f\xff<>", b""])
 def test_no_headline_has_an_empty_name_or_bytes_that_mean_nothing(peer: bytes) -> None:
     line = b"vm:10:50 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer "
