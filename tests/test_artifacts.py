@@ -8,10 +8,12 @@ import io
 import json
 import os
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sample_data
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +21,7 @@ import nccl_inspect
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import flight_recorder, plain_pickle, ras, standstill
 from nccl_inspect.artifacts.flight_recorder import Dump
+from nccl_inspect.model.job import Job
 
 MESH = Path(__file__).parent.parent / "sample_logs" / "mesh"
 LOG = b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
@@ -144,6 +147,36 @@ def test_calls_of_a_batch_are_over_when_the_batch_is() -> None:
     assert [call.state for call in dump(0, calls, {"0": [0, 1]}).calls["0"]] == ["completed"] * 2
 
 
+def test_a_batch_of_early_versions_is_no_p2p() -> None:
+    calls = [
+        entry(1, "0", 1, "send 0->1", "scheduled"),
+        entry(2, "0", 0, "coalesced", p2p_seq_id=1, input_sizes=[], output_sizes=[]),
+    ]
+    assert not dump(0, calls, {"0": [0, 1]}).pending("0")
+
+
+def test_calls_of_a_batch_of_one_operation_are_over_when_the_batch_is() -> None:
+    """all_gather of tensors of different sizes makes one broadcast for each rank."""
+    calls = [
+        *(entry(order, "0", 1, "_broadcast_oop", "scheduled") for order in (1, 2)),
+        entry(3, "0", 1, "ALLGATHER_coalesced", input_sizes=[], output_sizes=[]),
+        entry(4, "0", 2, "all_reduce", "started"),
+    ]
+    assert [call.order for call in dump(0, calls, {"0": [0, 1]}).pending("0")] == [4]
+
+
+def test_what_comes_before_a_call_that_is_over_is_over() -> None:
+    """The recorder does not see the end of what is captured in a CUDA graph."""
+    calls = [
+        entry(1, "0", 1, "all_gather_into_tensor_coalesced", "scheduled"),
+        entry(2, "0", 1, "send 0->1", "scheduled"),
+        entry(3, "0", 2, "recv 0<-2", "scheduled"),
+        entry(4, "0", 2, "all_reduce"),
+        entry(5, "0", 3, "recv 0<-1"),
+    ]
+    assert [call.order for call in dump(0, calls, {"0": [0, 1, 2]}).pending("0")] == [3]
+
+
 def test_frames_are_those_of_the_program() -> None:
     frames = [
         {"name": "all_reduce", "filename": "/x/site-packages/torch/distributed/distributed_c10d.py", "line": 9},
@@ -239,6 +272,38 @@ def test_a_rank_without_a_dump_is_silent() -> None:
     waiting = [DONE, entry(2, "w", 2, "all_reduce", "scheduled")]
     (still,) = standstill.of(dump(rank, waiting, WORLD) for rank in (0, 1, 3))
     assert (still.kind, still.culprits, still.silent) == (standstill.MISSING, [], [2])
+
+
+def beside(folder: Path, dumps: dict[int, list[dict[str, Any]]], ranks: str = "[0, 1, 2, 3]") -> Job:
+    """A sound log with dumps of some ranks."""
+    (log,) = sample_data.contents("v2.21.5-ipc")
+    (folder / "job.log").write_bytes(log)
+    for rank, entries in dumps.items():
+        config = {"0": {"name": "0", "desc": "default_pg", "ranks": ranks}}
+        document = {"version": "2.10", "comm_lib_version": "2.21.5", "pg_config": config, "entries": entries}
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(document, protocol=2))
+    return nccl_inspect.read(folder)
+
+
+@pytest.mark.parametrize("behind", ["all in a call", "one behind"])
+def test_dumps_that_were_written_while_ranks_made_calls_blame_nobody(behind: str, tmp_path: Path) -> None:
+    now = time.time_ns()
+    made = [entry(1, "0", 1, "all_reduce", time_created_ns=now - 10**7)]
+    inside = [*made, entry(2, "0", 2, "all_reduce", "started", time_created_ns=now)]
+    dumps = dict.fromkeys(range(4), inside) | ({3: made} if behind == "one behind" else {})
+    sound = beside(tmp_path, {}).verdict
+    job = beside(tmp_path, dumps)
+    assert (job.verdict, [finding.rule for finding in job.findings if finding.fatal]) == (sound, [])
+    assert any("while the job was running" in question.reason for question in job.not_judged)
+    for rank in dumps:
+        os.utime(tmp_path / f"nccl_trace_rank_{rank}", (now / 1e9 + 600,) * 2)
+    assert nccl_inspect.read(tmp_path).verdict == "failed"
+
+
+def test_ranks_whose_dumps_may_only_not_be_here_do_not_make_a_job_failed(tmp_path: Path) -> None:
+    waiting = [entry(1, "0", 1, "all_reduce"), entry(2, "0", 2, "all_reduce", "scheduled")]
+    assert beside(tmp_path, {0: waiting}).verdict == "unknown"
+    assert beside(tmp_path, dict.fromkeys((0, 1, 3), waiting)).verdict == "failed"
 
 
 def test_dumps_of_a_running_job_say_nothing() -> None:

@@ -8,6 +8,7 @@ import pytest
 import sample_data
 
 import nccl_inspect
+from nccl_inspect import report
 from nccl_inspect.answers import ranks
 from nccl_inspect.model.finding import Finding
 
@@ -54,6 +55,30 @@ def test_the_only_rank_without_a_line_is_it_by_elimination() -> None:
     assert finding.summary.endswith(
         "rank 3 went away by elimination, and has no line in this log (host llama-3-8b-node-0-1, local rank 1)"
     )
+
+
+SILENT = re.compile(rb"NCCL WARN|Service thread")
+"""What ``grep 'NCCL INFO'`` leaves out, and what helper threads say."""
+
+
+def test_without_warnings_the_code_of_a_lost_peer_says_it() -> None:
+    finding = lead([line for line in LINES if not SILENT.search(line)])
+    assert (finding.rule, finding.ranks) == ("peer-death", [3])
+
+
+def test_no_slow_path_is_the_reason_of_a_failure() -> None:
+    """A code that no rule explains, from a thread that ended (as 2.21 prints it)."""
+    lines = [re.sub(rb"-> 6$", b"-> 2 [Progress Thread]", line) for line in LINES if not SILENT.search(line)]
+    job = nccl_inspect.read(b"".join(lines))
+    head = report.load("text").render(job, report.Style(width=120)).splitlines()[:4]
+    assert head[0] == "FAILED: the job is dead or stuck, and the log does not tell why"
+    assert any(line.startswith("do ") and "all ranks" in line for line in head)
+
+
+def test_a_rank_with_lines_is_not_said_to_have_none() -> None:
+    """The files of all processes, one after the other."""
+    finding = lead(sorted(LINES, key=lambda line: line.partition(b":")[2][:5]))
+    assert finding.summary.endswith("this log does not tell which rank failed first")
 
 
 @pytest.mark.parametrize("peer", [b"<>", b" ", b"\x90\xe1\x7f\xff<>", b""])

@@ -96,7 +96,7 @@ def lead(job: Job) -> str:
         ("ValueError: bad sample\n" + failed(1, 13), "unknown from this log"),
         ("ValueError: bad\nException ignored in: 'a.b'\nOSError: c\n" + failed(1), "likely ValueError: bad"),
         (raised(0, GLOO) + failed(0), "gave up: RuntimeError: [/pytorch/third_party/gloo"),
-        (raised(0, GLOO) + raised(1, GLOO), "the first failing rank is not in this log"),
+        (raised(0, GLOO) + raised(1, GLOO), "this log does not tell which rank failed first"),
         (raised(1, "ValueError: bad sample") + IB_TIMEOUT, "peer-death [1]: rank 1 (vm"),
         (failed(1, -9) + IB_TIMEOUT, "was ended by SIGKILL"),
         (IB_TIMEOUT + raised(1, "ValueError: bad sample"), "ib-timeout-err12"),

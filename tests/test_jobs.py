@@ -115,6 +115,14 @@ def test_two_steps_in_one_file_are_two_jobs_and_the_worst_leads() -> None:
         assert finding.rule == "peer-death"
 
 
+@pytest.mark.parametrize("name", ["torch-device-assert", "torch-size-mismatch", "torch-watchdog-timeout"])
+def test_the_end_of_a_step_that_aborts_its_communicators_is_not_that_of_the_step_before(name: str) -> None:
+    good, failed = of("v2.30.7-shm-4gpu", 1), of(name, 2)
+    before, after = judged(good + failed)
+    assert essence(before) == essence(*judged(good))
+    assert essence(after) == essence(*judged(failed))
+
+
 def test_hundreds_of_jobs_at_once() -> None:
     jobs = [small(number, ends=number != 7) for number in range(100)]
     for log in (mixed(jobs), b"".join(chain.from_iterable(jobs))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,13 +14,14 @@ import sample_data
 import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.model.job import Job
+from nccl_inspect.report.digest import verdict_line
 
 HANG = (sample_data.FOLDER / "rank-missing-hang" / "job.log").read_bytes().splitlines(keepends=True)[:-1]
 """Without the line of the launcher that ends it."""
 
 
 def headline(job: Job) -> str:
-    return " ".join(report.load("text").render(job, report.Style(width=100)).split("\n\n")[0].split())
+    return verdict_line(job)
 
 
 def process(rank: int, host: str, size: int, began: bool = True, time: str = "") -> str:
@@ -69,6 +71,28 @@ def test_with_the_end_in_the_log_it_is_a_failure() -> None:
     assert headline(job).startswith("FAILED: rank 2 of 4 never began")
     assert job.waiting is not None
     assert (job.waiting.cut, job.waiting.age) == (False, None)
+
+
+def test_the_tail_of_a_log_does_not_show_who_never_began() -> None:
+    (log,) = sample_data.contents("rank-missing-hang")
+    lines = log.splitlines(keepends=True)
+    tail = nccl_inspect.read(b"".join(lines[len(lines) // 2 :]))
+    assert (tail.verdict, [finding.rule for finding in tail.findings if finding.fatal]) == ("failed", ["hang-in-init"])
+
+
+def test_a_job_is_not_called_good_where_the_log_ends_in_a_later_start() -> None:
+    (log,) = sample_data.contents("v2.21.5-ipc")
+    assert nccl_inspect.read(log).verdict == "ok"
+    work = re.search(rb"(?m)^(\S+) \[0\] NCCL INFO ncclCommInitRank comm", log)
+    assert work is not None
+    start = (
+        b"%b [0] NCCL INFO ncclCommInitRank comm 0x77 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x78 - Init "
+    )
+    second = (start + b"START\n") % work[1]
+    job = nccl_inspect.read(log + second)
+    assert job.verdict == "unknown"
+    assert "the log ends while 1 rank of communicator" in headline(job)
+    assert nccl_inspect.read(log + second + (start + b"COMPLETE\n") % work[1]).verdict != "failed"
 
 
 def test_a_file_has_an_age(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import prod
@@ -27,6 +27,7 @@ _LIBRARY = ("/torch/distributed/", "/torch/_", "/torch/utils/", "/torch/nn/", "/
 _KEPT = 8
 """Calls of each group that are kept: so many completed ones, and so many that are not."""
 _FRAMES = 2
+_TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
 _PEERS = re.compile(r"(\d+)(->|<-)(\d+)")
 
 
@@ -100,6 +101,8 @@ class Dump(Record):
     """The last one of all."""
     total: int = 0
     """Calls that it holds."""
+    active_ns: int = 0
+    """When the rank last made a call, or its watchdog saw one begin or end; 0 where that is not known."""
 
     def pending(self, group: str) -> list[Call]:
         """The calls of a group that are not over, oldest first."""
@@ -164,22 +167,21 @@ def _fill(dump: Dump, entries: list[Mapping[str, Any]]) -> None:
     """Keep of each group what tells where this rank stands: a dump of 2,000 calls needs no more than a few of them."""
     completed: dict[str, list[Mapping[str, Any]]] = {}
     pending: dict[str, list[Mapping[str, Any]]] = {}
-    finished = {_batch(entry) for entry in entries if _is_batch(entry) and entry.get("state") == "completed"}
-    for entry in entries:
+    over = _over(entries)
+    for place, entry in enumerate(entries):
         name, desc = _group_of(entry)
         if name not in dump.groups:
             dump.groups[name] = Group(name, desc, ())
-        if _is_batch(entry):
-            continue
-        is_over = entry.get("state") == "completed" or _batch(entry) in finished
-        (completed if is_over else pending).setdefault(name, []).append(entry)
+        if not _is_batch(entry):
+            (completed if place <= over.get(_lane(entry), -1) else pending).setdefault(name, []).append(entry)
+    dump.active_ns = max((_number(entry.get(key)) for entry in entries for key in _TIMES), default=0)
     dump.total = len(entries)
     for name in dict.fromkeys([*completed, *pending]):
         last, first = completed.get(name, [])[-_KEPT:], islice(pending.get(name, ()), _KEPT)
         calls = [*(_call(name, entry, "completed") for entry in last), *(_call(name, entry) for entry in first)]
         dump.calls[name] = sorted(calls, key=lambda call: call.order)
     if entries:
-        newest = max(entries, key=lambda entry: _number(entry.get("record_id")))
+        newest = max(entries, key=_order)
         dump.last = _call(_group_of(newest)[0], newest)
 
 
@@ -192,14 +194,37 @@ def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _is_batch(entry: Mapping[str, Any]) -> bool:
-    """Whether this stands for calls that were made as one: only it says how far they came."""
-    return entry.get("profiling_name") == "nccl:coalesced"
+    """Whether this stands for calls that were made as one: only it says how far they came.
+
+    A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front.
+    """
+    name = _text(entry.get("profiling_name"))
+    return name == "nccl:coalesced" or (name.endswith("_coalesced") and not entry.get("input_sizes"))
 
 
-def _batch(entry: Mapping[str, Any]) -> tuple[str, bool, int, int]:
-    """What the calls of one batch share."""
-    numbers = _number(entry.get("collective_seq_id")), _number(entry.get("p2p_seq_id"))
-    return (_group_of(entry)[0], bool(entry.get("is_p2p")), *numbers)
+def _batch(entry: Mapping[str, Any]) -> tuple[str, int, int]:
+    """What the calls of one batch share; whether they are P2P the batch says in newer versions only."""
+    return _group_of(entry)[0], _number(entry.get("collective_seq_id")), _number(entry.get("p2p_seq_id"))
+
+
+def _over(entries: Sequence[Mapping[str, Any]]) -> dict[tuple[str, frozenset[int]], int]:
+    """The last call that is over, of all that run one after the other.
+
+    All before it are over, too: of calls in a batch or in a CUDA graph the recorder does not see the end.
+    """
+    finished = {_batch(entry) for entry in entries if _is_batch(entry) and entry.get("state") == "completed"}
+    is_over = (entry.get("state") == "completed" or _batch(entry) in finished for entry in entries)
+    return {_lane(entry): place for place, (entry, over) in enumerate(zip(entries, is_over, strict=True)) if over}
+
+
+def _lane(entry: Mapping[str, Any]) -> tuple[str, frozenset[int]]:
+    """What runs one after the other: the collectives of a group, and what two ranks send each other."""
+    match = _PEERS.search(_text(entry.get("profiling_name")))
+    return _group_of(entry)[0], frozenset((int(match[1]), int(match[3]))) if match else frozenset()
+
+
+def _order(entry: Mapping[str, Any]) -> int:
+    return _number(entry.get("record_id", entry.get("id")))
 
 
 def _call(group: str, entry: Mapping[str, Any], state: str = "") -> Call:
@@ -207,7 +232,7 @@ def _call(group: str, entry: Mapping[str, Any], state: str = "") -> Call:
     number = entry.get("p2p_seq_id") if is_p2p else entry.get("collective_seq_id", entry.get("seq_id"))
     return Call(
         group=group,
-        order=_number(entry.get("record_id", entry.get("id"))),
+        order=_order(entry),
         seq=_number(number),
         operation=_text(entry.get("profiling_name")).removeprefix("nccl:"),
         state=state or _text(entry.get("state")) or "scheduled",

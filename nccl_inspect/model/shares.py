@@ -109,7 +109,7 @@ class _Landmarks:
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
         self.concluded: set[int] = set()
-        """Jobs that gave up their communicators: nothing ended them from outside."""
+        """Jobs that destroyed their communicators: nothing ended them from outside."""
         self.closings: list[int] = []
         """Where errors and ends are told of which nothing says whose they are."""
 
@@ -130,12 +130,17 @@ class _Landmarks:
         before = self.jobs[at - 1]
         if is_end and (self.last[before] > place or before in self.concluded):
             late = reversed(self.jobs[max(0, at - _JUST) : at])
-            before = next((job for job in late if self.last[job] <= place and job not in self.concluded), before)
+            before = next((job for job in late if self._may_end(job, place, before)), before)
         if at == len(self.places) or self.jobs[at] == before or self.last[before] > place:
             return before
         after, begin = self.jobs[at], self.places[at]
         closing = self.closings[bisect_left(self.closings, begin) - 1] if self.closings else 0
         return before if place <= closing < begin else after
+
+    def _may_end(self, job: int, place: int, beside: int) -> bool:
+        """Whether an end behind a line of another job may be that of this one, which ran at the same time."""
+        is_beside = self.first[beside] < self.last[job] <= place
+        return is_beside and job not in self.concluded
 
     def end(self, job: int) -> int:
         """The number of the last line of a job, where another job follows; else 0."""
@@ -187,7 +192,7 @@ class _Division:
             marks = self._landmarks.setdefault(source_and_line(place)[0], _Landmarks())
             marks.places.append(place)
             marks.jobs.append(job)
-        if any(isinstance(step, Step) and isinstance(step.event, CommEnd) for step in log.steps):
+        if any(map(_is_destroyed, log.steps)):
             self._landmarks[source_and_line(log.last)[0]].concluded.add(job)
 
     def _close(self) -> None:
@@ -335,6 +340,11 @@ class _Division:
             is_end = endings.said(line[1], self._fold.wrapped) is not None
             found.setdefault(self._owner(position(number, line[0]), line[1], is_end=is_end), []).append(line)
         return found
+
+
+def _is_destroyed(step: Step | Burst) -> bool:
+    """Whether a process gave up a communicator in order: it aborts one when something went wrong."""
+    return isinstance(step, Step) and isinstance(step.event, CommEnd) and step.event.how == "Destroy"
 
 
 def _places(note: Note) -> list[int]:

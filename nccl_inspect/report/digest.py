@@ -56,9 +56,9 @@ def _leads(job: Job) -> list[Finding]:
 
 
 def lead_of(job: Job) -> Finding | None:
-    """The finding that makes the headline; None where an error without a rule does, or nothing."""
+    """The finding that makes the headline; None where an error without a rule does, or nothing tells why."""
     leads = _leads(job)
-    if job.verdict == "failed" and job.unexplained and not any(finding.fatal for finding in leads):
+    if job.verdict == "failed" and not any(finding.fatal for finding in leads):
         return None
     return leads[0] if leads else None
 
@@ -80,6 +80,8 @@ def reason(job: Job) -> str:
     leads = _leads(job)
     if job.verdict == "failed" and not any(finding.fatal for finding in leads) and job.unexplained:
         return f"{_MEANING['failed']}; the log says: {_said(job.unexplained)}"
+    if job.verdict == "failed" and not any(finding.fatal for finding in job.findings):
+        return f"{_MEANING['failed']}, and the log does not tell why"  # what is slow in it did not end it
     if leads:
         lead = leads[0].summary + _whose(leads[0], job)
         return _doubt(leads[0], lead, job) if job.verdict == "unknown" else lead

@@ -219,7 +219,8 @@ def _do(job: Job, lead: Finding | None, notice: Notice | None) -> str:
         line = notice.evidence[0]
         return f"Read the log around {short_names(job).get(line.source, line.source)}:{line.line}."
     is_whole = job.paths and len(job.ranks_seen) == job.world_size
-    return capture.command(job) or ("" if is_whole else _MORE)
+    is_unclear = not is_whole or (job.verdict == "failed" and lead is None)
+    return capture.command(job) or (_MORE if is_unclear else "")
 
 
 def step_now(finding: Finding) -> str:

@@ -33,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             cause=_cause(still),
             impact=recorder.IMPACT,
             fix=list(_fixes(still, missing)),
-            confidence="certain" if absent else "likely",
+            confidence=recorder.confidence(still),
             ranks=missing,
             hosts=recorder.hosts_of(facts, missing),
             evidence=[*recorder.lines(facts, still.waiting, 2), *recorder.lines(facts, still.culprits, 2)],

@@ -28,6 +28,11 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge calls that all ranks made alike: where it stops is the device or the network, or work before it."""
+    if recorder.is_running(facts):
+        yield RULE.undecided(
+            "the flight recorder's dumps were written within seconds of a call, while the job was running: who waits",
+            "dumps of all ranks from when the job stands still; PyTorch writes them when a time limit is over",
+        )
     for still in recorder.standstills(facts, PARTLY, UNFINISHED):
         stuck = recorder.ranks_of(still.culprits)
         call = recorder.work(still.culprits[0].call, still.group, still.seq)

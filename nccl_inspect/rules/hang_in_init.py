@@ -95,8 +95,9 @@ def _how_far(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> str:
     """How far the ranks came by the end of the log, and which have no line."""
     absent = set() if comm.completed else set(range(comm.nranks)) - set(comm.started)
     has = "has" if len(absent) == 1 else "have"
+    initialise = does(len(waiting), "initialise")
     rest = f" and {ranks_word(absent)} of {comm.nranks} {has} not begun" if absent else ""
-    return f"the log ends while {count(len(waiting), 'rank')} of communicator {comm.id} initialise{rest}"
+    return f"the log ends while {count(len(waiting), 'rank')} of communicator {comm.id} {initialise}{rest}"
 
 
 def _silent(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> set[int]:

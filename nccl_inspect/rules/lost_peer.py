@@ -67,6 +67,9 @@ def _unknown(facts: Facts, silence: Silence) -> str:
         return f"the first failing rank is not in this log: one of ranks {ranges(silence.candidates)}"
     if 1 < len(silence.candidates) < (facts.job.world_size or 0):
         return f"one of ranks {ranges(silence.candidates)} failed first: they are silent from then on"
+    world = facts.job.world_size
+    if world and facts.job.rank_space == "global" and seen.issuperset(range(world)):
+        return "this log does not tell which rank failed first"
     return "the first failing rank is not in this log"
 
 

@@ -37,7 +37,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 "Compare the numbers of sends and receives of both ranks: an uneven number of microbatches, a wrong "
                 "peer, a stage that is skipped.",
             ],
-            confidence="certain" if still.culprits else "likely",
+            confidence=recorder.confidence(still),
             ranks=missing,
             hosts=recorder.hosts_of(facts, missing),
             evidence=[*recorder.lines(facts, still.waiting, 2), *recorder.lines(facts, still.culprits, 2)],

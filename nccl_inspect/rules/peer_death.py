@@ -9,7 +9,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import cuda, exceptions, ray, tasks, victims
+from nccl_inspect.rules import cuda, exceptions, ray, retold, tasks, victims
 from nccl_inspect.rules.departure import Departure
 from nccl_inspect.rules.departure_words import fix, what, why
 from nccl_inspect.rules.departures import (
@@ -106,7 +106,7 @@ def _nccl_failed(facts: Facts) -> bool:
 def _closed(facts: Facts) -> list[Notice]:
     """Connections that closed, to ranks or to the store, for no reason that is told."""
     closed = [*facts.notices("socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
-    closed += [*lost_peers(facts), *_stores_lost(facts)]
+    closed += [*lost_peers(facts), *_stores_lost(facts), *retold.remote(facts)]
     late = _after_the_end(facts, closed)
     facts.pass_over(late)
     return [notice for notice in closed if not any(notice is one for one in late)]

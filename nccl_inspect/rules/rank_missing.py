@@ -30,7 +30,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             continue
         absent = set(range(comm.nranks)) - set(comm.started)
         mute = silent_workers(facts)
-        is_ended = facts.job.ended_by and (len(comm.hosts) > 1 or len(mute) == len(absent))
+        is_whole = len(comm.hosts) > 1 and standstill.shows_beginning(facts, comm)
+        is_ended = facts.job.ended_by and (is_whole or len(mute) == len(absent))
         if is_ended or standstill.is_stuck(facts):
             yield _finding(facts, comm, absent, mute)
         else:

@@ -8,8 +8,10 @@ from nccl_inspect import artifacts
 from nccl_inspect.artifacts import flight_recorder, standstill
 from nccl_inspect.artifacts.flight_recorder import Call, Dump, Group
 from nccl_inspect.artifacts.standstill import Part, Standstill
+from nccl_inspect.model import ages
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.rules.facts import Facts, listed, ranks_word
+from nccl_inspect.rules.waits import waits
 
 IMPACT = "ranks wait for each other; PyTorch's watchdog ends the job when the time limit of the call is over"
 _SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
@@ -22,8 +24,43 @@ def standstills(facts: Facts, *kinds: str) -> list[Standstill]:
 
 
 def all_standstills(facts: Facts) -> list[Standstill]:
-    """What holds the job up by the dumps of its ranks."""
-    return standstill.of(_dumps(facts))
+    """What holds the job up by the dumps of its ranks.
+
+    Dumps of a job that runs show ranks in calls that others have still to make: then only calls that differ are wrong.
+    """
+    found = standstill.of(_dumps(facts))
+    return [still for still in found if still.kind == standstill.DIFFERENT] if is_running(facts) else found
+
+
+def is_running(facts: Facts) -> bool:
+    """Whether all dumps were written while their ranks made calls: who dumps at a time-out has waited for long.
+
+    Copies are younger than that, and stand for dumps of a job that stands still.
+    """
+    return facts.once(_is_running)
+
+
+def _is_running(facts: Facts) -> bool:
+    job = facts.job
+    if job.failed or job.ended_by or job.quiet is not None or facts.failures() or waits(facts):
+        return False
+    since = [(ages.written(dump.name), dump.active_ns / 1e9) for dump in _dumps(facts)]
+    return bool(since) and all(when and 0 <= when - active < _FRESH for when, active in since)
+
+
+_FRESH = 5.0
+"""Seconds after a call: nobody sets a time limit so short."""
+
+
+def confidence(still: Standstill) -> str:
+    """How sure it is who does not come: a rank may lack a dump as nobody passed it, a group its ranks (until 2.2)."""
+    if still.culprits:
+        return "certain" if still.group.ranks or still.group.name == _WORLD else "possible"
+    return "likely" if len(still.silent) <= len(still.waiting) else "possible"
+
+
+_WORLD = "0"
+"""The name of the group of all ranks."""
 
 
 def _dumps(facts: Facts) -> list[Dump]:

@@ -20,6 +20,8 @@ _WORDS = {
     5: ("nccl-invalid-usage", "invalid usage"),
 }
 """By code the production of PyTorch's explanation, and NCCL's words (ncclGetErrorString)."""
+_REMOTE = 6
+"""ncclRemoteError."""
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 """A frame of these files means that the error reached the caller of NCCL."""
 
@@ -44,6 +46,11 @@ def unexplained(facts: Facts, code: int) -> list[Notice]:
     if not (reached or told) or _is_explained(facts):
         return []
     return [*found[:1], *told, *reached]
+
+
+def remote(facts: Facts) -> list[Notice]:
+    """The frames by which a call failed as a peer is gone; nothing where the log says more of it."""
+    return [] if _is_explained(facts) else frames(facts, _REMOTE)
 
 
 def _is_explained(facts: Facts) -> bool:

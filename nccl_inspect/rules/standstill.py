@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nccl_inspect.event import Process
 from nccl_inspect.event_types import BootstrapInterface, CudaDriver, NcclVersion, NetDevices
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, SourceInfo, Waiting
@@ -36,6 +35,19 @@ def of(facts: Facts) -> Waiting | None:
 def is_stuck(facts: Facts) -> bool:
     """Whether these ranks are stuck, as far as a log shows that may have been cut at its end."""
     return facts.once(_is_stuck)
+
+
+def is_at_the_end(facts: Facts) -> bool:
+    """Whether the log ends where these ranks wait: none of them began or used another communicator after that.
+
+    A line that was torn or left out may be the one that says that they came further.
+    """
+    found, job = of(facts), facts.job
+    if found is None or job.going_on or job.partial or any(one.damaged_lines or one.problem for one in job.sources):
+        return False
+    ids = [comm.id for comm in job.communicators]
+    later = job.communicators[ids.index(found.communicator) + 1 :]
+    return not any(set(found.waiting) & set(ranks_of(comm, comm.started)) for comm in later)
 
 
 def _of(facts: Facts) -> Waiting | None:
@@ -148,7 +160,7 @@ def _never_came(facts: Facts, found: Waiting) -> bool:
         return False
     if any(len(last.ranks) > 1 for last in _lines_of(facts, found.waiting)):
         return False  # ranks are threads: the missing ones may be others of the same process
-    if len(found.waiting) < max(_FEWEST, len(found.missing)) or not _processes_of(facts, found) <= _begun(facts):
+    if len(found.waiting) < max(_FEWEST, len(found.missing)) or not shows_beginning(facts, comm):
         return False
     homes = [placement.home(facts, rank) for rank in found.missing]
     if all(homes):
@@ -157,13 +169,10 @@ def _never_came(facts: Facts, found: Waiting) -> bool:
     return len(comm.hosts) > _FEWEST and unseen * len(comm.hosts) < comm.nranks
 
 
-def _processes_of(facts: Facts, found: Waiting) -> set[Process]:
-    return {last.process for last in _lines_of(facts, found.waiting)}
-
-
-def _begun(facts: Facts) -> set[Process]:
-    """The processes of which the beginning is in the log."""
-    return {process for kind in _BEGINNING for notice in facts.said(kind) for process in notice.processes}
+def shows_beginning(facts: Facts, comm: CommunicatorInfo) -> bool:
+    """Whether the log has its beginning: the tail of one lacks the lines of ranks that began before the others."""
+    begun = {process for kind in _BEGINNING for notice in facts.said(kind) for process in notice.processes}
+    return {last.process for last in _lines_of(facts, ranks_of(comm, comm.started))} <= begun
 
 
 def _lags(facts: Facts, found: Waiting) -> bool:

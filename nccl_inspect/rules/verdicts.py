@@ -44,17 +44,18 @@ def judge_paths(facts: Facts, counting: Iterable[Finding]) -> None:
             path.verdict = "ok"
 
 
-def of_job(job: Job, *, is_dead: bool = False) -> str:
+def of_job(job: Job, *, is_dead: bool = False, is_waiting: bool = False) -> str:
     """``failed`` when the job is dead or stuck, ``degraded`` with a sound finding that costs time, else ``ok``.
 
     ``ok`` needs paths, every one of them judged, and good but for what the user calls an info. ``unknown`` is what is
     left: no path, one that could not be judged, connections that could not be placed, something that is only possible,
-    a clue, an error that no rule explains, a rule that is left out and finds fault, a rank without a line. An excerpt
-    never shows that a job is sound.
+    a clue, an error that no rule explains, a rule that is left out and finds fault, a rank without a line, ranks that
+    wait where the log ends. An excerpt never shows that a job is sound.
 
     Args:
         job: with its findings.
         is_dead: a rank died of an error, whether a finding tells of it or not.
+        is_waiting: the log ends while ranks wait for each other: still starting, stuck, or cut there.
     """
     everything = [*job.findings, *(entry.finding for entry in job.suppressed)]  # who accepts a death does not undo it
     if any(f.fatal and f.confidence != "possible" for f in everything) or job.failed or is_dead:
@@ -62,7 +63,7 @@ def of_job(job: Job, *, is_dead: bool = False) -> str:
     if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in job.findings):
         return "degraded"
     doubts = bool(job.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in job.findings)
-    doubts |= _lost_a_rank(job) or _lacks_ranks(job)
+    doubts |= is_waiting or _lost_a_rank(job) or _lacks_ranks(job)
     judged = len(job.paths) > 0 and all(path.verdict != "unknown" for path in job.paths)
     return "ok" if judged and not doubts and not job.left_out and not job.excerpt else "unknown"
 
