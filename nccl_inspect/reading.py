@@ -225,10 +225,12 @@ class Judge:
             NcclInspectError: there is no such job or run.
         """
 
+        folders = artifacts.folders(state.sources) if beside else {}
+
         def judge(share: Fold | Share, gathered: Gathered) -> Job:
             if share is state:
                 return self.of(share, gathered, beside=beside)
-            return self.of(share, gathered, beside=artifacts.nearest(beside, share.sources, state.sources))
+            return self.of(share, gathered, beside=artifacts.nearest(beside, share.sources, folders))
 
         return judged(state, judge, Choice(self._options.job, self._options.run, is_one_of_two), visit)
 

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,26 @@ def test_a_hostile_dump_beside_a_log_is_named_and_not_used(tmp_path: Path) -> No
     assert [(artifact.kind, artifact.value) for artifact in job.artifacts] == [("flight recorder dump", None)]
     assert "which a dump of plain values never does" in (job.artifacts[0].problem or "")
     assert job.to_dict()["evidence"][0]["problem"]  # type: ignore[index]
+
+
+def test_a_dump_that_is_nested_too_deeply_is_named_and_not_used(tmp_path: Path) -> None:
+    text = '{"version": "2.10", "pg_config": {}, "record_id": 1, "entries": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    (tmp_path / "nccl_trace_rank_0").write_text(text, encoding="utf-8")
+    (tmp_path / "job.log").write_bytes(LOG)
+    job = nccl_inspect.read(str(tmp_path))
+    assert [(artifact.value, artifact.problem) for artifact in job.artifacts] == [(None, "damaged: nested too deeply")]
+
+
+def test_what_shares_its_parts_has_no_text_and_numbers_have_an_end() -> None:
+    shared: list[Any] = ["a"]
+    for _ in range(60):
+        shared = [shared, shared]
+    huge = [[10**5000] * 3, [1 << 62] * 1000]
+    config = {"0": {"name": shared, "desc": shared, "ranks": [0, 10**5000]}}
+    calls = [entry(1, "0", 10**5000, "all_reduce", "started", input_sizes=huge)]
+    read = flight_recorder.read("rank_0", pickle.dumps({"version": "2.10", "pg_config": config, "entries": calls}))
+    assert read.groups[""].ranks == (0, 0)
+    assert len(str(read.calls["0"][0])) < 5000
 
 
 @given(st.binary(max_size=300))
@@ -347,3 +368,25 @@ def test_evidence_is_told_from_logs(tmp_path: Path) -> None:
     logs, beside = artifacts.parted(str(tmp_path))
     assert [Path(file.name).name for file in logs] == ["job.log"]
     assert sorted(Path(artifact.name).name for artifact in beside) == ["nccl_trace_rank_0", "ras.json", "ras.text"]
+
+
+def test_folders_are_gone_through_once_for_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = (Path(__file__).parent.parent / "sample_logs" / "v2.30.7-shm-4gpu" / "job.log").read_bytes()
+    for number in range(6):
+        folder = tmp_path / f"job{number}"
+        folder.mkdir()
+        (folder / "job.log").write_bytes(re.sub(rb"commId 0x.", b"commId 0x%d" % (number + 1), world))
+    recorded = {"version": "2.10", "pg_config": {}, "pg_status": {}, "entries": []}
+    (tmp_path / "job3" / "nccl_trace_rank_0").write_bytes(pickle.dumps(recorded, protocol=2))
+    calls: list[int] = []
+    folders = artifacts.folders
+
+    def counted(sources: Any) -> Any:
+        calls.append(len(sources))
+        return folders(sources)
+
+    monkeypatch.setattr(artifacts, "folders", counted)
+    job = nccl_inspect.read(str(tmp_path), job="job3")
+    assert calls == [6]
+    assert [Path(artifact.name).parent.name for artifact in job.artifacts] == ["job3"]
+    assert nccl_inspect.read(str(tmp_path), job="job2").artifacts == []

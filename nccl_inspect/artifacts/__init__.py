@@ -6,7 +6,8 @@ that kind, ``read(name, data)`` reads it. Files are recognised by what is in the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePath
@@ -102,7 +103,9 @@ def _read(file: File, kind: Kind) -> Artifact:
         return Artifact(file.name, kind.KIND, kind.read(file.name, data))
     except (OSError, StreamError) as error:
         return Artifact(file.name, kind.KIND, problem=str(error))
-    except (ValueError, TypeError, AttributeError) as error:  # a file may hold anything where a list is expected
+    except RecursionError:
+        return Artifact(file.name, kind.KIND, problem="damaged: nested too deeply")
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:  # it may hold anything
         return Artifact(file.name, kind.KIND, problem=f"damaged: {error}")
 
 
@@ -115,26 +118,26 @@ class _Named(Protocol):
     name: str
 
 
-def nearest(beside: Iterable[Artifact], mine: Iterable[_Named], logs: Iterable[_Named]) -> list[Artifact]:
+def nearest(
+    beside: Iterable[Artifact], mine: Sequence[_Named], every: Mapping[PurePath, AbstractSet[str]]
+) -> list[Artifact]:
     """The evidence of one of several jobs: what lies in a folder that holds logs of this job and of no other.
 
     Args:
         beside: all evidence.
         mine: the sources of the job.
-        logs: those of all jobs.
+        every: the :func:`folders` of all jobs.
     """
-    own, every = _folders(mine), _folders(logs)
     names = {source.name for source in mine}
-    alone = {folder for folder in own if every[folder] <= names}
     found = []
     for entry in beside:
         folder = next((above for above in PurePath(entry.name).parents if above in every), None)
-        if folder in alone:
+        if folder and every[folder] <= names:
             found.append(entry)
     return found
 
 
-def _folders(sources: Iterable[_Named]) -> dict[PurePath, set[str]]:
+def folders(sources: Iterable[_Named]) -> dict[PurePath, set[str]]:
     """The sources in each folder, and below it."""
     found: dict[PurePath, set[str]] = {}
     for source in sources:

@@ -135,7 +135,7 @@ def _different(
         usual = kinds.most_common(1)[0]
         is_tie = list(kinds.values()).count(usual[1]) > 1
         odd = [rank for rank, call in made.items() if is_tie or _kind(call) != usual[0]]
-        rest = [rank for rank in made if rank not in set(odd)]
+        rest = [rank for rank, call in made.items() if not is_tie and _kind(call) == usual[0]]
         return Standstill(
             DIFFERENT,
             group,

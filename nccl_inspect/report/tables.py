@@ -167,8 +167,9 @@ def matrix(paths: Sequence[Path], among: Sequence[Path], width: int, by: str | N
     is_part = len(paths) < len(among)
     by_rank = found.by == "rank"
     others = {(str(path.src), str(path.dst)) if by_rank else host_pair(path) for path in among} if is_part else set()
-    senders = [name for name in found.names if not is_part or any(src == name for src, _ in found.cells)]
-    receivers = [name for name in found.names if not is_part or any(dst == name for _, dst in found.cells)]
+    sending, receiving = ({pair[side] for pair in found.cells} for side in (0, 1))
+    senders = [name for name in found.names if not is_part or name in sending]
+    receivers = [name for name in found.names if not is_part or name in receiving]
 
     def text(src: str, dst: str) -> str:
         cell = found.cells.get((src, dst), {})

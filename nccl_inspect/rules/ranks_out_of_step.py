@@ -8,7 +8,7 @@ from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import recorder
 from nccl_inspect.rules.answers import answers, ranks_by_pid, stands_still
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, listed, ranks_word
+from nccl_inspect.rules.facts import Facts, hosts_with, listed, ranks_word
 
 RULE = Rule(
     name="ranks-out-of-step",
@@ -47,7 +47,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
     fix = [f"py-spy dump --pid <pid>   # {ranks_word(behind)}: where is it now?", _RECORD]
     evidence = [_line(answer, mismatch, ranks) for mismatch in mine]
-    hosts = recorder.hosts_of(facts, behind)
+    hosts = hosts_with(facts.job, behind)
     if stands_still(facts):
         yield RULE.finding(
             summary,

@@ -35,11 +35,6 @@ def ranks_of(parts: Iterable[Part]) -> set[int]:
     return {part.rank for part in parts}
 
 
-def hosts_of(facts: Facts, ranks: set[int]) -> list[str]:
-    """The hosts of these ranks."""
-    return [host.name for host in facts.job.hosts if ranks & set(host.ranks)]
-
-
 def work(call: Call | None, group: Group, seq: int) -> str:
     """A call of a group in words: ``all_reduce (work 6 of group TP)``."""
     number = f"work {seq} of group {group.label}"
@@ -77,17 +72,19 @@ def places(parts: Sequence[Part]) -> str:
 
 def label(facts: Facts, part: Part) -> str:
     """The group of a call as the program calls it."""
-    groups = next(dump.groups for dump in _dumps(facts) if dump.name == part.dump)
-    return groups[part.call.group].label if part.call else ""
+    return facts.once(_groups)[part.dump][part.call.group].label if part.call else ""
+
+
+def _groups(facts: Facts) -> dict[str, dict[str, Group]]:
+    """The groups of each dump."""
+    return {dump.name: dump.groups for dump in _dumps(facts)}
 
 
 def lines(facts: Facts, parts: Sequence[Part], limit: int = 2) -> Iterator[Evidence]:
     """The calls as lines of evidence; the number is that of the call on its rank."""
-    groups = {dump.name: dump.groups for dump in _dumps(facts)}
     for part in parts[:limit]:
         if part.call is None:
             continue
-        group = groups[part.dump][part.call.group]
         place = f", {part.call.frame}" if part.call.frame else ""
-        text = f"rank {part.rank}: work {part.call.seq} of group {group.label}: {described(part.call)}"
+        text = f"rank {part.rank}: work {part.call.seq} of group {label(facts, part)}: {described(part.call)}"
         yield Evidence(part.dump, part.call.order, f"{text}, {part.call.state}{place}")
