@@ -6,6 +6,7 @@ that kind, ``read(name, data)`` reads it. Files are recognised by what is in the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
@@ -21,9 +22,11 @@ from nccl_inspect.model.inventory import Artifact
 
 HEAD = 64 << 10
 """Bytes by which a file is recognised."""
+_OF_NCCL = re.compile(rb":[0-9]+:[0-9]+ \[[0-9]+\] NCCL (?:INFO|WARN) ")
+"""A line of NCCL: what has one is a log."""
 MAX_BYTES = 256 << 20
 """The largest file that is read."""
-_PARTS = ("plain_pickle", "standstill")
+_PARTS = ("causes", "plain_pickle", "standstill")
 
 
 class Kind(Protocol):
@@ -57,6 +60,8 @@ def kinds() -> tuple[Kind, ...]:
 
 def kind_of(name: str, head: bytes) -> Kind | None:
     """The kind of a file, by its first bytes; None for a log and for all else."""
+    if _OF_NCCL.search(head):
+        return None  # most runs read logs only, and need none of the kinds
     return next((kind for kind in kinds() if kind.recognises(name, head)), None)
 
 

@@ -1,9 +1,12 @@
 """The ranks called different collectives, or with different sizes."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from nccl_inspect.artifacts.standstill import DIFFERENT, Standstill
+from nccl_inspect.artifacts.causes import DIFFERENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -11,6 +14,9 @@ from nccl_inspect.rules import recorder
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, hosts_in, hosts_with, ranks_in, ranks_word
 from nccl_inspect.rules.waits import Wait, waits
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.standstill import Standstill
 
 RULE = Rule(
     name="collective-mismatch",

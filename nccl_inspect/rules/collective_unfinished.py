@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.artifacts.standstill import PARTLY, UNFINISHED
+from nccl_inspect.artifacts.causes import PARTLY, UNFINISHED
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import recorder
 from nccl_inspect.rules.engine import Rule

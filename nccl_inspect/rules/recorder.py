@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import flight_recorder, standstill
-from nccl_inspect.artifacts.flight_recorder import Call, Dump, Group
-from nccl_inspect.artifacts.standstill import Part, Standstill
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.rules.facts import Facts, listed, ranks_word
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.flight_recorder import Call, Dump, Group
+    from nccl_inspect.artifacts.standstill import Part, Standstill
 
 IMPACT = "ranks wait for each other; PyTorch's watchdog ends the job when the time limit of the call is over"
 _SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
@@ -23,10 +25,19 @@ def standstills(facts: Facts, *kinds: str) -> list[Standstill]:
 
 def all_standstills(facts: Facts) -> list[Standstill]:
     """What holds the job up by the dumps of its ranks."""
-    return standstill.of(_dumps(facts))
+    dumps = _dumps(facts)
+    if not dumps:
+        return []
+    from nccl_inspect.artifacts import standstill  # most logs come alone
+
+    return standstill.of(dumps)
 
 
 def _dumps(facts: Facts) -> list[Dump]:
+    if not facts.job.artifacts:
+        return []
+    from nccl_inspect.artifacts import flight_recorder
+
     return artifacts.of(facts.job.artifacts, flight_recorder)
 
 
