@@ -24,7 +24,6 @@ from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.gathering import Gathered
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.shares import Share
 from nccl_inspect.records import Record
 from nccl_inspect.report import head
 from nccl_inspect.rules import engine as rules
@@ -33,6 +32,7 @@ from nccl_inspect.rules.facts import Facts, count, platform_of
 
 if TYPE_CHECKING:
     from nccl_inspect.ingest.parts import Part
+    from nccl_inspect.model.shares import Share
     from nccl_inspect.rules.accepted import Terms
 
 

@@ -20,7 +20,8 @@ from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Job, Path
 from nccl_inspect.report import host_matrix
 from nccl_inspect.report.columns import UNBOUNDED, drawn
-from nccl_inspect.report.tables import OWN_RANKS, Grid, Kind, grid, matrix, pairs, side_by_side, total_width
+from nccl_inspect.report.pairs import OWN_RANKS, pairs
+from nccl_inspect.report.tables import Grid, Kind, grid, matrix, side_by_side, total_width
 from nccl_inspect.rules.facts import count
 from nccl_inspect.text import printable
 

@@ -52,7 +52,7 @@ class Claims:
         for source, jobs in self._by_source.items():
             jobs.sort(key=lambda job: self._extents[job][source])
         known = {process for claim in self._claims for process in claim.processes}
-        self._loose = [life for lives in gathered.lives for life in lives if life.process not in known]
+        self._loose = [life for life in gathered.living if life.process not in known]
         self._alone = {one.log.process for one in gathered.processes if one.members} - known
         """Processes with communicators of one rank only."""
         self._pids = {process.pid for process in known}
