@@ -270,7 +270,7 @@ class Judge:
         judging.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.of(job)
-        job.head = head.of(job)
+        job.head = head.of(job, isinstance(state, Fold))
         return job
 
     def misfits(self, job: Job) -> Iterator[str]:

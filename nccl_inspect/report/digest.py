@@ -55,15 +55,6 @@ def _leads(job: Job) -> list[Finding]:
     return sorted(leads, key=lambda f: f.confidence == "possible") if job.verdict == "unknown" else leads
 
 
-def where(job: Job) -> str:
-    """Where the fault in the headline is, in a sentence; empty where it is everywhere, or where nothing tells."""
-    leads = _leads(job)
-    if not leads or (job.verdict == "failed" and not any(finding.fatal for finding in leads)):
-        return ""
-    told = [leads[0], *under(leads[0], job)]
-    return next((finding.where for finding in told if finding.where), "")
-
-
 def lead_of(job: Job) -> Finding | None:
     """The finding that makes the headline; None where an error without a rule does, or nothing."""
     leads = _leads(job)
@@ -213,7 +204,7 @@ def _first_failure(job: Job, failure: FirstFailure, names: dict[str, str]) -> st
     gpus = {last.process[:2]: last.device for last in job.last_lines if not (alone or failure.ranks)}
     where = shortened([_process(host, pid, gpus.get((host, pid))) for host, pid in failure.processes], 2)
     where = where or "as its own output says"
-    device = f", GPU {failure.device}" if alone and failure.device is not None else ""
+    device = f", CUDA device {failure.device}" if alone and failure.device is not None else ""
     when = f" at {failure.time}" if failure.time else ""
     why = "the earliest of all errors" if failure.basis == "time" else "the only process with an error that is no echo"
     if len(failure.processes) > 1:
@@ -222,7 +213,7 @@ def _first_failure(job: Job, failure: FirstFailure, names: dict[str, str]) -> st
 
 
 def _process(host: str, pid: int, gpu: int | None) -> str:
-    return f"{host} pid {pid}" + ("" if gpu is None else f" GPU {gpu}")
+    return f"{host} pid {pid}" + ("" if gpu is None else f" CUDA device {gpu}")
 
 
 def _alike(communicators: list[CommunicatorInfo]) -> list[list[CommunicatorInfo]]:

@@ -36,7 +36,7 @@ def _jobs(job: Job) -> Iterator[str]:
 
 
 def _commands(job: Job) -> Iterator[str]:
-    first = head.of(job)
+    first = head.known(job)
     text = "\n".join([first.headline, *(f"{label}: {text}" for label, text in labelled(first))])
     yield annotation(_VERDICT[job.verdict], "nccl-inspect", text)
     yield from unread(job)

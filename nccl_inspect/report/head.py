@@ -14,7 +14,6 @@ from nccl_inspect.model.head import Head, Place
 from nccl_inspect.model.inventory import Stamp
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.report.digest import first_said, lead_of, short_names, under, verdict_line
-from nccl_inspect.report.digest import where as culprits_of
 from nccl_inspect.report.words import shortened
 from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count, ranks_word
@@ -38,14 +37,28 @@ _THINGS = ("rank", "setting", "version")
 _BESIDE = ("setting", "version")
 
 
-def of(job: Job) -> Head:
-    """The head of a judged job."""
+def known(job: Job) -> Head:
+    """The head of a judged job, which is made once."""
+    return job.head or of(job)
+
+
+def of(job: Job, is_whole: bool = True) -> Head:
+    """The head of a judged job.
+
+    Args:
+        job: with its verdict.
+        is_whole: whether the lines of its sources are all its own; else it is one of several jobs.
+    """
     if job.verdict == "ok":
         return Head(verdict_line(job))
     lead, notice = lead_of(job), first_said(job)
-    located = next((one for one in (lead, *under(lead, job)) if one.where), lead) if lead else None
+    located = next(_located(lead, job), lead) if lead else None
     places = _places(job, located, notice)
-    since = (_begin(job, lead, notice), *(_silence(job, places) if job.verdict == "failed" else ()), _end(job))
+    since = (
+        _begin(job, lead, notice),
+        *(_silence(job, places) if job.verdict == "failed" else ()),
+        _end(job, is_whole),
+    )
     return Head(
         headline=verdict_line(job),
         rule=lead.rule if lead else None,
@@ -54,6 +67,19 @@ def of(job: Job) -> Head:
         do=_do(job, lead, notice),
         places=places if len(places) <= _MOST_PLACES else [],
     )
+
+
+def _culprits(job: Job) -> str:
+    """Where the fault in the headline is, in a sentence; empty where it is everywhere, or where nothing tells."""
+    lead = lead_of(job)
+    return next((finding.where for finding in _located(lead, job)), "") if lead else ""
+
+
+def _located(lead: Finding, job: Job) -> Iterator[Finding]:
+    """The finding that leads and those under it that say where the fault is, and not only where an effect is seen."""
+    for finding in (lead, *under(lead, job)):
+        if finding.where and (finding is lead or set(finding.ranks) >= set(lead.ranks)):
+            yield finding
 
 
 def _places(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place]:
@@ -76,7 +102,7 @@ def _where(job: Job, lead: Finding | None, places: list[Place]) -> str:
         beside = [one.name for one in culprits if one.kind in _BESIDE]
         none = f"not the other {'rank' if others == 1 else f'{others:,}'}" if others else ""
         return "; ".join(filter(None, (told, none, f"only there: {shortened(beside, 2)}" if beside else "")))
-    line = culprits_of(job)
+    line = _culprits(job)
     return "; ".join(filter(None, (line, told if len(places) <= _MOST_PLACES or not line else "")))
 
 
@@ -143,7 +169,7 @@ def _line(what: str, line: Evidence, when: str | None, names: dict[str, str]) ->
     return f"{what} {f'{when}, ' if when else ''}{names.get(line.source, line.source)}:{line.line}"
 
 
-def _end(job: Job) -> str:
+def _end(job: Job, is_whole: bool) -> str:
     """The last line of the log, and how old it is, where that is known."""
     stamps = [row.stamps["last"] for row in job.timeline if "last" in row.stamps]
     if stamps:
@@ -151,6 +177,9 @@ def _end(job: Job) -> str:
         age = _age(last)
         ago = "" if age is None else f" ({_duration(age)} ago)"
         return f"last line {last.time.strip('[]')}{ago}, {short_names(job).get(last.source, last.source)}:{last.line}"
+    if not is_whole:
+        final = max(job.last_lines, key=lambda line: line.order, default=None) if len(job.sources) == 1 else None
+        return f"last line {short_names(job)[final.source]}:{final.line}" if final else ""
     if len(job.sources) == 1 and job.sources[0].lines:
         return f"last line {short_names(job)[job.sources[0].name]}:{job.sources[0].lines}"
     return ""

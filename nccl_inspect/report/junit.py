@@ -66,7 +66,7 @@ def _verdict(job: Job) -> TestCase:
     if job.verdict == "unknown":
         case.result = [Skipped(words)]
     elif job.verdict != "ok":
-        lines = [f"{label:10}{text}" for label, text in labelled(head.of(job))]
+        lines = [f"{label:10}{text}" for label, text in labelled(head.known(job))]
         lines += [f"{finding.rule}: {finding.summary}" for finding in job.findings]
         case.result = [failure(words, job.verdict, "\n".join(lines))]
     return case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import exceptions, placement
 from nccl_inspect.rules.facts import Facts, listed, ranges, ranks_in, ranks_word
@@ -27,9 +28,16 @@ def summary(facts: Facts, silence: Silence, echoes: list[Notice]) -> str:
     if len(silence.gone) > 1:
         return f"{ranks_word(ranks)} fell silent before the others lost a connection: one of them went away, or all"
     last = silence.gone[0]
-    device = "" if last.device is None else f", GPU {last.device}"
-    place = f"{last.process.host}, pid {last.process.pid}{device}"
+    place = f"{last.process.host}, pid {last.process.pid}{_gpu(facts, last)}"
     return f"{ranks_word(ranks)} ({place}) went away: silent after line {last.line}, others lost connections"
+
+
+def _gpu(facts: Facts, last: LastLine) -> str:
+    """The GPU of a process as its machine counts it; else as the process does, which may see some of them only."""
+    known = {facts.job.gpus[rank].nvml_dev for rank in last.ranks if rank in facts.job.gpus}
+    if len(known) == 1 and None not in known:
+        return f", GPU {known.pop()}"
+    return "" if last.device is None else f", CUDA device {last.device}"
 
 
 def absent_of(facts: Facts, silence: Silence) -> set[int]:
