@@ -12,7 +12,7 @@ from nccl_inspect.model.fold import Fold
 from nccl_inspect.model.gathering import Gathered
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.jobs import runs_of, told_apart
-from nccl_inspect.model.standing import Standing
+from nccl_inspect.model.standing import VERDICTS, Standing
 from nccl_inspect.rules.engine import SEVERITIES
 from nccl_inspect.rules.facts import count
 
@@ -23,8 +23,6 @@ MAX_DETAILED = 3
 """Jobs of which everything is kept: the worst."""
 _MAX_EARLIER = 5
 """Earlier runs that are judged, too: the last ones."""
-_VERDICTS = ("failed", "degraded", "unknown", "ok")
-"""The worst first."""
 _Judge: TypeAlias = "Callable[[Fold | Share, Gathered], Job]"
 
 
@@ -157,4 +155,4 @@ def _standing(number: int, share: Share, job: Job) -> Standing:
 def _order(standing: Standing) -> tuple[int, ...]:
     """The worst first, of equal ones that with more ranks, then the earlier one."""
     severity = SEVERITIES.index(standing.severity) if standing.severity else -1
-    return _VERDICTS.index(standing.verdict), -severity, -(standing.ranks or 0), standing.number
+    return VERDICTS.index(standing.verdict), -severity, -(standing.ranks or 0), standing.number

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import nccl_inspect
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import flight_recorder, plain_pickle, ras, standstill
+from nccl_inspect.artifacts import causes, flight_recorder, plain_pickle, ras, standstill
 from nccl_inspect.artifacts.flight_recorder import Dump
 
 MESH = Path(__file__).parent.parent / "sample_logs" / "mesh"
@@ -199,67 +199,67 @@ def test_the_rank_that_did_not_come_is_named_and_not_those_that_wait_elsewhere()
     """Rank 3 is away; 2 waits for it in its group, 0 and 1 wait for both in the world."""
     world = [entry(2, "w", 2, "all_reduce", "scheduled")]
     found = stands(world, world, [entry(2, "b", 1, "broadcast", "scheduled")], [])
-    assert [told(still) for still in found] == [(standstill.MISSING, "w", 2, [3], [0, 1])]
+    assert [told(still) for still in found] == [(causes.MISSING, "w", 2, [3], [0, 1])]
 
 
 def test_a_chain_over_groups_leads_to_its_end() -> None:
     """Rank 0 waits for 1 in a, which waits for 3 in the world, as does 2."""
     world = [entry(2, "w", 2, "all_reduce", "scheduled")]
     found = stands([entry(2, "a", 1, "all_reduce", "scheduled")], world, world, [])
-    assert [told(still) for still in found] == [(standstill.MISSING, "w", 2, [3], [1, 2])]
+    assert [told(still) for still in found] == [(causes.MISSING, "w", 2, [3], [1, 2])]
 
 
 def test_ranks_that_wait_for_each_other_are_a_cycle() -> None:
     first, second = entry(2, "a", 1, "all_reduce", "scheduled"), entry(2, "w", 2, "all_reduce", "scheduled")
     found = stands([first], [second], [second], [second])
-    assert [(still.kind, {part.rank for part in still.culprits}) for still in found] == [(standstill.CYCLE, {0, 1})]
+    assert [(still.kind, {part.rank for part in still.culprits}) for still in found] == [(causes.CYCLE, {0, 1})]
 
 
 def test_calls_that_differ_are_named_by_the_few() -> None:
     usual = [entry(2, "w", 2, "all_reduce", "scheduled")]
     odd = [entry(2, "w", 2, "all_reduce", "scheduled", input_sizes=[[16]])]
     found = stands(usual, usual, odd, usual)
-    assert [told(still) for still in found] == [(standstill.DIFFERENT, "w", 2, [2], [0, 1, 3])]
+    assert [told(still) for still in found] == [(causes.DIFFERENT, "w", 2, [2], [0, 1, 3])]
 
 
 def test_a_call_that_some_finished_and_others_wait_in_the_next_one() -> None:
     odd = [entry(2, "w", 2, "all_reduce", input_sizes=[[1]]), entry(3, "w", 3, "all_reduce", "scheduled")]
     usual = [entry(2, "w", 2, "all_reduce", "scheduled")]
     found = stands(usual, usual, usual, odd)
-    assert [told(still)[:4] for still in found] == [(standstill.DIFFERENT, "w", 2, [3])]
+    assert [told(still)[:4] for still in found] == [(causes.DIFFERENT, "w", 2, [3])]
 
 
 def test_all_inside_one_call() -> None:
     inside = [entry(2, "w", 2, "all_reduce", "started")]
-    assert [still.kind for still in stands(inside, inside, inside, inside)] == [standstill.UNFINISHED]
+    assert [still.kind for still in stands(inside, inside, inside, inside)] == [causes.UNFINISHED]
     over = [entry(2, "w", 2, "all_reduce")]
     found = stands(inside, over, over, over)
-    assert [told(still) for still in found] == [(standstill.PARTLY, "w", 2, [0], [1, 2, 3])]
+    assert [told(still) for still in found] == [(causes.PARTLY, "w", 2, [0], [1, 2, 3])]
 
 
 def test_who_did_not_come_as_it_stands_in_a_call_of_all_is_not_blamed() -> None:
     """2 and 3 are inside a call that both made; 0 and 1 wait for them."""
     inside, waiting = [entry(2, "b", 1, "all_reduce", "started")], [entry(2, "w", 2, "all_reduce", "scheduled")]
     found = stands(waiting, waiting, inside, inside)
-    assert [told(still)[:4] for still in found] == [(standstill.UNFINISHED, "b", 1, [2, 3])]
+    assert [told(still)[:4] for still in found] == [(causes.UNFINISHED, "b", 1, [2, 3])]
 
 
 def test_a_send_without_a_partner() -> None:
     found = stands([entry(2, "w", 1, "send 0->3", "scheduled")], [], [], [])
-    assert [told(still)[:4] for still in found] == [(standstill.NO_PARTNER, "w", 1, [3])]
+    assert [told(still)[:4] for still in found] == [(causes.NO_PARTNER, "w", 1, [3])]
     both = stands([entry(2, "w", 1, "send 0->3", "scheduled")], [], [], [entry(2, "w", 1, "recv 3<-0", "scheduled")])
     assert not both
 
 
 def test_both_send_first() -> None:
     found = stands([entry(2, "w", 1, "send 0->1", "scheduled")], [entry(2, "w", 1, "send 1->0", "scheduled")], [], [])
-    assert [(still.kind, {part.rank for part in still.culprits}) for still in found] == [(standstill.CYCLE, {0, 1})]
+    assert [(still.kind, {part.rank for part in still.culprits}) for still in found] == [(causes.CYCLE, {0, 1})]
 
 
 def test_a_rank_without_a_dump_is_silent() -> None:
     waiting = [DONE, entry(2, "w", 2, "all_reduce", "scheduled")]
     (still,) = standstill.of(dump(rank, waiting, WORLD) for rank in (0, 1, 3))
-    assert (still.kind, still.culprits, still.silent) == (standstill.MISSING, [], [2])
+    assert (still.kind, still.culprits, still.silent) == (causes.MISSING, [], [2])
 
 
 def test_dumps_of_a_running_job_say_nothing() -> None:
@@ -278,7 +278,7 @@ def test_healthy_prefixes_never_show_a_mismatch(data: st.DataObject) -> None:
         if calls and waits:
             calls[-1]["state"] = "scheduled"
         dumps.append(dump(rank, calls, WORLD))
-    assert all(still.kind != standstill.DIFFERENT for still in standstill.of(dumps))
+    assert all(still.kind != causes.DIFFERENT for still in standstill.of(dumps))
 
 
 def test_a_thousand_ranks_are_compared_by_their_groups() -> None:

@@ -106,7 +106,7 @@ def test_the_status_is_that_of_the_alarm_where_there_is_no_shell(monkeypatch: py
     def fail(*_: object, **__: object) -> None:
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr(guarding.subprocess, "run", fail)
+    monkeypatch.setattr("subprocess.run", fail)
     log = str(sample_data.FOLDER / "peer-killed" / "job.log")
     result = invoke("watch", log, "--until-end", "--exit-on", "error", "--on-exit", "true")
     assert result.return_value == 1

@@ -6,7 +6,7 @@ from nccl_inspect.artifacts.causes import PARTLY, UNFINISHED
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import recorder
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, ranks_word
+from nccl_inspect.rules.facts import Facts, hosts_with, ranks_word
 
 RULE = Rule(
     name="collective-unfinished",
@@ -49,7 +49,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             ],
             confidence="likely",
             ranks=stuck,
-            hosts=recorder.hosts_of(facts, stuck),
+            hosts=hosts_with(facts.job, stuck),
             evidence=[*recorder.lines(facts, still.culprits, 3), *recorder.lines(facts, still.waiting, 2)],
             fatal=True,
         )

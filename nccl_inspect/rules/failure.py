@@ -9,7 +9,7 @@ from nccl_inspect.model.job import FirstFailure, Notice
 from nccl_inspect.rules import mpi
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.lines import is_before
-from nccl_inspect.rules.statements import rank_in_front, value
+from nccl_inspect.rules.statements import quoted, rank_in_front, value
 from nccl_inspect.times import in_order, moment
 
 
@@ -22,8 +22,7 @@ def first(facts: Facts) -> FirstFailure | None:
     if facts.job.verdict != "failed":
         return None
     lead = next((finding for finding in facts.job.findings if finding.fatal), None)
-    told = {(line.source, line.order) for line in lead.evidence} if lead else set()
-    shown = {id(one) for one in facts.errors() if any((line.source, line.order) in told for line in one.evidence)}
+    shown = set(map(id, quoted(facts.errors(), lead))) if lead else set()
     errors = [notice for notice in facts.errors() if _counts(facts, notice, id(notice) in shown)]
     kinds = {notice.production for notice in errors if id(notice) in shown}
     leading = [notice for notice in errors if notice.production in kinds]
