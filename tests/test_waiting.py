@@ -19,7 +19,8 @@ HANG = (sample_data.FOLDER / "rank-missing-hang" / "job.log").read_bytes().split
 
 
 def headline(job: Job) -> str:
-    return " ".join(report.load("text").render(job, report.Style(width=100)).split("\n\n")[0].split())
+    assert job.head is not None
+    return job.head.headline
 
 
 def process(rank: int, host: str, size: int, began: bool = True, time: str = "") -> str:
