@@ -360,6 +360,20 @@ def test_both_forms_say_the_same(form: str) -> None:
     assert {member.rank for mismatch in answer.mismatches for member in mismatch.behind} == {1}
 
 
+@pytest.mark.parametrize("key", ["rank", "pid", "cuda_dev", "collective_counts", "size", "host"])
+@pytest.mark.parametrize("value", ["x", -1, [], {"AllReduce": "7"}, 1.5])
+def test_an_answer_of_other_types_stops_nobody(key: str, value: Any, tmp_path: Path) -> None:
+    def changed(found: dict[str, Any]) -> dict[str, Any]:
+        return {**found, key: value} if key in found else found
+
+    document = json.loads((MESH / "loop-eager" / "ras.json").read_bytes(), object_hook=changed)
+    (tmp_path / "ras.json").write_text(json.dumps(document), encoding="utf-8")
+    (tmp_path / "job.log").write_bytes(LOG)
+    (found,) = nccl_inspect.read(str(tmp_path)).artifacts
+    assert found.kind == ras.KIND
+    assert found.value or (found.problem or "").startswith("damaged: ")
+
+
 def test_evidence_is_told_from_logs(tmp_path: Path) -> None:
     for name in ("nccl_trace_rank_0", "ras.json", "ras.text"):
         (tmp_path / name).write_bytes((MESH / "loop-eager" / name).read_bytes())
