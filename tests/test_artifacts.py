@@ -384,6 +384,13 @@ def test_evidence_is_told_from_logs(tmp_path: Path) -> None:
     assert sorted(Path(artifact.name).name for artifact in beside) == ["nccl_trace_rank_0", "ras.json", "ras.text"]
 
 
+def test_a_log_of_nccl_needs_no_reader_of_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "job.log").write_bytes(LOG)
+    monkeypatch.setattr(artifacts, "kinds", pytest.fail)
+    logs, beside = artifacts.parted(str(tmp_path / "job.log"))
+    assert ([Path(log.name).name for log in logs], beside) == (["job.log"], [])
+
+
 def test_folders_are_gone_through_once_for_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = (Path(__file__).parent.parent / "sample_logs" / "v2.30.7-shm-4gpu" / "job.log").read_bytes()
     for number in range(6):

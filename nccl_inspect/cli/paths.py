@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -206,11 +204,8 @@ def _json(paths: list[Path]) -> str:
 
 def _matrix_csv(found: Grid) -> str:
     """One row for each sender; several ways between two hosts are separated by semicolons."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["src\\dst", *found.names])
-    writer.writerows([[src, *(_kinds(found, src, dst) for dst in found.names)] for src in found.names])
-    return out.getvalue()
+    rows = ([src, *(_kinds(found, src, dst) for dst in found.names)] for src in found.names)
+    return questions.table_of_rows([["src\\dst", *found.names], *rows])
 
 
 def _kinds(found: Grid, src: str, dst: str) -> str:
