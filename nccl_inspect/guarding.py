@@ -23,6 +23,8 @@ CONDITIONS = ("error", "warning", STALL)
 VARIABLES = ("VERDICT", "REASON", "RULE", "SEVERITY", "RANKS", "HOSTS", "FIX")
 """What the command is told in its environment, behind :data:`PREFIX`."""
 PREFIX = "NCCLINSPECT_"
+_MAX_BYTES = 100_000
+"""Of a variable: with a longer one Linux runs no command (``MAX_ARG_STRLEN``)."""
 _STDERR = 2
 
 
@@ -45,8 +47,9 @@ class Alarm(Record):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of the command."""
-        return {f"{PREFIX}{name}": printable(getattr(self, name.lower())) for name in VARIABLES}
+        """The variables of the command; one that is too long is empty, for a part of a list would look like all."""
+        texts = {f"{PREFIX}{name}": printable(getattr(self, name.lower())) for name in VARIABLES}
+        return {name: text if len(text.encode()) <= _MAX_BYTES else "" for name, text in texts.items()}
 
 
 def alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
@@ -90,6 +93,9 @@ def run(command: str, why: Alarm) -> int:
     """Run a command by the shell; what it prints goes to the standard error, and its exit status is the result.
 
     Nothing of the log is put into the command: it is told by variables alone.
+
+    Raises:
+        OSError: there is no shell, or no process can be started.
     """
     variables = {**os.environ, **why.environment}
     shell = ["/bin/sh", "-c", command]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.model.evidence import Evidence
@@ -13,24 +12,21 @@ from nccl_inspect.model.fold import Fold
 from nccl_inspect.model.gathering import Gathered
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.jobs import runs_of, told_apart
-from nccl_inspect.model.shares import Share
-from nccl_inspect.model.standing import Standing
-from nccl_inspect.model.titles import titles
-from nccl_inspect.records import Record
+from nccl_inspect.model.standing import VERDICTS, Standing
 from nccl_inspect.rules.engine import SEVERITIES
 from nccl_inspect.rules.facts import count
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.shares import Share
 
 MAX_DETAILED = 3
 """Jobs of which everything is kept: the worst."""
 _MAX_EARLIER = 5
 """Earlier runs that are judged, too: the last ones."""
-_VERDICTS = ("failed", "degraded", "unknown", "ok")
-"""The worst first."""
-_Judge: TypeAlias = Callable[[Fold | Share, Gathered], Job]
+_Judge: TypeAlias = "Callable[[Fold | Share, Gathered], Job]"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Choice(Record):
+class Choice(NamedTuple):
     """What of an input is judged."""
 
     job: str | None = None
@@ -59,6 +55,8 @@ def judged(fold: Fold, judge: _Judge, choice: Choice, visit: Callable[[Job], Non
         if choice.job not in (None, "1") and not choice.is_one_of_two:
             raise NcclInspectError(f"no job '{choice.job}': the input holds one job", "leave --job out")
         return _shown(_of_run(fold, everything, judge, choice.run), visit)
+    from nccl_inspect.model.titles import titles  # most inputs hold one job
+
     names = titles(shares)
     if choice.job is not None or choice.run is not None:
         at = _chosen(names, choice.job)
@@ -157,4 +155,4 @@ def _standing(number: int, share: Share, job: Job) -> Standing:
 def _order(standing: Standing) -> tuple[int, ...]:
     """The worst first, of equal ones that with more ranks, then the earlier one."""
     severity = SEVERITIES.index(standing.severity) if standing.severity else -1
-    return _VERDICTS.index(standing.verdict), -severity, -(standing.ranks or 0), standing.number
+    return VERDICTS.index(standing.verdict), -severity, -(standing.ranks or 0), standing.number

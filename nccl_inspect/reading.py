@@ -25,7 +25,6 @@ from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.gathering import Gathered
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.shares import Share
 from nccl_inspect.records import Record
 from nccl_inspect.report import head
 from nccl_inspect.rules import engine as rules
@@ -35,6 +34,7 @@ from nccl_inspect.rules.machine_type import platform_of
 
 if TYPE_CHECKING:
     from nccl_inspect.ingest.parts import Part
+    from nccl_inspect.model.shares import Share
     from nccl_inspect.rules.accepted import Terms
 
 
@@ -226,11 +226,11 @@ class Judge:
         Raises:
             NcclInspectError: there is no such job or run.
         """
+        folders = artifacts.folders(state.sources) if beside else {}
 
         def judge(share: Fold | Share, gathered: Gathered) -> Job:
-            if share is state:
-                return self.of(share, gathered, beside=beside)
-            return self.of(share, gathered, beside=artifacts.nearest(beside, share.sources, state.sources))
+            mine = beside if share is state else artifacts.nearest(beside, share.sources, folders)
+            return self.of(share, gathered, beside=mine)
 
         return judged(state, judge, Choice(self._options.job, self._options.run, is_one_of_two), visit)
 

@@ -212,11 +212,10 @@ class Watch:
         # After a stall the answer is what the stall said, whether somebody waited for more or not.
         quiet = self._clock() - self._progress if self._is_stalled else None
         job = self._judge(self._fold, going_on=interrupted and quiet is None, quiet=quiet)
-        stalled = [self._stall] if self._stall and job.verdict != "failed" else []
         if self._told is None:
             self._told = job
-            return [Verdict(job), *stalled], job
-        return [*self._changes(self._told, job), End(job), *stalled], job
+            return [Verdict(job)], job
+        return [*self._changes(self._told, job), End(job)], job
 
     def status(self) -> Status:
         """How far it got, cheap enough to be asked at any time."""
@@ -265,10 +264,10 @@ class Watch:
     @property
     def _is_stalled(self) -> bool:
         """Whether a stall was told, and nothing came since."""
-        return self._next_warning != self._timing.stall and self._fold.extent()[:2] == self._extent[:2]
+        return self._stall is not None and self._fold.extent()[:2] == self._extent[:2]
 
     def _resumed(self, now: float) -> Iterator[News]:
-        if self._next_warning != self._timing.stall:
+        if self._stall:
             self._next_warning = self._timing.stall
             self._stall = None
             yield Resumed(now - self._progress)

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pickle
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 import nccl_inspect
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import flight_recorder, plain_pickle, ras, standstill
+from nccl_inspect.artifacts import causes, flight_recorder, plain_pickle, ras, standstill
 from nccl_inspect.artifacts.flight_recorder import Dump
 from nccl_inspect.model.job import Job
 
@@ -94,6 +95,26 @@ def test_a_hostile_dump_beside_a_log_is_named_and_not_used(tmp_path: Path) -> No
     assert [(artifact.kind, artifact.value) for artifact in job.artifacts] == [("flight recorder dump", None)]
     assert "which a dump of plain values never does" in (job.artifacts[0].problem or "")
     assert job.to_dict()["evidence"][0]["problem"]  # type: ignore[index]
+
+
+def test_a_dump_that_is_nested_too_deeply_is_named_and_not_used(tmp_path: Path) -> None:
+    text = '{"version": "2.10", "pg_config": {}, "record_id": 1, "entries": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    (tmp_path / "nccl_trace_rank_0").write_text(text, encoding="utf-8")
+    (tmp_path / "job.log").write_bytes(LOG)
+    job = nccl_inspect.read(str(tmp_path))
+    assert [(artifact.value, artifact.problem) for artifact in job.artifacts] == [(None, "damaged: nested too deeply")]
+
+
+def test_what_shares_its_parts_has_no_text_and_numbers_have_an_end() -> None:
+    shared: list[Any] = ["a"]
+    for _ in range(60):
+        shared = [shared, shared]
+    huge = [[10**5000] * 3, [1 << 62] * 1000]
+    config = {"0": {"name": shared, "desc": shared, "ranks": [0, 10**5000]}}
+    calls = [entry(1, "0", 10**5000, "all_reduce", "started", input_sizes=huge)]
+    read = flight_recorder.read("rank_0", pickle.dumps({"version": "2.10", "pg_config": config, "entries": calls}))
+    assert read.groups[""].ranks == (0, 0)
+    assert len(str(read.calls["0"][0])) < 5000
 
 
 @given(st.binary(max_size=300))
@@ -211,67 +232,67 @@ def test_the_rank_that_did_not_come_is_named_and_not_those_that_wait_elsewhere()
     """Rank 3 is away; 2 waits for it in its group, 0 and 1 wait for both in the world."""
     world = [entry(2, "w", 2, "all_reduce", "scheduled")]
     found = stands(world, world, [entry(2, "b", 1, "broadcast", "scheduled")], [])
-    assert [told(still) for still in found] == [(standstill.MISSING, "w", 2, [3], [0, 1])]
+    assert [told(still) for still in found] == [(causes.MISSING, "w", 2, [3], [0, 1])]
 
 
 def test_a_chain_over_groups_leads_to_its_end() -> None:
     """Rank 0 waits for 1 in a, which waits for 3 in the world, as does 2."""
     world = [entry(2, "w", 2, "all_reduce", "scheduled")]
     found = stands([entry(2, "a", 1, "all_reduce", "scheduled")], world, world, [])
-    assert [told(still) for still in found] == [(standstill.MISSING, "w", 2, [3], [1, 2])]
+    assert [told(still) for still in found] == [(causes.MISSING, "w", 2, [3], [1, 2])]
 
 
 def test_ranks_that_wait_for_each_other_are_a_cycle() -> None:
     first, second = entry(2, "a", 1, "all_reduce", "scheduled"), entry(2, "w", 2, "all_reduce", "scheduled")
     found = stands([first], [second], [second], [second])
-    assert [(still.kind, {part.rank for part in still.culprits}) for still in found] == [(standstill.CYCLE, {0, 1})]
+    assert [(still.kind, {part.rank for part in still.culprits}) for still in found] == [(causes.CYCLE, {0, 1})]
 
 
 def test_calls_that_differ_are_named_by_the_few() -> None:
     usual = [entry(2, "w", 2, "all_reduce", "scheduled")]
     odd = [entry(2, "w", 2, "all_reduce", "scheduled", input_sizes=[[16]])]
     found = stands(usual, usual, odd, usual)
-    assert [told(still) for still in found] == [(standstill.DIFFERENT, "w", 2, [2], [0, 1, 3])]
+    assert [told(still) for still in found] == [(causes.DIFFERENT, "w", 2, [2], [0, 1, 3])]
 
 
 def test_a_call_that_some_finished_and_others_wait_in_the_next_one() -> None:
     odd = [entry(2, "w", 2, "all_reduce", input_sizes=[[1]]), entry(3, "w", 3, "all_reduce", "scheduled")]
     usual = [entry(2, "w", 2, "all_reduce", "scheduled")]
     found = stands(usual, usual, usual, odd)
-    assert [told(still)[:4] for still in found] == [(standstill.DIFFERENT, "w", 2, [3])]
+    assert [told(still)[:4] for still in found] == [(causes.DIFFERENT, "w", 2, [3])]
 
 
 def test_all_inside_one_call() -> None:
     inside = [entry(2, "w", 2, "all_reduce", "started")]
-    assert [still.kind for still in stands(inside, inside, inside, inside)] == [standstill.UNFINISHED]
+    assert [still.kind for still in stands(inside, inside, inside, inside)] == [causes.UNFINISHED]
     over = [entry(2, "w", 2, "all_reduce")]
     found = stands(inside, over, over, over)
-    assert [told(still) for still in found] == [(standstill.PARTLY, "w", 2, [0], [1, 2, 3])]
+    assert [told(still) for still in found] == [(causes.PARTLY, "w", 2, [0], [1, 2, 3])]
 
 
 def test_who_did_not_come_as_it_stands_in_a_call_of_all_is_not_blamed() -> None:
     """2 and 3 are inside a call that both made; 0 and 1 wait for them."""
     inside, waiting = [entry(2, "b", 1, "all_reduce", "started")], [entry(2, "w", 2, "all_reduce", "scheduled")]
     found = stands(waiting, waiting, inside, inside)
-    assert [told(still)[:4] for still in found] == [(standstill.UNFINISHED, "b", 1, [2, 3])]
+    assert [told(still)[:4] for still in found] == [(causes.UNFINISHED, "b", 1, [2, 3])]
 
 
 def test_a_send_without_a_partner() -> None:
     found = stands([entry(2, "w", 1, "send 0->3", "scheduled")], [], [], [])
-    assert [told(still)[:4] for still in found] == [(standstill.NO_PARTNER, "w", 1, [3])]
+    assert [told(still)[:4] for still in found] == [(causes.NO_PARTNER, "w", 1, [3])]
     both = stands([entry(2, "w", 1, "send 0->3", "scheduled")], [], [], [entry(2, "w", 1, "recv 3<-0", "scheduled")])
     assert not both
 
 
 def test_both_send_first() -> None:
     found = stands([entry(2, "w", 1, "send 0->1", "scheduled")], [entry(2, "w", 1, "send 1->0", "scheduled")], [], [])
-    assert [(still.kind, {part.rank for part in still.culprits}) for still in found] == [(standstill.CYCLE, {0, 1})]
+    assert [(still.kind, {part.rank for part in still.culprits}) for still in found] == [(causes.CYCLE, {0, 1})]
 
 
 def test_a_rank_without_a_dump_is_silent() -> None:
     waiting = [DONE, entry(2, "w", 2, "all_reduce", "scheduled")]
     (still,) = standstill.of(dump(rank, waiting, WORLD) for rank in (0, 1, 3))
-    assert (still.kind, still.culprits, still.silent) == (standstill.MISSING, [], [2])
+    assert (still.kind, still.culprits, still.silent) == (causes.MISSING, [], [2])
 
 
 def beside(folder: Path, dumps: dict[int, list[dict[str, Any]]], ranks: str = "[0, 1, 2, 3]") -> Job:
@@ -322,7 +343,7 @@ def test_healthy_prefixes_never_show_a_mismatch(data: st.DataObject) -> None:
         if calls and waits:
             calls[-1]["state"] = "scheduled"
         dumps.append(dump(rank, calls, WORLD))
-    assert all(still.kind != standstill.DIFFERENT for still in standstill.of(dumps))
+    assert all(still.kind != causes.DIFFERENT for still in standstill.of(dumps))
 
 
 def test_a_thousand_ranks_are_compared_by_their_groups() -> None:
@@ -404,6 +425,20 @@ def test_both_forms_say_the_same(form: str) -> None:
     assert {member.rank for mismatch in answer.mismatches for member in mismatch.behind} == {1}
 
 
+@pytest.mark.parametrize("key", ["rank", "pid", "cuda_dev", "collective_counts", "size", "host"])
+@pytest.mark.parametrize("value", ["x", -1, [], {"AllReduce": "7"}, 1.5])
+def test_an_answer_of_other_types_stops_nobody(key: str, value: Any, tmp_path: Path) -> None:
+    def changed(found: dict[str, Any]) -> dict[str, Any]:
+        return {**found, key: value} if key in found else found
+
+    document = json.loads((MESH / "loop-eager" / "ras.json").read_bytes(), object_hook=changed)
+    (tmp_path / "ras.json").write_text(json.dumps(document), encoding="utf-8")
+    (tmp_path / "job.log").write_bytes(LOG)
+    (found,) = nccl_inspect.read(str(tmp_path)).artifacts
+    assert found.kind == ras.KIND
+    assert found.value or (found.problem or "").startswith("damaged: ")
+
+
 def test_evidence_is_told_from_logs(tmp_path: Path) -> None:
     for name in ("nccl_trace_rank_0", "ras.json", "ras.text"):
         (tmp_path / name).write_bytes((MESH / "loop-eager" / name).read_bytes())
@@ -412,3 +447,32 @@ def test_evidence_is_told_from_logs(tmp_path: Path) -> None:
     logs, beside = artifacts.parted(str(tmp_path))
     assert [Path(file.name).name for file in logs] == ["job.log"]
     assert sorted(Path(artifact.name).name for artifact in beside) == ["nccl_trace_rank_0", "ras.json", "ras.text"]
+
+
+def test_a_log_of_nccl_needs_no_reader_of_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "job.log").write_bytes(LOG)
+    monkeypatch.setattr(artifacts, "kinds", pytest.fail)
+    logs, beside = artifacts.parted(str(tmp_path / "job.log"))
+    assert ([Path(log.name).name for log in logs], beside) == (["job.log"], [])
+
+
+def test_folders_are_gone_through_once_for_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = (Path(__file__).parent.parent / "sample_logs" / "v2.30.7-shm-4gpu" / "job.log").read_bytes()
+    for number in range(6):
+        folder = tmp_path / f"job{number}"
+        folder.mkdir()
+        (folder / "job.log").write_bytes(re.sub(rb"commId 0x.", b"commId 0x%d" % (number + 1), world))
+    recorded = {"version": "2.10", "pg_config": {}, "pg_status": {}, "entries": []}
+    (tmp_path / "job3" / "nccl_trace_rank_0").write_bytes(pickle.dumps(recorded, protocol=2))
+    calls: list[int] = []
+    folders = artifacts.folders
+
+    def counted(sources: Any) -> Any:
+        calls.append(len(sources))
+        return folders(sources)
+
+    monkeypatch.setattr(artifacts, "folders", counted)
+    job = nccl_inspect.read(str(tmp_path), job="job3")
+    assert calls == [6]
+    assert [Path(artifact.name).parent.name for artifact in job.artifacts] == ["job3"]
+    assert nccl_inspect.read(str(tmp_path), job="job2").artifacts == []

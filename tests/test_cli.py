@@ -25,7 +25,7 @@ import nccl_inspect
 from nccl_inspect.cli import cli
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.report import Style
-from nccl_inspect.report.tables import pairs
+from nccl_inspect.report.pairs import pairs
 from nccl_inspect.report.text import brief
 from nccl_inspect.rules.engine import registered
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import invoke
 
 import nccl_inspect
 from nccl_inspect import collecting
 from nccl_inspect.collecting import host, kubernetes, manifests, ras, slurm
 from nccl_inspect.collecting.commands import Command
 from nccl_inspect.errors import NcclInspectError
-from tests.command_line import invoke
 
 SAMPLE = Path(__file__).parent.parent / "sample_logs" / "field-notes" / "p4d-4pod-1gpu-efa.log"
 READING: dict[str, set[tuple[str, ...]]] = {

@@ -136,7 +136,7 @@ def test_in_markdown_nothing_of_a_log_is_markup() -> None:
         assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) in (3, 7), line
     headings = [line for line in text.splitlines() if line.startswith("#")]
     assert len(headings) == len(
-        re.findall(r"^#+ (?:DEGRADED: |Paths$|Findings$|WARNING |INFO |Accepted$|Not judged$)", text, re.M)
+        re.findall(r"^#+ (?:(?:DEGRADED|UNKNOWN): |Paths$|Findings$|WARNING |INFO |Accepted$|Not judged$)", text, re.M)
     )
 
 

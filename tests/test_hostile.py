@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 import nccl_inspect
+from nccl_inspect.cli import questions
 from nccl_inspect.errors import NcclInspectError, NoInputError
 from nccl_inspect.grammar.counts import Counts
 from nccl_inspect.grammar.scanner import Scanner
@@ -422,6 +423,7 @@ def test_a_cell_is_no_formula(tmp_path: Path) -> None:
     done = subprocess.run([*COMMAND, "paths", "--format", "csv", str(path)], capture_output=True, text=True, check=True)
     assert "=cmd" in done.stdout
     assert ",=" not in done.stdout
+    assert questions.table_of_rows([["host", "=cmd"], ["+x", -3]]) == "host,'=cmd\n'+x,-3\n"
 
 
 def test_closed_output_and_sigterm_end_in_an_orderly_way(tmp_path: Path) -> None:

@@ -86,13 +86,31 @@ def test_the_end_after_a_stall_names_who_is_missing() -> None:
     watched = Watched()
     watched.after(0, BEGUN)
     assert watched.after(61)
-    news, _ = watched.watch.end(interrupted=True)
-    assert isinstance(news[-1], Stall)
-    assert news[-1].missing == [2]
-    other = Watched()
-    other.after(0, HEALTHY)
-    news, _ = other.watch.end(interrupted=True)
-    assert not [one for one in news if isinstance(one, Stall)]
+    news, job = watched.watch.end(interrupted=True)
+    assert not [one for one in news if isinstance(one, Stall)], "the verdict says it"
+    assert job.verdict == "failed"
+    assert job.waiting is not None
+    assert job.waiting.missing == [2]
+    assert job.head is not None
+    assert "rank 2 " in job.head.headline
+
+
+def test_a_variable_that_is_too_long_for_a_command_is_empty(tmp_path: Path) -> None:
+    hosts = ",".join(f"gpu-node-{number:06}.cluster.example.com" for number in range(5000))
+    why = guarding.Alarm("error", "failed", "it failed", hosts=hosts)
+    assert guarding.run(f'echo "$NCCLINSPECT_VERDICT|$NCCLINSPECT_HOSTS" > {tmp_path}/runs', why) == 0
+    assert (tmp_path / "runs").read_text(encoding="utf-8") == "failed|\n"
+
+
+def test_the_status_is_that_of_the_alarm_where_there_is_no_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr("subprocess.run", fail)
+    log = str(sample_data.FOLDER / "peer-killed" / "job.log")
+    result = invoke("watch", log, "--until-end", "--exit-on", "error", "--on-exit", "true")
+    assert result.return_value == 1
+    assert "the command of --on-exit was not run: No such file or directory" in result.stderr
 
 
 def free_port() -> int:

@@ -152,12 +152,11 @@ def _gather_versions(job: Job, found: dict[str, _Gathered]) -> None:
 def _gather_findings(job: Job, found: dict[str, _Gathered]) -> None:
     for finding in job.findings:
         blamed = _blamed(finding)
-        ranks = set(finding.ranks)
+        ranks, named = set(finding.ranks), set(finding.hosts)
         for host in job.hosts:
-            mine = set(host.ranks)
-            if host.name in finding.hosts or mine & ranks:
+            if host.name in named or not ranks.isdisjoint(host.ranks):
                 found[host.name].findings.append(finding)
-                found[host.name].blamed += host.name in blamed or bool(mine and ranks and ranks <= mine)
+                found[host.name].blamed += host.name in blamed or bool(ranks and ranks.issubset(host.ranks))
 
 
 def _blamed(finding: Finding) -> set[str]:

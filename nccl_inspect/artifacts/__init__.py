@@ -6,7 +6,9 @@ that kind, ``read(name, data)`` reads it. Files are recognised by what is in the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePath
@@ -23,9 +25,11 @@ from nccl_inspect.model.inventory import Artifact
 
 HEAD = 64 << 10
 """Bytes by which a file is recognised."""
+_OF_NCCL = re.compile(rb":[0-9]+:[0-9]+ \[[0-9]+\] NCCL (?:INFO|WARN) ")
+"""A line of NCCL: what has one is a log."""
 MAX_BYTES = 256 << 20
 """The largest file that is read."""
-_PARTS = ("containers", "errors", "kernel", "located", "machine", "owner", "plain_pickle", "standstill")
+_PARTS = ("causes", "containers", "errors", "kernel", "located", "machine", "owner", "plain_pickle", "standstill")
 
 
 class Kind(Protocol):
@@ -62,6 +66,8 @@ def kinds() -> tuple[Kind, ...]:
 
 def kind_of(name: str, head: bytes) -> Kind | None:
     """The kind of a file, by its first bytes; None for a log and for all else."""
+    if _OF_NCCL.search(head):
+        return None  # most runs read logs only, and need none of the kinds
     return next((kind for kind in kinds() if kind.recognises(name, head)), None)
 
 
@@ -126,7 +132,9 @@ def _read(file: File, kind: Kind) -> list[Artifact]:
 def _of_kind(name: str, kind: Kind, data: bytes) -> Artifact:
     try:
         return Artifact(name, kind.KIND, kind.read(name, data))
-    except (ValueError, TypeError, AttributeError) as error:  # a file may hold anything where a list is expected
+    except RecursionError:
+        return Artifact(name, kind.KIND, problem="damaged: nested too deeply")
+    except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:  # it may hold anything
         return Artifact(name, kind.KIND, problem=f"damaged: {error}")
 
 
@@ -139,26 +147,26 @@ class _Named(Protocol):
     name: str
 
 
-def nearest(beside: Iterable[Artifact], mine: Iterable[_Named], logs: Iterable[_Named]) -> list[Artifact]:
+def nearest(
+    beside: Iterable[Artifact], mine: Sequence[_Named], every: Mapping[PurePath, AbstractSet[str]]
+) -> list[Artifact]:
     """The evidence of one of several jobs: what lies in a folder that holds logs of this job and of no other.
 
     Args:
         beside: all evidence.
         mine: the sources of the job.
-        logs: those of all jobs.
+        every: the :func:`folders` of all jobs.
     """
-    own, every = _folders(mine), _folders(logs)
     names = {source.name for source in mine}
-    alone = {folder for folder in own if every[folder] <= names}
     found = []
     for entry in beside:
         folder = next((above for above in PurePath(entry.name).parents if above in every), None)
-        if folder in alone:
+        if folder and every[folder] <= names:
             found.append(entry)
     return found
 
 
-def _folders(sources: Iterable[_Named]) -> dict[PurePath, set[str]]:
+def folders(sources: Iterable[_Named]) -> dict[PurePath, set[str]]:
     """The sources in each folder, and below it."""
     found: dict[PurePath, set[str]] = {}
     for source in sources:

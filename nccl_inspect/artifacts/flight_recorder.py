@@ -28,6 +28,8 @@ _KEPT = 8
 """Calls of each group that are kept: so many completed ones, and so many that are not."""
 _FRAMES = 2
 _TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
+_MOST_DIMENSIONS = 64
+"""Of a tensor, as PyTorch has it."""
 _PEERS = re.compile(r"(\d+)(->|<-)(\d+)")
 
 
@@ -160,7 +162,7 @@ def _ranks(listed: Any) -> tuple[int, ...]:
     """``[0, 1]`` as a list or, in most versions, as text."""
     if isinstance(listed, str):
         return tuple(int(rank) for rank in re.findall(r"\d{1,9}", listed))
-    return tuple(rank for rank in listed if isinstance(rank, int)) if isinstance(listed, list) else ()
+    return tuple(_number(rank) for rank in _list(listed) if isinstance(rank, int))
 
 
 def _fill(dump: Dump, entries: list[Mapping[str, Any]]) -> None:
@@ -250,7 +252,7 @@ def _elements(sizes: Any) -> tuple[int, ...]:
     if not isinstance(sizes, (list, tuple)):
         return ()
     shapes = sizes if all(isinstance(shape, (list, tuple)) for shape in sizes) else [sizes]
-    return tuple(prod(_number(length) for length in shape) for shape in shapes)
+    return tuple(prod(map(_number, shape[:_MOST_DIMENSIONS])) for shape in shapes)
 
 
 def _dtypes(entry: Mapping[str, Any]) -> tuple[str, ...]:
@@ -278,8 +280,10 @@ def _list(value: Any) -> Iterable[Any]:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)[:200]
+    """Text, or a number as text; of anything else nothing: what shares its parts in a pickle has no end as text."""
+    return value if isinstance(value, str) else str(_number(value)) if isinstance(value, int) else ""
 
 
 def _number(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    """A number that fits 64 bits, as all do that PyTorch writes; else 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else 0

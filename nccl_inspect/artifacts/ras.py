@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any
 
 from nccl_inspect.records import Record
@@ -122,13 +123,14 @@ def _of_document(name: str, document: Mapping[str, Any]) -> Answer:
     answer = Answer(name, nccl_version=str(document.get("nccl_version") or "") or None)
     for comm in document.get("communicators") or ():
         comm_id = str(comm.get("hash"))
-        answer.sizes[comm_id] = int(comm.get("size", 0))
+        answer.sizes[comm_id] = index(comm.get("size", 0))
         answer.mismatches.extend(_mismatches(comm_id, comm.get("ranks") or ()))
         for lost in comm.get("missing_ranks") or ():
             is_dead = bool((lost.get("status") or {}).get("considered_dead"))
             # A communicator that is only being made may list ranks that do not exist: 2.28 reads foreign memory there.
-            if lost.get("pid") and 0 <= lost.get("rank", -1) < answer.sizes[comm_id]:
-                answer.lost.append(Lost(lost.get("host"), lost.get("pid"), comm_id, lost.get("rank"), is_dead))
+            rank = index(lost.get("rank", -1))
+            if lost.get("pid") and 0 <= rank < answer.sizes[comm_id]:
+                answer.lost.append(Lost(_text(lost, "host"), _number(lost, "pid"), comm_id, rank, is_dead))
     return answer
 
 
@@ -137,16 +139,25 @@ def _mismatches(comm_id: str, ranks: Any) -> Iterator[Mismatch]:
     for operation in operations:
         members = [
             Member(
-                rank.get("rank", -1),
-                rank.get("host"),
-                rank.get("pid"),
-                rank.get("cuda_dev"),
-                (rank.get("collective_counts") or {}).get(operation, 0),
+                index(rank.get("rank", -1)),
+                _text(rank, "host"),
+                _number(rank, "pid"),
+                _number(rank, "cuda_dev"),
+                index((rank.get("collective_counts") or {}).get(operation, 0)),
             )
             for rank in ranks
         ]
         if len({member.launched for member in members}) > 1:
             yield Mismatch(comm_id, operation, members)
+
+
+def _number(entry: Mapping[str, Any], key: str) -> int | None:
+    """A number, where there is one; a TypeError for anything else."""
+    return None if entry.get(key) is None else index(entry[key])
+
+
+def _text(entry: Mapping[str, Any], key: str) -> str | None:
+    return None if entry.get(key) is None else str(entry[key])
 
 
 def _of_text(name: str, text: str) -> Answer:

@@ -11,21 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nccl_inspect.artifacts.causes import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.artifacts.flight_recorder import Call, Dump, Group
 from nccl_inspect.records import Record
 
-DIFFERENT = "different calls"
-"""Ranks made different calls, or with different sizes or types, under one number of a group."""
-MISSING = "missing call"
-"""Ranks did not make a call in which others wait, and wait in none themselves."""
-CYCLE = "cycle"
-"""Ranks wait for each other in different groups, each in a call that the other one has still to make."""
-NO_PARTNER = "no partner"
-"""A rank sends or receives, and its peer does not take part and waits in nothing."""
-PARTLY = "partly finished"
-"""All ranks made a call; it is over on some of them only."""
-UNFINISHED = "unfinished"
-"""All ranks made a call, and it is over on none of them."""
 _SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor")
 """Operations to which every rank passes the same number of elements."""
 
@@ -135,7 +124,7 @@ def _different(
         usual = kinds.most_common(1)[0]
         is_tie = list(kinds.values()).count(usual[1]) > 1
         odd = [rank for rank, call in made.items() if is_tie or _kind(call) != usual[0]]
-        rest = [rank for rank in made if rank not in set(odd)]
+        rest = [rank for rank, call in made.items() if not is_tie and _kind(call) == usual[0]]
         return Standstill(
             DIFFERENT,
             group,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +18,8 @@ from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Job, Path
 from nccl_inspect.report import host_matrix
 from nccl_inspect.report.columns import UNBOUNDED, drawn
-from nccl_inspect.report.tables import OWN_RANKS, Grid, Kind, grid, matrix, pairs, side_by_side, total_width
+from nccl_inspect.report.pairs import OWN_RANKS, pairs
+from nccl_inspect.report.tables import Grid, Kind, grid, matrix, side_by_side, total_width
 from nccl_inspect.rules.facts import count
 from nccl_inspect.text import printable
 
@@ -205,11 +204,8 @@ def _json(paths: list[Path]) -> str:
 
 def _matrix_csv(found: Grid) -> str:
     """One row for each sender; several ways between two hosts are separated by semicolons."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["src\\dst", *found.names])
-    writer.writerows([[src, *(_kinds(found, src, dst) for dst in found.names)] for src in found.names])
-    return out.getvalue()
+    rows = ([src, *(_kinds(found, src, dst) for dst in found.names)] for src in found.names)
+    return questions.table_of_rows([["src\\dst", *found.names], *rows])
 
 
 def _kinds(found: Grid, src: str, dst: str) -> str:

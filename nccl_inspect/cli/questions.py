@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
@@ -72,10 +72,13 @@ def answer(
 
 def table_of_values(names: Sequence[str], records: Sequence[dict[str, Any]]) -> str:
     """Records as CSV, lists of ranks as ranges; empty where the log does not tell."""
+    return table_of_rows([names, *([clean(record[name]) for name in names] for record in records)])
+
+
+def table_of_rows(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV, the head first."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([[_cell(clean(record[name])) for name in names] for record in records])
+    csv.writer(text, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
     return text.getvalue()
 
 

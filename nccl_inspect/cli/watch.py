@@ -135,8 +135,11 @@ def command(
 def _ended(alarm: guarding.Alarm, command: str | None) -> int:
     """End because of an alarm; whatever becomes of the command, the status is that of the alarm."""
     say(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
-    if command and (status := guarding.run(command, alarm)):
-        say(f"the command of --on-exit ended with status {status}")
+    try:
+        if command and (status := guarding.run(command, alarm)):
+            say(f"the command of --on-exit ended with status {status}")
+    except OSError as error:
+        say(f"the command of --on-exit was not run: {error.strerror or error}")
     return FOUND
 
 

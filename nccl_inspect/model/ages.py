@@ -1,4 +1,4 @@
-"""How long ago a log was written."""
+"""How long ago a log, or a line of it, was written."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from pathlib import Path
 
 from nccl_inspect.model.job import Job
 from nccl_inspect.times import moment
+
+_RECENT = 86_400
+"""Seconds; the age of a line that is older says nothing of a job that runs."""
+_NEAR = 300
+"""Seconds between the last line of a file and its last change, where nobody copied it."""
 
 
 def of(job: Job) -> float | None:
@@ -22,6 +27,29 @@ def of(job: Job) -> float | None:
     if not times or any(when.clock != "utc" for when in times):
         return None
     return float(max(0, round(now - max(when.seconds for when in times))))
+
+
+def of_line(source: str, stamp: str) -> float | None:
+    """Seconds since the last line was printed; None where nothing tells by which clock, or it is long ago.
+
+    A time without a zone is that of the file's last change, in UTC or in local time, unless the file was copied.
+
+    Args:
+        source: the file.
+        stamp: the time of its last line, as the line has it.
+    """
+    now = time.time()
+    when = moment(stamp.strip("[]"))
+    if when is None or when.clock == "day":
+        return None
+    seconds: float | None = when.seconds
+    if when.clock == "local":
+        changed = written(source)
+        if changed is None:
+            return None
+        zones = (0.0, -float(time.localtime(changed).tm_gmtoff))
+        seconds = next((when.seconds + zone for zone in zones if abs(when.seconds + zone - changed) < _NEAR), None)
+    return now - seconds if seconds is not None and 0 <= now - seconds < _RECENT else None
 
 
 def written(name: str) -> float | None:

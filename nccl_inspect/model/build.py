@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from nccl_inspect import event_types as events
 from nccl_inspect.event import Process
@@ -43,9 +44,11 @@ from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Paths, Unrecog
 from nccl_inspect.model.members import Member, ProcessMembers
 from nccl_inspect.model.nics import NicNames
 from nccl_inspect.model.parts import Part
-from nccl_inspect.model.shares import Share
 from nccl_inspect.model.source_counts import SourceCounts
 from nccl_inspect.text import decode
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.shares import Share
 
 _BUILT_IN = ("IB", "Socket")
 
@@ -58,7 +61,7 @@ def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
         gathered: its processes, where they are known.
     """
     if gathered is None:
-        gathered = fold.gathered() if isinstance(fold, Share) else Gathered.of(fold)
+        gathered = Gathered.of(fold) if isinstance(fold, Fold) else fold.gathered()
     return _Builder(fold, gathered).job()
 
 

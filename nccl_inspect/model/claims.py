@@ -52,7 +52,7 @@ class Claims:
         for source, jobs in self._by_source.items():
             jobs.sort(key=lambda job: self._extents[job][source])
         known = {process for claim in self._claims for process in claim.processes}
-        self._loose = [life for lives in gathered.lives for life in lives if life.process not in known]
+        self._loose = [life for life in gathered.living if life.process not in known]
         self._alone = {one.log.process for one in gathered.processes if one.members} - known
         """Processes with communicators of one rank only."""
         self._pids = {process.pid for process in known}
@@ -155,12 +155,16 @@ class Claims:
 
     def _count_alongside(self) -> None:
         """Count jobs of one host each and of one size that were going on at once: one job may have been meant."""
+        sizes: dict[int, int] = {}
+        for job, group in enumerate(self._groups):
+            hosts = {host for part in group for host in part.hosts}
+            if self._whole[job] and len(hosts) == 1 and is_named(next(iter(hosts))):
+                sizes[job] = max(part.size for part in group)
         for source, jobs in self._by_source.items():
             alike: dict[int, list[int]] = {}
             for job in jobs:
-                hosts = {host for part in self._groups[job] for host in part.hosts}
-                if self._whole[job] and len(hosts) == 1 and is_named(next(iter(hosts))):
-                    alike.setdefault(max(part.size for part in self._groups[job]), []).append(job)
+                if job in sizes:
+                    alike.setdefault(sizes[job], []).append(job)
             for found in alike.values():
                 for cluster in self._at_once(source, found):
                     for job in cluster:

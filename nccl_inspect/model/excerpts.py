@@ -7,6 +7,7 @@ read again as one (:mod:`nccl_inspect.grammar.excerpts`).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from nccl_inspect import event_types as events
 from nccl_inspect.grammar import engine
@@ -17,7 +18,9 @@ from nccl_inspect.ingest.sources import Lines
 from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.job import Setting
 from nccl_inspect.model.printed import Step
-from nccl_inspect.model.shares import Share
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.shares import Share
 
 
 def may_be(fold: Fold) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from nccl_inspect.event import Process
 from nccl_inspect.ingest.prefix import is_masked
@@ -34,7 +35,12 @@ class Gathered:
         """Of the processes that printed."""
         self.lives = [processes.lives(log) for log in self.logs]
         """For each of these the processes that have its name, one after the other."""
-        self.processes, self.communicators = walked(life for lives in self.lives for life in lives)
+        self.processes, self.communicators = walked(self.living)
+
+    @property
+    def living(self) -> Iterator[ProcessLog]:
+        """All of these processes."""
+        return chain.from_iterable(self.lives)
 
     @classmethod
     def of(cls, fold: Fold) -> Gathered:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nccl_inspect.model import parts, runs
-from nccl_inspect.model.claims import Claims
 from nccl_inspect.model.fold import Fold
 from nccl_inspect.model.gathering import Gathered
-from nccl_inspect.model.separation import Separation
-from nccl_inspect.model.shares import Claim, Share, shares
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.shares import Share
 
 
 def told_apart(fold: Fold, gathered: Gathered) -> list[Share]:
@@ -18,8 +20,12 @@ def told_apart(fold: Fold, gathered: Gathered) -> list[Share]:
         gathered: its processes.
     """
     found = parts.joined(gathered.communicators)
-    if not found:
+    if not found or (len(found) == 1 and all(life.process in found[0].processes for life in gathered.living)):
         return []
+    from nccl_inspect.model.claims import Claims  # most inputs hold one job
+    from nccl_inspect.model.separation import Separation
+    from nccl_inspect.model.shares import shares
+
     claims = Claims(fold, gathered, Separation(found, fold).groups()).all()
     return shares(fold, gathered, claims) if len(claims) > 1 else []
 
@@ -31,7 +37,9 @@ def runs_of(fold: Fold | Share, gathered: Gathered) -> list[Share]:
         fold: of all that was read, or the share of it that is the job's.
         gathered: the processes of the job.
     """
+    from nccl_inspect.model.shares import Claim, shares  # most jobs have one run
+
     earlier = runs.superseded(gathered.communicators, gathered.everything)
     over = {process for run in earlier for process in run.processes}
-    lives = {life.process for lives in gathered.lives for life in lives}
+    lives = {life.process for life in gathered.living}
     return shares(fold, gathered, [*(Claim(run.processes) for run in earlier), Claim(lives - over)])

@@ -189,9 +189,9 @@ class Separation:
         for index, part in enumerate(self._parts):
             for size in part.sizes:
                 others = waiting.get(size, set())
-                if len(others - {index}) != 1:
+                if len(others) - (index in others) != 1:
                     continue
-                other = next(iter(others - {index}))
+                (other,) = others - {index}
                 if part.overlaps(self._parts[other]) is None and _fits(part, self._parts[other]):
                     self._unions.join(other, index)
 

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from nccl_inspect.model.job import Job
 
 
+VERDICTS = ("failed", "degraded", "unknown", "ok")
+"""The worst first."""
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Standing(Record):
     """One of several jobs in an input, in brief."""

@@ -6,9 +6,12 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from nccl_inspect.model.shares import Share
 from nccl_inspect.text import printable
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.shares import Share
 
 _END = re.compile(r"[^A-Za-z0-9]*$")
 _POD = "pod/"

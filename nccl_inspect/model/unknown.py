@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from nccl_inspect.masking import masked
 from nccl_inspect.model.fold import Fold, Note, source_and_line
-from nccl_inspect.model.shares import Share
 from nccl_inspect.text import decode
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.shares import Share
 
 _VARIABLE = re.compile(r"0x[0-9a-f]+|(?<![A-Za-z_])\d+(?:\.\d+)*(?![A-Za-z_])|(?<=[:/ ])[0-9a-f]{6,}\b")
 _CONNECTION = re.compile(rb"(?:Channel|Ring) \d+(?:/\d+)? : \d+\[")

@@ -32,7 +32,20 @@ class Format(Protocol):
         """The report as text that ends with a line end."""
 
 
-_PARTS = ("words", "tables", "columns", "host_matrix", "beside", "digest", "gaps", "head", "folding", "jobs", "markup")
+_PARTS = (
+    "words",
+    "tables",
+    "pairs",
+    "columns",
+    "host_matrix",
+    "beside",
+    "digest",
+    "gaps",
+    "head",
+    "folding",
+    "jobs",
+    "markup",
+)
 
 
 @cache

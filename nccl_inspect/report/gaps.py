@@ -5,14 +5,15 @@ from __future__ import annotations
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Waiting
 from nccl_inspect.model.job import Job
-from nccl_inspect.report.words import shortened
+from nccl_inspect.report.words import duration, shortened
 from nccl_inspect.rules.facts import count, ranges
 
 _INCOMPLETE, _SPARSE = "log-incomplete", "debug-level-too-low"
 _STARTING = ("rank-missing", "hang-in-init")
 _MAX_NAMED = 2
 _MAX_RUNS = 12
-_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+_LEAST = 60.0
+"""Seconds without a line that are worth a word."""
 
 
 def lacking(job: Job, are_ok: bool) -> str:
@@ -52,7 +53,6 @@ def missing(job: Job) -> str:
 
 def quiet(waiting: Waiting) -> str:
     """For how long nothing came, where that is known and the job may still be there."""
-    if waiting.age is None or waiting.cut is False or waiting.age < _UNITS[-1][0]:
+    if waiting.age is None or waiting.cut is False or waiting.age < _LEAST:
         return ""
-    size, unit = next((size, unit) for size, unit in _UNITS if waiting.age >= size)
-    return f"no new line for {waiting.age / size:.0f} {unit}"
+    return f"no new line for {duration(waiting.age)}"

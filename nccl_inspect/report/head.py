@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from nccl_inspect.event import is_named
+from nccl_inspect.model import ages
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head, Place
-from nccl_inspect.model.inventory import Stamp
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.report.digest import first_said, lead_of, short_names, under, verdict_line
-from nccl_inspect.report.words import shortened
+from nccl_inspect.report.words import duration, shortened
 from nccl_inspect.rules import capture
 from nccl_inspect.rules.facts import count, ranks_word
 from nccl_inspect.rules.places import Places, culprit_ranks
 from nccl_inspect.rules.remedies import COMMENT
-from nccl_inspect.rules.statements import is_error, rank_in_front
-from nccl_inspect.times import moment
+from nccl_inspect.rules.statements import is_error, quoted, rank_in_front
 
 _MOST_PLACES = 2
 """Ranks that are told with their processes; of more the hosts are told."""
@@ -28,10 +25,6 @@ _MOST_HOSTS = 3
 _LATER_STEPS = 3
 """Among so many steps the first is taken that leaves nothing to be filled in: behind them stands what is unlikely."""
 _OPEN = re.compile(r"<[A-Za-z][^<>]*>")
-_RECENT = 86_400
-"""Seconds; the age of a log that ended before says nothing of a job that runs."""
-_NEAR = 300
-"""Seconds between the last line of a file and its last change, where nobody copied it."""
 _MORE = "Pass what all ranks of the job print with NCCL_DEBUG=INFO, from its beginning (kubectl logs --tail=-1)."
 _THINGS = ("rank", "setting", "version")
 _BESIDE = ("setting", "version")
@@ -134,8 +127,7 @@ def _begin(job: Job, lead: Finding | None, notice: Notice | None) -> str:
         return _line("first error", job.first_failure.evidence, job.first_failure.time, names)
     if lead is None:
         return _line("first error", notice.evidence[0], notice.earliest.time, names) if notice else ""
-    shown = {(line.source, line.order) for line in lead.evidence}
-    said = [one for one in job.notices if any((line.source, line.order) in shown for line in one.evidence)]
+    said = quoted(job.notices, lead)
     errors = [one for one in said if is_error(one)]
     signs = errors or [one for one in said if one.level == "WARN"]
     if signs and job.verdict == "failed":
@@ -173,8 +165,8 @@ def _end(job: Job) -> str:
     stamps = [row.stamps["last"] for row in job.timeline if "last" in row.stamps]
     if stamps:
         last = max(stamps, key=lambda stamp: stamp.seconds)
-        age = _age(last)
-        ago = "" if age is None else f" ({_duration(age)} ago)"
+        age = ages.of_line(last.source, last.time)
+        ago = "" if age is None else f" ({duration(age)} ago)"
         return f"last line {last.time.strip('[]')}{ago}, {short_names(job).get(last.source, last.source)}:{last.line}"
     if job.is_one_of_several:
         final = max(job.last_lines, key=lambda line: line.order, default=None) if len(job.sources) == 1 else None
@@ -182,32 +174,6 @@ def _end(job: Job) -> str:
     if len(job.sources) == 1 and job.sources[0].lines:
         return f"last line {short_names(job)[job.sources[0].name]}:{job.sources[0].lines}"
     return ""
-
-
-def _age(last: Stamp) -> float | None:
-    """Seconds since a line was printed; None where nothing tells by which clock, or it is long ago.
-
-    A time without a zone is that of the file's last change, in UTC or in local time, unless the file was copied.
-    """
-    now = time.time()
-    when = moment(last.time.strip("[]"))
-    if when is None or when.clock == "day":
-        return None
-    seconds: float | None = when.seconds
-    if when.clock == "local":
-        try:
-            changed = Path(last.source).stat().st_mtime
-        except (OSError, ValueError):
-            return None
-        zones = (0.0, -float(time.localtime(changed).tm_gmtoff))
-        seconds = next((when.seconds + zone for zone in zones if abs(when.seconds + zone - changed) < _NEAR), None)
-    return now - seconds if seconds is not None and 0 <= now - seconds < _RECENT else None
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
 def _do(job: Job, lead: Finding | None, notice: Notice | None) -> str:

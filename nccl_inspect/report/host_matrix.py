@@ -88,8 +88,7 @@ def _fits(table: Sequence[str], width: int, groups: Sequence[Sequence[str]]) -> 
 def _drawn(groups: Sequence[Sequence[str]], worst: _Worst) -> list[str]:
     """Head and rows; of a group the paths within its hosts stand before those between them."""
     cells = _cells(groups, worst)
-    senders = [at for at in range(len(groups)) if any((at, to) in cells for to in range(len(groups)))]
-    receivers = [at for at in range(len(groups)) if any((of, at) in cells for of in range(len(groups)))]
+    senders, receivers = (sorted({pair[side] for pair in cells}) for side in (0, 1))
     rows = [[f"{cut(_label(groups[at]), _MAX_LABEL)} = {at + 1}"] for at in senders]
     for row, sender in zip(rows, senders, strict=True):
         row += [cells.get((sender, at), _NOTHING) for at in receivers]

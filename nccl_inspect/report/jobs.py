@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.standing import Standing
+from nccl_inspect.model.standing import VERDICTS, Standing
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import aligned
 from nccl_inspect.report.words import block, paint, shortened, verdict_color
@@ -17,7 +17,6 @@ from nccl_inspect.text import cut, printable
 HEAD = ("#", "job", "verdict", "ranks", "hosts", "NCCL", "finding", "culprit", "began", "lines")
 MAX_ROWS = 20
 """Jobs that are listed for people: the worst."""
-_VERDICTS = ("failed", "degraded", "unknown", "ok")
 _MAX_CELL = 32
 _MAX_RANKS = 4
 _DROPPED = ("lines", "began", "NCCL", "culprit")
@@ -27,7 +26,7 @@ _DROPPED = ("lines", "began", "NCCL", "culprit")
 def headline(job: Job) -> str:
     """How many jobs there are and what came of them: ``3 jobs: 1 failed, 2 ok``."""
     numbers = Counter(one.verdict for one in job.jobs)
-    told = ", ".join(f"{numbers[verdict]} {verdict}" for verdict in _VERDICTS if numbers[verdict])
+    told = ", ".join(f"{numbers[verdict]} {verdict}" for verdict in VERDICTS if numbers[verdict])
     return f"{count(len(job.jobs), 'job')}: {told}"
 
 

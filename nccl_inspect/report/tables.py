@@ -1,13 +1,11 @@
-"""Tables of paths: by kind for the summary, one row for each pair, or rank by rank as a matrix."""
+"""Tables of paths: by kind for the summary, or rank by rank as a matrix."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from nccl_inspect.answers import Column
 from nccl_inspect.model.job import Path
-from nccl_inspect.report.columns import Table, cells, fitted
 from nccl_inspect.text import printable
 
 _FOLD_ABOVE = 64
@@ -46,51 +44,6 @@ def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, [f"{name}  " for name in head], strict=True)]
     lines = [head, ["-" * width for width in widths], *rows]
     return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-
-
-def _nics(path: Path) -> str:
-    """The NICs of sender and receiver; one whose line is not in the log is a question mark."""
-    sender, receiver = path.nic_at("send"), path.nic_at("receive")
-    if sender or receiver:
-        return f"{sender or '?'} -> {receiver or '?'}"
-    return path.nic or ("" if path.nic_index is None else str(path.nic_index))
-
-
-PAIR = (
-    Column("src", "src"),
-    Column("dst", "dst"),
-    Column("src_host", "src host", goes=1, folds=True, is_host=True, text=lambda path: path.src_host or "?"),
-    Column("dst_host", "dst host", goes=2, folds=True, is_host=True, text=lambda path: path.dst_host or "?"),
-    Column("scope", "scope", goes=6, folds=True),
-    Column("detail", "path"),
-    Column("gdr", "GDR", goes=5),
-    Column("nic", "NIC", goes=4, text=_nics),
-    Column("channels", "channels", goes=3),
-    Column("expected", "expected", goes=7),
-    Column("verdict", "verdict"),
-)
-"""Of the table of pairs."""
-_COMMUNICATORS = Column("communicators", "communicator")
-
-
-def pairs(paths: Sequence[Path], width: int, is_global: bool = True, more: Sequence[Column] = ()) -> Table:
-    """One row for each directed pair, so that the table fits a width if it can.
-
-    The communicators are told where ranks are not global, so that the same pair stands there for each.
-
-    Args:
-        paths: of the rows.
-        width: that lines may have.
-        is_global: whether ranks are those of the job.
-        more: columns behind the usual ones.
-    """
-    columns = [*PAIR, *([] if is_global else [_COMMUNICATORS]), *more]
-    table = fitted(columns, cells(columns, paths), width)
-    return table if is_global else table._replace(notes=[*table.notes, OWN_RANKS])
-
-
-OWN_RANKS = "ranks are those of each communicator: the log does not show the one of all ranks"
-"""What tables of paths say where ranks are no global ones."""
 
 
 class Kind(NamedTuple):
@@ -167,8 +120,9 @@ def matrix(paths: Sequence[Path], among: Sequence[Path], width: int, by: str | N
     is_part = len(paths) < len(among)
     by_rank = found.by == "rank"
     others = {(str(path.src), str(path.dst)) if by_rank else host_pair(path) for path in among} if is_part else set()
-    senders = [name for name in found.names if not is_part or any(src == name for src, _ in found.cells)]
-    receivers = [name for name in found.names if not is_part or any(dst == name for _, dst in found.cells)]
+    sending, receiving = ({pair[side] for pair in found.cells} for side in (0, 1))
+    senders = [name for name in found.names if not is_part or name in sending]
+    receivers = [name for name in found.names if not is_part or name in receiving]
 
     def text(src: str, dst: str) -> str:
         cell = found.cells.get((src, dst), {})

@@ -8,7 +8,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, head, jobs
+from nccl_inspect.report import Style, head
 from nccl_inspect.report.digest import (
     accepted_causes,
     facts,
@@ -40,7 +40,11 @@ _MAX_QUOTED = 300
 
 def render(job: Job, style: Style) -> str:
     """The summary; it fits any width from 40 columns."""
-    return jobs.in_text(job, style, _single) if job.jobs else _single(job, style)
+    if not job.jobs:
+        return _single(job, style)
+    from nccl_inspect.report import jobs  # most inputs hold one job
+
+    return jobs.in_text(job, style, _single)
 
 
 def _single(job: Job, style: Style) -> str:

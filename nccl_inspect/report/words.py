@@ -109,3 +109,12 @@ def shortened(items: Iterable[str], limit: int = 6) -> str:
     items = list(items)
     more = len(items) - limit
     return ", ".join(items[:limit]) + (f", … {more} more" if more > 0 else "")
+
+
+def duration(seconds: float) -> str:
+    """A time in the largest unit of which there are two: ``90 s``, ``5 min``, ``30 h``, ``3 d``."""
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= 2 * size), (1, "s"))
+    return f"{seconds / size:.0f} {unit}"
+
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))

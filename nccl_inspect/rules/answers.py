@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import ras
-from nccl_inspect.artifacts.ras import Answer
 from nccl_inspect.rules import recorder
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.waits import waits
 
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.ras import Answer
+
 
 def answers(facts: Facts) -> list[Answer]:
     """All answers, in the order of the files."""
+    if not facts.job.artifacts:
+        return []
+    from nccl_inspect.artifacts import ras  # most logs come alone
+
     return artifacts.of(facts.job.artifacts, ras)
 
 

@@ -1,16 +1,22 @@
 """The ranks called different collectives, or with different sizes."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from nccl_inspect.artifacts.standstill import DIFFERENT, Standstill
+from nccl_inspect.artifacts.causes import DIFFERENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import recorder
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
+from nccl_inspect.rules.facts import Facts, first_said, hosts_in, hosts_with, ranks_in, ranks_word
 from nccl_inspect.rules.waits import Wait, waits
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.standstill import Standstill
 
 RULE = Rule(
     name="collective-mismatch",
@@ -81,7 +87,7 @@ def _recorded(facts: Facts, still: Standstill) -> Finding:
             "TORCH_DISTRIBUTED_DEBUG=DETAIL   # PyTorch compares every call before it is made",
         ],
         ranks=few or ranks,
-        hosts=recorder.hosts_of(facts, few or ranks),
+        hosts=hosts_with(facts.job, few or ranks),
         evidence=[*recorder.lines(facts, still.culprits, 2), *recorder.lines(facts, still.waiting, 2)],
         fatal=True,
     )

@@ -1,12 +1,18 @@
 """A rank did not make a call in which the others wait: PyTorch's flight recorder shows which."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-from nccl_inspect.artifacts.standstill import MISSING, Standstill
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from nccl_inspect.artifacts.causes import MISSING
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import recorder
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, ranks_word
+from nccl_inspect.rules.facts import Facts, hosts_with, ranks_word
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.standstill import Standstill
 
 RULE = Rule(
     name="collective-not-called",
@@ -35,7 +41,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             fix=list(_fixes(still, missing)),
             confidence=recorder.confidence(still),
             ranks=missing,
-            hosts=recorder.hosts_of(facts, missing),
+            hosts=hosts_with(facts.job, missing),
             evidence=[*recorder.lines(facts, still.waiting, 2), *recorder.lines(facts, still.culprits, 2)],
             fatal=True,
         )

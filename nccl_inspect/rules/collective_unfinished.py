@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.artifacts.standstill import PARTLY, UNFINISHED
+from nccl_inspect.artifacts.causes import PARTLY, UNFINISHED
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import recorder
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, ranks_word
+from nccl_inspect.rules.facts import Facts, hosts_with, ranks_word
 
 RULE = Rule(
     name="collective-unfinished",
@@ -54,7 +54,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             ],
             confidence="likely",
             ranks=stuck,
-            hosts=recorder.hosts_of(facts, stuck),
+            hosts=hosts_with(facts.job, stuck),
             evidence=[*recorder.lines(facts, still.culprits, 3), *recorder.lines(facts, still.waiting, 2)],
             fatal=True,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -313,6 +314,11 @@ def nics_used(paths: Iterable[Path]) -> dict[str, dict[int, set[int]]]:
                     user = rank if end.pxn_rank is None else end.pxn_rank
                     found.setdefault(host or "", {}).setdefault(end.nic_index, set()).add(user)
     return found
+
+
+def hosts_with(job: Job, ranks: AbstractSet[int]) -> list[str]:
+    """The hosts that have some of these ranks."""
+    return [host.name for host in job.hosts if not ranks.isdisjoint(host.ranks)]
 
 
 def ranks_in(notices: Iterable[Notice]) -> set[int]:

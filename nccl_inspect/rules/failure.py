@@ -9,7 +9,7 @@ from nccl_inspect.model.job import FirstFailure, Notice
 from nccl_inspect.rules import mpi
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.lines import is_before
-from nccl_inspect.rules.statements import rank_in_front, value
+from nccl_inspect.rules.statements import quoted, rank_in_front, value
 from nccl_inspect.times import in_order, moment
 
 
@@ -23,8 +23,7 @@ def first(facts: Facts) -> FirstFailure | None:
         return None
     lead = next((finding for finding in facts.job.findings if finding.fatal), None)
     leads = [one for one in facts.job.findings if lead and (one is lead or one.rule in lead.explains)]
-    told = {(line.source, line.order) for one in leads for line in one.evidence}
-    shown = {id(one) for one in facts.errors() if any((line.source, line.order) in told for line in one.evidence)}
+    shown = {id(notice) for one in leads for notice in quoted(facts.errors(), one)}
     errors = [notice for notice in facts.errors() if _counts(facts, notice, id(notice) in shown)]
     kinds = {notice.production for notice in errors if id(notice) in shown}
     leading = [notice for notice in errors if notice.production in kinds]

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.artifacts.standstill import CYCLE
+from nccl_inspect.artifacts.causes import CYCLE
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import recorder
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, listed
+from nccl_inspect.rules.facts import Facts, hosts_with, listed
 
 RULE = Rule(
     name="groups-out-of-order",
@@ -39,7 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 "torch.distributed.batch_isend_irecv([...])   # sends and receives that have no order",
             ],
             ranks=ranks,
-            hosts=recorder.hosts_of(facts, ranks),
+            hosts=hosts_with(facts.job, ranks),
             evidence=recorder.lines(facts, ring, 4),
             fatal=True,
         )

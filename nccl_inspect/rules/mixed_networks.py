@@ -15,6 +15,7 @@ from nccl_inspect.rules.facts import (
     global_ranks,
     hosts_in,
     hosts_of,
+    hosts_with,
     ranks_in,
     ranks_word,
 )
@@ -57,7 +58,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     dead = bool(crossed or refused or facts.job.failed) and not idle
     stuck = bool(mixed) and not idle and not works and facts.unfinished(mixed)  # or the log was cut there
     odd = _odd_ranks(mixed)
-    where = {host.name for host in facts.job.hosts if odd & set(host.ranks)}
+    where = set(hosts_with(facts.job, odd))
     without = [notice for notice in without_cards(facts) if set(notice.hosts) <= where]
     lines = [line for comm in mixed[:1] for line in comm.network_lines]
     yield RULE.finding(

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.artifacts.standstill import NO_PARTNER
+from nccl_inspect.artifacts.causes import NO_PARTNER
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import recorder
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, ranks_word
+from nccl_inspect.rules.facts import Facts, hosts_with, ranks_word
 
 RULE = Rule(
     name="p2p-without-partner",
@@ -39,7 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             ],
             confidence=recorder.confidence(still),
             ranks=missing,
-            hosts=recorder.hosts_of(facts, missing),
+            hosts=hosts_with(facts.job, missing),
             evidence=[*recorder.lines(facts, still.waiting, 2), *recorder.lines(facts, still.culprits, 2)],
             fatal=True,
         )

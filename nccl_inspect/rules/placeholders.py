@@ -18,7 +18,7 @@ from nccl_inspect.rules import interfaces
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.places import POD, Places, culprit_ranks
 from nccl_inspect.rules.remedies import COMMENT, is_sentence
-from nccl_inspect.rules.statements import value
+from nccl_inspect.rules.statements import quoted, value
 
 _PLACEHOLDER = re.compile(r"<([a-z]+)>")
 _ALL = re.compile(r"\b(?:on|of|in) (?:every|each|all)\b")
@@ -171,9 +171,7 @@ def _nodes(scene: _Scene) -> list[_Value]:
 
 def _interface(scene: _Scene) -> list[_Value]:
     """The interface that all the others use for set-up: the one in the finding may be the wrong one."""
-    notices = scene.facts.job.notices
-    lines = {(line.source, line.order) for line in scene.finding.evidence}
-    shown = [one for one in notices if any((line.source, line.order) in lines for line in one.evidence)]
+    shown = quoted(scene.facts.job.notices, scene.finding)
     bad: set[tuple[object, object]] = {process[:2] for notice in shown for process in notice.processes}
     bad |= {(place.host, place.pid) for place in map(scene.places.of, scene.finding.ranks)}
     good = [
@@ -191,11 +189,9 @@ def _are(notice: Notice, processes: set[tuple[object, object]]) -> bool:
 def _devices(scene: _Scene) -> list[_Value]:
     """The NICs that the finding names."""
     named = [one.name.partition(" ")[2] for one in scene.finding.culprits if one.kind == "nic"]
-    lines = {(line.source, line.order) for line in scene.finding.evidence}
     said = [
         str(name)
-        for notice in scene.facts.job.notices
-        if any((line.source, line.order) in lines for line in notice.evidence)
+        for notice in quoted(scene.facts.job.notices, scene.finding)
         for field in _DEVICES
         if (name := value(notice, field))
     ]

@@ -1,14 +1,19 @@
 """NCCL's RAS has no answer from a process of the job."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-from nccl_inspect.artifacts.ras import Lost
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import recorder
 from nccl_inspect.rules.answers import answers, ranks_by_pid
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, listed, ranks_word
+from nccl_inspect.rules.facts import Facts, count, hosts_with, listed, ranks_word
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.ras import Lost
 
 RULE = Rule(
     name="process-unresponsive",
@@ -41,7 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         confidence="certain" if dead else "likely",
         ranks=named,
-        hosts=recorder.hosts_of(facts, named),
+        hosts=hosts_with(facts.job, named),
         evidence=[_line(name, entry, number) for number, (name, entry) in enumerate(lost.values(), 1)],
         fatal=True,
     )

@@ -1,14 +1,19 @@
 """NCCL's RAS counts different numbers of operations on the ranks of a communicator."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-from nccl_inspect.artifacts.ras import Answer, Member, Mismatch
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import recorder
 from nccl_inspect.rules.answers import answers, ranks_by_pid, stands_still
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, listed, ranks_word
+from nccl_inspect.rules.facts import Facts, hosts_with, listed, ranks_word
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.ras import Answer, Member, Mismatch
 
 RULE = Rule(
     name="ranks-out-of-step",
@@ -47,7 +52,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
     fix = ["py-spy dump --pid <pid>   # where is it now?", _RECORD]
     evidence = [_line(answer, mismatch, ranks) for mismatch in mine]
-    hosts = recorder.hosts_of(facts, behind)
+    hosts = hosts_with(facts.job, behind)
     if stands_still(facts):
         yield RULE.finding(
             summary,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import flight_recorder, standstill
-from nccl_inspect.artifacts.flight_recorder import Call, Dump, Group
-from nccl_inspect.artifacts.standstill import Part, Standstill
+from nccl_inspect.artifacts import causes
 from nccl_inspect.model import ages
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.rules.facts import Facts, listed, ranks_word
 from nccl_inspect.rules.waits import waits
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.flight_recorder import Call, Dump, Group
+    from nccl_inspect.artifacts.standstill import Part, Standstill
 
 IMPACT = "ranks wait for each other; PyTorch's watchdog ends the job when the time limit of the call is over"
 _SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
@@ -28,8 +31,13 @@ def all_standstills(facts: Facts) -> list[Standstill]:
 
     Dumps of a job that runs show ranks in calls that others have still to make: then only calls that differ are wrong.
     """
-    found = standstill.of(_dumps(facts))
-    return [still for still in found if still.kind == standstill.DIFFERENT] if is_running(facts) else found
+    dumps = _dumps(facts)
+    if not dumps:
+        return []
+    from nccl_inspect.artifacts import standstill  # most logs come alone
+
+    found = standstill.of(dumps)
+    return [still for still in found if still.kind == causes.DIFFERENT] if is_running(facts) else found
 
 
 def is_running(facts: Facts) -> bool:
@@ -64,17 +72,16 @@ _WORLD = "0"
 
 
 def _dumps(facts: Facts) -> list[Dump]:
+    if not facts.job.artifacts:
+        return []
+    from nccl_inspect.artifacts import flight_recorder
+
     return artifacts.of(facts.job.artifacts, flight_recorder)
 
 
 def ranks_of(parts: Iterable[Part]) -> set[int]:
     """The ranks of the job that take part."""
     return {part.rank for part in parts}
-
-
-def hosts_of(facts: Facts, ranks: set[int]) -> list[str]:
-    """The hosts of these ranks."""
-    return [host.name for host in facts.job.hosts if ranks & set(host.ranks)]
 
 
 def work(call: Call | None, group: Group, seq: int) -> str:
@@ -114,17 +121,19 @@ def places(parts: Sequence[Part]) -> str:
 
 def label(facts: Facts, part: Part) -> str:
     """The group of a call as the program calls it."""
-    groups = next(dump.groups for dump in _dumps(facts) if dump.name == part.dump)
-    return groups[part.call.group].label if part.call else ""
+    return facts.once(_groups)[part.dump][part.call.group].label if part.call else ""
+
+
+def _groups(facts: Facts) -> dict[str, dict[str, Group]]:
+    """The groups of each dump."""
+    return {dump.name: dump.groups for dump in _dumps(facts)}
 
 
 def lines(facts: Facts, parts: Sequence[Part], limit: int = 2) -> Iterator[Evidence]:
     """The calls as lines of evidence; the number is that of the call on its rank."""
-    groups = {dump.name: dump.groups for dump in _dumps(facts)}
     for part in parts[:limit]:
         if part.call is None:
             continue
-        group = groups[part.dump][part.call.group]
         place = f", {part.call.frame}" if part.call.frame else ""
-        text = f"rank {part.rank}: work {part.call.seq} of group {group.label}: {described(part.call)}"
+        text = f"rank {part.rank}: work {part.call.seq} of group {label(facts, part)}: {described(part.call)}"
         yield Evidence(part.dump, part.call.order, f"{text}, {part.call.state}{place}")

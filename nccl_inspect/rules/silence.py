@@ -53,7 +53,11 @@ def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
     first = _first_lines(echoes)
     victims = {process for notice in echoes for process in notice.processes}
     alive = [last for last in facts.job.last_lines if last.process in victims or _is_later(facts, last, first)]
-    done = [last for last in facts.job.last_lines if any((last.process.host, rank) in ended for rank in last.ranks)]
+    done = [
+        last
+        for last in facts.job.last_lines
+        if not all(ranks.isdisjoint(last.ranks) for ranks in ended.get(last.process.host, ()))
+    ]
     known = {last.process for last in (*alive, *done)} | _ending(facts)
     silent = [last for last in facts.job.last_lines if last.ranks and last.process not in known]
     left, is_pointed_at = _pointed_at(facts, echoes, silent)
@@ -67,14 +71,14 @@ def silence_of(facts: Facts, echoes: list[Notice]) -> Silence:
     return Silence([], sorted({rank for last in left for rank in last.ranks} | missing))
 
 
-def _ended(facts: Facts) -> set[tuple[str, int]]:
-    """Hosts and ranks that came to an end: several jobs in one log each have a rank 0, on other hosts."""
-    return {
-        (host, rank)
-        for comm in facts.job.communicators
-        for host in comm.hosts
-        for rank in global_ranks(comm, comm.ended)
-    }
+def _ended(facts: Facts) -> dict[str, list[set[int]]]:
+    """The ranks of each communicator that came to an end, by host: runs in one log may have a rank 0 on other hosts."""
+    found: dict[str, list[set[int]]] = {}
+    for comm in facts.job.communicators:
+        if ranks := global_ranks(comm, comm.ended):
+            for host in comm.hosts:
+                found.setdefault(host, []).append(ranks)
+    return found
 
 
 def _ending(facts: Facts) -> set[Process]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from nccl_inspect import event_types as events
 from nccl_inspect.model import endings
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.rules import xids
 
@@ -42,6 +44,12 @@ _PROBED = ("topology-attribute-missing",)
 """At INFO level what NCCL asks for and may do without."""
 _NO_REASON = ("Resource temporarily unavailable", "Success")
 """What errno says where no call failed."""
+
+
+def quoted(notices: Iterable[Notice], finding: Finding) -> list[Notice]:
+    """The statements of which a finding shows a line."""
+    lines = {(line.source, line.order) for line in finding.evidence}
+    return [one for one in notices if any((line.source, line.order) in lines for line in one.evidence)]
 
 
 def is_error(notice: Notice) -> bool:

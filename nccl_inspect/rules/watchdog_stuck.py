@@ -8,7 +8,7 @@ from nccl_inspect.model.job import Notice
 from nccl_inspect.rules import exceptions, watchdog_timeout
 from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, ranks_word
+from nccl_inspect.rules.facts import Facts, first_said, hosts_with, ranks_word
 from nccl_inspect.rules.statements import rank_in_front, value
 
 RULE = Rule(
@@ -57,7 +57,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         confidence="likely",
         ranks=ranks,
-        hosts=(host.name for host in facts.job.hosts if set(host.ranks) & ranks),
+        hosts=hosts_with(facts.job, ranks),
         evidence=first_said(said),
         fatal=facts.job.failed or not is_over,
     )

@@ -8,7 +8,7 @@ from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.rules import exceptions
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, global_ranks, listed, ranks_word
+from nccl_inspect.rules.facts import Facts, first_said, global_ranks, hosts_with, listed, ranks_word
 from nccl_inspect.rules.hangs import suspects
 from nccl_inspect.rules.lines import short
 from nccl_inspect.rules.statements import rank_in_front, value, words
@@ -99,7 +99,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "writing a checkpoint; it hides what is stuck.",
         ],
         ranks=blamed or waiting,
-        hosts=(host.name for host in facts.job.hosts if set(host.ranks) & (blamed or waiting)),
+        hosts=hosts_with(facts.job, blamed or waiting),
         evidence=[*first_said([wait.notice for wait in mine][:3]), *lines[:2]],
         fatal=True,
     )
