@@ -263,7 +263,7 @@ class Judge:
         """
         job = build.resolve(state, gathered)
         job.going_on, job.quiet = going_on, quiet
-        job.is_one_of_several = isinstance(state, Share)
+        job.is_one_of_several = not isinstance(state, Fold)
         if going_on:
             job.ended_by, job.broken_off = [], []
         job.config = self._options.config
