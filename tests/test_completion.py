@@ -41,7 +41,7 @@ def completed(*words: str) -> set[str]:
         (["paths", "--scope", "int"], {"intra", "inter"}),
         (["paths", "--finding", "nic-"], {name for name in RULES if name.startswith("nic-")}),
         (["hosts", "--finding", "gdr-d"], {"gdr-disabled"}),
-        (["ranks", "--state", "s"], {"silent", "seen"}),
+        (["ranks", "--state", "s"], {"seen", "silent", "suspect"}),
         (["completion", ""], set(SHELLS)),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

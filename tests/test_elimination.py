@@ -46,7 +46,7 @@ VARIANTS = {
 def test_the_rank_that_was_killed_is_named_with_its_host_process_and_gpu(name: str) -> None:
     finding = lead(VARIANTS[name])
     assert (finding.rule, finding.ranks, finding.confidence) == ("peer-death", [3], "likely")
-    assert finding.summary.startswith("rank 3 (llama-3-8b-node-0-1, pid 5026, GPU 1) went away: silent after line ")
+    assert finding.summary.startswith("rank 3 (llama-3-8b-node-0-1, pid 5026, GPU 3) went away: silent after line ")
 
 
 def test_the_only_rank_without_a_line_is_it_by_elimination() -> None:

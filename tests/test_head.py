@@ -123,7 +123,10 @@ def test_a_log_that_is_written_now_says_how_old_its_last_line_is(tmp_path: Path)
             "busId 10 commId 0x77 - Init START\n" + line
         )
         os.utime(file, (time.time() - changed,) * 2)
-        return head.of(nccl_inspect.read(str(file))).since
+        job = nccl_inspect.read(str(file))
+        assert job.head is not None
+        assert "ago)" not in job.head.since, "documents of one log must not differ"
+        return head.of(job, is_now=True).since
 
     assert "(5 min ago)" in since(300, 300)
     assert "ago)" not in since(300, 30_000), "a clock that is not that of the file"
@@ -150,7 +153,7 @@ def test_where_is_not_that_of_an_effect(name: str) -> None:
         ("faults/gloo.log.gz", "Read the output of rank 1 above gloo.log.gz:154: "),
         ("launchers/deepspeed-exit.log.gz", "Read the output above deepspeed-exit.log.gz:75: "),
         ("torch-rank-killed", "dmesg -T | grep -iE 'oom|xid|killed process'   # on vm"),
-        ("mesh/loop-eager", "py-spy dump --pid 1702   # rank 1, on vm: where is it now?"),
+        ("mesh/loop-eager", "py-spy dump --pid 1702   # rank 1, on vm; where is it now?"),
         ("mesh/leave-eager", "ps -o pid,stat,etime,cmd -p 2117   # T: stopped; Z or nothing: dead; on vm"),
         ("mesh/no-partner-lazy", "py-spy dump --pid 1687   # rank 1, on vm: where is it now?"),
         ("launchers/ray-actor-killed.log.gz", "ls /tmp/ray/session_latest/logs/worker-*-23126.err   # rank 2; on vm: "),

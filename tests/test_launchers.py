@@ -33,7 +33,7 @@ class Told(NamedTuple):
 SILENT = "; possibly because of rank 2, which printed no traceback"
 NOT_TOLD = "a process that DeepSpeed does not name"
 JOBS = {
-    "composer-interrupted": Told("ok", "ended-from-outside", (), "SIGINT from outside"),
+    "composer-interrupted": Told("unknown", "ended-from-outside", (), "SIGINT from outside"),
     "deepspeed-exception": Told("failed", "peer-death", (2,), "ended with KeyError: 'tokens'"),
     "deepspeed-exit": Told("failed", "peer-death", (), f"{NOT_TOLD} ended with exit code 3", "likely"),
     "deepspeed-hang": Told("failed", "peer-death", (2,), SILENT, "likely"),

@@ -123,5 +123,6 @@ def test_no_fix_asks_for_what_the_log_states(name: str) -> None:
 def test_a_placeholder_is_known_or_the_users_own() -> None:
     own = {"script", "command", "file", "library", "path", "folder", "type", "resource", "row", "index", "suffix"}
     own |= {"address", "port", "netdev", "bdf", "name", "id", "sg", "branch", "version", "number", "nodes", "bytes"}
+    own |= {"network", "longer"}
     left = {name for finding in findings() for step in finding.fix for name in re.findall(r"<([a-z]+)>", step)}
     assert left - own <= placeholders.NAMES

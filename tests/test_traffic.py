@@ -122,8 +122,10 @@ def test_jobs_given_together_keep_their_algorithms() -> None:
     chosen = "AllReduce: 4000 Bytes -> Algo {} proto {} channel{{Lo..Hi}}={{0..0}}"
     one = log(call("AllReduce", 1000), extra=chosen.format("RING", "LL"))
     two = log(call("AllReduce", 1000), extra=chosen.format("TREE", "SIMPLE")).replace(b"commId 0x2", b"commId 0x3")
-    found = traffic(one + two.replace(b"vm:", b"wm:")).operations
-    assert [(op.algorithms, op.protocols) for op in found] == [(["RING"], ["LL"]), (["TREE"], ["SIMPLE"])]
+    both = one + two.replace(b"vm:", b"wm:")
+    for job, chosen in (("1", (["RING"], ["LL"])), ("2", (["TREE"], ["SIMPLE"]))):
+        found = traffic_of(nccl_inspect.read(both, job=job), []).operations
+        assert [(op.algorithms, op.protocols) for op in found] == [chosen]
 
 
 def test_sizes_are_gathered_by_powers_of_two() -> None:

@@ -91,7 +91,14 @@ def _absolute(place: Place | None) -> Place | None:
 
 def _are_paths(inputs: Input | Sequence[Input]) -> bool:
     several = inputs if isinstance(inputs, list | tuple) else [inputs]
-    return all(isinstance(item, (str, Path)) and item != "-" for item in several)
+    return all(_is_path(item) for item in several)
+
+
+def _is_path(item: Input) -> bool:
+    """Whether any process could open it, or would say why it cannot."""
+    if isinstance(item, File):
+        return item.place is not None or item.problem is not None
+    return isinstance(item, (str, Path)) and item != "-"
 
 
 def _shares(total: int, jobs: int, ahead: float = 1) -> list[int]:

@@ -64,7 +64,7 @@ def _document(job: Job) -> dict[str, Any]:
         "communicators": [_communicator(comm) for comm in job.communicators],
         "paths": [_path(path) for path in job.paths],
         "findings": [finding_to_dict(finding) for finding in job.findings],
-        "waiting": _waiting(job.waiting) if job.waiting else None,
+        "waiting": _waiting(job.waiting, job.quiet) if job.waiting else None,
         "first_failure": _first_failure(job.first_failure) if job.first_failure else None,
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
         "not_judged": [asdict(entry) for entry in job.not_judged],
@@ -198,8 +198,10 @@ def _first_failure(failure: FirstFailure) -> dict[str, Any]:
     return {**asdict(failure), "evidence": evidence_to_dict(failure.evidence)}
 
 
-def _waiting(waiting: Waiting) -> dict[str, Any]:
-    return {**asdict(waiting), "since": evidence_to_dict(waiting.since) if waiting.since else None}
+def _waiting(waiting: Waiting, quiet: float | None) -> dict[str, Any]:
+    # The age of a file would make the documents of one log differ.
+    since = evidence_to_dict(waiting.since) if waiting.since else None
+    return {**asdict(waiting), "since": since, "age": waiting.age if quiet is not None else None}
 
 
 def evidence_to_dict(evidence: Evidence) -> dict[str, Any]:

@@ -30,8 +30,13 @@ _THINGS = ("rank", "setting", "version")
 _BESIDE = ("setting", "version")
 
 
-def of(job: Job) -> Head:
-    """The head of a judged job."""
+def of(job: Job, is_now: bool = False) -> Head:
+    """The head of a judged job.
+
+    Args:
+        job: with its verdict.
+        is_now: also how old the last line is; documents must not differ by when they were made.
+    """
     if job.verdict == "ok":
         return Head(verdict_line(job))
     lead, notice = lead_of(job), first_said(job)
@@ -40,7 +45,7 @@ def of(job: Job) -> Head:
     since = (
         _begin(job, lead, notice),
         *(_silence(job, places) if job.verdict == "failed" else ()),
-        _end(job),
+        _end(job, is_now),
     )
     return Head(
         headline=verdict_line(job),
@@ -160,12 +165,12 @@ def _line(what: str, line: Evidence, when: str | None, names: dict[str, str]) ->
     return f"{what} {f'{when}, ' if when else ''}{names.get(line.source, line.source)}:{line.line}"
 
 
-def _end(job: Job) -> str:
+def _end(job: Job, is_now: bool) -> str:
     """The last line of the log, and how old it is, where that is known."""
     stamps = [row.stamps["last"] for row in job.timeline if "last" in row.stamps]
     if stamps:
         last = max(stamps, key=lambda stamp: stamp.seconds)
-        age = ages.of_line(last.source, last.time)
+        age = ages.of_line(last.source, last.time) if is_now else None
         ago = "" if age is None else f" ({duration(age)} ago)"
         return f"last line {last.time.strip('[]')}{ago}, {short_names(job).get(last.source, last.source)}:{last.line}"
     if job.is_one_of_several:

@@ -49,7 +49,7 @@ def render(job: Job, style: Style) -> str:
         "version": __version__,
         "word": verdict_word(job),
         "reason": reason(job),
-        "head": labelled(head.of(job)),
+        "head": labelled(head.of(job, is_now=True)),
         "jobs": jobs.rows(job.jobs),
         "jobs_head": jobs.HEAD,
         "jobs_headline": jobs.headline(job) if job.jobs else "",

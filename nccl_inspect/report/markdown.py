@@ -66,7 +66,7 @@ def _single(job: Job, style: Style) -> str:
 
 def _head(job: Job) -> Iterator[str]:
     partial = " (partial: the reading was interrupted)" if job.partial else ""
-    first = head.of(job)
+    first = head.of(job, is_now=True)
     yield f"## {plain(first.headline)}{partial}"
     if lines := labelled(first):
         yield "\n".join(f"- **{label}:** {_in_line(text, label)}" for label, text in lines)

@@ -78,7 +78,7 @@ def _verdict(job: Job, style: Style) -> Iterator[str]:
 
 def headline(job: Job, style: Style) -> Iterator[str]:
     """The head of the report: the verdict with its main reason, where, since when, and what to do now."""
-    first = head.of(job)
+    first = head.of(job, is_now=True)
     word = paint(first.word, verdict_color(job.verdict), style)
     lines = _at_most(block("", printable(first.headline), style, indent=0, hang=0), _MAX_HEADLINE, style)
     yield lines[0].replace(first.word, word, 1)
@@ -136,7 +136,7 @@ def _findings(job: Job, style: Style) -> Iterator[str]:
     folded_under = folded(job.findings)
     names = short_names(job)
     leads = [finding for finding in job.findings if finding.rule not in folded_under]
-    shown, first = Shown(style.verbose), head.of(job)
+    shown, first = Shown(style.verbose), head.of(job, is_now=True)
     for finding in leads:
         if is_brief(finding, job, style.verbose):
             continue

@@ -186,6 +186,7 @@ def explained(
             fatal=any(effect.fatal for effect in shown),
             **place,
         )
+    finding.references = list(shown[0].references)
     finding.explains = list(dict.fromkeys(effect.rule for effect in shown))
     return finding
 
