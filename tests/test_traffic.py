@@ -123,9 +123,9 @@ def test_jobs_given_together_keep_their_algorithms() -> None:
     one = log(call("AllReduce", 1000), extra=chosen.format("RING", "LL"))
     two = log(call("AllReduce", 1000), extra=chosen.format("TREE", "SIMPLE")).replace(b"commId 0x2", b"commId 0x3")
     both = one + two.replace(b"vm:", b"wm:")
-    for job, chosen in (("1", (["RING"], ["LL"])), ("2", (["TREE"], ["SIMPLE"]))):
+    for job, algorithm, protocol in (("1", "RING", "LL"), ("2", "TREE", "SIMPLE")):
         found = traffic_of(nccl_inspect.read(both, job=job), []).operations
-        assert [(op.algorithms, op.protocols) for op in found] == [chosen]
+        assert [(op.algorithms, op.protocols) for op in found] == [([algorithm], [protocol])]
 
 
 def test_sizes_are_gathered_by_powers_of_two() -> None:

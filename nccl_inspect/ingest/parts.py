@@ -94,7 +94,7 @@ def _are_paths(inputs: Input | Sequence[Input]) -> bool:
     return all(_is_path(item) for item in several)
 
 
-def _is_path(item: Input) -> bool:
+def _is_path(item: object) -> bool:
     """Whether any process could open it, or would say why it cannot."""
     if isinstance(item, File):
         return item.place is not None or item.problem is not None
