@@ -50,10 +50,10 @@ def said(job: Job, anonymizer: Anonymizer | None = None) -> Any:
     del document["sources"]
     for key in ("first_failure", "suppressed", "unrecognised"):
         del document[key]
-    # Whether a host is named as a pod is, is not kept: steps may name it.
+    # Whether a host or label has the form of a pod's name is not kept: steps and places may name it.
     # What was torn comes out whole, so that nothing is left to say of it.
     document["findings"] = [one for one in document["findings"] if one["rule"] != "lines-damaged"]
-    del document["head"]["do"]
+    document["head"] = {key: document["head"][key] for key in ("headline", "rule", "since")}
     for finding in document["findings"]:
         finding["fix"] = [step for step in finding["fix"] if not step.startswith("kubectl describe pod ")]
         finding["evidence"] = [re.sub(r".*? NCCL ", "NCCL ", entry["text"]) for entry in finding["evidence"]]
