@@ -14,7 +14,6 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any, Protocol, cast
 
-from nccl_inspect.artifacts import kernel, machine
 from nccl_inspect.artifacts.errors import NotOfKindError
 from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NoInputError
@@ -38,6 +37,7 @@ class Kind(Protocol):
     One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several.
     """
 
+    __name__: str
     KIND: str
 
     def recognises(self, name: str, head: bytes) -> bool:
@@ -47,14 +47,14 @@ class Kind(Protocol):
         """What it holds; a ValueError says what is wrong with it, a NotOfKindError that it is a log."""
 
 
-def of(artifacts: Iterable[Artifact], kind: Any) -> list[Any]:
-    """What the files of one kind hold.
+def of(artifacts: Iterable[Artifact], *readers: str) -> list[Any]:
+    """What the files of some kinds hold.
 
     Args:
         artifacts: of a job.
-        kind: the module that reads the kind.
+        readers: the modules here that read the kinds, by name: who asks need not load them.
     """
-    return [entry.value for entry in artifacts if entry.kind == kind.KIND and entry.value is not None]
+    return [entry.value for name in readers for entry in artifacts if entry.reader == name and entry.value is not None]
 
 
 @cache
@@ -99,6 +99,8 @@ def parted(inputs: Input | Sequence[Input]) -> tuple[list[File], list[Artifact]]
 
 def _is_artifact(name: str, head: bytes) -> bool:
     """Whether a file in a folder is of use whatever its name: a log of the kernel is one that is read as such."""
+    from nccl_inspect.artifacts import kernel  # most inputs are no folders
+
     return kind_of(name, head) is not None or kernel.is_log(head)
 
 
@@ -116,11 +118,13 @@ def _head(file: File) -> bytes:
 def _read(file: File, kind: Kind) -> list[Artifact]:
     """What a file holds: one artifact, or one for each tool whose output is in it."""
     if (file.size or 0) > MAX_BYTES:
-        return [Artifact(file.name, kind.KIND, problem=f"larger than {MAX_BYTES >> 20} MB")]
+        return [_artifact(file.name, kind, problem=f"larger than {MAX_BYTES >> 20} MB")]
     try:
         data = b"".join(file.open())
     except (OSError, StreamError) as error:
-        return [Artifact(file.name, kind.KIND, problem=str(error))]
+        return [_artifact(file.name, kind, problem=str(error))]
+    from nccl_inspect.artifacts import machine
+
     starts = {tool: start for tool in kinds() if (start := getattr(tool, "START", None))}
     parts = machine.sections(data, list(starts.values())) if kind in starts else []
     if len(parts) < 2:
@@ -131,11 +135,15 @@ def _read(file: File, kind: Kind) -> list[Artifact]:
 
 def _of_kind(name: str, kind: Kind, data: bytes) -> Artifact:
     try:
-        return Artifact(name, kind.KIND, kind.read(name, data))
+        return _artifact(name, kind, kind.read(name, data))
     except RecursionError:
-        return Artifact(name, kind.KIND, problem="damaged: nested too deeply")
+        return _artifact(name, kind, problem="damaged: nested too deeply")
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:  # it may hold anything
-        return Artifact(name, kind.KIND, problem=f"damaged: {error}")
+        return _artifact(name, kind, problem=f"damaged: {error}")
+
+
+def _artifact(name: str, kind: Kind, value: Any = None, problem: str | None = None) -> Artifact:
+    return Artifact(name, kind.KIND, value, problem=problem, reader=kind.__name__.rpartition(".")[2])
 
 
 def problems(artifacts: Iterable[Artifact]) -> Iterable[str]:

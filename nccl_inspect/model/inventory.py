@@ -187,6 +187,8 @@ class Artifact(Record):
     kind: str
     value: Any = None
     """What its reader made of it; None where it could not."""
+    reader: str = ""
+    """The module of :mod:`nccl_inspect.artifacts` that reads this kind."""
     problem: str | None = None
     """Why it could not be used."""
     host: str | None = None

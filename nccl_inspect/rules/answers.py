@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 def answers(facts: Facts) -> list[Answer]:
     """All answers, in the order of the files."""
-    if not facts.job.artifacts:
-        return []
-    from nccl_inspect.artifacts import ras  # most logs come alone
-
-    return artifacts.of(facts.job.artifacts, ras)
+    return artifacts.of(facts.job.artifacts, "ras")
 
 
 def ranks_by_pid(facts: Facts) -> dict[int, int]:

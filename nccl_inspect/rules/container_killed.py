@@ -1,9 +1,10 @@
 """Kubernetes or docker ended a container of the job."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from __future__ import annotations
 
-from nccl_inspect.artifacts.containers import Ended
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import workloads
@@ -28,6 +29,9 @@ DEATHS = (
     "watchdog-timeout",
 )
 """What the others say of a rank that is gone."""
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.containers import Ended
+
 RULE = Rule(
     name="container-killed",
     category="failures",

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from nccl_inspect import artifacts
 from nccl_inspect import event_types as events
-from nccl_inspect.artifacts import topology_file
 from nccl_inspect.event import is_named
 from nccl_inspect.model import endings, usage
 from nccl_inspect.model.evidence import Evidence
@@ -37,7 +36,7 @@ class Facts:
     def __init__(self, job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> None:
         self.job = job
         self.platform = expected_of(platform or platform_of(job), job)
-        self.topologies = [*topologies, *artifacts.of(job.artifacts, topology_file), *detected.topologies(job)]
+        self.topologies = [*topologies, *artifacts.of(job.artifacts, "topology_file"), *detected.topologies(job)]
         self._marks: dict[int, list[str]] = {}
         self._open: set[int] = set()
         self._echoes: set[int] = set()

@@ -1,16 +1,20 @@
 """The script for Slurm shows each task its own GPU only."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import slurm_script
-from nccl_inspect.artifacts.slurm_script import Option
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import workloads
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.remedies import COMMENT
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.slurm_script import Option
 
 RULE = Rule(
     name="gpus-bound-to-tasks",
@@ -27,7 +31,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     shown = workloads.effects(facts, RULE)
     bound = [
         (script.name, option)
-        for script in (artifacts.of(facts.job.artifacts, slurm_script) if shown else ())
+        for script in (artifacts.of(facts.job.artifacts, "slurm_script") if shown else ())
         for option in script.options
         if _binds(option)
     ]

@@ -1,9 +1,11 @@
 """The pod has neither the network of its node nor further ones, and the job needs interfaces of the node."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from nccl_inspect.artifacts.containers import Container, Pod
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import workloads
 from nccl_inspect.rules.engine import Rule
@@ -11,6 +13,9 @@ from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.google import NETWORKS_IN_POD
 from nccl_inspect.rules.rdma_device_not_requested import EFA, asks_for_device
 from nccl_inspect.rules.workloads import Case, Change
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.containers import Container, Pod
 
 RULE = Rule(
     name="host-network-missing",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
 
-from nccl_inspect.artifacts.machine import Item
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.rules.facts import Facts, listed
 from nccl_inspect.rules.machines import Finder, Sighting, cards_in_use, items
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.machine import Item
 
 LINK = re.compile(
     r"link_downed|link_error_recovery|port_rcv_errors|local_link_integrity_errors|excessive_buffer_overrun_errors"
@@ -22,7 +25,7 @@ LOSS = re.compile(
 )
 """Packets were lost on the way: congestion, RoCE without PFC or ECN, a bad link elsewhere."""
 _Place = tuple[str | None, str, str]
-_Values = dict[str, dict[str, Item]]
+_Values: TypeAlias = "dict[str, dict[str, Item]]"
 
 
 def grown(which: re.Pattern[str]) -> Finder:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import nvidia_smi_list, nvidia_smi_query
-from nccl_inspect.artifacts.machine import Item
 from nccl_inspect.model import shown
 from nccl_inspect.model.job import Job
 from nccl_inspect.platforms import Platform, conditions
 from nccl_inspect.platforms.recognition import recognised
 from nccl_inspect.rules import signs
 from nccl_inspect.rules.statements import value
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.machine import Item
 
 LISTED_RANKS = ("test-rank", "test-rank-2-13")
 """Where nccl-tests says which GPU each rank has."""
@@ -59,5 +62,5 @@ def _listed(job: Job) -> shown.Shown:
 
 def _beside(job: Job) -> list[Item]:
     """The GPUs that files beside the log name."""
-    reports = [*artifacts.of(job.artifacts, nvidia_smi_list), *artifacts.of(job.artifacts, nvidia_smi_query)]
+    reports = artifacts.of(job.artifacts, "nvidia_smi_list", "nvidia_smi_query")
     return [item for report in reports for item in report.items if item.part == "gpu" and "model" in item.values]

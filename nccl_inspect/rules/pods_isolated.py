@@ -1,13 +1,18 @@
 """Each pod has one GPU, and pods of a node share no memory."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-from nccl_inspect.artifacts.containers import Container, Pod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import workloads
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.workloads import Case, Change
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.containers import Container, Pod
 
 RULE = Rule(
     name="pods-isolated",

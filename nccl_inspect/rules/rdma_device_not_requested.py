@@ -1,14 +1,19 @@
 """The pod asks for no RDMA device, and hosts talk over TCP."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-from nccl_inspect.artifacts.containers import Container, Pod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import workloads
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count
 from nccl_inspect.rules.remedies import RDMA_IN_DOCKER
 from nccl_inspect.rules.workloads import Case, Change
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.containers import Container, Pod
 
 RULE = Rule(
     name="rdma-device-not-requested",

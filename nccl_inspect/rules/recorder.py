@@ -72,11 +72,7 @@ _WORLD = "0"
 
 
 def _dumps(facts: Facts) -> list[Dump]:
-    if not facts.job.artifacts:
-        return []
-    from nccl_inspect.artifacts import flight_recorder
-
-    return artifacts.of(facts.job.artifacts, flight_recorder)
+    return artifacts.of(facts.job.artifacts, "flight_recorder")
 
 
 def ranks_of(parts: Iterable[Part]) -> set[int]:

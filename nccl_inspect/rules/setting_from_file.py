@@ -1,11 +1,11 @@
 """A file beside the log sets the variable that another finding blames."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import slurm_script
-from nccl_inspect.artifacts.containers import Pod, Variable
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Setting
@@ -13,6 +13,9 @@ from nccl_inspect.rules import workloads
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, listed
 from nccl_inspect.rules.remedies import COMMENT
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.containers import Pod, Variable
 
 RULE = Rule(
     name="setting-from-file",
@@ -87,7 +90,7 @@ def _sources(facts: Facts) -> list[Source]:
         for container in pod.containers:
             for variable in container.env:
                 found.append(Source(pod.file, variable, _step(pod.file, variable, pod)))
-    for script in artifacts.of(facts.job.artifacts, slurm_script):
+    for script in artifacts.of(facts.job.artifacts, "slurm_script"):
         found += [Source(script.name, one, _step(script.name, one)) for one in script.env]
     return found
 

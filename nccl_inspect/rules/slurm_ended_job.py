@@ -1,12 +1,13 @@
 """Slurm's controller says why it ended the job."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import slurm_job
-from nccl_inspect.artifacts.slurm_job import Entry
 from nccl_inspect.event import is_named
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -14,6 +15,9 @@ from nccl_inspect.rules import workloads
 from nccl_inspect.rules.container_killed import DEATHS
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.slurm_job import Entry
 
 RULE = Rule(
     name="slurm-ended-job",
@@ -42,7 +46,7 @@ _MOST = 20_000
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge a job that ended by the state in which Slurm has it."""
     shown = [one for one in workloads.effects(facts, RULE) + _ended(facts) if one.fatal or one.rule in _BY_TIME]
-    for said in artifacts.of(facts.job.artifacts, slurm_job) if shown else ():
+    for said in artifacts.of(facts.job.artifacts, "slurm_job") if shown else ():
         for job in said.jobs:
             state = job.values.get("JobState", "")
             if state in _STATES and _is_this(facts, job):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import artifacts, platforms
-from nccl_inspect.artifacts import docker_inspect, located, manifest
-from nccl_inspect.artifacts.containers import Container, Pod
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.platforms import Platform
 from nccl_inspect.rules.engine import SEVERITIES, Rule, registered
 from nccl_inspect.rules.facts import Facts, count, listed
 from nccl_inspect.rules.remedies import COMMENT
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts import located
+    from nccl_inspect.artifacts.containers import Container, Pod
 
 MERGED = ("Deployment", "StatefulSet", "DaemonSet")
 """Kinds with a template that may be changed, whose lists ``kubectl patch`` merges by name."""
@@ -52,7 +54,7 @@ def pods(facts: Facts) -> list[Pod]:
 
 def related(facts: Facts) -> list[Pod]:
     """Like :func:`pods`, with those that have no GPU, such as launchers."""
-    files = [*artifacts.of(facts.job.artifacts, manifest), *artifacts.of(facts.job.artifacts, docker_inspect)]
+    files = artifacts.of(facts.job.artifacts, "manifest", "docker_inspect")
     everything = [pod for file in files for pod in file.pods]
     joined = [pod for pod in everything if hosts(facts, pod)]
     owners = {pod.owner for pod in joined if pod.owner}
@@ -193,6 +195,8 @@ def explained(
 
 def steps(case: Case, *changes: Change) -> Iterator[str]:
     """What to paste into the manifest: each piece with the place where it belongs."""
+    from nccl_inspect.artifacts import located  # only where a manifest is to be changed
+
     pod, container = case
     for change in changes:
         base, path = (pod.tree, pod.path) if change.of_pod else (container.tree, container.path)
