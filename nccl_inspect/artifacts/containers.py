@@ -91,6 +91,11 @@ class Container(Record):
                 yield text
 
     @property
+    def has_default_shm(self) -> bool:
+        """Whether nothing says how large its /dev/shm is to be."""
+        return self.shm == DEFAULT_SHM and self.shm_line == self.line
+
+    @property
     def gpus(self) -> int:
         """The GPUs that it asks for; parts of GPUs (MIG) count like GPUs."""
         return int(self.amount(*_GPUS))

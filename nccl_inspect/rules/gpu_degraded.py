@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import settled
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts
 
@@ -18,4 +17,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the GPUs of ranks by the files of their hosts."""
-    yield from settled.clues(facts, RULE)
+    if facts.job.artifacts:
+        from nccl_inspect.rules import settled  # most jobs are a log alone
+
+        yield from settled.clues(facts, RULE)

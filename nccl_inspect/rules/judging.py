@@ -16,7 +16,6 @@ from nccl_inspect.rules import (
     last_words,
     placeholders,
     placement,
-    settled,
     standstill,
     verdicts,
 )
@@ -46,7 +45,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     facts.job.rules = sorted(wanted)
     # What rules that are left out have to say is not told, but while they find fault nothing is called good.
     facts.job.left_out = sorted({f.rule for f in found if f.rule not in wanted and f.severity != "info"})
-    kept = settled.settled(facts, _confirmed(_without_retold(_without_general(found, wanted, by_name), by_name)))
+    kept = _settled(facts, _confirmed(_without_retold(_without_general(found, wanted, by_name), by_name)))
     kept = last_words.made_fatal(facts, kept)
     culprits.locate(facts, kept, [name for name, rule in by_name.items() if rule.local])
     kept = [replace(finding, fix=finding.fix[:_MAX_STEPS]) for finding in kept]
@@ -102,6 +101,15 @@ def _confirmed(findings: list[Finding]) -> list[Finding]:
         replace(finding, confidence="certain") if is_sure else finding
         for finding, is_sure in zip(findings, sure, strict=True)
     ]
+
+
+def _settled(facts: Facts, findings: list[Finding]) -> list[Finding]:
+    """The findings, with what files of machines say of them."""
+    if not facts.job.artifacts:
+        return findings
+    from nccl_inspect.rules import settled  # most jobs are a log alone
+
+    return settled.settled(facts, findings)
 
 
 def _open(questions: list[NotJudged], wanted: set[str], by_name: dict[str, Rule], present: set[str]) -> list[NotJudged]:

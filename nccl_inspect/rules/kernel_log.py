@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nccl_inspect.artifacts import kernel, owner
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.facts import Facts
-from nccl_inspect.rules.machines import rank_of
 from nccl_inspect.rules.statements import value
 
 
@@ -18,6 +16,8 @@ def hosts_in(facts: Facts, notices: Iterable[Notice]) -> set[str]:
 
 def ranks_in(facts: Facts, notices: Iterable[Notice]) -> set[int]:
     """The ranks that use a GPU that the driver names."""
+    from nccl_inspect.rules.machines import rank_of  # most jobs have no such line
+
     return {
         rank
         for notice in notices
@@ -29,6 +29,8 @@ def ranks_in(facts: Facts, notices: Iterable[Notice]) -> set[int]:
 
 def _hosts(facts: Facts, notice: Notice) -> set[str]:
     """All hosts that printed the same line."""
+    from nccl_inspect.artifacts import kernel, owner
+
     known = facts.hosts()
     found = set(notice.hosts)
     for line in notice.evidence:
