@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
+from nccl_inspect.artifacts.identity import Identity, short
 from nccl_inspect.artifacts.machine import Item, Report
 from nccl_inspect.model import shown
 from nccl_inspect.model.inventory import Artifact
@@ -29,6 +30,23 @@ def joined(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
     """
     hosts = [host.name for host in job.hosts]
     return [_joined(artifact, hosts, shown.most_gpus(job)) for artifact in artifacts]
+
+
+def identity(artifact: Artifact, hosts: Iterable[str]) -> Identity | None:
+    """The hosts that a file about machines names; None for all others.
+
+    Args:
+        artifact: any.
+        hosts: of the jobs that it may be about: where all have one, it is about that one.
+    """
+    if not isinstance(artifact.value, Report | Topology):
+        return None
+    known = list(hosts)
+    named = {item.host for item in artifact.value.items if item.host} if isinstance(artifact.value, Report) else set()
+    if not named:
+        host = of_path(artifact.name, known) or foreign(artifact.name) or (known[0] if len(known) == 1 else None)
+        named = {host} if host else set()
+    return Identity(hosts=frozenset(map(short, named)), are_all_hosts=bool(named), is_of_many=True)
 
 
 def _joined(artifact: Artifact, hosts: Sequence[str], gpus: int) -> Artifact:
