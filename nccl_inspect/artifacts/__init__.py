@@ -148,6 +148,7 @@ def beside(inputs: Input | Sequence[Input]) -> Inventory:
             found.evidence.extend(evidence)
             file = replace(file, without=without)
         found.logs.append(file)
+    found.passed_over.sort(key=lambda entry: recognition.natural(entry.name))
     return found
 
 

@@ -71,7 +71,8 @@ def _newest(artifacts: Sequence[Artifact]) -> list[Artifact]:
             rank, active = entry.value.rank, entry.value.active_ns
             other = newest.get(rank) if rank is not None else None
             if other is not None and other is not entry:
-                reason = f"another dump of its rank is newer ({other.name})"
+                is_copy = other.value.active_ns == active
+                reason = f"a copy of {other.name}" if is_copy else f"{other.name} of the same rank is newer"
             elif 0 < active < last - _DAY * 1e9:
                 days = round((last - active) / 1e9 / _DAY)
                 reason = f"{days} day{'s' * (days > 1)} older than the dumps of other ranks"

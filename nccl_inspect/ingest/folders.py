@@ -14,13 +14,13 @@ from nccl_inspect.ingest.recognition import OTHER, OWN, UNKNOWN
 from nccl_inspect.ingest.streams import HEAD
 
 _SPECIAL = {
-    stat.S_IFSOCK: "socket",
-    stat.S_IFIFO: "named pipe",
-    stat.S_IFCHR: "device",
-    stat.S_IFBLK: "device",
-    stat.S_IFDIR: "link to a folder",
+    stat.S_IFSOCK: recognition.SOCKET,
+    stat.S_IFIFO: recognition.PIPE,
+    stat.S_IFCHR: recognition.DEVICE,
+    stat.S_IFBLK: recognition.DEVICE,
+    stat.S_IFDIR: recognition.FOLDER_LINK,
 }
-_LINKS = {errno.ENOENT: "link to nothing", errno.ELOOP: "link that leads to itself"}
+_LINKS = {errno.ENOENT: recognition.NO_LINK, errno.ELOOP: recognition.LOOP}
 _DENIED = "no permission to read it"
 
 
@@ -80,7 +80,7 @@ def _entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) -> Fil
 def why(head: bytes) -> str:
     """Why a file that could be read is neither a log nor wanted."""
     if not head:
-        return "empty"
+        return recognition.EMPTY
     if compression.is_packed(head):
         return UNKNOWN
-    return OWN if recognition.is_report(head) else "only zeros" if not head.strip(b"\0") else UNKNOWN
+    return OWN if recognition.is_report(head) else recognition.ZEROS if not head.strip(b"\0") else UNKNOWN

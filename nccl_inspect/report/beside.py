@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from nccl_inspect.ingest.recognition import OTHER, OWN, UNKNOWN
+from nccl_inspect.ingest.recognition import HARMLESS, OTHER, OWN, UNKNOWN
 from nccl_inspect.model.inventory import Artifact, PassedOver
 from nccl_inspect.model.job import Job
 from nccl_inspect.rules.facts import count
@@ -13,7 +13,7 @@ from nccl_inspect.rules.facts import count
 _MAX_UNUSED = 3
 _MAX_PASSED = 3
 _PLAIN = (UNKNOWN, OTHER)
-"""Reasons that go without saying, the more telling files first."""
+"""Reasons that go without saying."""
 
 
 def rows(job: Job) -> Iterator[tuple[str, str]]:
@@ -49,11 +49,18 @@ def problems(artifacts: Iterable[Artifact], short: bool = False) -> Iterator[str
 
 def _passed(files: list[PassedOver]) -> str:
     """Some files, first those of which the name does not tell why."""
-    ordered = sorted(files, key=lambda one: _PLAIN.index(one.reason) if one.reason in _PLAIN else -1)
+    ordered = sorted(files, key=lambda one: _weight(one.reason))
     words = (_base(one.name) if one.reason in _PLAIN else f"{_base(one.name)} ({one.reason})" for one in ordered)
     names = list(dict.fromkeys(words))
     number = f"{len(files):,} files: " if len(files) > 1 else ""
     return f"{number}{', '.join(names[:_MAX_PASSED])}{', …' if len(names) > _MAX_PASSED else ''}"
+
+
+def _weight(reason: str) -> int:
+    """How soon a file is named: first what somebody may have meant to be read, last what its name says to be no log."""
+    if reason == OTHER:
+        return 3
+    return 1 if reason == UNKNOWN else 2 if reason in HARMLESS else 0
 
 
 def _base(name: str) -> str:
