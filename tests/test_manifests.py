@@ -381,7 +381,9 @@ def test_a_folder_with_a_log_and_a_manifest(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["summarize", str(tmp_path)])
     assert "Traceback" not in result.output
     assert "get 64 MiB of /dev/shm" in " ".join(result.output.split())
-    assert re.search(r"not used broken.yaml \(Kubernetes manifest\): damaged: no YAML in line", " ".join(result.output.split()))
+    assert re.search(
+        r"not used broken.yaml \(Kubernetes manifest\): damaged: no YAML in line", " ".join(result.output.split())
+    )
 
 
 def test_the_first_failure_is_told_beside_a_manifest() -> None:

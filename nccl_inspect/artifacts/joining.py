@@ -136,8 +136,9 @@ class Allotment:
         best = max(fits.values(), default=NEVER)
         chosen = [job for job, fit in fits.items() if fit == best]
         if best == NEVER:
-            reasons = {contradiction(identity, self._traits[job]) or "" for job in near}
-            self.left.append(unused(artifact, reasons.pop() if len(reasons) == 1 else f"fits none of {len(near)} jobs"))
+            # What the file says is the same for all jobs; what the log says against it is not.
+            reason = (contradiction(identity, self._traits[near[0]]) or "").partition(";")[0]
+            self.left.append(unused(artifact, f"{reason}; fits none of {len(near)} jobs"))
         elif len(chosen) == 1 and best > NOTHING:
             self._of[chosen[0]].append(artifact)
         elif identity.is_of_many and best == HOST:

@@ -43,8 +43,11 @@ def problems(artifacts: Iterable[Artifact], short: bool = False) -> Iterator[str
             groups.setdefault((entry.kind, entry.problem), []).append(entry.name)
     for (kind, problem), names in groups.items():
         name = _base(names[0]) if short else names[0]
-        what = f"{count(len(names), kind)} ({name}, …)" if len(names) > 1 else f"{name} ({kind})" if short else name
-        yield f"{what}: {problem}" if short else f"{what}: {'' if len(names) > 1 else f'{kind} '}not used: {problem}"
+        if len(names) > 1:
+            what = f"{count(len(names), kind)} ({name}, …)"
+            yield f"{what}: {problem}" if short else f"{what} not used: {problem}"
+        else:
+            yield f"{name} ({kind}): {problem}" if short else f"{name}: {kind} not used: {problem}"
 
 
 def _passed(files: list[PassedOver]) -> str:
