@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nccl_inspect.artifacts import kernel, owner
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.machines import rank_of
@@ -29,6 +28,8 @@ def ranks_in(facts: Facts, notices: Iterable[Notice]) -> set[int]:
 
 def _hosts(facts: Facts, notice: Notice) -> set[str]:
     """All hosts that printed the same line."""
+    from nccl_inspect.artifacts import kernel, owner  # most logs have no line of the driver
+
     known = facts.hosts()
     found = set(notice.hosts)
     for line in notice.evidence:

@@ -1,8 +1,10 @@
 """The container gets too small a /dev/shm."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Pod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import workloads
@@ -10,6 +12,9 @@ from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.remedies import COMMENT
 from nccl_inspect.rules.workloads import Case, Change
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.containers import Container, Pod
 
 RULE = Rule(
     name="shm-volume-missing",
@@ -33,6 +38,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     shown = workloads.touched(facts, found, shown)
     if not found or not shown:
         return
+    from nccl_inspect.artifacts.containers import DEFAULT_SHM  # only where a manifest is there
+
     case = found[0]
     megabytes = int(case.container.shm) >> 20
     unset = case.container.shm == DEFAULT_SHM and case.container.shm_line == case.container.line
