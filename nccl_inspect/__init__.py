@@ -72,8 +72,8 @@ def read(
     options = reading.Options(platform, files, wanted, unwanted, job=one, run=None if run is None else int(run))
     if config is not None:
         options = configuration.applied(options, Path(config))
-    logs, beside = artifacts.parted(inputs)
-    return reading.Judge(options).worst(reading.fold(logs, cluster=cluster), beside=beside)
+    found = artifacts.inventory(inputs)
+    return reading.Judge(options).worst(reading.fold(found.logs, cluster=cluster), beside=found)
 
 
 def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
@@ -85,9 +85,9 @@ def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
     Returns:
         Frozen dataclasses of :mod:`nccl_inspect.event_types`.
     """
-    from nccl_inspect import reading
+    from nccl_inspect import event_stream
 
-    return reading.events(inputs)
+    return event_stream.events(inputs)
 
 
 def events_table(inputs: Input | Sequence[Input], kinds: str | Sequence[str] = ()) -> pyarrow.Table:
@@ -100,10 +100,10 @@ def events_table(inputs: Input | Sequence[Input], kinds: str | Sequence[str] = (
     Returns:
         A row for each event, in the order of their lines, with the columns that ``nccl-inspect events`` writes.
     """
-    from nccl_inspect import exports, reading, tables  # pyarrow takes its time to load: only where it is used
+    from nccl_inspect import event_stream, exports, tables  # pyarrow takes its time to load: only where it is used
 
     wanted = exports.kinds_named((kinds,) if isinstance(kinds, str) else kinds)
-    stream = reading.EventStream(inputs)
+    stream = event_stream.EventStream(inputs)
     found = tables.table((one for one in stream.told() if not wanted or type(one[1]).__name__ in wanted), wanted)
     stream.raise_problem()
     return found

@@ -37,7 +37,13 @@ class Choice(NamedTuple):
     """Another input is read as well; the job that is named may be in that one only."""
 
 
-def judged(fold: Fold, judge: _Judge, choice: Choice, visit: Callable[[Job], None] | None = None) -> Job:
+def judged(
+    fold: Fold,
+    judge: _Judge,
+    choice: Choice,
+    visit: Callable[[Job], None] | None = None,
+    begin: Callable[[Sequence[Share]], None] | None = None,
+) -> Job:
     """The job of a fold; of several the worst, with the others in brief, or the one that is wanted.
 
     Args:
@@ -45,6 +51,7 @@ def judged(fold: Fold, judge: _Judge, choice: Choice, visit: Callable[[Job], Non
         judge: gives the job of a share.
         choice: which one is wanted.
         visit: is shown each job that is judged.
+        begin: is shown the shares of all jobs before the first one is judged, where there are several.
 
     Raises:
         NcclInspectError: there is no such job or run.
@@ -55,6 +62,8 @@ def judged(fold: Fold, judge: _Judge, choice: Choice, visit: Callable[[Job], Non
         if choice.job not in (None, "1") and not choice.is_one_of_two:
             raise NcclInspectError(f"no job '{choice.job}': the input holds one job", "leave --job out")
         return _shown(_of_run(fold, everything, judge, choice.run), visit)
+    if begin:
+        begin(shares)
     from nccl_inspect.model.titles import titles  # most inputs hold one job
 
     names = titles(shares)

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nccl_inspect import artifacts, platforms, topology
-from nccl_inspect.artifacts import owner
+from nccl_inspect import platforms, topology
+from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.event import Told, without_secrets
-from nccl_inspect.event_types import Event, Where
 from nccl_inspect.grammar import engine
-from nccl_inspect.grammar.counts import Counts, Text
-from nccl_inspect.grammar.scanner import Scanner
 from nccl_inspect.ingest import entries, files, sources
-from nccl_inspect.ingest.prefix import Origin
-from nccl_inspect.ingest.sources import Input, Progress, Source
+from nccl_inspect.ingest.sources import Input, Progress
 from nccl_inspect.interruption import Interruption
 from nccl_inspect.jobs import Choice, judged
 from nccl_inspect.model import ages, backwards, build, excerpts
 from nccl_inspect.model.fold import Fold, Piece
 from nccl_inspect.model.gathering import Gathered
-from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Job
 from nccl_inspect.records import Record
 from nccl_inspect.report import head
@@ -34,6 +28,7 @@ from nccl_inspect.rules.machine_type import platform_of
 
 if TYPE_CHECKING:
     from nccl_inspect.ingest.parts import Part
+    from nccl_inspect.model.inventory import Artifact
     from nccl_inspect.model.shares import Share
     from nccl_inspect.rules.accepted import Terms
 
@@ -213,7 +208,7 @@ class Judge:
         state: Fold,
         visit: Callable[[Job], None] | None = None,
         is_one_of_two: bool = False,
-        beside: Sequence[Artifact] = (),
+        beside: Inventory = NOTHING,
     ) -> Job:
         """The job of a fold; of several the worst, with the others in brief, or the one that the options name.
 
@@ -221,28 +216,41 @@ class Judge:
             state: what was read.
             visit: is shown each job of the input.
             is_one_of_two: another input is read as well; a job that the options name may be in that one only.
-            beside: the evidence beside the logs; each job gets what lies nearest to its own.
+            beside: what the inputs hold besides logs; each job gets the evidence that fits it.
 
         Raises:
             NcclInspectError: there is no such job or run.
         """
-        folders = artifacts.folders(state.sources) if beside else {}
+        choice = Choice(self._options.job, self._options.run, is_one_of_two)
+        if not beside.evidence:
+            job = judged(state, self.of, choice, visit)
+        else:
+            from nccl_inspect.artifacts.joining import Allotment  # most logs come alone
 
-        def judge(share: Fold | Share, gathered: Gathered) -> Job:
-            mine = beside if share is state else artifacts.nearest(beside, share.sources, folders)
-            return self.of(share, gathered, beside=mine)
+            allotment = Allotment(beside.evidence)
 
-        return judged(state, judge, Choice(self._options.job, self._options.run, is_one_of_two), visit)
+            def judge(share: Fold | Share, gathered: Gathered) -> Job:
+                return self.of(share, gathered, beside=allotment.of(share))
 
-    def __call__(self, state: Fold, going_on: bool = False, quiet: float | None = None) -> Job:
+            job = judged(state, judge, choice, visit, allotment.begin)
+            job.artifacts += allotment.left
+        job.passed_over = beside.passed_over
+        return job
+
+    def __call__(
+        self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Inventory = NOTHING
+    ) -> Job:
         """The job of a fold as if it held one; the fold stays as it is.
 
         Args:
             state: what was read.
             going_on: more will come, so that no line can be the one that ended the job.
             quiet: seconds for which no rank came any further, where somebody watched the log.
+            beside: what lies beside the log.
         """
-        return self.of(state, going_on=going_on, quiet=quiet)
+        job = self.of(state, going_on=going_on, quiet=quiet, beside=beside.evidence)
+        job.passed_over = beside.passed_over
+        return job
 
     def of(
         self,
@@ -261,13 +269,17 @@ class Judge:
             quiet: seconds for which no rank came any further.
             beside: the evidence beside the log.
         """
+        gathered = gathered or build.gathered_of(state)
         job = build.resolve(state, gathered)
         job.going_on, job.quiet = going_on, quiet
         job.is_one_of_several = not isinstance(state, Fold)
         if going_on:
             job.ended_by, job.broken_off = [], []
         job.config = self._options.config
-        job.artifacts = owner.joined(beside, job)
+        if beside:
+            from nccl_inspect.artifacts import joining  # most logs come alone
+
+            job.artifacts = joining.of_job(beside, job, gathered)
         judging.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.of(job)
@@ -290,111 +302,3 @@ class Judge:
             if 0 < given.gpus < busiest.gpus:
                 has = f"{given.name} has {count(given.gpus, 'GPU')}"
                 yield f"{has}, {seen}; take the topology on a machine of this job, where all its GPUs are visible"
-
-
-def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
-    """The events of all inputs in the order of their lines, one for each recognised line.
-
-    Raises:
-        NoInputError: after the last event, when an input could not be read, or not to its end.
-    """
-    stream = EventStream(inputs)
-    yield from stream
-    stream.raise_problem()
-
-
-class EventStream:
-    """The events of all inputs in the order of their lines; afterwards, what there was to read.
-
-    Args:
-        inputs: paths, globs, ``-``, bytes or binary file objects.
-        progress: told after each piece how many bytes were read, and how many there are.
-    """
-
-    def __init__(self, inputs: Input | Sequence[Input], progress: Progress | None = None) -> None:
-        self.problems: list[NoInputError] = []
-        """Why inputs could not be read, or not to their end."""
-        self.counts: dict[str, Counts] = {}
-        """How sound each source was."""
-        self._inputs = inputs
-        self._progress = progress
-
-    def __iter__(self) -> Iterator[Event]:
-        return (event.with_fields(where=where) for where, event in self.told())
-
-    def told(self) -> Iterator[Told]:
-        """The events as they were recognised, and where each stood: nothing is made anew for a line like another."""
-        scanner = Scanner(engine.shipped())
-        for source in sources.find(self._inputs, self._progress):
-            counts = self.counts[source.name] = Counts()
-            yield from _joined(source.name, _lines(source, scanner, counts, self.problems))
-
-    def raise_problem(self) -> None:
-        """Say so when something could not be read.
-
-        Raises:
-            NoInputError: an input, or the rest of it.
-        """
-        if self.problems:
-            raise self.problems[0]
-
-    def require_nccl(self) -> None:
-        """Make sure that there was something to read.
-
-        Raises:
-            NoInputError: no line was NCCL's.
-        """
-        if not any(counts.nccl_lines or counts.related_lines for counts in self.counts.values()):
-            lines = {name: counts.lines for name, counts in self.counts.items()}
-            raise nothing_found(lines, [str(problem) for problem in self.problems])
-
-
-def _lines(
-    source: Source, scanner: Scanner, counts: Counts, problems: list[NoInputError]
-) -> Iterator[tuple[int, Origin, Text]]:
-    """What was recognised in a source; the error that ended it, if there was one, joins the problems."""
-    stands: list[int] = []
-    from nccl_inspect.grammar.excerpts import Short  # summaries of whole logs never need it
-
-    short = Short()
-    for lines in entries.pieces_of(source):
-        if isinstance(lines, NoInputError):
-            problems.append(lines)
-            return
-        short.add(lines)
-        if lines.mended and lines.mended.stands is not None:
-            stands.extend(lines.mended.stands)
-        found: list[tuple[int, Origin, Text]] = []
-
-        def sink(number: int, origin: Origin, text: Text, found: list[tuple[int, Origin, Text]] = found) -> None:
-            found.append((stands[number - 1] if stands else number, origin, text))
-
-        scanner.scan(lines.lines, counts, sink, lines.mended)
-        yield from found
-    yield from short.read(source.name, counts, engine.shipped())
-
-
-def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[Told]:
-    """The events; lines that go on with a message of several lines become part of its event."""
-    where, before = Where(), None
-    for number, origin, text in found:
-        if text.parsed is None:
-            continue
-        event = text.use = text.use or without_secrets(text.parsed.event)  # the same text comes many times
-        if before is not None and text.parsed.production.follows == before.production:
-            before = replace(before, message=f"{before.message}\n{event.message}")
-            continue
-        if before is not None:
-            yield where, before
-        where, before = _where(source, number, origin, text.level), event
-    if before is not None:
-        yield where, before
-
-
-def _where(source: str, number: int, origin: Origin, level: str) -> Where:
-    if not origin.head:
-        return Where(source, number, level=level)
-    one = origin
-    return Where(
-        source, number, one.time, one.host, one.pid, one.tid, one.device, level, one.location, one.label, one.rank
-    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect import event_types as events
+from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.following import STDIN, Splitter
 from nccl_inspect.grammar import engine
@@ -120,11 +121,18 @@ class Watch:
         timing: how often and how soon.
         name: of the source.
         clock: tells the seconds.
+        beside: reads the evidence that lies beside the log by then, where somebody named a place for it.
     """
 
     def __init__(
-        self, judge: Judge, timing: Timing, name: str = STDIN, clock: Callable[[], float] = time.monotonic
+        self,
+        judge: Judge,
+        timing: Timing,
+        name: str = STDIN,
+        clock: Callable[[], float] = time.monotonic,
+        beside: Callable[[], Inventory] | None = None,
     ) -> None:
+        self._beside = beside
         self._judge = judge
         self._timing = timing
         self._name = name
@@ -211,7 +219,8 @@ class Watch:
         self._fold.partial = interrupted
         # After a stall the answer is what the stall said, whether somebody waited for more or not.
         quiet = self._clock() - self._progress if self._is_stalled else None
-        job = self._judge(self._fold, going_on=interrupted and quiet is None, quiet=quiet)
+        beside = self._beside() if self._beside else NOTHING
+        job = self._judge(self._fold, going_on=interrupted and quiet is None, quiet=quiet, beside=beside)
         if self._told is None:
             self._told = job
             return [Verdict(job)], job
@@ -284,7 +293,20 @@ class Watch:
                 missing = sorted(set(range(comm.nranks)) - set(comm.started))
                 self._stall = _stall(comm, waiting, missing, seconds, self._last)
                 yield self._stall
+                yield from self._settled(seconds)
                 return  # what follows the first one waits for it
+
+    def _settled(self, seconds: float) -> Iterator[News]:
+        """What the evidence says of a stall that there is by now."""
+        beside = self._beside() if self._beside else NOTHING
+        if not beside.evidence:
+            return
+        job = self._job = self._judge(self._fold, quiet=seconds, beside=beside)
+        if self._told is None:
+            self._told = job
+            yield Verdict(job)
+        else:
+            yield from self._changes(self._told, job)
 
 
 def is_up(job: Job, seconds: float, timing: Timing) -> bool:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import nccl_inspect
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import causes, flight_recorder, plain_pickle, ras, standstill
+from nccl_inspect.artifacts import causes, flight_recorder, joining, plain_pickle, ras, standstill
 from nccl_inspect.artifacts.flight_recorder import Dump
 from nccl_inspect.model.job import Job
 
@@ -465,13 +465,13 @@ def test_folders_are_gone_through_once_for_all_jobs(tmp_path: Path, monkeypatch:
     recorded = {"version": "2.10", "pg_config": {}, "pg_status": {}, "entries": []}
     (tmp_path / "job3" / "nccl_trace_rank_0").write_bytes(pickle.dumps(recorded, protocol=2))
     calls: list[int] = []
-    folders = artifacts.folders
+    folders = joining.folders
 
-    def counted(sources: Any) -> Any:
-        calls.append(len(sources))
-        return folders(sources)
+    def counted(jobs: Any) -> Any:
+        calls.append(len(jobs))
+        return folders(jobs)
 
-    monkeypatch.setattr(artifacts, "folders", counted)
+    monkeypatch.setattr(joining, "folders", counted)
     job = nccl_inspect.read(str(tmp_path), job="job3")
     assert calls == [6]
     assert [Path(artifact.name).parent.name for artifact in job.artifacts] == ["job3"]

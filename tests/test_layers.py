@@ -32,7 +32,7 @@ LAYERS = [
     {"workers"},
     {"distributed"},
     {"reading", "tables", "following"},
-    {"watching", "configuration", "policy", "differences", "exports", "anonymous"},
+    {"event_stream", "watching", "configuration", "policy", "differences", "exports", "anonymous"},
     {"acceptance", "guarding", "monitoring"},
     {""},  # nccl_inspect itself: what a program imports
     {"cli"},

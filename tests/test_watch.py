@@ -9,7 +9,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -18,12 +18,12 @@ import pytest
 import sample_data
 from command_line import invoke
 
+from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.following import Note, Piece, Splitter, Waiter, follow
 from nccl_inspect.grammar import engine
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.fold import Fold
-from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.reading import Judge, Options
 from nccl_inspect.watching import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, Watch, paired
 
@@ -147,7 +147,7 @@ def test_the_job_is_looked_at_four_times_in_an_interval_and_only_when_something_
 
     class Counting(Judge):
         def __call__(  # type: ignore[no-untyped-def]
-            self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Sequence[Artifact] = ()
+            self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Inventory = NOTHING
         ):
             judged.append(clock())
             return super().__call__(state, going_on, quiet)
@@ -203,7 +203,7 @@ def test_what_disappears_and_what_gets_worse_is_told() -> None:
 
     class Scripted(Judge):
         def __call__(  # type: ignore[no-untyped-def]
-            self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Sequence[Artifact] = ()
+            self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Inventory = NOTHING
         ):
             job = super().__call__(state, going_on, quiet)
             job.findings = results[len(state.sources[0].counts.tail) if watched_up else 0]

@@ -7,20 +7,20 @@ that kind, ``read(name, data)`` reads it. Files are recognised by what is in the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from pathlib import Path, PurePath
-from typing import Any, Protocol, cast
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, cast
 
 from nccl_inspect.artifacts.errors import NotOfKindError
 from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest import files
+from nccl_inspect.ingest import compression, files, recognition
 from nccl_inspect.ingest.files import File, Input
-from nccl_inspect.ingest.streams import StreamError
-from nccl_inspect.model.inventory import Artifact
+from nccl_inspect.ingest.streams import Pieces, StreamError
+from nccl_inspect.model.inventory import Artifact, PassedOver
 
 HEAD = 64 << 10
 """Bytes by which a file is recognised."""
@@ -28,7 +28,21 @@ _OF_NCCL = re.compile(rb":[0-9]+:[0-9]+ \[[0-9]+\] NCCL (?:INFO|WARN) ")
 """A line of NCCL: what has one is a log."""
 MAX_BYTES = 256 << 20
 """The largest file that is read."""
-_PARTS = ("causes", "containers", "errors", "kernel", "located", "machine", "owner", "plain_pickle", "standstill")
+_TOO_LARGE = f"larger than {MAX_BYTES >> 20} MB"
+_PARTS = (
+    "causes",
+    "containers",
+    "errors",
+    "identity",
+    "joining",
+    "kernel",
+    "located",
+    "machine",
+    "owner",
+    "packed",
+    "plain_pickle",
+    "standstill",
+)
 
 
 class Kind(Protocol):
@@ -71,66 +85,128 @@ def kind_of(name: str, head: bytes) -> Kind | None:
     return next((kind for kind in kinds() if kind.recognises(name, head)), None)
 
 
+class Inventory(NamedTuple):
+    """What the inputs of a run hold."""
+
+    logs: list[File]
+    evidence: list[Artifact]
+    passed_over: list[PassedOver]
+    """Files in folders and archives that are neither."""
+
+
+NOTHING = Inventory([], [], [])
+
+
 def parted(inputs: Input | Sequence[Input]) -> tuple[list[File], list[Artifact]]:
+    """Logs and evidence of an :func:`inventory`."""
+    return inventory(inputs)[:2]
+
+
+def inventory(inputs: Input | Sequence[Input]) -> Inventory:
     """Tell the logs from the evidence beside them, and read the latter.
 
     Args:
-        inputs: paths, folders, globs, ``-``, bytes or file objects.
+        inputs: paths, folders, archives, globs, ``-``, bytes or file objects.
 
     Raises:
         NoInputError: nothing is given, no log is, or something that cannot be one.
     """
-    logs: list[File] = []
-    beside: list[Artifact] = []
-    for file in files.find(inputs, beside=_is_artifact):
-        kind = kind_of(file.name, _head(file))
+    found = beside(inputs)
+    if found.evidence and not found.logs:
+        first = found.evidence[0]
+        raise NoInputError(f"{first.name}: {first.kind}, and no log of a job", "give the log of the job, too")
+    return found
+
+
+def beside(inputs: Input | Sequence[Input]) -> Inventory:
+    """The same of inputs that need hold no log.
+
+    Args:
+        inputs: likewise.
+
+    Raises:
+        NoInputError: nothing is given, or something that cannot be a log.
+    """
+    found = Inventory([], [], [])
+
+    def passed(name: str, why: str) -> None:
+        found.passed_over.append(PassedOver(name, why))
+
+    for file in files.find(inputs, _is_artifact, passed):
+        head = _head(file)
+        kind = kind_of(file.name, head)
         try:
             if kind:
-                beside.extend(_read(file, kind))
+                found.evidence.extend(_read(file, kind))
                 continue
         except NotOfKindError:
             pass
-        logs.append(file)
-    if beside and not logs:
-        first = beside[0]
-        raise NoInputError(f"{first.name}: {first.kind}, and no log of a job", "give the log of the job, too")
-    return logs, beside
+        if recognition.is_tar(head) or recognition.is_zip(head):
+            from nccl_inspect.artifacts import packed  # most logs are no archives
+
+            evidence, without = packed.read(file, passed)
+            found.evidence.extend(evidence)
+            file = replace(file, without=without)
+        found.logs.append(file)
+    found.passed_over.sort(key=lambda entry: recognition.natural(entry.name))
+    return found
 
 
 def _is_artifact(name: str, head: bytes) -> bool:
     """Whether a file in a folder is of use whatever its name: a log of the kernel is one that is read as such."""
     from nccl_inspect.artifacts import kernel  # most inputs are no folders
 
-    return kind_of(name, head) is not None or kernel.is_log(head)
+    text = recognition.unpacked(head) or b""
+    return kind_of(name, text) is not None or kernel.is_log(text)
 
 
 def _head(file: File) -> bytes:
-    """The first bytes of a file on disk: streams are logs."""
+    """The first bytes of a file on disk, unpacked: streams are logs."""
     if not isinstance(file.place, Path):
         return b""
     try:
         with file.place.open("rb", buffering=0) as stream:
-            return stream.read(HEAD)
+            return recognition.unpacked(stream.read(HEAD)) or b""
     except OSError:  # reading it as a log says why
         return b""
 
 
 def _read(file: File, kind: Kind) -> list[Artifact]:
-    """What a file holds: one artifact, or one for each tool whose output is in it."""
+    """What a file holds."""
     if (file.size or 0) > MAX_BYTES:
-        return [_artifact(file.name, kind, problem=f"larger than {MAX_BYTES >> 20} MB")]
+        return [_artifact(file.name, kind, problem=_TOO_LARGE)]
+    return contents(file.name, kind, file.open())
+
+
+def contents(name: str, kind: Kind, pieces: Pieces) -> list[Artifact]:
+    """What a file holds: one artifact, or one for each tool whose output is in it.
+
+    Args:
+        name: of the file.
+        kind: by its first bytes.
+        pieces: its bytes, packed or not.
+
+    Raises:
+        NotOfKindError: it is a log.
+    """
+    data = bytearray()
     try:
-        data = b"".join(file.open())
-    except (OSError, StreamError) as error:
-        return [_artifact(file.name, kind, problem=str(error))]
+        for piece in compression.unpacked(pieces):
+            data += piece
+            if len(data) > MAX_BYTES:
+                return [_artifact(name, kind, problem=_TOO_LARGE)]
+    except StreamError as error:
+        return [_artifact(name, kind, problem=error.what)]
+    except OSError as error:
+        return [_artifact(name, kind, problem=error.strerror or str(error))]
     from nccl_inspect.artifacts import machine
 
     starts = {tool: start for tool in kinds() if (start := getattr(tool, "START", None))}
-    parts = machine.sections(data, list(starts.values())) if kind in starts else []
+    parts = machine.sections(bytes(data), list(starts.values())) if kind in starts else []
     if len(parts) < 2:
-        return [_of_kind(file.name, kind, data)]
+        return [_of_kind(name, kind, bytes(data))]
     tools = list(starts)
-    return [_of_kind(file.name, tools[place], part) for place, part in parts]
+    return [_of_kind(name, tools[place], part) for place, part in parts]
 
 
 def _of_kind(name: str, kind: Kind, data: bytes) -> Artifact:
@@ -144,40 +220,3 @@ def _of_kind(name: str, kind: Kind, data: bytes) -> Artifact:
 
 def _artifact(name: str, kind: Kind, value: Any = None, problem: str | None = None) -> Artifact:
     return Artifact(name, kind.KIND, value, problem=problem, reader=kind.__name__.rpartition(".")[2])
-
-
-def problems(artifacts: Iterable[Artifact]) -> Iterable[str]:
-    """What could not be read, in words."""
-    return (f"{entry.name}: {entry.kind} not used: {entry.problem}" for entry in artifacts if entry.problem)
-
-
-class _Named(Protocol):
-    name: str
-
-
-def nearest(
-    beside: Iterable[Artifact], mine: Sequence[_Named], every: Mapping[PurePath, AbstractSet[str]]
-) -> list[Artifact]:
-    """The evidence of one of several jobs: what lies in a folder that holds logs of this job and of no other.
-
-    Args:
-        beside: all evidence.
-        mine: the sources of the job.
-        every: the :func:`folders` of all jobs.
-    """
-    names = {source.name for source in mine}
-    found = []
-    for entry in beside:
-        folder = next((above for above in PurePath(entry.name).parents if above in every), None)
-        if folder and every[folder] <= names:
-            found.append(entry)
-    return found
-
-
-def folders(sources: Iterable[_Named]) -> dict[PurePath, set[str]]:
-    """The sources in each folder, and below it."""
-    found: dict[PurePath, set[str]] = {}
-    for source in sources:
-        for folder in PurePath(source.name).parents:
-            found.setdefault(folder, set()).add(source.name)
-    return found

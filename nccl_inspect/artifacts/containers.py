@@ -142,6 +142,21 @@ class Pod(Record):
         return self.kind not in ("Pod", "container")
 
     @property
+    def hosts(self) -> list[str]:
+        """The names that its host may have in a log; none of a template."""
+        names = (self.name, self.hostname, self.node if self.host_network else "")
+        return [] if self.is_template else [name for name in names if name]
+
+    @property
+    def is_host_known(self) -> bool:
+        """Whether its host has one of these names."""
+        if self.is_template or not self.is_whole:
+            return False
+        if self.kind == "container":
+            return bool(self.hostname)
+        return bool(self.node) if self.host_network else bool(self.name)
+
+    @property
     def label(self) -> str:
         """How it is called in words."""
         return f"{self.kind} {self.name}".strip()

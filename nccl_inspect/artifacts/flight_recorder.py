@@ -15,6 +15,7 @@ from itertools import islice
 from math import prod
 from typing import Any
 
+from nccl_inspect.artifacts.identity import Identity
 from nccl_inspect.artifacts.plain_pickle import PlainPickleError, loads
 from nccl_inspect.records import Record
 
@@ -22,6 +23,8 @@ KIND = "flight recorder dump"
 _RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)", re.IGNORECASE)
 _PICKLED = re.compile(rb"\x80[\x02-\x05]")
 _KEYS = (b"pg_config", b"comm_lib_version", b"nccl_version", b"pg_status", b"record_id", b"collective_seq_id")
+WORLD = "0"
+"""The name of the group of all ranks."""
 _LIBRARY = ("/torch/distributed/", "/torch/_", "/torch/utils/", "/torch/nn/", "/torch/autograd/", "<frozen ")
 """Where a frame of PyTorch itself stands: what the program did stands below it."""
 _KEPT = 8
@@ -105,6 +108,12 @@ class Dump(Record):
     """Calls that it holds."""
     active_ns: int = 0
     """When the rank last made a call, or its watchdog saw one begin or end; 0 where that is not known."""
+
+    def identity(self) -> Identity:
+        """What tells of which job it is."""
+        sizes = {group.name: len(group.ranks) for group in self.groups.values() if group.ranks}
+        active = self.active_ns / 1e9 if self.active_ns > 0 else None
+        return Identity(sizes=frozenset(sizes.values()), world=sizes.get(WORLD), rank=self.rank, active=active)
 
     def pending(self, group: str) -> list[Call]:
         """The calls of a group that are not over, oldest first."""

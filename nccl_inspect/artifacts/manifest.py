@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from nccl_inspect.artifacts import located
 from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Pod, quantity, variables
+from nccl_inspect.artifacts.identity import Identity, short
 from nccl_inspect.artifacts.located import ABSENT, Node
 from nccl_inspect.records import Record
 
@@ -34,6 +35,15 @@ class Manifest(Record):
 
     name: str
     pods: list[Pod]
+
+    def identity(self) -> Identity:
+        """What tells of which jobs it is: names of pods, and how names begin that are made from templates."""
+        return Identity(
+            hosts=frozenset(short(name) for pod in self.pods for name in pod.hosts),
+            are_all_hosts=all(pod.is_host_known for pod in self.pods),
+            prefixes=tuple(f"{short(pod.name)}-" for pod in self.pods if pod.is_template and pod.name),
+            is_of_many=True,
+        )
 
 
 def recognises(_name: str, head: bytes) -> bool:

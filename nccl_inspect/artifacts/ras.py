@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Any
 
+from nccl_inspect.artifacts.identity import Identity, comm_number
 from nccl_inspect.records import Record
 
 KIND = "RAS answer"
@@ -30,6 +31,7 @@ _LAUNCHED = re.compile(
 )
 _SEVERAL = re.compile(r"^  \d+ ranks have (launched up to operation (\d+)|not launched any operations)$")
 _RANK = re.compile(r"^  Rank (?P<rank>\d+)" + _PROCESS)
+_PID = re.compile(r"\b[Pp]rocess (\d{1,9}) on node ")
 _LOST = re.compile(r"^  Process (?P<pid>\d+) on node (?P<host>\S+) managing GPUs? ")
 
 
@@ -92,6 +94,14 @@ class Answer(Record):
     lost: list[Lost] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
     """Where each communicator stands in a text: the number of the line."""
+    pids: set[int] = field(default_factory=set)
+    """All processes that it names."""
+
+    def identity(self) -> Identity:
+        """What tells of which job it is."""
+        named = [*self.sizes, *self.lines, *(mismatch.comm_id for mismatch in self.mismatches)]
+        comms = {number: text for text in named if (number := comm_number(text)) is not None}
+        return Identity(comms=comms, pids=frozenset(self.pids))
 
 
 def recognises(_name: str, head: bytes) -> bool:
@@ -124,6 +134,7 @@ def _of_document(name: str, document: Mapping[str, Any]) -> Answer:
     for comm in document.get("communicators") or ():
         comm_id = str(comm.get("hash"))
         answer.sizes[comm_id] = index(comm.get("size", 0))
+        answer.pids.update(pid for rank in comm.get("ranks") or () if (pid := _number(rank, "pid")))
         answer.mismatches.extend(_mismatches(comm_id, comm.get("ranks") or ()))
         for lost in comm.get("missing_ranks") or ():
             is_dead = bool((lost.get("status") or {}).get("considered_dead"))
@@ -178,6 +189,7 @@ def _of_text(name: str, text: str) -> Answer:
             counts.take(line)
         elif kind in ("INCOMPLETE", "DEAD"):
             answer.lost.extend(_lost(line, comm_id, kind))
+    answer.pids.update(map(int, _PID.findall(text)))
     return answer
 
 

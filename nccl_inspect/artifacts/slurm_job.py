@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
+from nccl_inspect.artifacts.identity import Identity, short
 from nccl_inspect.records import Record
 
 KIND = "Slurm job"
 _FIRST = re.compile(rb"\s*JobId=\d+ (?:Array\w+=\S+ )*JobName=")
 _LINE = re.compile(rb"(?:JobId=\d.*|[ \t]+[A-Z][\w/:]*=.*|[ \t]*)\r?$")
 _VALUE = re.compile(r"(?:^|\s)([A-Z][\w/:]*)=(\S*)")
+_LIST = re.compile(r"([^,\[\]]+)(?:\[([\d,-]+)\])?([^,\[\]]*)")
+_MOST = 20_000
+"""Nodes that a list is taken apart into."""
 MAX_BYTES = 8 << 20
 
 
@@ -23,6 +29,11 @@ class Entry(Record):
     lines: dict[str, int] = field(default_factory=dict)
     """Where each value stands."""
 
+    @property
+    def nodes(self) -> set[str]:
+        """The nodes on which it ran, as far as it names some."""
+        return set(islice(_nodes(self.values.get("NodeList", "")), _MOST))
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class Said(Record):
@@ -30,6 +41,16 @@ class Said(Record):
 
     name: str
     jobs: list[Entry]
+
+    def identity(self) -> Identity:
+        """What tells of which job it is."""
+        nodes = [job.nodes for job in self.jobs]
+        return Identity(
+            hosts=frozenset(short(name) for of in nodes for name in of),
+            are_all_hosts=all(nodes),
+            numbers=frozenset(job.number for job in self.jobs),
+            is_of_many=len(nodes) > 1,
+        )
 
 
 def recognises(_name: str, head: bytes) -> bool:
@@ -61,3 +82,15 @@ def read(name: str, data: bytes) -> Said:
     if not jobs:
         raise ValueError("it names no job")
     return Said(name, jobs)
+
+
+def _nodes(text: str) -> Iterator[str]:
+    """The nodes of a list as Slurm writes it: ``gpu-[01-04,7],login``."""
+    for before, numbers, behind in _LIST.findall("" if text == "(null)" else text):
+        for part in numbers.split(",") if numbers else ():
+            first, _, last = part.partition("-")
+            if first.isdigit() and (last or first).isdigit():
+                end = min(int(last or first), int(first) + _MOST)
+                yield from (f"{before}{number:0{len(first)}}{behind}" for number in range(int(first), end + 1))
+        if not numbers:
+            yield before + behind

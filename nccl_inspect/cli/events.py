@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import click
 
-from nccl_inspect import exports, outputs, reading
+from nccl_inspect import event_stream, exports, outputs
 from nccl_inspect.cli import filters, say, shared, writing
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import Event, Told, Where
@@ -84,7 +84,7 @@ def command(
     wanted = exports.kinds_named(kinds)
     target = _target(output, name)
     with Bar(progress) as bar:
-        stream = reading.EventStream(shared.given(logs), bar.update if bar.wanted else None)
+        stream = event_stream.EventStream(shared.given(logs), bar.update if bar.wanted else None)
         asked = _Asked(wanted, hosts, filters.ranges_of("pid", pids), levels)
         _write(exports.FORMATS[name], asked.of(stream), wanted, target)
     for problem in stream.problems:
@@ -107,7 +107,7 @@ class _Asked:
         self._levels = levels
         self._processes: set[tuple[str | None, int | None]] = set()
 
-    def of(self, stream: reading.EventStream) -> Iterator[Told]:
+    def of(self, stream: event_stream.EventStream) -> Iterator[Told]:
         """The events that are asked for; an error at the end, so that no file is written.
 
         Raises:

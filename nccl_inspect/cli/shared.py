@@ -20,6 +20,7 @@ from nccl_inspect.ingest import limits
 from nccl_inspect.interruption import PROCESS, STATUS
 from nccl_inspect.model.job import Job
 from nccl_inspect.progress import Bar
+from nccl_inspect.report import beside
 from nccl_inspect.rules.engine import SEVERITIES, registered
 
 if TYPE_CHECKING:
@@ -308,7 +309,7 @@ def read(
         visit: is shown each job of the input.
     """
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
-    names, beside = artifacts.parted(given(logs))
+    found = artifacts.inventory(given(logs))
     meta = click.get_current_context().meta
     jobs, cluster = meta.get(f"{__name__}.jobs"), meta.get(f"{__name__}.cluster")
     if jobs and cluster:
@@ -316,13 +317,13 @@ def read(
     with uncollected(for_good=click.get_current_context().find_root().obj is ENDS):
         PROCESS.is_last = is_last
         with Bar(meta.get(f"{__name__}.progress")) as bar, PROCESS as interruption:
-            fold = reading.fold(names, bar.update if bar.wanted else None, interruption, jobs, cluster)
+            fold = reading.fold(found.logs, bar.update if bar.wanted else None, interruption, jobs, cluster)
         if fold.partial and is_last:
             say("reading stopped: reporting what was read; Ctrl-C again to stop")
-        job = judge.worst(fold, visit, is_one_of_two, beside)
+        job = judge.worst(fold, visit, is_one_of_two, found)
     for misfit in judge.misfits(job):
         say(f"warning: {misfit}")
-    problems = [*artifacts.problems(job.artifacts), *filter(None, (source.problem for source in job.sources))]
+    problems = [*beside.problems(job.artifacts), *filter(None, (source.problem for source in job.sources))]
     for problem in problems[:_MAX_PROBLEMS]:
         say(problem)
     if len(problems) > _MAX_PROBLEMS:

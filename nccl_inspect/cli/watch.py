@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 import click
 
-from nccl_inspect import following, guarding, monitoring, reading, report
+from nccl_inspect import artifacts, following, guarding, monitoring, reading, report
 from nccl_inspect.cli import say, shared, writing
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.interruption import PROCESS
 from nccl_inspect.manual import FOUND
 from nccl_inspect.model.job import Job
-from nccl_inspect.report import Style, text
+from nccl_inspect.report import Style, beside, text
 from nccl_inspect.report.words import block, paint, verdict_color
 from nccl_inspect.rules.facts import count, ranges
 from nccl_inspect.text import cut, printable
@@ -27,6 +27,7 @@ _EXAMPLES = """
 \b
 Examples:
   nccl-inspect watch job.log                        follows the file, also when it is replaced
+  nccl-inspect watch job.log /shared/dumps/         reads flight recorder dumps when it stands still, and at the end
   kubectl logs -f -l job-name=llama --prefix --max-log-requests=64 | nccl-inspect watch
   tail -F rank*.log | nccl-inspect watch --stall 120
   torchrun train.py 2>&1 | tee job.log | nccl-inspect watch --fail-on error
@@ -47,6 +48,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
 
 @click.command(epilog=_EXAMPLES, short_help="The verdict as soon as a job is up, then each new finding.")
 @click.argument("log", required=False, metavar="[LOG]", type=shared.FILE)
+@click.argument("evidence", nargs=-1, metavar="[EVIDENCE]...", type=shared.FILE)
 @click.option("--until-end", is_flag=True, help="Stop at the present end of LOG instead of following it.")
 @_seconds(
     "--interval", 10, "Time between status lines where stderr is no terminal; the job is judged 4 times as often."
@@ -78,6 +80,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
 @shared.looks
 def command(
     log: str | None,
+    evidence: tuple[str, ...],
     until_end: bool,
     interval: float,
     settle: float,
@@ -94,6 +97,8 @@ def command(
     LOG is a file, which is followed until Ctrl-C; without it, or as -, standard input is read until it ends. A
     status line on stderr tells how far the job got. When ranks wait for others that do not come, they are named.
     The final verdict comes at the end; Ctrl-C ends with status 130. --exit-on makes it a guard that ends a bad job.
+    EVIDENCE are folders and files, such as flight recorder dumps: they are read when the job stands still and at
+    the end, and need not exist before.
     """
     if on_exit is not None and not exit_on:
         raise click.UsageError("--on-exit needs --exit-on: say what the watch is to end on")
@@ -101,7 +106,9 @@ def command(
         raise NcclInspectError(f"{metrics}: is the log, which would be lost", "give --metrics another name")
     judge = reading.Judge(shared.settled(options))
     (name,) = shared.given((log,) if log else ())
-    watch = Watch(judge, Timing(interval, settle, stall), following.STDIN if name == "-" else name)
+    source = following.STDIN if name == "-" else name
+    place = _Beside(evidence, name) if evidence else None
+    watch = Watch(judge, Timing(interval, settle, stall), source, beside=place.read if place else None)
     waiter = following.Waiter(min(_TICK, interval / 4), _descriptor(sys.stdout))
     pieces = following.stream(0, waiter) if name == "-" else following.follow(Path(name), waiter, until_end)
     screen = _Screen(writing.style(no_color, "-"), interval)
@@ -126,10 +133,48 @@ def command(
         writing.end_in_silence()
     finally:
         screen.clear()
+    for words in place.problems(job) if place else ():
+        say(words)
     if alarm:
         return _ended(alarm, on_exit)
     assert job is not None
     return shared.status(job, fail_on)
+
+
+class _Beside:
+    """The evidence beside the log that is watched.
+
+    Args:
+        names: folders and files, which may appear later.
+        log: the one that is watched.
+
+    Raises:
+        UsageError: one of them is a second log.
+    """
+
+    def __init__(self, names: tuple[str, ...], log: str) -> None:
+        self._names, self._log = list(names), log
+        self._found = artifacts.NOTHING
+        files = [name for name in names if Path(name).is_file()]
+        logs = artifacts.beside(files).logs if files else []
+        if logs:
+            several = f"tail -F {log} {logs[0].name} | nccl-inspect watch" if log != "-" else "tail -F LOG LOG | …"
+            raise click.UsageError(f"{logs[0].name} is no evidence, and one log is watched; for several: {several}")
+
+    def read(self) -> artifacts.Inventory:
+        """What there is by now."""
+        self._found = artifacts.beside(self._names)
+        return self._found
+
+    def problems(self, job: Job | None) -> Iterator[str]:
+        """What is not used, in words."""
+        yield from beside.problems(job.artifacts if job else self._found.evidence)
+        yield from (f"{log.name}: {log.problem.what}" for log in self._found.logs if log.problem)
+        watched = os.path.realpath(self._log)
+        others = [log.name for log in self._found.logs if not log.problem and os.path.realpath(log.name) != watched]
+        if others:
+            hint = f"nccl-inspect summarize {' '.join(self._names)}"
+            yield f"{count(len(others), 'log')} beside it ({others[0]}) not read; read all when the job is over: {hint}"
 
 
 def _ended(alarm: guarding.Alarm, command: str | None) -> int:
@@ -236,6 +281,8 @@ def _words(news: News, style: Style) -> Iterator[str]:
             yield from report.load("text").render(job, style).splitlines()
         case End(job):
             yield from text.headline(job, style)
+            for label, words in beside.rows(job):
+                yield from block(label, printable(words), style)
         case Turn(before, job):
             now = paint(job.verdict.upper(), verdict_color(job.verdict), style)
             yield f"the verdict is {now} now (it was {before.upper()})"

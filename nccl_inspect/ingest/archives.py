@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,8 +29,28 @@ class Member(NamedTuple):
     open: Callable[[], Pieces]
 
 
-def of_tar(data: Pieces) -> Iterator[Member]:
-    """The logs in a tar archive, in its order.
+class Wanted(NamedTuple):
+    """Which members are given; others are skipped."""
+
+    by_name: Callable[[str], bool]
+    """Whether one may be wanted, by its name alone."""
+    by_head: Callable[[str, bytes | None], bool]
+    """Whether it is, by its name and first bytes; None where they cannot be read."""
+
+
+def _may_be_log(name: str) -> bool:
+    return not recognition.is_left_out(name)
+
+
+def _is_log(name: str, head: bytes | None) -> bool:
+    return recognition.is_plausible(name) if head is None else recognition.is_log(name, head)
+
+
+LOGS = Wanted(_may_be_log, _is_log)
+
+
+def of_tar(data: Pieces, wanted: Wanted = LOGS) -> Iterator[Member]:
+    """The logs in a tar archive, or what else is wanted, in its order.
 
     Raises:
         StreamError: the archive is damaged or breaks off, and no member has said so.
@@ -41,9 +62,9 @@ def of_tar(data: Pieces) -> Iterator[Member]:
         with tarfile.open(fileobj=_Readable(data), mode="r|", tarinfo=_tar_info()) as archive:  # type: ignore[call-overload]
             while (info := archive.next()) is not None:
                 archive.members.clear()  # else it keeps them all
-                if not info.isreg() or recognition.is_left_out(info.name):
+                if not info.isreg() or not wanted.by_name(info.name):
                     continue
-                member = _tar_member(archive, info, watched)
+                member = _tar_member(archive, info, watched, wanted)
                 if member is not None:
                     yield member
                 if watched.failed:
@@ -52,13 +73,13 @@ def of_tar(data: Pieces) -> Iterator[Member]:
         raise _damaged(error) from None
 
 
-def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo, watched: _Watched) -> Member | None:
+def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo, watched: _Watched, wanted: Wanted) -> Member | None:
     name = info.name.removeprefix("./")
     try:
         head, data = peeked(watched.read(archive.extractfile(info)), lambda taken: len(taken) >= HEAD)
     except StreamError as error:
         return Member(name, failing(error))
-    return Member(name, lambda: data) if recognition.is_log(name, head) else None
+    return Member(name, lambda: data) if wanted.by_head(name, head) else None
 
 
 class _Watched:
@@ -127,12 +148,13 @@ class _Readable:
         return bytes(taken)
 
 
-def of_zip(file: Any, told: Callable[[int], None]) -> Iterator[Member]:
-    """The logs in a zip archive, in the natural order of their names.
+def of_zip(file: Any, told: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
+    """The logs in a zip archive, or what else is wanted, in the natural order of their names.
 
     Args:
         file: path or seekable file object.
         told: learns how many packed bytes were dealt with.
+        wanted: which members are given.
 
     Raises:
         StreamError: the list of members cannot be read.
@@ -145,8 +167,8 @@ def of_zip(file: Any, told: Callable[[int], None]) -> Iterator[Member]:
         raise _damaged(error) from None
     with archive:
         for info in sorted(archive.infolist(), key=lambda info: recognition.natural(info.filename)):
-            if _is_file(info) and not recognition.is_left_out(info.filename):
-                member = _zip_member(archive, info)
+            if _is_file(info) and wanted.by_name(info.filename):
+                member = _zip_member(archive, info, wanted)
                 if member is not None:
                     yield member
             told(info.compress_size)
@@ -157,15 +179,12 @@ def _is_file(info: zipfile.ZipInfo) -> bool:
     return info.filename[-1:] not in ("", "/") and kind in (0, stat.S_IFREG)
 
 
-def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member | None:
+def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, wanted: Wanted) -> Member | None:
     data = partial(_of_zip_member, archive, info)
-    try:
+    head: bytes | None = None
+    with suppress(StreamError):
         head, _ = peeked(data(), lambda taken: len(taken) >= HEAD)
-    except StreamError:
-        wanted = recognition.is_plausible(info.filename)
-    else:
-        wanted = recognition.is_log(info.filename, head)
-    return Member(info.filename, data) if wanted else None
+    return Member(info.filename, data) if wanted.by_head(info.filename, head) else None
 
 
 def _of_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Pieces:

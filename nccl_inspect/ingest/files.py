@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
 from nccl_inspect.discovery import instead_of
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest import recognition, rotation
-from nccl_inspect.ingest.streams import HEAD, Pieces, StreamError, failing, pieces
+from nccl_inspect.ingest.streams import Pieces, StreamError, failing, pieces
 from nccl_inspect.records import Record
 
 if TYPE_CHECKING:
@@ -47,14 +47,18 @@ class File(Record):
     """Why it cannot be opened."""
     found: bool = False
     """Found in a folder, not named by the user."""
+    without: frozenset[str] = frozenset()
+    """Members of an archive that are no logs, whatever they look like: evidence."""
 
 
 Beside: TypeAlias = Callable[[str, bytes], bool]
 """Whether a file in a folder is of use although it is no log, by its name and first bytes."""
+Pass: TypeAlias = Callable[[str, str], None]
+"""Takes the name of a file in a folder that is of no use, and why."""
 Input: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | TextIO | File
 
 
-def find(inputs: Input | Sequence[Input], beside: Beside | None = None) -> list[File]:
+def find(inputs: Input | Sequence[Input], beside: Beside | None = None, passed: Pass | None = None) -> list[File]:
     """The files that the inputs stand for, each once; those of folders and globs in the natural order of their names.
 
     What was rotated away (``job.log.1``) stands before the file that goes on (``job.log``). What cannot be read is
@@ -63,6 +67,7 @@ def find(inputs: Input | Sequence[Input], beside: Beside | None = None) -> list[
     Args:
         inputs: paths, folders, globs, ``-``, bytes or file objects.
         beside: of files in folders that are no logs, which are wanted, too: told by name and first bytes.
+        passed: takes those files in folders that are neither, with the reason.
 
     Raises:
         NoInputError: nothing is given, or something that cannot be a log.
@@ -71,7 +76,7 @@ def find(inputs: Input | Sequence[Input], beside: Beside | None = None) -> list[
     if not several:
         raise NoInputError("no input: the list is empty", f"give {_KINDS}")
     seen: set[object] = set()
-    files = [file for item in several for file in _files(item, beside) if _is_new(file, seen)]
+    files = [file for item in several for file in _files(item, beside, passed or _forget) if _is_new(file, seen)]
     return [files[place] for place in rotation.order([file.name for file in files])]
 
 
@@ -161,7 +166,11 @@ def _is_new(file: File, seen: set[object]) -> bool:
     return new
 
 
-def _files(item: Any, beside: Beside | None) -> Iterable[File]:
+def _forget(_name: str, _why: str) -> None:
+    """Pass over a file without a word."""
+
+
+def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
     if isinstance(item, File):
         return [item]
     if isinstance(item, bytes | bytearray | memoryview):
@@ -175,10 +184,10 @@ def _files(item: Any, beside: Beside | None) -> Iterable[File]:
         return _of_url(item)
     path = Path(item)
     if "\n" in str(item) or "\0" in str(item):
-        return [_unreadable(repr(str(item)[:40]), "not a path", "to read text that you have, give text.encode()")]
+        return [unreadable(repr(str(item)[:40]), "not a path", "to read text that you have, give text.encode()")]
     if not os.path.lexists(path) and any(mark in str(item) for mark in "*?["):
-        return _matching(str(item), beside)
-    return _of_path(path, beside)
+        return _matching(str(item), beside, passed)
+    return _of_path(path, beside, passed)
 
 
 def _binary(item: Any) -> Any:
@@ -215,46 +224,56 @@ def _stdin() -> File:
     return replace(_stream(stream), name="<stdin>", size=size)
 
 
-def _matching(pattern: str, beside: Beside | None) -> Iterator[File]:
+def _matching(pattern: str, beside: Beside | None, passed: Pass) -> Iterator[File]:
     import glob  # rarely needed: shells do it
 
     names = sorted(glob.glob(pattern, recursive=True), key=recognition.natural)  # noqa: PTH207 - patterns may be absolute
     if not names:
-        yield _unreadable(pattern, "no file matches", "check the pattern and the folder")
+        yield unreadable(pattern, "no file matches", "check the pattern and the folder")
     for name in names:
-        yield from _of_path(Path(name), beside)
+        yield from _of_path(Path(name), beside, passed)
 
 
-def _of_path(path: Path, beside: Beside | None) -> Iterable[File]:
+def _of_path(path: Path, beside: Beside | None, passed: Pass) -> Iterable[File]:
     try:
         status = path.stat()
     except FileNotFoundError:
-        return [_unreadable(str(path), "no such file", instead_of(path, "check the path"))]
+        return [unreadable(str(path), "no such file", instead_of(path, "check the path"))]
     except OSError as error:
-        return [_unreadable(str(path), error.strerror or str(error), "check the path and the folders in it")]
+        return [unreadable(str(path), error.strerror or str(error), "check the path and the folders in it")]
     if stat.S_ISDIR(status.st_mode):
-        return _of_folder(path, beside)
-    return [_file(path, status)]
+        from nccl_inspect.ingest.folders import of_folder  # most inputs are files
+
+        return of_folder(path, beside, passed)
+    return [of_regular(path, status)]
 
 
-def of_file(path: Place, found: bool) -> File:
+def of_file(path: Place, found: bool, without: frozenset[str] = frozenset()) -> File:
     """A file again that :func:`find` gave.
 
     Args:
         path: of something that is no folder.
         found: as it was.
+        without: likewise.
     """
     if not isinstance(path, Path):
         return _of_object(path, found)
     try:
-        return _file(path, path.stat(), found)
+        return replace(of_regular(path, path.stat(), found), without=without)
     except OSError as error:
-        return _unreadable(str(path), error.strerror or str(error), "check the path and the folders in it")
+        return unreadable(str(path), error.strerror or str(error), "check the path and the folders in it")
 
 
-def _file(path: Path, status: os.stat_result, found: bool = False) -> File:
+def of_regular(path: Path, status: os.stat_result, found: bool = False) -> File:
+    """A file on disk.
+
+    Args:
+        path: of it.
+        status: what the system says of it.
+        found: in a folder, not named by the user.
+    """
     if not os.access(path, os.R_OK):
-        return _unreadable(str(path), "no permission to read it", "check its mode and owner")
+        return unreadable(str(path), "no permission to read it", "check its mode and owner")
     if not stat.S_ISREG(status.st_mode):
         return File(str(path), lambda: _pieces(path), again=False)
     return File(str(path), lambda: _pieces(path), status.st_size, place=path, found=found)
@@ -266,7 +285,7 @@ def _of_url(url: str) -> Iterable[File]:
     try:
         return [_of_object(one, found) for one, found in remote.find(url)]
     except StreamError as error:
-        return [_unreadable(remote.shown(url), error.what, error.hint)]
+        return [unreadable(remote.shown(url), error.what, error.hint)]
 
 
 def _of_object(place: Remote, found: bool) -> File:
@@ -278,46 +297,7 @@ def _pieces(path: Place) -> Pieces:
         yield from pieces(file)
 
 
-def _unreadable(name: str, what: str, hint: str) -> File:
+def unreadable(name: str, what: str, hint: str) -> File:
+    """What can be opened only to say why it cannot."""
     problem = StreamError(what, hint)
     return File(name, failing(problem), 0, problem=problem)
-
-
-def _of_folder(folder: Path, beside: Beside | None) -> Iterator[File]:
-    problems: list[OSError] = []
-    files = [file for path in _walk(folder, problems) if (file := _of_folder_entry(folder, path, beside))]
-    for problem in problems:
-        name = os.fspath(problem.filename or folder)
-        files.append(_unreadable(name, problem.strerror or str(problem), "check its mode and owner"))
-    if not files:
-        yield _unreadable(str(folder), "the folder holds no log", "name the files, or give them the suffix .log")
-    yield from sorted(files, key=lambda file: recognition.natural(file.name))
-
-
-def _walk(folder: Path, problems: list[OSError]) -> Iterator[Path]:
-    """The files below a folder, without what is hidden; links to folders are not followed."""
-    for root, folders, names in os.walk(folder, onerror=problems.append):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(root, name) for name in names)
-
-
-def _of_folder_entry(folder: Path, path: Path, beside: Beside | None) -> File | None:
-    """The file, if it looks like a log or an archive, or is wanted beside it; of most others only the name counts."""
-    inside = path.relative_to(folder).as_posix()
-    if recognition.is_left_out(inside) and not (beside and recognition.is_document(inside)):
-        return None
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        with path.open("rb", buffering=0) as stream:
-            head = stream.read(HEAD)
-    except OSError as error:
-        if not recognition.is_plausible(inside) or isinstance(error, FileNotFoundError):
-            return None
-        what = "no permission to read it" if isinstance(error, PermissionError) else error.strerror or str(error)
-        return _unreadable(str(path), what, "check its mode and owner")
-    is_log = not recognition.is_left_out(inside) and recognition.is_log(inside, head)
-    if recognition.is_named_as_archive(inside) or is_log or (beside and beside(inside, head)):
-        return _file(path, status, found=True)
-    return None

@@ -41,6 +41,8 @@ class Part(Record):
     """Bytes as stored."""
     problem: tuple[str, str] | None = None
     """Why there is nothing to read, and what to do about it."""
+    without: frozenset[str] = frozenset()
+    """As in :class:`~nccl_inspect.ingest.files.File`."""
 
     @property
     def is_whole(self) -> bool:
@@ -134,7 +136,7 @@ def _shared(found: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:
             groups.append([])
             room = shares[len(groups) - 1]
         problem = (file.problem.what, file.problem.hint) if file.problem else None
-        groups[-1].append(Part(file.name, file.place, file.found, start, None, left, problem))
+        groups[-1].append(Part(file.name, file.place, file.found, start, None, left, problem, file.without))
         room -= left
     return [group for group in groups if group]
 
@@ -189,7 +191,7 @@ def read(part: Part, progress: Callable[[int], None]) -> Iterator[sources.Source
     if part.place is None:
         yield sources.Source(part.name, failing(StreamError(*part.problem or ("not found", ""))))
     elif part.is_whole:
-        file = files.of_file(part.place, part.found)
+        file = files.of_file(part.place, part.found, part.without)
         yield from sources.of_file(replace(file, name=part.name), progress)
     else:
         place = part.place

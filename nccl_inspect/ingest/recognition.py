@@ -48,6 +48,20 @@ _MAX_CONTROL = 0.05
 _TAR_HEAD = 512
 _TAR_MARK = slice(257, 262)
 _ZIP_BEGINNINGS = (b"PK\3\4", b"PK\5\6")
+OTHER = "not a log by its name"
+UNKNOWN = "neither a log nor evidence of a known kind"
+OWN = "written by nccl-inspect"
+EMPTY, ZEROS = "empty", "only zeros"
+SOCKET, PIPE, DEVICE, FOLDER_LINK, NO_LINK, LOOP = (
+    "socket",
+    "named pipe",
+    "device",
+    "link to a folder",
+    "link to nothing",
+    "link that leads to itself",
+)
+HARMLESS = (EMPTY, ZEROS, SOCKET, PIPE, DEVICE, FOLDER_LINK, NO_LINK, LOOP)
+"""Reasons why nobody can have meant a file to be read."""
 _DIGITS = re.compile(r"(\d+)")
 _MAX_DIGITS = 1000
 
@@ -67,15 +81,17 @@ def is_left_out(path: str) -> bool:
     Args:
         path: within the folder or archive.
     """
-    parts = [part for part in PurePath(path).parts if part not in (".", "..")]
-    name = _PACKED.sub("", parts[-1]) if parts else ""
-    return any(part.startswith(".") for part in parts) or _OTHER.search(name) is not None
+    return is_hidden(path) or _OTHER.search(_PACKED.sub("", PurePath(path).name)) is not None
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a file, or a folder that it lies in, is hidden."""
+    return any(part.startswith(".") and part not in (".", "..") for part in PurePath(path).parts)
 
 
 def is_document(path: str) -> bool:
     """Whether the name is that of a document that may say something about a job beside its log."""
-    parts = PurePath(path).parts
-    return not any(part.startswith(".") for part in parts) and _DOCUMENT.search(path) is not None
+    return not is_hidden(path) and _DOCUMENT.search(_PACKED.sub("", path)) is not None
 
 
 def is_program(path: str) -> bool:
@@ -123,7 +139,7 @@ def is_log(path: str, head: bytes) -> bool:
         path: within the folder or archive.
         head: the first bytes, packed or not.
     """
-    text = _unpacked(head)
+    text = unpacked(head)
     if text is None:  # it cannot be unpacked: say so where a log was to be expected
         return is_plausible(path)
     if is_tar(text) or is_zip(text):
@@ -131,14 +147,19 @@ def is_log(path: str, head: bytes) -> bool:
     if text and not text.strip(b"\0"):
         return False
     text = text.lstrip(b"\0")  # a log that was cut while it was open begins with a hole
-    if _REPORT.match(text) and not _BEGINS_WITH_NCCL.search(text):
+    if is_report(text):
         return False
     if len(text) - len(text.translate(None, _CONTROL)) > _MAX_CONTROL * len(text):
         return False
     return is_plausible(path) or _NCCL_LINE.search(text) is not None
 
 
-def _unpacked(head: bytes) -> bytes | None:
+def is_report(head: bytes) -> bool:
+    """Whether this program has written a file that begins so."""
+    return _REPORT.match(head) is not None and not _BEGINS_WITH_NCCL.search(head)
+
+
+def unpacked(head: bytes) -> bytes | None:
     """The first bytes of what a head stands for; None when it cannot be unpacked."""
     found = b""
     try:

@@ -98,6 +98,8 @@ def _members(file: File, members: Iterator[Member], allowance: Allowance) -> Ite
     empty = True
     try:
         for member in members:
+            if member.name in file.without:
+                continue
             empty = False
             yield Source(f"{file.name}:{printable(member.name)}", member.open, allowance=allowance)
     except (StreamError, OSError) as error:

@@ -60,9 +60,12 @@ def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
         fold: of the log, or the share of it that is one job's.
         gathered: its processes, where they are known.
     """
-    if gathered is None:
-        gathered = Gathered.of(fold) if isinstance(fold, Fold) else fold.gathered()
-    return _Builder(fold, gathered).job()
+    return _Builder(fold, gathered or gathered_of(fold)).job()
+
+
+def gathered_of(fold: Fold | Share) -> Gathered:
+    """The processes of a fold, or of a share of one."""
+    return Gathered.of(fold) if isinstance(fold, Fold) else fold.gathered()
 
 
 def _remaining(logs: list[ProcessLog], split: list[list[ProcessLog]], over: set[Process]) -> list[ProcessLog]:

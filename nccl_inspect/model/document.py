@@ -73,6 +73,7 @@ def _document(job: Job) -> dict[str, Any]:
             {"name": entry.name, "kind": entry.kind, "host": entry.host, "problem": entry.problem}
             for entry in job.artifacts
         ],
+        "passed_over": [asdict(entry) for entry in job.passed_over],
         "unrecognised": [
             {"template": u.template, "count": u.count, "example": evidence_to_dict(u.example)} for u in job.unrecognised
         ],

@@ -193,3 +193,11 @@ class Artifact(Record):
     """Why it could not be used."""
     host: str | None = None
     """The host of the job that it is about, where it is about one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PassedOver(Record):
+    """A file in a folder or archive that is neither a log nor evidence."""
+
+    name: str
+    reason: str

@@ -19,6 +19,7 @@ from nccl_inspect.model.inventory import (
     LastLine,
     Network,
     Parallelism,
+    PassedOver,
     Progress,
     SourceInfo,
     Stage,
@@ -375,6 +376,7 @@ class Job(Record):
     """The first lines of each source of which a collector says that others like them were left out."""
     artifacts: list[Artifact] = field(default_factory=list)
     """Files beside the log that say something about it, by :mod:`nccl_inspect.artifacts`."""
+    passed_over: list[PassedOver] = field(default_factory=list)
     repaired: list[Evidence] = field(default_factory=list)
     """The first lines of each source that were put together from two places or taken apart."""
 

@@ -1,17 +1,70 @@
-"""The row of a report that lists the evidence beside the log."""
+"""The rows of a report about the evidence beside the log, and about files that are neither."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from nccl_inspect.ingest.recognition import HARMLESS, OTHER, OWN, UNKNOWN
+from nccl_inspect.model.inventory import Artifact, PassedOver
 from nccl_inspect.model.job import Job
 from nccl_inspect.rules.facts import count
 
+_MAX_UNUSED = 3
+_MAX_PASSED = 3
+_PLAIN = (UNKNOWN, OTHER)
+"""Reasons that go without saying."""
 
-def row(job: Job) -> Iterator[tuple[str, str]]:
-    """What lies beside the log, by kind, and what could not be used; nothing where there is nothing."""
+
+def rows(job: Job) -> Iterator[tuple[str, str]]:
+    """The evidence that is used, by kind, what is not used, and what is passed over; each where there is some."""
     used = Counter(entry.kind for entry in job.artifacts if not entry.problem)
-    unused = [f"{entry.name.rpartition('/')[2]} not used: {entry.problem}" for entry in job.artifacts if entry.problem]
-    if job.artifacts:
-        yield "evidence", ", ".join([*(count(number, kind) for kind, number in used.items()), *unused])
+    if used:
+        yield "evidence", ", ".join(count(number, kind) for kind, number in used.items())
+    unused = list(problems(job.artifacts, short=True))
+    for place, words in enumerate(unused[:_MAX_UNUSED]):
+        yield "" if place else "not used", words
+    if len(unused) > _MAX_UNUSED:
+        yield "", f"… and {len(unused) - _MAX_UNUSED} more"
+    if passed := [one for one in job.passed_over if one.reason != OWN]:
+        yield "passed over", _passed(passed)
+
+
+def problems(artifacts: Iterable[Artifact], short: bool = False) -> Iterator[str]:
+    """What is not used and why, in words; files of one kind with one reason together.
+
+    Args:
+        artifacts: used or not.
+        short: without the folders of files, and what they are not used for follows from the place of the words.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for entry in artifacts:
+        if entry.problem:
+            groups.setdefault((entry.kind, entry.problem), []).append(entry.name)
+    for (kind, problem), names in groups.items():
+        name = _base(names[0]) if short else names[0]
+        if len(names) > 1:
+            what = f"{count(len(names), kind)} ({name}, …)"
+            yield f"{what}: {problem}" if short else f"{what} not used: {problem}"
+        else:
+            yield f"{name} ({kind}): {problem}" if short else f"{name}: {kind} not used: {problem}"
+
+
+def _passed(files: list[PassedOver]) -> str:
+    """Some files, first those of which the name does not tell why."""
+    ordered = sorted(files, key=lambda one: _weight(one.reason))
+    words = (_base(one.name) if one.reason in _PLAIN else f"{_base(one.name)} ({one.reason})" for one in ordered)
+    names = list(dict.fromkeys(words))
+    number = f"{len(files):,} files: " if len(files) > 1 else ""
+    return f"{number}{', '.join(names[:_MAX_PASSED])}{', …' if len(names) > _MAX_PASSED else ''}"
+
+
+def _weight(reason: str) -> int:
+    """How soon a file is named: first what somebody may have meant to be read, last what its name says to be no log."""
+    if reason == OTHER:
+        return 3
+    return 1 if reason == UNKNOWN else 2 if reason in HARMLESS else 0
+
+
+def _base(name: str) -> str:
+    return name.rpartition("/")[2]

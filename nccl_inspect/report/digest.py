@@ -183,7 +183,7 @@ def facts(job: Job) -> Iterator[tuple[str, str]]:
     overrides = [setting for setting in job.environment if setting.source != "config"]
     if overrides:
         yield "environment", shortened(map(_setting, overrides), 12)
-    yield from beside.row(job)
+    yield from beside.rows(job)
     yield from _stops(job)
     groups = _alike(job.communicators)
     for comms in groups[:_MAX_COMMUNICATORS]:

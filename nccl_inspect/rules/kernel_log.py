@@ -29,7 +29,7 @@ def ranks_in(facts: Facts, notices: Iterable[Notice]) -> set[int]:
 
 def _hosts(facts: Facts, notice: Notice) -> set[str]:
     """All hosts that printed the same line."""
-    from nccl_inspect.artifacts import kernel, owner
+    from nccl_inspect.artifacts import kernel, owner  # most logs have no line of the driver
 
     known = facts.hosts()
     found = set(notice.hosts)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
@@ -38,9 +36,6 @@ _STATES = {
     "PREEMPTED": "a job of higher priority took its place",
 }
 _LATE = ("TIMEOUT", "DEADLINE")
-_LIST = re.compile(r"([^,\[\]]+)(?:\[([\d,-]+)\])?([^,\[\]]*)")
-_MOST = 20_000
-"""Nodes that a list is taken apart into."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -104,17 +99,5 @@ def _fix(job: Entry) -> Iterator[str]:
 def _is_this(facts: Facts, job: Entry) -> bool:
     """Whether hosts of the log are nodes of the job, where both have names."""
     hosts = {name.partition(".")[0] for name in facts.hosts() if is_named(name)}
-    nodes = set(islice(_nodes(job.values.get("NodeList", "")), _MOST))
+    nodes = job.nodes
     return not hosts or not nodes or bool(hosts & nodes)
-
-
-def _nodes(text: str) -> Iterator[str]:
-    """The nodes of a list as Slurm writes it: ``gpu-[01-04,7],login``."""
-    for before, numbers, behind in _LIST.findall("" if text == "(null)" else text):
-        for part in numbers.split(",") if numbers else ():
-            first, _, last = part.partition("-")
-            if first.isdigit() and (last or first).isdigit():
-                end = min(int(last or first), int(first) + _MOST)
-                yield from (f"{before}{number:0{len(first)}}{behind}" for number in range(int(first), end + 1))
-        if not numbers:
-            yield before + behind

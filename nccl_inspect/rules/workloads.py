@@ -68,7 +68,7 @@ def hosts(facts: Facts, pod: Pod) -> list[str]:
     if pod.is_template:
         wanted = [name for name in names if name.startswith(f"{pod.name}-")] if pod.name else []
     else:
-        wanted = [_short(name) for name in (pod.name, pod.hostname, pod.node if pod.host_network else "") if name]
+        wanted = [_short(name) for name in pod.hosts]
     return list(dict.fromkeys(host for name in wanted for host in names.get(name, ())))
 
 

@@ -1,0 +1,185 @@
+"""What tells whether evidence and a log are of one job: communicators, processes, hosts, sizes, times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Protocol
+
+from nccl_inspect.event import Process, is_named
+from nccl_inspect.model.gathering import Gathered
+from nccl_inspect.records import Record
+from nccl_inspect.times import Moment, moment
+
+_LABEL = 63
+"""The longest name of a host."""
+_DAY = 86_400.0
+_ZONES = 14 * 3600.0
+"""The most by which a clock without zone may be off."""
+_JOB_NUMBER = re.compile(r"(?:^|[^0-9])([0-9]{1,9})(?![0-9])")
+_MOST_SHOWN = 3
+NEVER, NOTHING, SIZE, HOST, PROCESS, EXACT = range(-1, 5)
+"""How well evidence fits a job: not at all; nothing speaks for or against it; by what it has in common with it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Identity(Record):
+    """What a file names of its job; what it does not name is empty."""
+
+    comms: Mapping[int, str] = field(default_factory=dict)
+    """Hashes of communicators, each as the file writes it."""
+    pids: frozenset[int] = frozenset()
+    sizes: frozenset[int] = frozenset()
+    """Ranks of its process groups."""
+    world: int | None = None
+    rank: int | None = None
+    """Of the job, where the file is about one."""
+    hosts: frozenset[str] = frozenset()
+    """Short names of the hosts that it is about."""
+    are_all_hosts: bool = False
+    """Whether a job on none of these hosts is another one."""
+    prefixes: tuple[str, ...] = ()
+    """How names of its hosts begin."""
+    numbers: frozenset[str] = frozenset()
+    """Numbers that a scheduler gave to the job."""
+    active: float | None = None
+    """When the job ran, in seconds since 1970."""
+    is_of_many: bool = False
+    """Whether it may be about several jobs: files about machines, lists of pods."""
+
+
+class Evidence(Protocol):
+    """What a reader made of a file, where that names something of its job."""
+
+    def identity(self) -> Identity:
+        """What it names."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Traits(Record):
+    """The same of a job, by its log."""
+
+    comms: frozenset[int]
+    pids: frozenset[int]
+    sizes: tuple[int, ...]
+    """Ranks of its communicators, the largest first."""
+    hosts: frozenset[str]
+    """Short names, also those that a collector gave to printers."""
+    sources: tuple[str, ...]
+    began: Moment | None
+    ended: Moment | None
+
+    @classmethod
+    def of(cls, gathered: Gathered, sources: Iterable[str], earlier: Container[Process] = ()) -> Traits:
+        """The traits of a job.
+
+        Args:
+            gathered: its processes.
+            sources: the names of its logs.
+            earlier: those of runs that were over before.
+        """
+        logs = [log for log in gathered.living if log.process not in earlier]
+        members = [member for comm in gathered.communicators for member in comm.members.values()]
+        members = [member for member in members if member.log.process not in earlier]
+        sizes = {id(member.communicator): member.communicator.nranks for member in members if member.communicator}
+        names = [log.process.host for log in logs if is_named(log.process.host)]
+        names += [part for log in logs for part in log.process.apart.split("/") if part]
+        first, last = (_dated(log.opening.time for log in logs), _dated(log.final.time for log in logs))
+        return cls(
+            comms=frozenset(
+                number for member in members if (number := comm_number(member.init.comm_id or "")) is not None
+            ),
+            pids=frozenset(log.process.pid for log in logs),
+            sizes=tuple(sorted(sizes.values(), reverse=True)),
+            hosts=frozenset(map(short, names)),
+            sources=tuple(sources),
+            began=min(first, key=lambda when: when.seconds, default=None),
+            ended=max(last, key=lambda when: when.seconds, default=None),
+        )
+
+    @property
+    def named_hosts(self) -> str:
+        """Some hosts in words."""
+        return some(sorted(self.hosts)) or "no host"
+
+
+def _dated(times: Iterable[str | None]) -> list[Moment]:
+    """The moments that have a date, where all of them are of one clock."""
+    found = [when for time in times if (when := moment(time)) and when.clock != "day"]
+    return found if len({when.clock for when in found}) == 1 else []
+
+
+def comm_number(text: str) -> int | None:
+    """The hash of a communicator, as RAS and the log write it."""
+    try:
+        return int(text, 16)
+    except ValueError:
+        return None
+
+
+def short(host: str) -> str:
+    """A host without its domain, as long as names of hosts can be; an address is no name with a domain."""
+    return host if re.fullmatch(r"[\d.:]+", host) else host.partition(".")[0][:_LABEL].lower()
+
+
+def some(names: Sequence[str]) -> str:
+    """A few names in words."""
+    more = len(names) - _MOST_SHOWN
+    return ", ".join(names[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def strength(evidence: Identity, job: Traits) -> int:
+    """How well evidence fits a job: the most telling thing that both have in common."""
+    if evidence.comms.keys() & job.comms or _has_number(evidence, job):
+        return EXACT
+    if contradiction(evidence, job):
+        return NEVER
+    if evidence.pids & job.pids:
+        return PROCESS
+    if evidence.hosts & job.hosts or any(host.startswith(evidence.prefixes) for host in job.hosts):
+        return HOST
+    return SIZE if evidence.world is not None and job.sizes[:1] == (evidence.world,) else NOTHING
+
+
+def _has_number(evidence: Identity, job: Traits) -> bool:
+    """Whether a log or its folder is named after the job's number: ``slurm-4711.out``."""
+    parts = [part for name in job.sources for part in PurePath(name).parts[-2:]] if evidence.numbers else []
+    return any(number in evidence.numbers for part in parts for number in _JOB_NUMBER.findall(part))
+
+
+def contradiction(evidence: Identity, job: Traits) -> str | None:
+    """What shows that evidence is of another job, in words; None where nothing does."""
+    if evidence.comms and job.comms and not (evidence.comms.keys() & job.comms or evidence.pids & job.pids):
+        which = some(list(evidence.comms.values()))
+        return f"about other communicators ({which}); the log has none of them"
+    if evidence.are_all_hosts and job.hosts and not evidence.hosts & job.hosts:
+        return f"about {some(sorted(evidence.hosts))}; the log's hosts are {job.named_hosts}"
+    return _other_size(evidence, job) or _other_time(evidence, job)
+
+
+def _other_size(evidence: Identity, job: Traits) -> str | None:
+    """Groups of a job of this size cannot have been the communicators of the log."""
+    most = next(iter(job.sizes), 1)
+    if evidence.rank is not None and not evidence.sizes and len(job.sizes) == 1 and evidence.rank >= most > 1:
+        return f"of rank {evidence.rank}; the log's job has ranks 0-{most - 1}"
+    if evidence.world is None or most < 2 or most == evidence.world:
+        return None
+    if evidence.world < most or most not in evidence.sizes:
+        ranks = f"ranks 0-{evidence.world - 1}" if evidence.world > 1 else "rank 0"
+        return f"{ranks} of a world of {evidence.world}; the log's job has {most}"
+    return None
+
+
+def _other_time(evidence: Identity, job: Traits) -> str | None:
+    """What was recorded days away from the log."""
+    if evidence.active is None or job.began is None or job.ended is None:
+        return None
+    slack = _DAY + (_ZONES if job.began.clock == "local" else 0.0)
+    for gap, how in ((job.began.seconds - evidence.active, "before"), (evidence.active - job.ended.seconds, "after")):
+        if gap > slack:
+            days = round(gap / _DAY)
+            border = "began" if how == "before" else "ended"
+            return f"recorded {days} day{'s' * (days > 1)} {how} the log {border}"
+    return None

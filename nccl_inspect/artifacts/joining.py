@@ -1,0 +1,171 @@
+"""Which job evidence belongs to: by what it names, then by the folder it lies in; where nothing decides, to none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from nccl_inspect.artifacts import owner
+from nccl_inspect.artifacts.identity import HOST, NEVER, NOTHING, Identity, Traits, contradiction, strength
+from nccl_inspect.model import runs
+from nccl_inspect.model.inventory import Artifact
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.fold import Fold
+    from nccl_inspect.model.gathering import Gathered
+    from nccl_inspect.model.job import Job
+    from nccl_inspect.model.shares import Share
+
+_DAY = 86_400.0
+
+
+def of_job(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) -> list[Artifact]:
+    """The evidence as it is used for one job: with its hosts, and with a reason where it is of another job.
+
+    Args:
+        artifacts: that may be of this job.
+        job: by its log.
+        gathered: its processes.
+    """
+    over = runs.superseded(gathered.communicators, gathered.everything) if job.earlier_runs else []
+    earlier = {process for run in over for process in run.processes}
+    traits = Traits.of(gathered, [source.name for source in job.sources], earlier)
+    checked = [_checked(artifact, traits) for artifact in artifacts]
+    return owner.joined(_newest(checked), job)
+
+
+def _checked(artifact: Artifact, job: Traits) -> Artifact:
+    identity = of(artifact)
+    if strength(identity, job) == NEVER and (why := contradiction(identity, job)):
+        return unused(artifact, why)
+    return artifact
+
+
+def of(artifact: Artifact) -> Identity:
+    """What a file names of its job."""
+    identity = getattr(artifact.value, "identity", None)
+    found: Identity = identity() if identity else Identity()
+    return found
+
+
+def unused(artifact: Artifact, why: str) -> Artifact:
+    """A file with the reason why it is not used."""
+    return replace(artifact, value=None, problem=why)
+
+
+def _newest(artifacts: Sequence[Artifact]) -> list[Artifact]:
+    """Of dumps of one rank the newest; one that is days older than those of other ranks was left by an earlier run."""
+    dumps = [entry for entry in artifacts if entry.reader == "flight_recorder" and entry.value is not None]
+    last = max((entry.value.active_ns for entry in dumps), default=0)
+    newest: dict[int, Artifact] = {}
+    for entry in dumps:
+        rank = entry.value.rank
+        if rank is not None and (rank not in newest or entry.value.active_ns > newest[rank].value.active_ns):
+            newest[rank] = entry
+    kept = []
+    for entry in artifacts:
+        reason = None
+        if entry.reader == "flight_recorder" and entry.value is not None:
+            rank, active = entry.value.rank, entry.value.active_ns
+            other = newest.get(rank) if rank is not None else None
+            if other is not None and other is not entry:
+                is_copy = other.value.active_ns == active
+                reason = f"a copy of {other.name}" if is_copy else f"{other.name} of the same rank is newer"
+            elif 0 < active < last - _DAY * 1e9:
+                days = round((last - active) / 1e9 / _DAY)
+                reason = f"{days} day{'s' * (days > 1)} older than the dumps of other ranks"
+        kept.append(unused(entry, reason) if reason else entry)
+    return kept
+
+
+class Allotment:
+    """Gives the evidence of an input to its jobs: of several, to those that it fits.
+
+    Args:
+        artifacts: all evidence.
+    """
+
+    def __init__(self, artifacts: Sequence[Artifact]) -> None:
+        self._artifacts = artifacts
+        self._jobs: Sequence[Share] = ()
+        self._traits: list[Traits] = []
+        self._of: list[list[Artifact]] = []
+        self._folders: dict[PurePath, dict[int, None]] = {}
+        self.left: list[Artifact] = []
+        """What fits none of several jobs, or several, with the reason."""
+
+    def begin(self, jobs: Sequence[Share]) -> None:
+        """Share the evidence out.
+
+        Args:
+            jobs: the shares of several jobs.
+        """
+        names = [[source.name for source in job.sources] for job in jobs]
+        self._jobs = jobs
+        self._traits = [Traits.of(job.gathered(), own) for job, own in zip(jobs, names, strict=True)]
+        self._of = [[] for _ in jobs]
+        self._folders = folders(names)
+        for artifact in self._artifacts:
+            self._give(artifact)
+
+    def of(self, state: Fold | Share) -> Sequence[Artifact]:
+        """The evidence of a job, or of a run of it.
+
+        Args:
+            state: all that was read, or the share of a job or run.
+        """
+        if not self._of:
+            return self._artifacts
+        for job, own in zip(self._jobs, self._of, strict=True):
+            if job is state:
+                return own
+        # A run of a job has the lives of its processes.
+        mine = {process[:2] for process in state.processes}
+        common = [sum(process[:2] in mine for process in job.processes) for job in self._jobs]
+        return self._of[common.index(max(common))]
+
+    def _give(self, artifact: Artifact) -> None:
+        near = self._near(artifact.name)
+        if len(near) == 1:
+            self._of[near[0]].append(artifact)  # what contradicts it is said there
+            return
+        identity = self._identity(artifact, near)
+        fits = {job: strength(identity, self._traits[job]) for job in near}
+        best = max(fits.values(), default=NEVER)
+        chosen = [job for job, fit in fits.items() if fit == best]
+        if best == NEVER:
+            # What the file says is the same for all jobs; what the log says against it is not.
+            reason = (contradiction(identity, self._traits[near[0]]) or "").partition(";")[0]
+            self.left.append(unused(artifact, f"{reason}; fits none of {len(near)} jobs"))
+        elif len(chosen) == 1 and best > NOTHING:
+            self._of[chosen[0]].append(artifact)
+        elif identity.is_of_many and best == HOST:
+            for job in chosen:
+                self._of[job].append(artifact)
+        else:
+            hint = "" if best > NOTHING else ", and nothing in it tells which"
+            self.left.append(unused(artifact, f"fits {len(chosen)} jobs{hint}; put it into the folder of its job"))
+
+    def _near(self, name: str) -> Sequence[int]:
+        """The jobs with logs in the nearest folder that has some: the folder of the file, or one above it."""
+        folder = next((above for above in PurePath(name).parents if above in self._folders), None)
+        return range(len(self._of)) if folder is None else list(self._folders[folder])
+
+    def _identity(self, artifact: Artifact, near: Sequence[int]) -> Identity:
+        hosts = {host for job in near for host in self._traits[job].hosts}
+        return owner.identity(artifact, hosts) or of(artifact)
+
+
+def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:
+    """The jobs that have logs in each folder, or below it, by their numbers in order.
+
+    Args:
+        jobs: the names of the logs of each.
+    """
+    found: dict[PurePath, dict[int, None]] = {}
+    for number, sources in enumerate(jobs):
+        for folder in {above for source in sources for above in PurePath(source).parents}:
+            found.setdefault(folder, {})[number] = None
+    return found

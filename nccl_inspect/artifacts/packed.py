@@ -1,0 +1,90 @@
+"""Evidence in tar and zip archives: read before the logs are, which are then read without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from nccl_inspect import artifacts
+from nccl_inspect.artifacts.errors import NotOfKindError
+from nccl_inspect.ingest import archives, compression, recognition
+from nccl_inspect.ingest.archives import Member, Wanted
+from nccl_inspect.ingest.files import File, Pass
+from nccl_inspect.ingest.folders import why
+from nccl_inspect.ingest.limits import Allowance
+from nccl_inspect.ingest.streams import StreamError, peeked
+from nccl_inspect.model.inventory import Artifact
+from nccl_inspect.text import printable
+
+
+def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
+    """The evidence in an archive, and the names of its members that hold it.
+
+    What is wrong with the archive itself is said where its logs are read.
+
+    Args:
+        file: on disk.
+        passed: takes the name of each member that is neither a log nor evidence, with the reason.
+    """
+    assert isinstance(file.place, Path)
+    choice = _Choice(file.name, passed)
+    wanted = Wanted(choice.may_be, choice.is_evidence)
+    found: list[Artifact] = []
+    without: set[str] = set()
+    with suppress(StreamError, OSError):
+        for member in _members(file, file.place, wanted):
+            kind = choice.kinds.get(member.name)
+            if kind is None:  # it cannot be read
+                continue
+            with suppress(NotOfKindError):
+                name = f"{file.name}:{printable(member.name)}"
+                found.extend(artifacts.contents(name, kind, member.open()))
+                without.add(member.name)
+    return found, frozenset(without)
+
+
+def _members(file: File, place: Path, wanted: Wanted) -> Iterator[Member]:
+    head, data = peeked(compression.unpacked(file.open(), Allowance()), recognition.tells_archives)
+    if recognition.is_zip(head):
+        return archives.of_zip(place, lambda _: None, wanted)
+    return archives.of_tar(data, wanted)
+
+
+class _Choice:
+    """Picks the evidence among the members of an archive.
+
+    Args:
+        archive: its name.
+        passed: takes what is no log either.
+    """
+
+    def __init__(self, archive: str, passed: Pass) -> None:
+        self._archive = archive
+        self._passed = passed
+        self.kinds: dict[str, artifacts.Kind] = {}
+        """What the members are that were picked."""
+
+    def may_be(self, name: str) -> bool:
+        """Whether a member may be evidence, by its name."""
+        if recognition.is_hidden(name):
+            return False
+        if not recognition.is_left_out(name) or recognition.is_document(name):
+            return True
+        self._pass(name, recognition.OTHER)
+        return False
+
+    def is_evidence(self, name: str, head: bytes | None) -> bool:
+        """Whether a member is evidence, by its first bytes; what cannot be read, its reading as a log says."""
+        member = name.removeprefix("./")
+        if head is None:
+            return False
+        if kind := artifacts.kind_of(member, recognition.unpacked(head) or b""):
+            self.kinds[member] = kind
+            return True
+        if recognition.is_left_out(name) or not recognition.is_log(name, head):
+            self._pass(name, why(head))
+        return False
+
+    def _pass(self, name: str, reason: str) -> None:
+        self._passed(f"{self._archive}:{printable(name.removeprefix('./'))}", reason)
