@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
-from nccl_inspect import __version__, cli, manual
+from nccl_inspect import __version__, cli, kubectl, manual
 
 PROGRAM = "nccl-inspect"
+PLUGIN = "kubectl-nccl"
 
 
 def main() -> None:
@@ -25,11 +26,13 @@ def pages() -> Iterator[tuple[str, str]]:
     """The text of every page, by its name."""
     program = top()
     names = cli.cli.list_commands(program)
-    yield PROGRAM, page(program, [f"{PROGRAM}-{name}" for name in names])
+    yield PROGRAM, page(program, [*(f"{PROGRAM}-{name}" for name in names), PLUGIN])
     for name in names:
         command = cli.cli.get_command(program, name)
         assert command is not None
         yield f"{PROGRAM}-{name}", page(command.context_class(command, program, name), [PROGRAM])
+    plugin = cli.prepared(kubectl.command)
+    yield PLUGIN, page(plugin.context_class(plugin, info_name=kubectl.PROGRAM), [PROGRAM, f"{PROGRAM}-collect"])
 
 
 def top(terminal_width: int | None = None) -> click.Context:
