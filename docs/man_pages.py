@@ -1,10 +1,8 @@
-"""Writes manual pages from what ``--help`` says: ``python docs/man_pages.py FOLDER``, then ``man -l FOLDER/*.1``."""
+"""Manual pages, from what ``--help`` says."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import click
 
@@ -12,14 +10,6 @@ from nccl_inspect import __version__, cli, kubectl, manual
 
 PROGRAM = "nccl-inspect"
 PLUGIN = "kubectl-nccl"
-
-
-def main() -> None:
-    """Write a page for the program and for each command."""
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in pages():
-        (folder / f"{name}.1").write_text(text, encoding="utf-8")
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -84,7 +74,3 @@ def _text(text: str) -> str:
     """Text in which roff sees no commands."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("…", "...")
     return f"\\&{escaped}" if escaped.startswith(".") else escaped
-
-
-if __name__ == "__main__":
-    main()
