@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SAMPLE ?= sample_logs/efa-provider-missing-socket-fallback/job.log
 
-.PHONY: demo test test-lowest lock lint bench docs fuzz audit release-check pyz clean
+.PHONY: demo test test-lowest lock lint bench docs fuzz audit release-check dist pyz image clean
 
 demo: $(READY)
 	@$(BIN)/python -m compileall -q nccl_inspect # else every run compiles where PYTHONDONTWRITEBYTECODE is set
@@ -54,8 +54,17 @@ audit: $(READY)
 release-check: $(READY)
 	$(BIN)/python tools/release_check.py
 
+# What a release consists of, checked: wheel, source archive, zipapp, SHA256SUMS.
+dist: $(READY)
+	$(BIN)/python tools/release_check.py --keep dist
+
 pyz: $(READY)
 	$(BIN)/python tools/pyz.py nccl-inspect.pyz
+
+# buildah, podman or docker, whichever is there; BASE names another image of Python, such as that of a mirror.
+IMAGE ?= nccl-inspect
+image:
+	tools/image.sh $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE))
 
 clean:
 	rm -rf $(VENV) $(LOWEST) $(LOCK) build dist site nccl-inspect.pyz tests/data/.fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
