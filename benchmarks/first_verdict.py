@@ -45,13 +45,19 @@ def take(way: str, steps: tuple[str, ...], folder: str) -> None:
     """Run the steps of a way in a folder, and print how long each took."""
     environment = {**os.environ, "XDG_CACHE_HOME": f"{folder}/cache", "PIP_NO_CACHE_DIR": "1"}
     for step in steps:
-        began = time.monotonic()
+        began, used = time.monotonic(), processor()
         done = subprocess.run(step, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{step}\n{done.stderr}")
         words = step.replace(str(ROOT), ".").replace(str(PYTHON), "python3").replace(str(LOG.relative_to(ROOT)), "LOG")
-        print(f"{way:5} {time.monotonic() - began:5.1f} s  {words}")
+        print(f"{way:5} {time.monotonic() - began:5.1f} s ({processor() - used:4.1f} s of a processor)  {words}")
     print(f"      {done.stdout.splitlines()[0]}")
+
+
+def processor() -> float:
+    """Seconds of processor time that all programs took so far: they hardly depend on what else runs."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def test_the_steps_give_a_program(tmp_path: Path) -> None:
     if done.returncode and re.search("No matching distribution|No module named pip", done.stderr):
         pytest.skip("pip is not here, or no index")
     assert done.returncode == 0, done.stderr
-    command = [tmp_path / "opt" / "nccl-inspect" / "bin" / "nccl-inspect", "summarize", "-"]
+    command = [f"{tmp_path}/opt/nccl-inspect/bin/nccl-inspect", "summarize", "-"]
     with SAMPLE.open("rb") as log:
         done = subprocess.run(command, stdin=log, capture_output=True, text=True)
     assert done.stdout.startswith("DEGRADED: "), done.stderr

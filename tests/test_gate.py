@@ -109,7 +109,7 @@ def test_inputs_and_logs_run_nothing(runner: Path) -> None:
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_a_script_is_sound(script: Path) -> None:
     linter = shutil.which("shellcheck")
-    command = [linter, script] if linter else ["bash", "-n", script]
+    command = [linter, str(script)] if linter else ["bash", "-n", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
