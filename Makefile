@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SAMPLE ?= sample_logs/efa-provider-missing-socket-fallback/job.log
 
-.PHONY: demo test test-lowest lock lint bench docs fuzz audit release-check pyz clean
+.PHONY: demo test test-lowest lock lint bench docs fuzz audit release-check dist pyz image clean
 
 demo: $(READY)
 	@$(BIN)/python -m compileall -q nccl_inspect # else every run compiles where PYTHONDONTWRITEBYTECODE is set
@@ -34,11 +34,11 @@ bench: $(READY)
 	@$(BIN)/python -m compileall -q nccl_inspect
 	$(BIN)/python benchmarks/run.py
 
-# What is generated in docs/, and from it the site and the manual pages, which are not kept in the repository.
+# What is generated in docs/ and share/ (manual pages, completions), and the site, which is not kept in the repository.
 docs: $(BIN)/mkdocs
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/pictures.py
-	$(BIN)/python docs/man_pages.py man
+	$(BIN)/python docs/shared_files.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # SECONDS for all targets together; atheris, where it is installed, guides the inputs.
@@ -54,11 +54,20 @@ audit: $(READY)
 release-check: $(READY)
 	$(BIN)/python tools/release_check.py
 
+# What a release consists of, checked: wheel, source archive, zipapp, SHA256SUMS.
+dist: $(READY)
+	$(BIN)/python tools/release_check.py --keep dist
+
 pyz: $(READY)
 	$(BIN)/python tools/pyz.py nccl-inspect.pyz
 
+# buildah, podman or docker, whichever is there; BASE names another image of Python, such as that of a mirror.
+IMAGE ?= nccl-inspect
+image:
+	tools/image.sh $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE))
+
 clean:
-	rm -rf $(VENV) $(LOWEST) $(LOCK) build dist man site nccl-inspect.pyz tests/data/.fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(LOWEST) $(LOCK) build dist site nccl-inspect.pyz tests/data/.fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/mkdocs: $(READY)

@@ -1,35 +1,28 @@
-"""Writes manual pages from what ``--help`` says: ``python docs/man_pages.py FOLDER``, then ``man -l FOLDER/*.1``."""
+"""Manual pages, from what ``--help`` says."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import click
 
-from nccl_inspect import __version__, cli, manual
+from nccl_inspect import __version__, cli, kubectl, manual
 
 PROGRAM = "nccl-inspect"
-
-
-def main() -> None:
-    """Write a page for the program and for each command."""
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in pages():
-        (folder / f"{name}.1").write_text(text, encoding="utf-8")
+PLUGIN = "kubectl-nccl"
 
 
 def pages() -> Iterator[tuple[str, str]]:
     """The text of every page, by its name."""
     program = top()
     names = cli.cli.list_commands(program)
-    yield PROGRAM, page(program, [f"{PROGRAM}-{name}" for name in names])
+    yield PROGRAM, page(program, [*(f"{PROGRAM}-{name}" for name in names), PLUGIN])
     for name in names:
         command = cli.cli.get_command(program, name)
         assert command is not None
         yield f"{PROGRAM}-{name}", page(command.context_class(command, program, name), [PROGRAM])
+    plugin = cli.prepared(kubectl.command)
+    yield PLUGIN, page(plugin.context_class(plugin, info_name=kubectl.PROGRAM), [PROGRAM, f"{PROGRAM}-collect"])
 
 
 def top(terminal_width: int | None = None) -> click.Context:
@@ -81,7 +74,3 @@ def _text(text: str) -> str:
     """Text in which roff sees no commands."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("…", "...")
     return f"\\&{escaped}" if escaped.startswith(".") else escaped
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Makes the pictures of the documentation: ``python docs/pictures.py`` draws what the terminal shows as SVG.
 
-``--browser`` also takes pictures of the HTML report; it needs Chromium, and playwright to drive it. ``--check`` only
-tells whether an SVG drifted.
+``--browser`` also takes pictures of the HTML report, and of the page that judges logs where ``make try`` has built it;
+it needs Chromium, and playwright to drive it. ``--check`` only tells whether an SVG drifted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from click.testing import CliRunner
@@ -23,6 +23,9 @@ import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.cli import cli
 from nccl_inspect.report import Style
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "pictures"
@@ -56,6 +59,11 @@ SHOTS = (
     Shot("report-paths", TRAINING, "paths", 1180, 640),
     Shot("report-dark", TRAINING, "rings", 1180, 460, dark=True),
 )
+
+TRY = ROOT / "build" / "try" / "nccl-inspect-try.html"
+"""The page that judges logs in the browser, in one file."""
+_LOADING = 120_000
+"""Milliseconds until the page has a Python and has judged its sample."""
 
 
 def main() -> None:
@@ -152,7 +160,23 @@ def take(shots: Iterable[Shot]) -> None:
             page.screenshot(path=FOLDER / f"{shot.name}.png")
             page.close()
             click.echo(f"docs/pictures/{shot.name}.png: written")
+        if TRY.exists():
+            take_the_page(browser)
+        else:
+            click.echo("docs/pictures/try.png: left as it is; 'make try' builds the page")
         browser.close()
+
+
+def take_the_page(browser: Browser) -> None:
+    """A picture of the page that judges logs, with the report of its sample."""
+    page = browser.new_page(viewport={"width": 1180, "height": 860}, color_scheme="light", reduced_motion="reduce")
+    page.goto(TRY.as_uri())
+    page.click("#sample", timeout=_LOADING)
+    page.wait_for_selector("#result:not([hidden]) #verdict", timeout=_LOADING)
+    page.wait_for_timeout(500)  # the report within it draws itself
+    page.screenshot(path=FOLDER / "try.png")
+    page.close()
+    click.echo("docs/pictures/try.png: written")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,21 @@ import os
 
 def main() -> None:
     """Entry point; it does not return."""
+    _guard()
+    from nccl_inspect import cli
+
+    cli.main()
+
+
+def kubectl() -> None:
+    """Entry point of ``kubectl nccl``; it does not return."""
+    _guard()
+    from nccl_inspect import kubectl
+
+    kubectl.main()
+
+
+def _guard() -> None:
     try:
         from nccl_inspect import interruption
 
@@ -12,9 +27,6 @@ def main() -> None:
     except KeyboardInterrupt:
         os.write(2, b"nccl-inspect: interrupted\n")
         os._exit(130)
-    from nccl_inspect import cli
-
-    cli.main()
 
 
 if __name__ == "__main__":

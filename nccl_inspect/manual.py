@@ -24,7 +24,7 @@ GROUPS = (
             *("communicator", "channel", "kind", "pid", "level", "only-nccl"),
         ),
     ),
-    ("Collecting", ("namespace", "timeout", "dry-run")),
+    ("Collecting", ("selector", "namespace", "context", "timeout", "dry-run", "follow", "keep")),
     (
         "Output",
         ("format", "matrix", "by", "output", "out", "map", "report", "verbose", "quiet", "no-color", "metrics"),

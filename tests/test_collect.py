@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import invoke
+from stub_cluster import POD, answer_as_kubernetes, calls
 
 import nccl_inspect
 from nccl_inspect import collecting
@@ -77,93 +76,6 @@ def test_a_table_has_commands_that_read_only(command: Command) -> None:
 def test_each_target_has_its_help() -> None:
     assert collecting.names() == ["host", "kubernetes", "slurm"]
     assert all(collecting.load(name).HELP for name in collecting.names())
-
-
-STUB = """#!{python}
-import json, os, sys
-folder = os.path.dirname(os.path.abspath(sys.argv[0]))
-with open(os.path.join(folder, "calls"), "a") as calls:
-    calls.write(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]) + "\\n")
-answers = json.load(open(os.path.join(folder, "answers.json")))
-line = " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
-for words, answer in answers:
-    if all(word in line for word in words):
-        sys.stdout.write(answer)
-        sys.exit(0)
-print("trouble with the cluster", file=sys.stderr)
-print("Error from server (Forbidden): not allowed", file=sys.stderr)
-sys.exit(1)
-"""
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of programs that answer what stands in ``answers.json``; nothing else is on the path."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name in ("kubectl", "scontrol", "sacct", "nvidia-smi"):
-        (folder / name).write_text(STUB.format(python=sys.executable))
-        (folder / name).chmod(stat.S_IRWXU)
-    (folder / "answers.json").write_text("[]")
-    monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setenv("NCCL_RAS_ADDR", "localhost:9")
-    monkeypatch.chdir(tmp_path)
-    return folder
-
-
-def calls(folder: Path) -> list[list[str]]:
-    path = folder / "calls"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-POD: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {
-        "name": "llama-0",
-        "annotations": {
-            "kubectl.kubernetes.io/last-applied-configuration": '{"env":[{"name":"HF_TOKEN","value":"hf_sesame"}]}',
-            "team": "speech",
-        },
-        "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "llama"}],
-    },
-    "spec": {
-        "nodeName": "node-7",
-        "initContainers": [{"name": "fetch"}],
-        "containers": [
-            {
-                "name": "trainer",
-                "command": ["train", "--api-key", "sesame-1", "--token=sesame-2", "--rank", "3"],
-                "args": ["export WANDB_API_KEY=sesame-3; python train.py --lr 0.1"],
-                "env": [
-                    {"name": "HF_TOKEN", "value": "hf_sesame"},
-                    {"name": "NCCL_DEBUG", "value": "INFO"},
-                    {"name": "DB", "value": "postgres://me:sesame-4@db/x"},
-                    {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}},
-                ],
-            }
-        ],
-    },
-    "status": {"containerStatuses": [{"name": "trainer", "restartCount": 2}]},
-}
-JOB = {
-    "metadata": {
-        "name": "llama",
-        "ownerReferences": [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "llama"}],
-    }
-}
-
-
-def answer_as_kubernetes(cluster: Path) -> None:
-    answers = [
-        (["get pods", "job-name=llama"], json.dumps({"kind": "List", "items": [POD]})),
-        (["Job.v1.batch"], json.dumps(JOB)),
-        (["--previous"], "before\n"),
-        (["logs", "trainer"], SAMPLE.read_text()),
-        (["logs", "fetch"], "fetched\n"),
-        (["get", "events"], "LAST SEEN   TYPE      REASON\n1m          Warning   BackOff token=sesame-5\n"),
-    ]
-    (cluster / "answers.json").write_text(json.dumps(answers))
 
 
 def test_a_job_on_kubernetes(cluster: Path, tmp_path: Path) -> None:

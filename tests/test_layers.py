@@ -36,6 +36,7 @@ LAYERS = [
     {"acceptance", "guarding", "monitoring"},
     {""},  # nccl_inspect itself: what a program imports
     {"cli"},
+    {"kubectl"},
     {"__main__"},
 ]
 """What each part may use: what stands before it. The last ones sit on top of all."""

@@ -10,7 +10,7 @@ import click
 import man_pages
 import pytest
 
-from nccl_inspect import manual
+from nccl_inspect import kubectl, manual
 from nccl_inspect.cli import cli
 
 TOP = cli.context_class(cli, info_name="nccl-inspect")
@@ -32,6 +32,7 @@ def test_each_option_is_told_once_and_under_a_purpose(name: str) -> None:
 
 def test_every_named_option_exists() -> None:
     known = {opt.lstrip("-") for command in COMMANDS.values() for option in command.params for opt in option.opts}
+    known |= {opt.lstrip("-") for option in kubectl.command.params for opt in option.opts}
     assert {name for _, names in manual.GROUPS for name in names} <= known | {"help", "version"}
 
 
@@ -68,7 +69,7 @@ def test_examples_fit(width: int, lines: list[str]) -> None:
 @pytest.mark.skipif(shutil.which("groff") is None, reason="no groff on this machine")
 def test_manual_pages_show_without_complaint(tmp_path: Path) -> None:
     pages = dict(man_pages.pages())
-    assert set(pages) == {"nccl-inspect", *(f"nccl-inspect-{name}" for name in COMMANDS)}
+    assert set(pages) == {"nccl-inspect", "kubectl-nccl", *(f"nccl-inspect-{name}" for name in COMMANDS)}
     for name, text in pages.items():
         file = tmp_path / f"{name}.1"
         file.write_text(text, encoding="utf-8")

@@ -1,7 +1,9 @@
 """Builds ``nccl-inspect.pyz``: the command in one file that any Python from 3.11 on runs, without installing anything.
 
-``python tools/pyz.py [FILE]``. pandas and pyarrow are left out: only exports need them. The first run unpacks the file
-into a folder of the user's cache, since compiled parts and data cannot be read from within it.
+``python tools/pyz.py [FILE]``; ``--needs`` only lists what goes into it. pandas and pyarrow are left out: only exports
+need them. The first run unpacks the file into a folder of the user's cache, since compiled parts and data cannot be
+read from within it. Compiled parts are those of the Python and machine that built it; on others the pure ones take
+over, and only the search for lines that were cut (regex) is missing.
 """
 
 from __future__ import annotations
@@ -53,13 +55,11 @@ main()
 
 def build(target: Path) -> None:
     """Install the package and what it needs into a folder, and pack that."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needed = [one for one in project["dependencies"] if not one.startswith(LEFT_OUT)]
     with tempfile.TemporaryDirectory() as folder:
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder]
-        subprocess.run([*install, *needed], check=True)
+        subprocess.run([*install, *needs()], check=True)
         subprocess.run([*install, "--no-deps", str(ROOT)], check=True)
-        for name in ("bin", "share"):
+        for name in ("bin", "share"):  # of all packages
             shutil.rmtree(Path(folder, name), ignore_errors=True)
         for cache in Path(folder).rglob("__pycache__"):
             shutil.rmtree(cache)
@@ -67,5 +67,14 @@ def build(target: Path) -> None:
         zipapp.create_archive(folder, target, "/usr/bin/env python3", compressed=True)
 
 
+def needs() -> list[str]:
+    """What the package depends on, without what is left out."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [dependency for dependency in project["dependencies"] if not dependency.startswith(LEFT_OUT)]
+
+
 if __name__ == "__main__":
-    build(Path(sys.argv[1] if len(sys.argv) > 1 else "nccl-inspect.pyz"))
+    if sys.argv[1:] == ["--needs"]:
+        print(*needs(), sep="\n")
+    else:
+        build(Path(sys.argv[1] if len(sys.argv) > 1 else "nccl-inspect.pyz"))

@@ -1,11 +1,14 @@
 """Builds what is released, checks it, and runs it from an unrelated folder: ``python tools/release_check.py``.
 
-Everything happens in a folder of its own; ``build`` and ``twine`` are installed there.
+Everything happens in a folder of its own; ``build`` and ``twine`` are installed there. ``--keep FOLDER`` puts what was
+checked into a folder: wheel, source archive, zipapp, and ``SHA256SUMS`` of them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,6 +43,16 @@ def main() -> None:
         found = _run(sys.executable, "-I", target, "summarize", log, folder=folder)
         assert found == wanted, "the zipapp tells something else than the wheel"
         print(f"sound: {', '.join(file.name for file in built)}, {target.name} ({target.stat().st_size >> 10} kB)")
+        if sys.argv[1:2] == ["--keep"]:
+            _keep(Path(sys.argv[2]), [*built, target])
+
+
+def _keep(folder: Path, files: list[Path]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        shutil.copy(file, folder)
+    sums = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
+    (folder / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
 
 
 def _run(*command: object, folder: Path | None = None) -> str:

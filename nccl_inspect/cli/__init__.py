@@ -76,9 +76,7 @@ class _Commands(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        columns = shutil.get_terminal_size((_MAX_COLUMNS, 24)).columns
-        width = max(min(columns, _MAX_COLUMNS) - 2, _MIN_COLUMNS - 2)  # click itself takes no less than 50
-        return super().make_context(info_name, args, parent, **{"terminal_width": width, **extra})
+        return super().make_context(info_name, args, parent, **{"terminal_width": _width(), **extra})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return modules(__file__, *_PARTS)
@@ -92,8 +90,19 @@ class _Commands(click.Group):
             hint = suggestion(cmd_name, self.list_commands(ctx)) or "see 'nccl-inspect --help' for the commands"
             raise NcclInspectError(f"no command '{cmd_name}'", hint)
         command: click.Command = import_module(f"{__name__}.{cmd_name}").command
-        command.context_class = _Context
-        return command
+        return prepared(command)
+
+
+def prepared(command: click.Command) -> click.Command:
+    """A command with the help of this program, and with its care for what is written."""
+    command.context_class = _Context
+    return command
+
+
+def _width() -> int:
+    """Columns for help; click itself takes no less than 50."""
+    columns = shutil.get_terminal_size((_MAX_COLUMNS, 24)).columns
+    return max(min(columns, _MAX_COLUMNS) - 2, _MIN_COLUMNS - 2)
 
 
 @click.group(
@@ -119,8 +128,13 @@ def cli(ctx: click.Context) -> None:
         ctx.exit(2)
 
 
-def main() -> NoReturn:
-    """Entry point: errors become one line on stderr, a closed pipe ends in silence."""
+def main(program: click.Command = cli, name: str = "nccl-inspect") -> NoReturn:
+    """Entry point: errors become one line on stderr, a closed pipe ends in silence.
+
+    Args:
+        program: what is run.
+        name: as it is typed.
+    """
     interruption.guard()
     # Almost nothing here is cyclic garbage; looking for it often would take a tenth of a short run.
     gc.set_threshold(100_000)
@@ -128,17 +142,20 @@ def main() -> NoReturn:
     bytes(_KEPT)
     _prepare_streams()
     # All is written: to take a job of ten thousand ranks apart before the end would take a tenth of the time.
-    os._exit(execute(ENDS))
+    os._exit(execute(ENDS, program, name))
 
 
-def execute(then: object = None) -> int:
+def execute(then: object = None, program: click.Command = cli, name: str = "nccl-inspect") -> int:
     """Do what the arguments of the process say; gives its exit status.
 
     Args:
         then: :data:`ENDS` where the process ends afterwards.
+        program: what is run.
+        name: as it is typed.
     """
+    settings: dict[str, Any] = {"complete_var": COMPLETE_VARIABLE, "standalone_mode": False, "obj": then}
     try:
-        status = cli.main(prog_name="nccl-inspect", complete_var=COMPLETE_VARIABLE, standalone_mode=False, obj=then)
+        status = program.main(prog_name=name, terminal_width=_width(), **settings)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.exceptions.Abort:

@@ -37,6 +37,9 @@ Exit status: 0 done, also where some commands failed; 1 nothing could be collect
 @click.argument("argument", required=False, default="", metavar="[SELECTOR|JOBID]")
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Kubernetes: namespace. Default: of the context.")
 @click.option(
+    "--context", default="", metavar="NAME", help="Kubernetes: context of the kubeconfig. Default: the current."
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=60,
@@ -53,7 +56,9 @@ Exit status: 0 done, also where some commands failed; 1 nothing could be collect
     default="",
     help="Write to this folder, or to an archive: FILE.tar.gz. Default: a new folder, nccl-TARGET-TIME.",
 )
-def command(target: str, argument: str, namespace: str, timeout: float, dry_run: bool, output: str) -> int:
+def command(
+    target: str, argument: str, namespace: str, context: str, timeout: float, dry_run: bool, output: str
+) -> int:
     """Collect the logs of a job and what settles their findings: manifests, events, limits, GPUs, NICs, RAS.
 
     Only reading commands run (get, logs, describe; scontrol show, sacct), each shown on stderr. What fails is listed
@@ -65,14 +70,14 @@ def command(target: str, argument: str, namespace: str, timeout: float, dry_run:
         raise click.UsageError(f"{target} needs {module.ARGUMENT}: {module.HELP}")
     if argument and not module.ARGUMENT:
         raise click.UsageError(f"{target} collects {module.HELP}; leave '{argument}' out")
-    wanted = Wanted(argument, namespace)
+    wanted = Wanted(argument, namespace, context)
     name = output or f"nccl-{target}-{time.strftime('%Y%m%d-%H%M%S')}"
     if dry_run:
         module.collect(Collection(None, _show, timeout), wanted)
         return 0
     if name.endswith(_PACKED):
         return _packed(module, wanted, timeout, name)
-    folder = _folder(name)
+    folder = new_folder(name, "-o")
     try:
         return _collect(module, wanted, timeout, folder, name)
     finally:
@@ -100,8 +105,12 @@ def _collect(module: Target, wanted: Wanted, timeout: float, folder: Path, name:
     return 0 if collection.kept else 1
 
 
-def _folder(name: str) -> Path:
+def new_folder(name: str, option: str) -> Path:
     """The folder, made if need be.
+
+    Args:
+        name: of the folder.
+        option: that gave it.
 
     Raises:
         NcclInspectError: it cannot be written, or holds a collection.
@@ -110,11 +119,11 @@ def _folder(name: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise NcclInspectError(f"{name}: {error.strerror}", "name another folder with -o") from None
+        raise NcclInspectError(f"{name}: {error.strerror}", f"name another folder with {option}") from None
     if (folder / INDEX).exists():
-        raise NcclInspectError(f"{name}: it holds a collection", "name another folder with -o")
+        raise NcclInspectError(f"{name}: it holds a collection", f"name another folder with {option}")
     if not os.access(folder, os.W_OK):
-        raise NcclInspectError(f"{name}: no permission to write there", "name another folder with -o")
+        raise NcclInspectError(f"{name}: no permission to write there", f"name another folder with {option}")
     return folder
 
 

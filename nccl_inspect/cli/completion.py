@@ -24,7 +24,12 @@ def command(shell: str, out: writing.Output) -> None:
 
     Load it when the shell starts: from ~/.bashrc or ~/.zshrc, or as a file in ~/.config/fish/completions.
     """
+    out.write(script(shell))
+
+
+def script(shell: str) -> str:
+    """The script for a shell; it asks the installed program, so that it stays good when names are added."""
     kind = get_completion_class(shell)
     assert kind is not None
     completion = kind(cli, {}, "nccl-inspect", COMPLETE_VARIABLE)
-    out.write((completion.source_template % completion.source_vars()).strip())
+    return (completion.source_template % completion.source_vars()).strip()

@@ -146,6 +146,9 @@ def _write(
             file.flush()
     except BrokenPipeError:
         writing.end_in_silence()
+    except ModuleNotFoundError as error:  # the zipapp and the image do without pyarrow, which is larger than all else
+        hint = "write jsonl (--format jsonl), or install the package with pip"
+        raise NcclInspectError(f"this format needs {error.name}, which is not installed here", hint) from None
 
 
 def _target(output: str, name: str) -> AbstractContextManager[BinaryIO]:

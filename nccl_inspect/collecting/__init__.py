@@ -24,6 +24,8 @@ class Wanted(Record):
     argument: str = ""
     """The selector or number of the job."""
     namespace: str = ""
+    context: str = ""
+    """Of the kubeconfig; empty for the present one."""
 
 
 class Target(Protocol):

@@ -115,6 +115,10 @@ class Collection:
             problem = error.strerror or str(error)
         self._add(Outcome(file, str(source), problem))
 
+    def forget_tries(self, file: str) -> None:
+        """Forget what failed before a file was had after all."""
+        self.outcomes = [entry for entry in self.outcomes if entry.file != file or not entry.problem]
+
     def write_index(self, folder: str = "") -> None:
         """Write what was run and what failed.
 

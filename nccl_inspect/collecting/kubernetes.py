@@ -17,12 +17,19 @@ if TYPE_CHECKING:
     from nccl_inspect.collecting.collection import Collection
 
 ARGUMENT = "SELECTOR"
-HELP = "pods by label (job-name=llama), or KIND/NAME of what made them: job/llama, pytorchjob/llama, pod/llama-0"
+HELP = "pods by label (job-name=llama), or [KIND/]NAME of what made them: llama, pytorchjob/llama, pod/llama-0"
 PODS = Command("pods.json", ("kubectl", "get", "pods", "--selector={selector}", "--output=json"))
 POD = Command("pods.json", ("kubectl", "get", "pods", "{selector}", "--output=json"))
 _CURRENT = ("kubectl", "logs", "{pod}", "--container={container}", "--tail=-1", "--timestamps")
 LOG = Command("logs/{pod}/{container}.log", _CURRENT, is_log=True)
 PREVIOUS = Command("logs/{pod}/{container}.previous.log", (*_CURRENT, "--previous"), is_log=True)
+_AS_IT_GROWS = ("--follow", "--tail=-1", "--prefix", "--all-containers", "--ignore-errors")
+FOLLOW = Command("follow", ("kubectl", "logs", "{pod}", *_AS_IT_GROWS), is_log=True)
+FOLLOW_ALL = Command(
+    "follow",
+    ("kubectl", "logs", "--selector={selector}", *_AS_IT_GROWS, "--max-log-requests={containers}"),
+    is_log=True,
+)
 OWNER = Command("owners/{kind}-{name}.json", ("kubectl", "get", "{kind}", "{name}", "--output=json"))
 EVENTS = Command("events", ("kubectl", "get", "events", "--sort-by=.lastTimestamp", "--output=wide"))
 NODE = Command("nodes/{node}", ("kubectl", "describe", "node", "{node}"))
@@ -38,6 +45,9 @@ LABELS = {
 }
 """The label by which the pods of each kind are found."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
+_NOT_FOUND = "(NotFound)"
+"""How kubectl says that there is no object of a name."""
+_SELECTOR = "--selector="
 _MAX_OWNERS = 100
 _UNKNOWN_POD: dict[str, Any] = {
     "metadata": {"name": "POD", "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "OWNER"}]},
@@ -53,40 +63,73 @@ def collect(collection: Collection, wanted: Wanted) -> None:
     Raises:
         NcclInspectError: there is no such pod.
     """
-    base = _pods_command(wanted.argument)
-    data = collection.run(_within(base, wanted.namespace))
-    pods = [_UNKNOWN_POD] if collection.is_dry else list(_pods(data))
-    if not pods:
-        for entry in collection.outcomes:
-            if entry.problem:
-                raise NcclInspectError(f"kubectl: {entry.problem}", "check that 'kubectl get pods' works here")
-        raise NcclInspectError(f"no pod matches {wanted.argument}", "check selector and namespace (-n)")
-    collection.run_all(_within(command, wanted.namespace) for pod in pods for command in _logs(pod))
-    _collect_owners(collection, pods, wanted.namespace)
-    collection.run(_within(EVENTS, wanted.namespace))
+    _, pods = _found(collection, wanted)
+    collection.run_all(_within(command, wanted) for pod in pods for command in _logs(pod))
+    _collect_owners(collection, pods, wanted)
+    collection.run(_within(EVENTS, wanted))
     nodes = dict.fromkeys(str(pod.get("spec", {}).get("nodeName") or "") for pod in pods)
-    collection.run_all(NODE.filled(node=node) for node in nodes if collection.is_dry or _NAME.fullmatch(node))
+    named = (node for node in nodes if collection.is_dry or _NAME.fullmatch(node))
+    collection.run_all(_within(NODE.filled(node=node), replace(wanted, namespace="")) for node in named)
     collection.write_index()
 
 
-def _pods_command(selector: str) -> Command:
+def follow(collection: Collection, wanted: Wanted) -> Command:
+    """What prints the logs of all pods as they grow.
+
+    Raises:
+        NcclInspectError: there is no such pod.
+    """
+    found, pods = _found(collection, wanted)
+    containers = sum(1 for pod in pods for _ in _logs(pod))
+    selector = next((word for word in found.argv if word.startswith(_SELECTOR)), "").removeprefix(_SELECTOR)
+    command = FOLLOW_ALL if selector else FOLLOW
+    return _within(
+        command.filled(pod=pods[0]["metadata"]["name"], selector=selector, containers=str(max(containers, 1))), wanted
+    )
+
+
+def _found(collection: Collection, wanted: Wanted) -> tuple[Command, list[dict[str, Any]]]:
+    """The pods, and the first command that gives some.
+
+    Raises:
+        NcclInspectError: there is none.
+    """
+    for command in _lookups(wanted.argument):
+        pods = list(_pods(collection.run(_within(command, wanted))))
+        if collection.is_dry:
+            return command, [_UNKNOWN_POD]
+        if pods:
+            collection.forget_tries(command.file)
+            return command, pods
+        for entry in collection.outcomes:
+            if entry.problem and _NOT_FOUND not in entry.problem:
+                raise NcclInspectError(f"kubectl: {entry.problem}", "check that 'kubectl get pods' works here")
+    here = f"namespace {wanted.namespace}" if wanted.namespace else "the namespace of the context"
+    raise NcclInspectError(f"no pod matches {wanted.argument} in {here}", "check the name and the namespace (-n)")
+
+
+def _lookups(selector: str) -> list[Command]:
+    """How the pods may be found, the most likely way first: a name alone is that of a pod or of what made pods."""
     kind, slash, name = selector.partition("/")
+    if _NAME.fullmatch(selector):
+        by_label = [PODS.filled(selector=f"{label}={selector}") for label in dict.fromkeys(LABELS.values())]
+        return [POD.filled(selector=selector), *by_label]
     if not slash or "=" in selector:
-        is_name = _NAME.fullmatch(selector) is not None
-        return (POD if is_name else PODS).filled(selector=selector)
+        return [PODS.filled(selector=selector)]
     if kind in ("pod", "pods", "po"):
-        return POD.filled(selector=name)
+        return [POD.filled(selector=name)]
     singular = kind.lower().partition(".")[0]
     label = LABELS.get(singular) or LABELS.get(singular.removesuffix("s"))
     if label is None:
         known = ", ".join(LABELS)
         raise NcclInspectError(f"{selector}: how pods of a {kind} are found is not known", f"known are {known}, pod")
-    return PODS.filled(selector=f"{label}={name}")
+    return [PODS.filled(selector=f"{label}={name}")]
 
 
-def _within(command: Command, namespace: str) -> Command:
-    """The command in a namespace; without one, in that of the present context."""
-    return replace(command, argv=(*command.argv, f"--namespace={namespace}")) if namespace else command
+def _within(command: Command, wanted: Wanted) -> Command:
+    """The command in a namespace and a context; without them, in the present ones."""
+    places = (("namespace", wanted.namespace), ("context", wanted.context))
+    return replace(command, argv=(*command.argv, *(f"--{name}={place}" for name, place in places if place)))
 
 
 def _pods(data: bytes) -> Iterator[dict[str, Any]]:
@@ -116,7 +159,7 @@ def _logs(pod: dict[str, Any]) -> Iterator[Command]:
             yield PREVIOUS.filled(pod=name, container=container["name"])
 
 
-def _collect_owners(collection: Collection, pods: Iterable[dict[str, Any]], namespace: str) -> None:
+def _collect_owners(collection: Collection, pods: Iterable[dict[str, Any]], wanted: Wanted) -> None:
     """What made the pods, and what made that."""
     waiting = dict.fromkeys(owner for pod in pods for owner in _owners(pod))
     seen = set(waiting)
@@ -125,7 +168,7 @@ def _collect_owners(collection: Collection, pods: Iterable[dict[str, Any]], name
             return
         kind, name = owner = next(iter(waiting))
         del waiting[owner]
-        data = collection.run(_within(OWNER.filled(kind=kind, name=name), namespace))
+        data = collection.run(_within(OWNER.filled(kind=kind, name=name), wanted))
         above = [entry for found in islice(_pods(data), 1) for entry in _owners(found) if entry not in seen]
         waiting.update(dict.fromkeys(above))
         seen.update(above)

@@ -1,0 +1,238 @@
+"""``kubectl nccl JOB``: the logs of a job's pods and what settles them, gathered, judged and reported at once.
+
+kubectl runs ``kubectl-nccl`` for ``kubectl nccl``, and asks ``kubectl_complete-nccl`` what could come next.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+from click.core import ParameterSource
+
+from nccl_inspect import cli, reading, report
+from nccl_inspect.cli import collect, say, several, shared, watch, writing
+from nccl_inspect.cli.formats import formats
+from nccl_inspect.collecting import Wanted, kubernetes
+from nccl_inspect.collecting.collection import Collection
+from nccl_inspect.interruption import PROCESS
+from nccl_inspect.rules.facts import count
+from nccl_inspect.text import cut
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+PROGRAM = "kubectl nccl"
+_EXAMPLES = """
+\b
+Examples:
+  kubectl nccl llama                            the job, or the pod, of this name
+  kubectl nccl pytorchjob/llama -n training     all its pods; restarted ones with their earlier logs
+  kubectl nccl -l app=llama --context west      pods by their labels
+  kubectl nccl llama --follow                   while the job runs: the verdict as soon as it is up
+  kubectl nccl llama --keep llama/              and keep what was collected
+  kubectl nccl llama --format html -o llama.html
+"""
+_MAX_FAILURES = 3
+_FOLLOWED = frozenset(
+    (
+        *("name", "selector", "namespace", "context", "timeout", "follow"),
+        *("fail_on", "select", "ignore", "config", "no_config", "platform", "topologies", "no_color"),
+    )
+)
+"""The parameters that mean something with ``--follow``."""
+_ASKED = "--request-timeout=5s"
+
+
+def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Jobs and pods of the namespace, for the shell; none where the cluster cannot be asked."""
+    from click.shell_completion import CompletionItem  # only when a shell asks
+
+    within = [f"--{name}={ctx.params[name]}" for name in ("namespace", "context") if ctx.params.get(name)]
+    command = ["kubectl", "get", "jobs,pods", "--output=name", _ASKED, *within]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError:
+        return []
+    names = (
+        f"{kind.partition('.')[0]}/{name}" for kind, _, name in (line.partition("/") for line in done.stdout.split())
+    )
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+@click.command(
+    epilog=_EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    short_help="The report of a job on Kubernetes, from the logs of its pods.",
+)
+@click.argument("name", required=False, default="", metavar="[JOB]", shell_complete=_jobs)
+@click.option("-l", "--selector", default="", metavar="LABELS", help="Pods by label selector, instead of JOB.")
+@click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace. Default: of the context.")
+@click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig. Default: the current.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop a kubectl command after so long; one that fetches a log after ten times as long.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Follow the logs of a running job, as 'nccl-inspect watch' does.")
+@click.option("--keep", default="", metavar="FOLDER", type=click.Path(), help="Keep what was collected in FOLDER.")
+@formats(report.names())
+@shared.choosing
+@several.choosing_one
+@shared.machine
+@shared.output
+@shared.verbose("Do not cut evidence lines.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    name: str,
+    selector: str,
+    namespace: str,
+    context: str,
+    timeout: float,
+    follow: bool,
+    keep: str,
+    form: str,
+    fail_on: str,
+    options: reading.Options,
+    out: writing.Output,
+) -> int:
+    """Report on a job: verdict, paths, findings and fixes, from the logs, manifests and events of its pods.
+
+    JOB is the name of a job or pod, or KIND/NAME: job, jobset, leaderworkerset, mpijob, pytorchjob, raycluster,
+    trainjob, vcjob, pod. Only reading commands of kubectl run (get, logs, describe); nothing on the cluster is
+    changed. The job must run with NCCL_DEBUG=INFO in the environment of every rank.
+    """
+    if name and selector:
+        raise click.UsageError("JOB and -l exclude each other; leave one out")
+    if not name and not selector:
+        raise click.UsageError("name a job: kubectl nccl JOB; or its pods: kubectl nccl -l LABELS")
+    wanted = Wanted(name or selector, namespace, context)
+    if follow:
+        _require_followed(ctx)
+        with _followed(wanted, timeout):
+            return _watch(ctx, fail_on, options, no_color=not out.style.color)
+    options = _settled(ctx, options)  # what is wrong with the settings is said before anything is collected
+    with _folder(keep) as folder:
+        _collect(folder, wanted, timeout)
+        with chdir(folder):  # the report names logs within the folder, which may be a passing one
+            job = shared.read((".",), options, tells_runs=True, tells_jobs=True)
+        out.write(report.load(form).render(job, out.style))
+        return shared.status(job, fail_on)
+
+
+def main() -> NoReturn:
+    """Entry point of the plugin."""
+    cli.main(cli.prepared(command), PROGRAM)
+
+
+def complete() -> None:
+    """Entry point of what kubectl asks for completions: the words so far; prints one in a line and a directive."""
+    from click.shell_completion import ShellComplete
+
+    *words, incomplete = sys.argv[1:] or [""]
+    with suppress(click.ClickException):
+        items = ShellComplete(command, {}, PROGRAM, cli.COMPLETE_VARIABLE).get_completions(words, incomplete)
+        for item in items:
+            if item.type == "plain":
+                click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
+        files = any(item.type != "plain" for item in items)
+        click.echo(":0" if files else ":4")  # of Cobra: 4 is "no names of files"
+
+
+@contextmanager
+def _folder(keep: str) -> Iterator[Path]:
+    """Where the logs go: the folder to keep, or one that is gone afterwards, also after Ctrl-C."""
+    if keep:
+        yield collect.new_folder(keep, "--keep")
+        return
+    folder = TemporaryDirectory(prefix="nccl-inspect-")
+    with PROCESS.undone_by(folder.cleanup), folder as name:
+        yield Path(name)
+
+
+def _settled(ctx: click.Context, options: reading.Options) -> reading.Options:
+    """The options with the settings of the present folder, whatever folder is the present one later."""
+    options = shared.settled(options)
+    ctx.meta.update({f"{shared.__name__}.config": None, f"{shared.__name__}.no_config": True})
+    return replace(options, topologies=tuple(map(os.path.abspath, options.topologies)))
+
+
+def _collect(folder: Path, wanted: Wanted, timeout: float) -> None:
+    progress = _Progress()
+    collection = Collection(folder, progress.show, timeout)
+    try:
+        kubernetes.collect(collection, wanted)
+    finally:
+        progress.clear()
+    logs = [entry for entry in collection.failed if entry.file.startswith("logs/")]
+    others = [entry for entry in collection.failed if not entry.file.startswith("logs/")]
+    for entry in (*logs[:_MAX_FAILURES], *others[:1]):  # one of the others will do: a role may not see nodes
+        say(f"{entry.what}: {entry.problem}")
+    if more := len(logs) + len(others) - min(len(logs), _MAX_FAILURES) - min(len(others), 1):
+        say(f"{count(more, 'more command')} failed: --keep FOLDER lists them")
+
+
+def _require_followed(ctx: click.Context) -> None:
+    given = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        if name not in _FOLLOWED and ctx.get_parameter_source(name) in given:
+            option = max(parameter.opts, key=len)
+            raise click.UsageError(f"{option} cannot be used with --follow; leave one out")
+
+
+@contextmanager
+def _followed(wanted: Wanted, timeout: float) -> Iterator[None]:
+    """The logs of the pods on standard input, as they grow."""
+    progress = _Progress()
+    with TemporaryDirectory(prefix="nccl-inspect-") as folder:
+        try:
+            following = kubernetes.follow(Collection(Path(folder), progress.show, timeout), wanted)
+        finally:
+            progress.clear()
+    with subprocess.Popen(following.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        os.dup2(child.stdout.fileno(), 0)
+        child.stdout.close()
+        try:
+            with PROCESS.undone_by(child.terminate):
+                yield
+        finally:
+            child.terminate()
+
+
+def _watch(ctx: click.Context, fail_on: str, options: reading.Options, *, no_color: bool) -> int:
+    judged = {name: getattr(options, name) for name in ("select", "ignore", "platform", "topologies")}
+    status = ctx.invoke(watch.command, log="-", fail_on=fail_on, no_color=no_color, **judged)
+    return int(status)
+
+
+class _Progress:
+    """The command that runs now, in one line that is written anew; nothing where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr is not None and sys.stderr.isatty()
+        self._number = 0
+
+    def show(self, words: str) -> None:
+        """Take the next command; several threads may ask."""
+        self._number += 1
+        if self._shown:
+            click.echo(f"\r\x1b[K{cut(f'collecting {self._number}: {words}', 78)}", err=True, nl=False)
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            click.echo("\r\x1b[K", err=True, nl=False)

@@ -1,0 +1,162 @@
+"""``kubectl nccl``: one command from the name of a job to its report; the cluster is a program that answers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from stub_cluster import POD, SAMPLE, answer_as_kubernetes, calls
+
+READING = {"get", "logs", "describe"}
+
+
+def run(entry: str, *args: str) -> subprocess.CompletedProcess[str]:
+    """An entry point of the package, by its module and function, in a process of its own."""
+    module, _, function = entry.partition(":")
+    code = f"from {module} import {function}; {function}()"
+    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=60, check=False)
+
+
+def plugin(*args: str) -> subprocess.CompletedProcess[str]:
+    return run("nccl_inspect.__main__:kubectl", *args)
+
+
+def answer_as_a_job_by_its_name(cluster: Path) -> None:
+    """Kubernetes with the job ``llama``: no pod has this name, and its pods have the label of a PyTorchJob."""
+    answer_as_kubernetes(cluster)
+    none = json.dumps({"kind": "List", "items": []})
+    answers = json.loads((cluster / "answers.json").read_text())
+    found = [["get pods", "training.kubeflow.org/job-name=llama"], json.dumps({"kind": "List", "items": [POD]})]
+    (cluster / "answers.json").write_text(json.dumps([found, [["get pods", "--selector="], none], *answers[1:]]))
+    stub = (cluster / "kubectl").read_text()
+    missing = (
+        'if sys.argv[1:4] == ["get", "pods", "llama"]:\n    sys.exit("Error from server (NotFound): no pods llama")\n'
+    )
+    (cluster / "kubectl").write_text(stub.replace("answers =", missing + "answers ="))
+
+
+def test_the_report_of_a_job_comes_at_once(cluster: Path, tmp_path: Path) -> None:
+    answer_as_kubernetes(cluster)
+    done = plugin("job/llama", "-n", "training", "--context", "west", "--fail-on", "error")
+    assert done.returncode == 1
+    assert done.stdout.startswith("DEGRADED: ")
+    assert str(tmp_path) not in done.stdout
+    assert "trainer.log" in done.stdout
+    assert "kubectl describe node node-7" in done.stderr, "what could not be had"
+    assert {call[1] for call in calls(cluster)} <= READING
+    assert all("--context=west" in call for call in calls(cluster))
+    assert all("--namespace=training" in call for call in calls(cluster) if call[1] != "describe")
+    assert [path.name for path in tmp_path.iterdir()] == ["bin"], "nothing is left"
+
+
+def test_a_name_alone_is_looked_for_among_pods_and_jobs(cluster: Path) -> None:
+    answer_as_a_job_by_its_name(cluster)
+    done = plugin("llama", "--keep", "kept")
+    assert done.stdout.startswith("DEGRADED: ")
+    index = Path("kept/collection.txt").read_text()
+    assert "training.kubeflow.org/job-name=llama" in index
+    assert "NotFound" not in index, "what was tried before is no failure"
+
+
+def test_labels_choose_pods(cluster: Path) -> None:
+    answer_as_kubernetes(cluster)
+    done = plugin("-l", "job-name=llama", "--format", "json", "-o", "job.json")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert json.loads(Path("job.json").read_text())["verdict"] == "degraded"
+
+
+def test_settings_are_those_of_the_folder_in_which_it_was_called(cluster: Path) -> None:
+    answer_as_kubernetes(cluster)
+    Path("nccl-inspect.toml").write_text('ignore = ["one-gpu-per-pod"]\n')
+    done = plugin("job/llama")
+    assert "settings from" in done.stderr
+    assert "ERROR one-gpu-per-pod" not in done.stdout
+
+
+def test_what_is_kept_is_not_mixed_with_another_collection(cluster: Path) -> None:
+    answer_as_kubernetes(cluster)
+    assert plugin("job/llama", "--keep", "kept").returncode == 0
+    done = plugin("job/llama", "--keep", "kept")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        2,
+        "nccl-inspect: kept: it holds a collection; name another folder with --keep",
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "says"),
+    [
+        ([], 2, "name a job: kubectl nccl JOB"),
+        (["x", "-l", "app=x"], 2, "JOB and -l exclude each other"),
+        (["x", "--follow", "--format", "json"], 2, "--format cannot be used with --follow"),
+        (["cronjob/x"], 2, "how pods of a cronjob are found is not known"),
+        (["job/x"], 2, "kubectl: status 1: Error from server (Forbidden): not allowed"),
+        (["x"], 2, "kubectl: status 1: Error from server (Forbidden): not allowed"),
+        (["x", "--no-such"], 2, "--no-such"),
+    ],
+)
+def test_what_is_wrong_is_one_line(cluster: Path, tmp_path: Path, args: list[str], status: int, says: str) -> None:
+    done = plugin(*args)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert len(calls(cluster)) <= 1, "a cluster that refuses is not asked again"
+    assert [path.name for path in tmp_path.iterdir()] == ["bin"]
+
+
+def test_without_kubectl_it_says_so(cluster: Path) -> None:
+    (cluster / "kubectl").unlink()
+    assert plugin("job/x").stderr.startswith("nccl-inspect: kubectl: not installed; ")
+
+
+def test_pods_that_print_nothing_of_nccl_are_told(cluster: Path) -> None:
+    answer_as_kubernetes(cluster)
+    answers = json.loads((cluster / "answers.json").read_text())
+    answers[3][1] = "epoch 1\n"
+    (cluster / "answers.json").write_text(json.dumps(answers))
+    done = plugin("job/llama")
+    assert done.returncode == 3
+    assert "NCCL_DEBUG=INFO" in done.stderr
+
+
+def test_a_running_job_is_followed(cluster: Path) -> None:
+    pods = json.dumps({"kind": "List", "items": [POD]})
+    (cluster / "answers.json").write_text(json.dumps([(["get pods"], pods), (["logs"], SAMPLE.read_text())]))
+    done = plugin("job/llama", "--follow", "--fail-on", "error", "--no-color")
+    assert done.returncode == 1
+    assert done.stdout.startswith("DEGRADED: ")
+    last = calls(cluster)[-1]
+    assert last[1] == "logs"
+    assert {"--follow", "--selector=job-name=llama", "--tail=-1", "--prefix", "--max-log-requests=3"} <= set(last)
+
+
+def test_a_pod_is_followed_by_its_name(cluster: Path) -> None:
+    (cluster / "answers.json").write_text(json.dumps([(["get pods"], json.dumps(POD)), (["logs"], SAMPLE.read_text())]))
+    assert plugin("pod/llama-0", "-f").stdout.startswith("DEGRADED: ")
+    assert calls(cluster)[-1][1:3] == ["logs", "llama-0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (["pod"], ["pod/llama-0", ":4"]),
+        ([""], ["job/llama", "pod/llama-0", ":4"]),
+        (["llama", "--select", "gdr-d"], ["gdr-disabled", ":4"]),
+        (["llama", "--nam"], ["--namespace", ":4"]),
+        (["llama", "--output", ""], [":0"]),
+        (["--no-such", ""], ["job/llama", "pod/llama-0", ":4"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_kubectl_asks_for_completions(cluster: Path, words: list[str], lines: list[str]) -> None:
+    (cluster / "answers.json").write_text(json.dumps([(["get jobs,pods"], "job.batch/llama\npod/llama-0\n")]))
+    done = run("nccl_inspect.kubectl:complete", *words)
+    assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == lines
+    assert done.stderr == ""
+
+
+def test_completions_of_a_cluster_that_is_away_are_none(cluster: Path) -> None:
+    assert run("nccl_inspect.kubectl:complete", "").stdout == ":4\n"
