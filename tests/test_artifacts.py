@@ -32,7 +32,7 @@ def entry(order: int, group: str, seq: int, name: str, state: str = "completed",
     """A call as the recorder writes it."""
     is_p2p = name.startswith(("send", "recv"))
     return {
-        "record_id": order,
+        "record_id": order - 1,
         "pg_id": 0,
         "process_group": [group, f"group {group}"],
         "collective_seq_id": 0 if is_p2p else seq,
@@ -183,7 +183,7 @@ def test_calls_of_a_batch_of_one_operation_are_over_when_the_batch_is() -> None:
         entry(3, "0", 1, "ALLGATHER_coalesced", input_sizes=[], output_sizes=[]),
         entry(4, "0", 2, "all_reduce", "started"),
     ]
-    assert [call.order for call in dump(0, calls, {"0": [0, 1]}).pending("0")] == [4]
+    assert [call.order for call in dump(0, calls, {"0": [0, 1]}).pending("0")] == [3]
 
 
 def test_what_comes_before_a_call_that_is_over_is_over() -> None:
@@ -195,7 +195,7 @@ def test_what_comes_before_a_call_that_is_over_is_over() -> None:
         entry(4, "0", 2, "all_reduce"),
         entry(5, "0", 3, "recv 0<-1"),
     ]
-    assert [call.order for call in dump(0, calls, {"0": [0, 1, 2]}).pending("0")] == [3]
+    assert [call.order for call in dump(0, calls, {"0": [0, 1, 2]}).pending("0")] == [2]
 
 
 def test_frames_are_those_of_the_program() -> None:
@@ -280,8 +280,16 @@ def test_who_did_not_come_as_it_stands_in_a_call_of_all_is_not_blamed() -> None:
 def test_a_send_without_a_partner() -> None:
     found = stands([entry(2, "w", 1, "send 0->3", "scheduled")], [], [], [])
     assert [told(still)[:4] for still in found] == [(causes.NO_PARTNER, "w", 1, [3])]
-    both = stands([entry(2, "w", 1, "send 0->3", "scheduled")], [], [], [entry(2, "w", 1, "recv 3<-0", "scheduled")])
-    assert not both
+
+
+def test_a_transfer_that_both_sides_came_to_is_unfinished() -> None:
+    send, receive = entry(2, "w", 1, "send 0->3", "scheduled"), entry(2, "w", 1, "recv 3<-0", "scheduled")
+    found = stands([send], [], [], [receive])
+    assert [told(still)[:4] for still in found] == [(causes.UNFINISHED, "w", 1, [0, 3])]
+    other = stands([send], [], [], [{**receive, "input_sizes": [[4, 9]]}])
+    assert [told(still)[:4] for still in other] == [(causes.DIFFERENT, "w", 1, [0, 3])]
+    sent = stands([{**send, "state": "completed"}], [], [], [receive])
+    assert [told(still) for still in sent] == [(causes.PARTLY, "w", 1, [3], [0])]
 
 
 def test_both_send_first() -> None:

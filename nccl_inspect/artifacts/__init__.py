@@ -28,7 +28,10 @@ _OF_NCCL = re.compile(rb":[0-9]+:[0-9]+ \[[0-9]+\] NCCL (?:INFO|WARN) ")
 """A line of NCCL: what has one is a log."""
 MAX_BYTES = 256 << 20
 """The largest file that is read."""
-_PARTS = ("causes", "containers", "errors", "kernel", "located", "machine", "owner", "plain_pickle", "standstill")
+_PARTS = (
+    *("calls", "causes", "containers", "errors", "kernel", "located", "machine", "owner"),
+    *("pairwise", "plain_pickle", "standstill", "stragglers"),
+)
 
 
 class Kind(Protocol):
