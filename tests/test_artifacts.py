@@ -8,8 +8,10 @@ import io
 import json
 import os
 import pickle
+import pickletools
 import re
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +111,66 @@ def test_what_shares_its_parts_has_no_text_and_numbers_have_an_end() -> None:
     shared: list[Any] = ["a"]
     for _ in range(60):
         shared = [shared, shared]
-    huge = [[10**5000] * 3, [1 << 62] * 1000]
-    config = {"0": {"name": shared, "desc": shared, "ranks": [0, 10**5000]}}
-    calls = [entry(1, "0", 10**5000, "all_reduce", "started", input_sizes=huge)]
+    huge = [[1 << 63] * 3, [1 << 62] * 1000]
+    config = {"0": {"name": shared, "desc": shared, "ranks": [0, 1 << 63]}}
+    calls = [entry(1, "0", 1 << 63, "all_reduce", "started", input_sizes=huge)]
     read = flight_recorder.read("rank_0", pickle.dumps({"version": "2.10", "pg_config": config, "entries": calls}))
     assert read.groups[""].ranks == (0, 0)
     assert len(str(read.calls["0"][0])) < 5000
+
+
+BOMBS = {
+    "a place of the memo far away": b"\x80\x02Nr\xff\xff\xff\x7f.",
+    "the same in text": b"\x80\x02Np99999999999\n.",
+    "the same behind a value": b"\x80\x05C\x01a\x98r\xff\xff\xff\x7f.",
+    "bytes that are not there": b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b"x.",
+    "text that is not there": b"\x80\x02X\xff\xff\xff\x7fx.",
+    "a number that is not there": b"\x80\x02\x8b\xff\xff\xff\x3f.",
+    "a number of many digits": pickle.dumps(10**5000),
+    "a frame that is longer than the file": b"\x80\x04\x95" + (1 << 60).to_bytes(8, "little") + b"N.",
+    "numbers that collide as keys": pickle.dumps({(1 << 61) - 1 << 64: 1}),
+}
+
+
+@pytest.mark.parametrize("data", BOMBS.values(), ids=BOMBS)
+def test_a_small_pickle_takes_little_memory(data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(plain_pickle.PlainPickleError):
+            plain_pickle.loads(data)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_copies_of_copies_do_not_fill_the_memory() -> None:
+    copies = b"\x80\x02]q\x00(" + b"K\x01" * 10_000 + b"e" + b"ctorch.jit._pickle\nbuild_intlist\nh\x00\x85R" * 2000
+    tracemalloc.start()
+    try:
+        assert plain_pickle.loads(copies + b".") == [1] * 10_000
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+_PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.tuples(inner, inner),
+)
+
+
+@given(_PLAIN, st.integers(2, pickle.HIGHEST_PROTOCOL))
+def test_plain_values_are_read_as_they_were(value: Any, protocol: int) -> None:
+    assert plain_pickle.loads(pickle.dumps(value, protocol=protocol)) == value
+
+
+_OPCODES = [opcode.code.encode("latin-1") for opcode in pickletools.opcodes]
+
+
+@given(st.lists(st.sampled_from(_OPCODES) | st.binary(min_size=1, max_size=9), max_size=60))
+def test_no_opcodes_run_anything_or_make_the_reader_fall(parts: list[bytes]) -> None:
+    with contextlib.suppress(plain_pickle.PlainPickleError):
+        plain_pickle.loads(b"\x80\x02" + b"".join(parts) + b".")
 
 
 @given(st.binary(max_size=300))
