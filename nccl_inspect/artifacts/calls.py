@@ -97,6 +97,8 @@ class Durations(NamedTuple):
 
     numbers: array[int]
     orders: array[int]
+    created_ns: array[int]
+    """By the clock of this rank's host."""
     milliseconds: array[float]
 
 
@@ -225,19 +227,22 @@ def _add(found: Recorded, lane: _Lane, batches: Iterable[list[_Row]], state: str
 
 
 def _time(found: Recorded, rows: list[_Row]) -> None:
-    """How long the last symmetric collectives of each group took."""
-    timed: dict[str, list[tuple[int, int, float]]] = {}
+    """How long the last symmetric collectives of each group took; of a batch the last one."""
+    timed: dict[str, list[tuple[int, int, int, float]]] = {}
     for row in reversed(rows):
         duration = row.entry.get("duration_ms")
         if row.lane[1] or type(duration) not in (float, int) or not 0 <= duration < 1e12:
             continue
         of_group = timed.setdefault(row.group, [])
         if len(of_group) < _TIMED and _operation(row.entry) in SYMMETRIC:
-            of_group.append((row.number, _order(row.entry), float(duration)))
+            created = as_number(row.entry.get("time_created_ns"))
+            of_group.append((row.number, _order(row.entry), created, float(duration)))
     for group, kept in timed.items():
         if kept:
-            numbers, orders, spans = zip(*reversed(kept), strict=True)
-            found.durations[group] = Durations(array("q", numbers), array("q", orders), array("f", spans))
+            numbers, orders, created, spans = zip(*reversed(kept), strict=True)
+            found.durations[group] = Durations(
+                array("q", numbers), array("q", orders), array("q", created), array("f", spans)
+            )
 
 
 def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:

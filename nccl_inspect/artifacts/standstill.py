@@ -83,11 +83,11 @@ def of(dumps: Iterable[Dump]) -> list[Standstill]:
         dumps: of any number of ranks; those without a rank are left out.
     """
     by_rank = {dump.rank: dump for dump in dumps if dump.rank is not None}
-    groups = _groups(by_rank)
+    every = groups(by_rank)
     different: list[Standstill] = []
     waits: list[_Wait] = []
     unfinished: list[Standstill] = []
-    for group, members in groups:
+    for group, members in every:
         calls = _collectives(group, members, by_rank)
         first = _first_pending(calls)
         if first is None:
@@ -100,7 +100,7 @@ def of(dumps: Iterable[Dump]) -> list[Standstill]:
             waits.append(wait)
         else:
             unfinished.append(_unfinished(group, calls, first, by_rank))
-    for pair in pairwise.pairs(groups, by_rank):
+    for pair in pairwise.pairs(every, by_rank):
         if pair.kind == pairwise.NO_END:
             waits.append(_missing_end(pair, by_rank))
         elif pair.kind == pairwise.CROSSED:
@@ -110,7 +110,7 @@ def of(dumps: Iterable[Dump]) -> list[Standstill]:
     return [*different, *_causes(waits, [*different, *unfinished], by_rank)] or unfinished
 
 
-def _groups(by_rank: Mapping[int, Dump]) -> list[tuple[Group, list[int]]]:
+def groups(by_rank: Mapping[int, Dump]) -> list[tuple[Group, list[int]]]:
     """Each group with its ranks; the same name with other ranks is another group.
 
     Early versions number the groups of each process by themselves: there only number 0 is the same group everywhere.
