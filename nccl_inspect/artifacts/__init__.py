@@ -7,7 +7,7 @@ that kind, ``read(name, data)`` reads it. Files are recognised by what is in the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
 from importlib import import_module
@@ -28,9 +28,11 @@ _OF_NCCL = re.compile(rb":[0-9]+:[0-9]+ \[[0-9]+\] NCCL (?:INFO|WARN) ")
 """A line of NCCL: what has one is a log."""
 MAX_BYTES = 256 << 20
 """The largest file that is read."""
+_SHARED = 32 << 20
+"""Bytes from which on starting processes pays."""
 _PARTS = (
     *("calls", "causes", "containers", "errors", "kernel", "located", "machine", "owner"),
-    *("pairwise", "plain_pickle", "standstill", "stragglers"),
+    *("pairwise", "plain_pickle", "sharing", "standstill", "stragglers"),
 )
 
 
@@ -83,21 +85,42 @@ def parted(inputs: Input | Sequence[Input]) -> tuple[list[File], list[Artifact]]
     Raises:
         NoInputError: nothing is given, no log is, or something that cannot be one.
     """
+    known = [(file, kind_of(file.name, _head(file))) for file in files.find(inputs, beside=_is_artifact)]
+    read = _shared([(file, kind) for file, kind in known if kind])
     logs: list[File] = []
     beside: list[Artifact] = []
-    for file in files.find(inputs, beside=_is_artifact):
-        kind = kind_of(file.name, _head(file))
-        try:
-            if kind:
-                beside.extend(_read(file, kind))
-                continue
-        except NotOfKindError:
-            pass
-        logs.append(file)
+    for file, kind in known:
+        held = next(read) if kind else None
+        if held is None:
+            logs.append(file)
+        else:
+            beside.extend(held)
     if beside and not logs:
         first = beside[0]
         raise NoInputError(f"{first.name}: {first.kind}, and no log of a job", "give the log of the job, too")
     return logs, beside
+
+
+def _shared(found: Sequence[tuple[File, Kind]]) -> Iterator[list[Artifact] | None]:
+    """What files hold, in their order; None for one that is a log. Very many are read by several processes."""
+    if sum(file.size or 0 for file, _ in found) < _SHARED:
+        return (read_one(file, kind) for file, kind in found)
+    from nccl_inspect.artifacts import sharing  # most logs have few files beside them
+
+    return sharing.read(found)
+
+
+def read_one(file: File, kind: Kind) -> list[Artifact] | None:
+    """What a file holds; None where it proves to be a log.
+
+    Args:
+        file: on disk.
+        kind: of it, by its first bytes.
+    """
+    try:
+        return _read(file, kind)
+    except NotOfKindError:
+        return None
 
 
 def _is_artifact(name: str, head: bytes) -> bool:

@@ -23,10 +23,13 @@ _TIMED = 64
 """Calls of each group whose duration is kept."""
 _FRAMES = 2
 _TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
+_RECENT = 256
+"""Calls of which one is the last that began or ended."""
 _MOST_DIMENSIONS = 64
 """Of a tensor, as PyTorch has it."""
 _PEERS = re.compile(r"(\d{1,9})(->|<-)(\d{1,9})")
 
+_BATCHES = ("nccl:coalesced",)
 SYMMETRIC = frozenset(
     (
         "all_reduce",
@@ -153,13 +156,12 @@ def recorded(entries: Sequence[Mapping[str, Any]]) -> Recorded:
     found = Recorded(total=len(entries))
     if not entries:
         return found
-    found.first = min(map(_order, entries))
-    found.active_ns = max(time for key in _TIMES for time in _times(entries, key))
+    found.first = _order(entries[0])
+    found.active_ns = max(time for key in _TIMES for time in _times(entries[-_RECENT:], key))
     rows, batches = _rows(entries, found)
     _keep(found, rows, batches)
     _time(found, rows)
-    newest = max(entries, key=_order)
-    found.last = _call(_group_of(newest)[0], newest)
+    found.last = _call(_group_of(entries[-1])[0], entries[-1])
     return found
 
 
@@ -171,29 +173,33 @@ def _rows(entries: Iterable[Mapping[str, Any]], found: Recorded) -> tuple[list[_
     """The calls, and the batches that are over: what stands for a batch only says how far its calls came."""
     rows: list[_Row] = []
     over: set[tuple[str, int, int]] = set()
-    peers_of: dict[str, Direction | None] = {}
-    lanes: dict[tuple[str, Direction | None], _Lane] = {}
+    known: dict[tuple[Any, ...], tuple[str, Direction | None, _Lane]] = {}
     for entry in entries:
-        group, desc = _group_of(entry)
-        name = as_text(entry.get("profiling_name"))
-        if group not in found.descriptions:
-            found.descriptions[group] = desc
-            found.ids.setdefault(as_text(entry.get("pg_id")), group)
-        if _is_batch(name, entry):
-            if entry.get("state") == "completed":
+        get = entry.get
+        named, name = get("process_group"), get("profiling_name")
+        # Most calls are alike but for their numbers.
+        key = (tuple(named) if type(named) is list else named, get("pg_id"), name)
+        if key not in known:
+            known[key] = _known(entry, found)
+        group, peers, lane = known[key]
+        if isinstance(name, str) and name.endswith("coalesced") and _is_batch(name, entry):
+            if get("state") == "completed":
                 over.add(_batch(group, entry))
             continue
-        if name not in peers_of:
-            peers_of[name] = direction(name)
-        peers = peers_of[name]
-        lane = lanes.get((group, peers))
-        if lane is None:
-            lane = lanes[group, peers] = (group, frozenset(peers or ()))
         nth = 0
         if peers:
             nth = found.transfers[group, peers] = found.transfers.get((group, peers), 0) + 1
         rows.append(_Row(entry, group, lane, _seq(entry), 0 if found.first else nth))
     return rows, over
+
+
+def _known(entry: Mapping[str, Any], found: Recorded) -> tuple[str, Direction | None, _Lane]:
+    """Group, peers and lane of a call, which is one of the first of its kind."""
+    group, desc = _group_of(entry)
+    found.descriptions.setdefault(group, desc)
+    found.ids.setdefault(as_text(entry.get("pg_id")), group)
+    peers = direction(as_text(entry.get("profiling_name")))
+    return group, peers, (group, frozenset(peers or ()))
 
 
 def _keep(found: Recorded, rows: list[_Row], batches: set[tuple[str, int, int]]) -> None:
@@ -258,7 +264,7 @@ def _is_batch(name: str, entry: Mapping[str, Any]) -> bool:
 
     A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front.
     """
-    return name == "nccl:coalesced" or (name.endswith("_coalesced") and not entry.get("input_sizes"))
+    return name in _BATCHES or (name.endswith("_coalesced") and not entry.get("input_sizes"))
 
 
 def _batch(group: str, entry: Mapping[str, Any]) -> tuple[str, int, int]:

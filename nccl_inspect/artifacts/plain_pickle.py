@@ -26,10 +26,11 @@ _WIDEST = 9
 _DIGITS = 20
 _RUN = re.compile(
     rb"(?s:"
-    rb"[^BCFGIJKLMPSTUVXcghijpqr.\x80\x82-\x84\x8a-\x8e\x95\x96]"  # no argument
-    rb"|[Kghq\x80\x82].|[M\x83]..|[Jj\x84]....|[G\x95].{8}"  # of fixed length
+    rb"[hKq]."  # what stands most often comes first
+    rb"|[^BCFGIJKLMPSTUVXcghijpqr.\x80\x82-\x84\x8a-\x8e\x95\x96]++"  # no argument
     rb"|r..[\0-\x3f]\0"  # a place of the memo that is not too high
     rb"|\x8a\x08.{8}"  # a number, as PyTorch writes it
+    rb"|[Jj\x84]....|[M\x83]..|[\x80\x82].|[G\x95].{8}"  # of fixed length
     rb")*+"
 )
 """Opcodes that need no look at their values: a run of them is passed at once."""
