@@ -72,15 +72,26 @@ def confidence(still: Standstill) -> str:
     return "likely" if is_told else "possible"
 
 
+def proved(facts: Facts) -> set[int]:
+    """The ranks that the dumps show to hold up the others, for sure."""
+    kinds = (causes.MISSING, causes.NO_PARTNER, causes.DIFFERENT)
+    return {
+        part.rank
+        for still in standstills(facts, *kinds)
+        if still.waiting and confidence(still) == "certain"
+        for part in still.culprits
+    }
+
+
 def dumped_before(still: Standstill) -> float:
     """How many seconds before the others' call the first dump of a culprit was written; 0 where none was."""
     called = min((part.call.created_ns for part in still.waiting if part.call), default=0) / 1e9
     times = [when for part in still.culprits if (when := ages.written(part.dump))]
     early = called - min(times, default=called)
-    return early if early > _CLOCKS else 0
+    return early if early > CLOCKS else 0
 
 
-_CLOCKS = 2.0
+CLOCKS = 2.0
 """Seconds by which the clocks of hosts may be apart."""
 
 
@@ -109,7 +120,7 @@ def fixes_of_dumps(still: Standstill) -> Iterator[str]:
     if still.older or dumped_before(still):
         yield "Collect the dumps of all ranks from one moment: PyTorch writes them together at a time-out."
     if still.overwritten:
-        yield "TORCH_FR_BUFFER_SIZE=20000   # until PyTorch 2.8 TORCH_NCCL_TRACE_BUFFER_SIZE: more calls for each rank"
+        yield "TORCH_NCCL_TRACE_BUFFER_SIZE=20000   # each rank keeps more calls"
 
 
 def dumps_of(facts: Facts) -> list[Dump]:
