@@ -245,9 +245,12 @@ def _time(found: Recorded, rows: list[_Row]) -> None:
             of_group.append((row.number, _order(row.entry), created, float(duration)))
     for group, kept in timed.items():
         if kept:
-            numbers, orders, created, spans = zip(*reversed(kept), strict=True)
+            kept.reverse()
             found.durations[group] = Durations(
-                array("q", numbers), array("q", orders), array("q", created), array("f", spans)
+                array("q", (number for number, *_ in kept)),
+                array("q", (order for _, order, *_ in kept)),
+                array("q", (began for *_, began, _ in kept)),
+                array("f", (span for *_, span in kept)),
             )
 
 

@@ -14,9 +14,9 @@ from typing import Any
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import Kind
 from nccl_inspect.ingest.files import File
+from nccl_inspect.ingest.parts import processors
 from nccl_inspect.interruption import PROCESS, Held, left_to_parent
 from nccl_inspect.model.inventory import Artifact
-from nccl_inspect.reading import processors
 
 _MOST = 8
 """Processes: what they find is put together in one."""
