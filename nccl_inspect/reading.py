@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -144,12 +143,7 @@ def _groups(inputs: Input | Sequence[Input], jobs: int | None) -> list[list[Part
     """What each process is to read; none where one reads all."""
     from nccl_inspect.ingest import parts
 
-    return parts.planned(inputs, jobs or min(processors(), _MAX_PROCESSES), 1 if jobs else _SHARE)
-
-
-def processors() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return parts.planned(inputs, jobs or min(parts.processors(), _MAX_PROCESSES), 1 if jobs else _SHARE)
 
 
 def require_nccl(state: Fold) -> None:

@@ -8,8 +8,10 @@ import io
 import json
 import os
 import pickle
+import pickletools
 import re
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ def entry(order: int, group: str, seq: int, name: str, state: str = "completed",
     """A call as the recorder writes it."""
     is_p2p = name.startswith(("send", "recv"))
     return {
-        "record_id": order,
+        "record_id": order - 1,
         "pg_id": 0,
         "process_group": [group, f"group {group}"],
         "collective_seq_id": 0 if is_p2p else seq,
@@ -109,12 +111,66 @@ def test_what_shares_its_parts_has_no_text_and_numbers_have_an_end() -> None:
     shared: list[Any] = ["a"]
     for _ in range(60):
         shared = [shared, shared]
-    huge = [[10**5000] * 3, [1 << 62] * 1000]
-    config = {"0": {"name": shared, "desc": shared, "ranks": [0, 10**5000]}}
-    calls = [entry(1, "0", 10**5000, "all_reduce", "started", input_sizes=huge)]
+    huge = [[1 << 63] * 3, [1 << 62] * 1000]
+    config = {"0": {"name": shared, "desc": shared, "ranks": [0, 1 << 63]}}
+    calls = [entry(1, "0", 1 << 63, "all_reduce", "started", input_sizes=huge)]
     read = flight_recorder.read("rank_0", pickle.dumps({"version": "2.10", "pg_config": config, "entries": calls}))
     assert read.groups[""].ranks == (0, 0)
     assert len(str(read.calls["0"][0])) < 5000
+
+
+BOMBS = {
+    "a place of the memo far away": b"\x80\x02Nr\xff\xff\xff\x7f.",
+    "the same in text": b"\x80\x02Np99999999999\n.",
+    "the same behind a value": b"\x80\x05C\x01a\x98r\xff\xff\xff\x7f.",
+    "bytes that are not there": b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b"x.",
+    "text that is not there": b"\x80\x02X\xff\xff\xff\x7fx.",
+    "a number that is not there": b"\x80\x02\x8b\xff\xff\xff\x3f.",
+    "a number of many digits": pickle.dumps(10**5000),
+    "a frame that is longer than the file": b"\x80\x04\x95" + (1 << 60).to_bytes(8, "little") + b"N.",
+    "numbers that collide as keys": pickle.dumps({(1 << 61) - 1 << 64: 1}),
+}
+
+
+@pytest.mark.parametrize("data", BOMBS.values(), ids=BOMBS)
+def test_a_small_pickle_takes_little_memory(data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(plain_pickle.PlainPickleError):
+            plain_pickle.loads(data)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_copies_of_copies_do_not_fill_the_memory() -> None:
+    copies = b"\x80\x02]q\x00(" + b"K\x01" * 10_000 + b"e" + b"ctorch.jit._pickle\nbuild_intlist\nh\x00\x85R" * 2000
+    tracemalloc.start()
+    try:
+        assert plain_pickle.loads(copies + b".") == [1] * 10_000
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+_PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.tuples(inner, inner),
+)
+
+
+@given(_PLAIN, st.integers(2, pickle.HIGHEST_PROTOCOL))
+def test_plain_values_are_read_as_they_were(value: Any, protocol: int) -> None:
+    assert plain_pickle.loads(pickle.dumps(value, protocol=protocol)) == value
+
+
+_OPCODES = [opcode.code.encode("latin-1") for opcode in pickletools.opcodes]
+
+
+@given(st.lists(st.sampled_from(_OPCODES) | st.binary(min_size=1, max_size=9), max_size=60))
+def test_no_opcodes_run_anything_or_make_the_reader_fall(parts: list[bytes]) -> None:
+    with contextlib.suppress(plain_pickle.PlainPickleError):
+        plain_pickle.loads(b"\x80\x02" + b"".join(parts) + b".")
 
 
 @given(st.binary(max_size=300))
@@ -183,7 +239,7 @@ def test_calls_of_a_batch_of_one_operation_are_over_when_the_batch_is() -> None:
         entry(3, "0", 1, "ALLGATHER_coalesced", input_sizes=[], output_sizes=[]),
         entry(4, "0", 2, "all_reduce", "started"),
     ]
-    assert [call.order for call in dump(0, calls, {"0": [0, 1]}).pending("0")] == [4]
+    assert [call.order for call in dump(0, calls, {"0": [0, 1]}).pending("0")] == [3]
 
 
 def test_what_comes_before_a_call_that_is_over_is_over() -> None:
@@ -195,7 +251,7 @@ def test_what_comes_before_a_call_that_is_over_is_over() -> None:
         entry(4, "0", 2, "all_reduce"),
         entry(5, "0", 3, "recv 0<-1"),
     ]
-    assert [call.order for call in dump(0, calls, {"0": [0, 1, 2]}).pending("0")] == [3]
+    assert [call.order for call in dump(0, calls, {"0": [0, 1, 2]}).pending("0")] == [2]
 
 
 def test_frames_are_those_of_the_program() -> None:
@@ -280,8 +336,16 @@ def test_who_did_not_come_as_it_stands_in_a_call_of_all_is_not_blamed() -> None:
 def test_a_send_without_a_partner() -> None:
     found = stands([entry(2, "w", 1, "send 0->3", "scheduled")], [], [], [])
     assert [told(still)[:4] for still in found] == [(causes.NO_PARTNER, "w", 1, [3])]
-    both = stands([entry(2, "w", 1, "send 0->3", "scheduled")], [], [], [entry(2, "w", 1, "recv 3<-0", "scheduled")])
-    assert not both
+
+
+def test_a_transfer_that_both_sides_came_to_is_unfinished() -> None:
+    send, receive = entry(2, "w", 1, "send 0->3", "scheduled"), entry(2, "w", 1, "recv 3<-0", "scheduled")
+    found = stands([send], [], [], [receive])
+    assert [told(still)[:4] for still in found] == [(causes.UNFINISHED, "w", 1, [0, 3])]
+    other = stands([send], [], [], [{**receive, "input_sizes": [[4, 9]]}])
+    assert [told(still)[:4] for still in other] == [(causes.DIFFERENT, "w", 1, [0, 3])]
+    sent = stands([{**send, "state": "completed"}], [], [], [receive])
+    assert [told(still) for still in sent] == [(causes.PARTLY, "w", 1, [3], [0])]
 
 
 def test_both_send_first() -> None:

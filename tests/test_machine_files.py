@@ -23,7 +23,7 @@ KINDS = {
     "ibv_devinfo output": "ibv_devinfo.txt ibv_devinfo-v.txt",
     "rdma link output": "rdma-link.txt rdma-link-old.txt",
     "show_gids table": "show_gids.txt",
-    "fi_info output": "fi_info-efa.txt fi_info-tcp.txt fi_info-none.txt fi_info-v.txt",
+    "fi_info output": "fi_info-efa.txt fi_info-tcp.txt fi_info-none.txt fi_info-none-1.17.txt fi_info-v.txt",
     "lsmod output": "lsmod.txt lsmod-bare.txt modules.txt",
     "ulimit output": "ulimit-bash.txt ulimit-bash4.txt ulimit-small.txt ulimit-zsh.txt ulimit-sh.txt limits-proc.txt",
     "df output": "df.txt df-h.txt df-T.txt",

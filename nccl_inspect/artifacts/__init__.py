@@ -7,7 +7,7 @@ that kind, ``read(name, data)`` reads it. Files are recognised by what is in the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -29,19 +29,11 @@ _OF_NCCL = re.compile(rb":[0-9]+:[0-9]+ \[[0-9]+\] NCCL (?:INFO|WARN) ")
 MAX_BYTES = 256 << 20
 """The largest file that is read."""
 _TOO_LARGE = f"larger than {MAX_BYTES >> 20} MB"
+_SHARED = 32 << 20
+"""Bytes from which on starting processes pays."""
 _PARTS = (
-    "causes",
-    "containers",
-    "errors",
-    "identity",
-    "joining",
-    "kernel",
-    "located",
-    "machine",
-    "owner",
-    "packed",
-    "plain_pickle",
-    "standstill",
+    *("calls", "causes", "containers", "errors", "identity", "joining", "kernel", "located", "machine", "owner"),
+    *("packed", "pairwise", "plain_pickle", "sharing", "standstill", "stragglers"),
 )
 
 
@@ -132,16 +124,15 @@ def beside(inputs: Input | Sequence[Input]) -> Inventory:
     def passed(name: str, why: str) -> None:
         found.passed_over.append(PassedOver(name, why))
 
-    for file in files.find(inputs, _is_artifact, passed):
-        head = _head(file)
-        kind = kind_of(file.name, head)
-        try:
-            if kind:
-                found.evidence.extend(_read(file, kind))
-                continue
-        except NotOfKindError:
-            pass
-        if recognition.is_tar(head) or recognition.is_zip(head):
+    heads = ((file, _head(file)) for file in files.find(inputs, _is_artifact, passed))
+    known = [(file, kind_of(file.name, head), _is_archive(head)) for file, head in heads]
+    read = _shared([(file, kind) for file, kind, _ in known if kind])
+    for file, kind, is_archive in known:
+        held = next(read) if kind else None
+        if held is not None:
+            found.evidence.extend(held)
+            continue
+        if is_archive:
             from nccl_inspect.artifacts import packed  # most logs are no archives
 
             evidence, without = packed.read(file, passed)
@@ -150,6 +141,32 @@ def beside(inputs: Input | Sequence[Input]) -> Inventory:
         found.logs.append(file)
     found.passed_over.sort(key=lambda entry: recognition.natural(entry.name))
     return found
+
+
+def _is_archive(head: bytes) -> bool:
+    return recognition.is_tar(head) or recognition.is_zip(head)
+
+
+def _shared(found: Sequence[tuple[File, Kind]]) -> Iterator[list[Artifact] | None]:
+    """What files hold, in their order; None for one that is a log. Very many are read by several processes."""
+    if sum(file.size or 0 for file, _ in found) < _SHARED:
+        return (read_one(file, kind) for file, kind in found)
+    from nccl_inspect.artifacts import sharing  # most logs have few files beside them
+
+    return sharing.read(found)
+
+
+def read_one(file: File, kind: Kind) -> list[Artifact] | None:
+    """What a file holds; None where it proves to be a log.
+
+    Args:
+        file: on disk.
+        kind: of it, by its first bytes.
+    """
+    try:
+        return _read(file, kind)
+    except NotOfKindError:
+        return None
 
 
 def _is_artifact(name: str, head: bytes) -> bool:

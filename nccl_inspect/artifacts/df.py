@@ -11,7 +11,7 @@ from nccl_inspect.artifacts.machine import Item, Line, Report
 KIND = "df output"
 START = re.compile(rb"Filesystem +(?:Type +)?(?:Size|1K-blocks|1024-blocks|1M-blocks|512-blocks|1B-blocks)\b")
 _ROW = re.compile(
-    r"\S.*?\s+(?P<size>[\d.]+[KMGTPE]?)i?\s+(?P<used>[\d.]+[KMGTPE]?)i?\s+(?P<free>[\d.]+[KMGTPE]?)i?\s+"
+    r"\S.*?\s+(?P<size>[\d.]+[kKMGTPE]?)i?\s+(?P<used>[\d.]+[kKMGTPE]?)i?\s+(?P<free>[\d.]+[kKMGTPE]?)i?\s+"
     r"(?P<share>\d+%|-)\s+(?P<mount>/.*)$"
 )
 _BLOCKS = {"1K-blocks": 1024, "1024-blocks": 1024, "1M-blocks": 1 << 20, "512-blocks": 512}
@@ -39,5 +39,5 @@ def _items(lines: list[Line]) -> Iterator[Item]:
 
 
 def _bytes(text: str, block: int) -> int:
-    unit = _UNITS.get(text[-1])
+    unit = _UNITS.get(text[-1].upper())  # --si has a small k
     return int(float(text[:-1]) * unit) if unit else int(float(text) * block)

@@ -9,9 +9,10 @@ from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
 KIND = "fi_info output"
-START = re.compile(rb"provider: \w[^\n]*\n\s+fabric:|---\r?\nfi_info:|fi_getinfo: -?\d+ \(")
+START = re.compile(rb"provider: \w[^\n]*\n\s+fabric:|---\r?\nfi_info:|fi_getinfo: -?\d+(?: \(|\s*\Z)")
 _PROVIDER = re.compile(r"(?:provider:|\s+prov_name:)\s+(\S+)")
-_NONE = re.compile(r"fi_getinfo: (-?\d+) \(")
+_NONE = re.compile(r"fi_getinfo: (-?\d+)(?: \(|\s*$)")
+"""libfabric 1.17 prints the number only."""
 
 
 def recognises(_name: str, head: bytes) -> bool:

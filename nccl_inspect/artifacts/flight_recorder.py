@@ -7,33 +7,27 @@ to 2.11), as a pickle (``nccl_trace_rank_N``) or as JSON (without stacks). A ran
 
 from __future__ import annotations
 
+import gc
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
-from math import prod
+from functools import lru_cache
 from typing import Any
 
+from nccl_inspect.artifacts.calls import Call, Recorded, as_list, as_text, recorded
 from nccl_inspect.artifacts.identity import Identity
 from nccl_inspect.artifacts.plain_pickle import PlainPickleError, loads
 from nccl_inspect.records import Record
 
 KIND = "flight recorder dump"
 _RANK_IN_NAME = re.compile(r"(?:rank[_-]?|trace[_-])(\d+)(?=\D*$)", re.IGNORECASE)
+_NUMBER = re.compile(r"-?\d{1,18}")
 _PICKLED = re.compile(rb"\x80[\x02-\x05]")
 _KEYS = (b"pg_config", b"comm_lib_version", b"nccl_version", b"pg_status", b"record_id", b"collective_seq_id")
 WORLD = "0"
 """The name of the group of all ranks."""
-_LIBRARY = ("/torch/distributed/", "/torch/_", "/torch/utils/", "/torch/nn/", "/torch/autograd/", "<frozen ")
-"""Where a frame of PyTorch itself stands: what the program did stands below it."""
-_KEPT = 8
-"""Calls of each group that are kept: so many completed ones, and so many that are not."""
-_FRAMES = 2
-_TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
-_MOST_DIMENSIONS = 64
-"""Of a tensor, as PyTorch has it."""
-_PEERS = re.compile(r"(\d+)(->|<-)(\d+)")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -51,44 +45,6 @@ class Group(Record):
         return self.desc if self.desc and self.desc != "undefined" else self.name
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Call(Record):
-    """A call of one rank."""
-
-    group: str
-    """The name of its process group."""
-    order: int
-    """``record_id``: the order in which this rank made its calls."""
-    seq: int
-    """``collective_seq_id``, the number of the collective in its group; of a P2P call, ``p2p_seq_id``."""
-    operation: str
-    """``all_reduce``, ``_all_gather_base``, ``send 0->1``: the name without ``nccl:``."""
-    state: str
-    """``scheduled``, ``started`` or ``completed``, as the watchdog of that rank saw it last."""
-    is_p2p: bool
-    inputs: tuple[int, ...]
-    """Elements of each input."""
-    outputs: tuple[int, ...]
-    dtypes: tuple[str, ...]
-    created_ns: int
-    frame: str
-    """``file:line in function < file:line in caller``, the innermost outside of PyTorch; empty without stacks."""
-
-    @property
-    def is_completed(self) -> bool:
-        """Whether it is over on this rank."""
-        return self.state == "completed"
-
-    @property
-    def peers(self) -> tuple[int, int] | None:
-        """Sender and receiver, by their ranks in the group; None for a collective."""
-        match = _PEERS.search(self.operation)
-        if match is None:
-            return None
-        here, arrow, there = int(match[1]), match[2], int(match[3])
-        return (here, there) if arrow == "->" else (there, here)
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Dump(Record):
     """What one rank recorded."""
@@ -100,14 +56,26 @@ class Dump(Record):
     """From the name of the file: the dump itself does not hold it."""
     nccl_version: str | None
     groups: dict[str, Group]
-    calls: dict[str, list[Call]] = field(default_factory=dict)
-    """Of each group the last completed ones and the first that are not, oldest first."""
-    last: Call | None = None
-    """The last one of all."""
-    total: int = 0
-    """Calls that it holds."""
-    active_ns: int = 0
-    """When the rank last made a call, or its watchdog saw one begin or end; 0 where that is not known."""
+    recorded: Recorded = field(default_factory=Recorded)
+    enqueued: dict[str, int] = field(default_factory=dict)
+    """The last collective of each group that this rank has called, by ``pg_status``; of groups without P2P calls."""
+    is_partial: bool = False
+    """Whether earlier calls were overwritten, or calls left out."""
+
+    @property
+    def calls(self) -> dict[str, list[Call]]:
+        """Of each group the last completed ones and the first that are not, oldest first."""
+        return self.recorded.calls
+
+    @property
+    def last(self) -> Call | None:
+        """The last one of all."""
+        return self.recorded.last
+
+    @property
+    def active_ns(self) -> int:
+        """When the rank last made a call, or its watchdog saw one begin or end; 0 where that is not known."""
+        return self.recorded.active_ns
 
     def identity(self) -> Identity:
         """What tells of which job it is."""
@@ -118,6 +86,20 @@ class Dump(Record):
     def pending(self, group: str) -> list[Call]:
         """The calls of a group that are not over, oldest first."""
         return [call for call in self.calls.get(group, ()) if not call.is_completed]
+
+    def has_called(self, group: str, seq: int) -> bool | None:
+        """Whether this rank made a collective of a group; None where that may have been overwritten.
+
+        Args:
+            group: its name.
+            seq: the number of the collective.
+        """
+        newest = max((call.seq for call in self.calls.get(group, ()) if not call.is_p2p), default=None)
+        if newest is not None and newest >= seq:
+            return True
+        if group in self.enqueued:
+            return self.enqueued[group] >= seq
+        return None if newest is None and self.is_partial else False
 
 
 def recognises(name: str, head: bytes) -> bool:
@@ -138,6 +120,23 @@ def read(name: str, data: bytes) -> Dump:
     Raises:
         ValueError: it is damaged, or asks for more than plain values.
     """
+    with _uncollected():
+        return _dump(name, data)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the garbage collector, which goes through a million new dictionaries again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _dump(name: str, data: bytes) -> Dump:
     try:
         document = loads(data) if _PICKLED.match(data) else json.loads(data)
     except (PlainPickleError, UnicodeDecodeError) as error:
@@ -145,15 +144,38 @@ def read(name: str, data: bytes) -> Dump:
     if not isinstance(document, dict) or not isinstance(document.get("entries", []), list):
         raise ValueError("it has no list of entries")
     match = _RANK_IN_NAME.search(name.rpartition("/")[2])
-    dump = Dump(
+    found = recorded([entry for entry in document.get("entries", ()) if isinstance(entry, dict)])
+    groups = _groups(document.get("pg_config"))
+    for group, desc in found.descriptions.items():
+        groups.setdefault(group, Group(group, desc, ()))
+    status = _status(document.get("pg_status"))
+    return Dump(
         name=name,
-        version=_text(document.get("version")),
+        version=as_text(document.get("version")),
         rank=int(match[1]) if match and len(match[1]) < 8 else None,
-        nccl_version=_text(document.get("comm_lib_version") or document.get("nccl_version")) or None,
-        groups=_groups(document.get("pg_config")),
+        nccl_version=as_text(document.get("comm_lib_version") or document.get("nccl_version")) or None,
+        groups=groups,
+        recorded=found,
+        enqueued=_enqueued(status, found),
+        is_partial=found.first > 0 or (not found.total and any(last > 0 for last in status.values())),
     )
-    _fill(dump, [entry for entry in document.get("entries", ()) if isinstance(entry, dict)])
-    return dump
+
+
+def _status(listed: Any) -> dict[str, int]:
+    """The last work that was put into the queue of each group, by its number on this rank; JSON has it as text."""
+    entries = listed.items() if isinstance(listed, dict) else ()
+    found: dict[str, int] = {}
+    for key, entry in entries:
+        last = as_text(entry.get("last_enqueued_collective")) if isinstance(entry, dict) else ""
+        if _NUMBER.fullmatch(last):
+            found[as_text(key)] = int(last)
+    return found
+
+
+def _enqueued(status: Mapping[str, int], found: Recorded) -> dict[str, int]:
+    """The same by the names of the groups; a work may be a P2P call, which has a number of its own."""
+    pairwise = {group for group, _ in found.transfers}
+    return {group: status[key] for key, group in found.ids.items() if key in status and group not in pairwise}
 
 
 def _groups(config: Any) -> dict[str, Group]:
@@ -162,137 +184,17 @@ def _groups(config: Any) -> dict[str, Group]:
     groups = {}
     for key, entry in config.items():
         about = entry if isinstance(entry, dict) else {}
-        name = _text(about.get("name", key))
-        groups[name] = Group(name, _text(about.get("desc")), _ranks(about.get("ranks")))
+        name = as_text(about.get("name", key))
+        groups[name] = Group(name, as_text(about.get("desc")), _ranks(about.get("ranks")))
     return groups
 
 
 def _ranks(listed: Any) -> tuple[int, ...]:
     """``[0, 1]`` as a list or, in most versions, as text."""
-    if isinstance(listed, str):
-        return tuple(int(rank) for rank in re.findall(r"\d{1,9}", listed))
-    return tuple(_number(rank) for rank in _list(listed) if isinstance(rank, int))
+    return _of_text(listed if isinstance(listed, str) else " ".join(map(as_text, as_list(listed))))
 
 
-def _fill(dump: Dump, entries: list[Mapping[str, Any]]) -> None:
-    """Keep of each group what tells where this rank stands: a dump of 2,000 calls needs no more than a few of them."""
-    completed: dict[str, list[Mapping[str, Any]]] = {}
-    pending: dict[str, list[Mapping[str, Any]]] = {}
-    over = _over(entries)
-    for place, entry in enumerate(entries):
-        name, desc = _group_of(entry)
-        if name not in dump.groups:
-            dump.groups[name] = Group(name, desc, ())
-        if not _is_batch(entry):
-            (completed if place <= over.get(_lane(entry), -1) else pending).setdefault(name, []).append(entry)
-    dump.active_ns = max((_number(entry.get(key)) for entry in entries for key in _TIMES), default=0)
-    dump.total = len(entries)
-    for name in dict.fromkeys([*completed, *pending]):
-        last, first = completed.get(name, [])[-_KEPT:], islice(pending.get(name, ()), _KEPT)
-        calls = [*(_call(name, entry, "completed") for entry in last), *(_call(name, entry) for entry in first)]
-        dump.calls[name] = sorted(calls, key=lambda call: call.order)
-    if entries:
-        newest = max(entries, key=_order)
-        dump.last = _call(_group_of(newest)[0], newest)
-
-
-def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and description of the group; until version 2.1 there is only the number."""
-    named = entry.get("process_group")
-    if isinstance(named, (list, tuple)) and len(named) == 2:
-        return _text(named[0]), _text(named[1])
-    return _text(entry.get("pg_id", entry.get("pg_name", ""))), ""
-
-
-def _is_batch(entry: Mapping[str, Any]) -> bool:
-    """Whether this stands for calls that were made as one: only it says how far they came.
-
-    A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front.
-    """
-    name = _text(entry.get("profiling_name"))
-    return name == "nccl:coalesced" or (name.endswith("_coalesced") and not entry.get("input_sizes"))
-
-
-def _batch(entry: Mapping[str, Any]) -> tuple[str, int, int]:
-    """What the calls of one batch share; whether they are P2P the batch says in newer versions only."""
-    return _group_of(entry)[0], _number(entry.get("collective_seq_id")), _number(entry.get("p2p_seq_id"))
-
-
-def _over(entries: Sequence[Mapping[str, Any]]) -> dict[tuple[str, frozenset[int]], int]:
-    """The last call that is over, of all that run one after the other.
-
-    All before it are over, too: of calls in a batch or in a CUDA graph the recorder does not see the end.
-    """
-    finished = {_batch(entry) for entry in entries if _is_batch(entry) and entry.get("state") == "completed"}
-    is_over = (entry.get("state") == "completed" or _batch(entry) in finished for entry in entries)
-    return {_lane(entry): place for place, (entry, over) in enumerate(zip(entries, is_over, strict=True)) if over}
-
-
-def _lane(entry: Mapping[str, Any]) -> tuple[str, frozenset[int]]:
-    """What runs one after the other: the collectives of a group, and what two ranks send each other."""
-    match = _PEERS.search(_text(entry.get("profiling_name")))
-    return _group_of(entry)[0], frozenset((int(match[1]), int(match[3]))) if match else frozenset()
-
-
-def _order(entry: Mapping[str, Any]) -> int:
-    return _number(entry.get("record_id", entry.get("id")))
-
-
-def _call(group: str, entry: Mapping[str, Any], state: str = "") -> Call:
-    is_p2p = bool(entry.get("is_p2p"))
-    number = entry.get("p2p_seq_id") if is_p2p else entry.get("collective_seq_id", entry.get("seq_id"))
-    return Call(
-        group=group,
-        order=_order(entry),
-        seq=_number(number),
-        operation=_text(entry.get("profiling_name")).removeprefix("nccl:"),
-        state=state or _text(entry.get("state")) or "scheduled",
-        is_p2p=is_p2p,
-        inputs=_elements(entry.get("input_sizes")),
-        outputs=_elements(entry.get("output_sizes")),
-        dtypes=_dtypes(entry),
-        created_ns=_number(entry.get("time_created_ns")),
-        frame=_frame(entry.get("frames")),
-    )
-
-
-def _elements(sizes: Any) -> tuple[int, ...]:
-    """How many elements each tensor has; until version 2.1 a single size stands where later a list of them does."""
-    if not isinstance(sizes, (list, tuple)):
-        return ()
-    shapes = sizes if all(isinstance(shape, (list, tuple)) for shape in sizes) else [sizes]
-    return tuple(prod(map(_number, shape[:_MOST_DIMENSIONS])) for shape in shapes)
-
-
-def _dtypes(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    listed = [*_list(entry.get("input_dtypes")), *_list(entry.get("output_dtypes"))]
-    return tuple(dict.fromkeys(map(_text, listed)))
-
-
-def _frame(frames: Any) -> str:
-    """The program's own innermost frames: PyTorch lists the innermost first, and programs have helpers for calls."""
-    usable = [frame for frame in _list(frames) if isinstance(frame, dict)]
-    own = [frame for frame in usable if not _is_library(_text(frame.get("filename")))]
-    return " < ".join(map(_place, (own or usable)[:_FRAMES]))
-
-
-def _place(frame: Mapping[str, Any]) -> str:
-    return f"{_text(frame.get('filename'))}:{_number(frame.get('line'))} in {_text(frame.get('name'))}"
-
-
-def _is_library(filename: str) -> bool:
-    return any(part in filename for part in _LIBRARY)
-
-
-def _list(value: Any) -> Iterable[Any]:
-    return value if isinstance(value, (list, tuple)) else ()
-
-
-def _text(value: Any) -> str:
-    """Text, or a number as text; of anything else nothing: what shares its parts in a pickle has no end as text."""
-    return value if isinstance(value, str) else str(_number(value)) if isinstance(value, int) else ""
-
-
-def _number(value: Any) -> int:
-    """A number that fits 64 bits, as all do that PyTorch writes; else 0."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else 0
+@lru_cache(maxsize=1024)
+def _of_text(listed: str) -> tuple[int, ...]:
+    """The same object for the same group: thousands of dumps list thousands of ranks each."""
+    return tuple(map(int, re.findall(r"\d{1,9}", listed)))

@@ -1,13 +1,15 @@
 """Reads pickles that hold plain values only: dictionaries, lists, tuples, text, numbers, bytes.
 
 A pickle is a program; one from a stranger may run anything. This reader looks up no name at all but the two by which
-PyTorch's own pickler marks typed lists, and both give the list that they are given.
+PyTorch's own pickler marks typed lists, and both give the list that they are given. What a pickle asks memory for is
+bounded before it is read: places in the memo and lengths that the data cannot fill.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
+import re
 from typing import Any, NoReturn
 
 MAX_BYTES = 256 << 20
@@ -15,6 +17,27 @@ MAX_BYTES = 256 << 20
 _LIST_MARKS = frozenset(
     f"build_{kind}list" for kind in ("int", "tensor", "double", "bool")
 )  # torch/jit/_pickle.py; PyTorch writes lists of one type so
+
+
+_MEMO = 1 << 22
+"""Places in the memo that are never too many; beyond them there is one for four bytes of data at most."""
+_WIDEST = 9
+"""Bytes of a number of 64 bits. Keys of dictionaries that collide need wider ones."""
+_DIGITS = 20
+_RUN = re.compile(
+    rb"(?s:"
+    rb"[hKq]."  # what stands most often comes first
+    rb"|[^BCFGIJKLMPSTUVXcghijpqr.\x80\x82-\x84\x8a-\x8e\x95\x96]++"  # no argument
+    rb"|r..[\0-\x3f]\0"  # a place of the memo that is not too high
+    rb"|\x8a\x08.{8}"  # a number, as PyTorch writes it
+    rb"|[Jj\x84]....|[M\x83]..|[\x80\x82].|[G\x95].{8}"  # of fixed length
+    rb")*+"
+)
+"""Opcodes that need no look at their values: a run of them is passed at once."""
+_LENGTHS = {**dict.fromkeys(b"XTB\x8b", 4), **dict.fromkeys(b"UC\x8c\x8a", 1), **dict.fromkeys(b"\x8d\x8e\x96", 8)}
+"""Opcodes with the width of the length that follows them."""
+_LINES = {**dict.fromkeys(b"FILSVPpg", 1), **dict.fromkeys(b"ci", 2)}
+"""Opcodes with the number of lines that follow them."""
 
 
 class PlainPickleError(ValueError):
@@ -32,6 +55,7 @@ def loads(data: bytes) -> Any:
     """
     if len(data) > MAX_BYTES:
         raise PlainPickleError(f"larger than {MAX_BYTES >> 20} MB")
+    _check(data)
     try:
         return _Reader(io.BytesIO(data), encoding="utf-8", errors="replace").load()
     except PlainPickleError:
@@ -42,10 +66,67 @@ def loads(data: bytes) -> Any:
         raise PlainPickleError(f"damaged: {type(error).__name__}") from None
 
 
+def _check(data: bytes) -> None:
+    """Refuse what asks for more memory or time than its size explains; all else is left to the reader."""
+    at, end = 0, len(data)
+    while at < end:
+        run = _RUN.match(data, at)
+        at = run.end() if run else at
+        opcode = data[at : at + 1]
+        if opcode and opcode[0] in _LENGTHS:
+            at = _behind(data, at)
+        elif opcode and opcode[0] in _LINES:
+            at = _behind_lines(data, at)
+        elif opcode == b"r":
+            _check_place(int.from_bytes(data[at + 1 : at + 5], "little"), data)
+            at += 5
+        else:
+            return  # the end, or what the reader refuses
+
+
+def _behind(data: bytes, at: int) -> int:
+    """The place behind a value that tells its length."""
+    width = _LENGTHS[data[at]]
+    length = int.from_bytes(data[at + 1 : at + 1 + width], "little")
+    if length > len(data):
+        raise PlainPickleError("damaged: a value is longer than the file")
+    if data[at] in b"\x8a\x8b" and length > _WIDEST:
+        raise PlainPickleError("damaged: a number has more than 64 bits")
+    return at + 1 + width + length
+
+
+def _behind_lines(data: bytes, at: int) -> int:
+    """The place behind a value that ends with its line."""
+    begin = at + 1
+    for _ in range(_LINES[data[at]]):
+        at = data.find(b"\n", at + 1)
+        if at < 0:
+            return len(data)
+    text = data[begin:at].strip()
+    if data[begin - 1] in b"IL" and len(text) > _DIGITS:
+        raise PlainPickleError("damaged: a number has more than 64 bits")
+    if data[begin - 1] in b"pg" and not (text.isdigit() and len(text) < _DIGITS):
+        raise PlainPickleError("damaged: no place of the memo")
+    if data[begin - 1] in b"p":
+        _check_place(int(text), data)
+    return at + 1
+
+
+def _check_place(place: int, data: bytes) -> None:
+    """Refuse a place of the memo that nobody fills: the memo grows up to it."""
+    if place > max(len(data) >> 2, _MEMO):
+        raise PlainPickleError("its contents are larger than the file")
+
+
+def _same(items: Any) -> Any:
+    """What marks a typed list gives the list itself: copies of copies would fill the memory."""
+    return items
+
+
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch.jit._pickle" and name in _LIST_MARKS:
-            return list
+            return _same
         raise PlainPickleError(f"it asks for {module[:60]}.{name[:60]}, which a dump of plain values never does")
 
     def persistent_load(self, _pid: Any) -> NoReturn:

@@ -92,6 +92,8 @@ class Answer(Record):
     """Ranks of each communicator, where the answer lists them."""
     mismatches: list[Mismatch] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
+    launched: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The operations of each communicator that all its ranks have launched equally often; JSON only."""
     lines: dict[str, int] = field(default_factory=dict)
     """Where each communicator stands in a text: the number of the line."""
     pids: set[int] = field(default_factory=set)
@@ -134,8 +136,11 @@ def _of_document(name: str, document: Mapping[str, Any]) -> Answer:
     for comm in document.get("communicators") or ():
         comm_id = str(comm.get("hash"))
         answer.sizes[comm_id] = index(comm.get("size", 0))
-        answer.pids.update(pid for rank in comm.get("ranks") or () if (pid := _number(rank, "pid")))
-        answer.mismatches.extend(_mismatches(comm_id, comm.get("ranks") or ()))
+        ranks = comm.get("ranks") or ()
+        answer.pids.update(pid for rank in ranks if (pid := _number(rank, "pid")))
+        answer.mismatches.extend(_mismatches(comm_id, ranks))
+        if len(ranks) == answer.sizes[comm_id]:
+            answer.launched[comm_id] = _alike(ranks)
         for lost in comm.get("missing_ranks") or ():
             is_dead = bool((lost.get("status") or {}).get("considered_dead"))
             # A communicator that is only being made may list ranks that do not exist: 2.28 reads foreign memory there.
@@ -160,6 +165,14 @@ def _mismatches(comm_id: str, ranks: Any) -> Iterator[Mismatch]:
         ]
         if len({member.launched for member in members}) > 1:
             yield Mismatch(comm_id, operation, members)
+
+
+def _alike(ranks: Any) -> dict[str, int]:
+    """The operations that all ranks have launched, equally often."""
+    counts = [rank.get("collective_counts") or {} for rank in ranks]
+    first = counts[0] if counts else {}
+    alike = {name for name, number in first.items() if number and all(of.get(name) == number for of in counts)}
+    return {name: index(first[name]) for name in first if name in alike}
 
 
 def _number(entry: Mapping[str, Any], key: str) -> int | None:

@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nccl_inspect.artifacts import pairwise
+from nccl_inspect.artifacts.calls import SYMMETRIC, Call
 from nccl_inspect.artifacts.causes import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
-from nccl_inspect.artifacts.flight_recorder import Call, Dump, Group
+from nccl_inspect.artifacts.flight_recorder import WORLD, Dump, Group
 from nccl_inspect.records import Record
 
 _SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor")
@@ -44,6 +46,17 @@ class Standstill(Record):
     """The ranks that wait for them."""
     silent: list[int] = field(default_factory=list)
     """Ranks of the group that made no dump: nothing is known of them."""
+    older: list[int] = field(default_factory=list)
+    """Ranks whose dump is older than those of the others: it lacks calls that the others finished with them."""
+    overwritten: list[int] = field(default_factory=list)
+    """Ranks whose dump no longer has the calls of this group."""
+    made: int | None = None
+    """Of a transfer how many of them the side that is away has made."""
+
+    @property
+    def unknown(self) -> list[int]:
+        """Ranks that may or may not have made the call."""
+        return sorted({*self.silent, *self.older, *self.overwritten})
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -55,7 +68,10 @@ class _Wait(Record):
     waiting: dict[int, Call]
     absent: list[int]
     silent: list[int]
-    is_p2p: bool
+    older: list[int] = field(default_factory=list)
+    overwritten: list[int] = field(default_factory=list)
+    pair: pairwise.Pair | None = None
+    """The transfer that it is about."""
 
 
 def of(dumps: Iterable[Dump]) -> list[Standstill]:
@@ -65,11 +81,11 @@ def of(dumps: Iterable[Dump]) -> list[Standstill]:
         dumps: of any number of ranks; those without a rank are left out.
     """
     by_rank = {dump.rank: dump for dump in dumps if dump.rank is not None}
-    groups = _groups(by_rank)
+    every = groups(by_rank)
     different: list[Standstill] = []
     waits: list[_Wait] = []
     unfinished: list[Standstill] = []
-    for group, members in groups:
+    for group, members in every:
         calls = _collectives(group, members, by_rank)
         first = _first_pending(calls)
         if first is None:
@@ -78,22 +94,41 @@ def of(dumps: Iterable[Dump]) -> list[Standstill]:
             different.append(found)
             continue
         wait = _wait(group, members, calls, first, by_rank)
-        if wait.absent or wait.silent:
+        if wait.absent or wait.silent or wait.older or wait.overwritten:
             waits.append(wait)
         else:
             unfinished.append(_unfinished(group, calls, first, by_rank))
-    waits.extend(_pairwise(groups, by_rank))
+    for pair in pairwise.pairs(every, by_rank):
+        if pair.kind == pairwise.NO_END:
+            waits.append(_missing_end(pair, by_rank))
+        elif pair.kind == pairwise.CROSSED:
+            waits.extend(_crossed(pair))
+        else:
+            (different if pair.kind == pairwise.DIFFERENT else unfinished).append(_of_pair(pair, by_rank))
     return [*different, *_causes(waits, [*different, *unfinished], by_rank)] or unfinished
 
 
-def _groups(by_rank: Mapping[int, Dump]) -> list[tuple[Group, list[int]]]:
-    """Each group with its ranks; the same name with other ranks is another group."""
+def groups(by_rank: Mapping[int, Dump]) -> list[tuple[Group, list[int]]]:
+    """Each group with its ranks; the same name with other ranks is another group.
+
+    Early versions number the groups of each process by themselves: there only number 0 is the same group everywhere.
+    """
     known: dict[tuple[str, tuple[int, ...]], tuple[Group, list[int]]] = {}
+    unlisted: list[tuple[int, Group]] = []
     for rank, dump in sorted(by_rank.items()):
         for group in dump.groups.values():
-            _, members = known.setdefault((group.name, group.ranks), (group, list(group.ranks)))
-            if not group.ranks and group.name in dump.calls:
-                members.append(rank)
+            if group.ranks:
+                known.setdefault((group.name, group.ranks), (group, list(group.ranks)))
+            elif group.name in dump.calls:
+                unlisted.append((rank, group))
+    listed: dict[str, list[set[int]]] = {}
+    for name, ranks in known:
+        listed.setdefault(name, []).append(set(ranks))
+    for rank, group in unlisted:
+        if any(rank in ranks for ranks in listed.get(group.name, ())):
+            continue  # the dump of another rank lists its ranks
+        if group.desc or group.name == WORLD:
+            known.setdefault((group.name, ()), (group, []))[1].append(rank)
     return list(known.values())
 
 
@@ -149,11 +184,33 @@ def _wait(
     seq: int,
     by_rank: Mapping[int, Dump],
 ) -> _Wait:
-    """Who is in a call, and who did not come to it."""
+    """Who is in a call, and who did not come to it, as far as the dumps tell."""
     waiting = {rank: of[seq] for rank, of in calls.items() if seq in of and not of[seq].is_completed}
-    absent = [rank for rank, of in calls.items() if max(of, default=0) < seq]
-    silent = [rank for rank in members if rank not in by_rank]
-    return _Wait(group, seq, waiting, absent, silent, is_p2p=False)
+    absent = [rank for rank in calls if by_rank[rank].has_called(group.name, seq) is False]
+    older = _older(calls, absent)
+    return _Wait(
+        group,
+        seq,
+        waiting,
+        absent=[rank for rank in absent if rank not in older],
+        silent=[rank for rank in members if rank not in by_rank],
+        older=sorted(older),
+        overwritten=[rank for rank in calls if by_rank[rank].has_called(group.name, seq) is None],
+    )
+
+
+def _older(calls: Mapping[int, Mapping[int, Call]], absent: Iterable[int]) -> set[int]:
+    """The ranks that came to calls which their dumps lack: others finished these, and they need all ranks."""
+    finished = max(
+        (
+            call.seq
+            for of in calls.values()
+            for call in of.values()
+            if call.is_completed and call.operation in SYMMETRIC
+        ),
+        default=0,
+    )
+    return {rank for rank in absent if calls[rank] and max(calls[rank]) < finished}
 
 
 def _unfinished(
@@ -161,27 +218,35 @@ def _unfinished(
 ) -> Standstill:
     """A call that all ranks of a group made, and that is not over on all of them."""
     stuck = [_part(rank, by_rank, of[seq]) for rank, of in calls.items() if seq in of and not of[seq].is_completed]
-    over = [_part(rank, by_rank, of.get(seq)) for rank, of in calls.items() if seq not in of or of[seq].is_completed]
+    over = [
+        _part(rank, by_rank, of.get(seq))
+        for rank, of in calls.items()
+        if any(call.is_completed and call.seq >= seq for call in of.values())
+    ]
     operation = stuck[0].call.operation if stuck[0].call else ""
     return Standstill(PARTLY if over else UNFINISHED, group, seq, operation, stuck, over)
 
 
-def _pairwise(groups: Iterable[tuple[Group, list[int]]], by_rank: Mapping[int, Dump]) -> Iterator[_Wait]:
-    """Sends and receives whose other side is missing; ranks in such calls are those of the group."""
-    for group, members in groups:
-        if not group.ranks:
-            continue
-        open_ends: dict[tuple[int, int], dict[int, Call]] = {}
-        for rank in members:
-            for call in by_rank[rank].pending(group.name) if rank in by_rank else ():
-                if call.is_p2p and call.peers and max(call.peers) < len(members):
-                    open_ends.setdefault(call.peers, {}).setdefault(rank, call)
-        for pair, ends in open_ends.items():
-            other = [rank for rank in {members[place] for place in pair} if rank not in ends]
-            if other:
-                absent = [rank for rank in other if rank in by_rank]
-                silent = [rank for rank in other if rank not in by_rank]
-                yield _Wait(group, next(iter(ends.values())).seq, ends, absent, silent, is_p2p=True)
+def _missing_end(pair: pairwise.Pair, by_rank: Mapping[int, Dump]) -> _Wait:
+    seq = next(iter(pair.ends.values())).seq
+    absent = [rank for rank in pair.others if rank in by_rank]
+    silent = [rank for rank in pair.others if rank not in by_rank]
+    return _Wait(pair.group, seq, dict(pair.ends), absent, silent, pair=pair)
+
+
+def _crossed(pair: pairwise.Pair) -> Iterator[_Wait]:
+    """Both sides wait for each other, each in a call that the other one makes only after its own."""
+    for rank, call in pair.ends.items():
+        yield _Wait(pair.group, call.seq, {rank: call}, [other for other in pair.ends if other != rank], [], pair=pair)
+
+
+def _of_pair(pair: pairwise.Pair, by_rank: Mapping[int, Dump]) -> Standstill:
+    """A transfer whose two sides came, and that does not go on."""
+    kinds = {pairwise.DIFFERENT: DIFFERENT, pairwise.HALF: PARTLY}
+    call = next(iter(pair.ends.values()))
+    ends = [_part(rank, by_rank, end) for rank, end in pair.ends.items()]
+    over = [_part(rank, by_rank, None) for rank in pair.others]
+    return Standstill(kinds.get(pair.kind, UNFINISHED), pair.group, call.seq, call.operation, ends, over)
 
 
 def _causes(waits: Sequence[_Wait], stuck: Sequence[Standstill], by_rank: Mapping[int, Dump]) -> list[Standstill]:
@@ -190,7 +255,7 @@ def _causes(waits: Sequence[_Wait], stuck: Sequence[Standstill], by_rank: Mappin
         return []
     in_calls = {part.rank for still in stuck for part in still.culprits}
     held = {rank for wait in waits for rank in wait.waiting} | in_calls
-    roots = [wait for wait in waits if wait.silent or any(rank not in held for rank in wait.absent)]
+    roots = [wait for wait in waits if _unknown(wait, held) or any(rank not in held for rank in wait.absent)]
     if roots:
         return _without_repeats([_root(wait, held, by_rank) for wait in roots])
     if any(rank in in_calls for wait in waits for rank in wait.absent):
@@ -198,17 +263,25 @@ def _causes(waits: Sequence[_Wait], stuck: Sequence[Standstill], by_rank: Mappin
     return [_cycle(waits, by_rank)]
 
 
+def _unknown(wait: _Wait, held: set[int]) -> list[int]:
+    """Ranks that may or may not have come, and are not known to stand elsewhere."""
+    return [*wait.silent, *wait.older, *(rank for rank in wait.overwritten if rank not in held)]
+
+
 def _root(wait: _Wait, held: set[int], by_rank: Mapping[int, Dump]) -> Standstill:
     idle = [rank for rank in wait.absent if rank not in held]
     first = next(iter(wait.waiting.values()))
     return Standstill(
-        NO_PARTNER if wait.is_p2p else MISSING,
+        NO_PARTNER if wait.pair else MISSING,
         wait.group,
         wait.seq,
         first.operation,
         [_part(rank, by_rank, by_rank[rank].last) for rank in idle],
         [_part(rank, by_rank, call) for rank, call in wait.waiting.items()],
-        wait.silent,
+        silent=wait.silent,
+        older=wait.older,
+        overwritten=[rank for rank in wait.overwritten if rank not in held],
+        made=wait.pair.made if wait.pair else None,
     )
 
 
@@ -216,7 +289,7 @@ def _without_repeats(causes: list[Standstill]) -> list[Standstill]:
     """The same ranks once, by the group in which the most wait for them, and there by the earliest call."""
     kept: dict[tuple[object, ...], Standstill] = {}
     for cause in sorted(causes, key=lambda cause: (-len(cause.waiting), _order(cause))):
-        kept.setdefault((*(part.rank for part in cause.culprits), None, *cause.silent), cause)
+        kept.setdefault((*(part.rank for part in cause.culprits), None, *cause.unknown), cause)
     return list(kept.values())
 
 

@@ -6,6 +6,7 @@ A log that is plain text is cut at line ends. One that is torn is not: its lines
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -209,3 +210,8 @@ def _between(place: Place, part: Part, progress: Callable[[int], None]) -> Piece
                 left = None if left is None else left - len(data)
     except OSError as error:
         raise StreamError(error.strerror or str(error), "check the file") from None
+
+
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -9,7 +9,7 @@ from nccl_inspect.artifacts.causes import MISSING
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import recorder
 from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, hosts_with, ranks_word
+from nccl_inspect.rules.facts import Facts, does, hosts_with, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
@@ -30,15 +30,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         waiting = recorder.ranks_of(still.waiting)
         call = recorder.work(still.waiting[0].call, still.group, still.seq)
         absent = recorder.ranks_of(still.culprits)
-        missing = absent | set(still.silent)
+        missing = absent or set(still.unknown)
         yield RULE.finding(
-            f"{ranks_word(missing)} never called {call}, in which {ranks_word(waiting)} wait{'s' * (len(waiting) == 1)}"
+            f"{ranks_word(absent)} never called {call}, in which {ranks_word(waiting)} {does(len(waiting), 'wait')}"
             if absent
-            else f"{ranks_word(waiting)} wait{'s' * (len(waiting) == 1)} in {call} for {ranks_word(missing)}, "
-            "of which there is no dump",
+            else f"{ranks_word(waiting)} {does(len(waiting), 'wait')} in {call} for {ranks_word(missing)}, "
+            + ("of which there is no dump" if still.silent else "of which the dump does not show whether it came"),
             cause=_cause(still),
             impact=recorder.IMPACT,
-            fix=list(_fixes(still, missing)),
+            fix=list(_fixes(still)),
             confidence=recorder.confidence(still),
             ranks=missing,
             hosts=hosts_with(facts.job, missing),
@@ -59,16 +59,12 @@ def _cause(still: Standstill) -> str:
     text = "; ".join(said)
     if said:
         text += ": since then it is busy or stuck outside of NCCL, or took another branch"
-    if still.silent:
-        mute = f"{ranks_word(still.silent)} wrote no dump: dead, or the dump is not here"
-        text = f"{text}. {mute}" if text else mute
-    return text
+    return ". ".join(filter(None, [text, recorder.not_known(still)]))
 
 
-def _fixes(still: Standstill, missing: set[int]) -> Iterator[str]:
+def _fixes(still: Standstill) -> Iterator[str]:
     yield "py-spy dump --pid <pid>   # where is it now?"
     places = sorted({part.call.frame for part in still.culprits if part.call and part.call.frame})
     if places:
         yield f"Look at what follows {places[0]}: a branch that only some ranks take, a loop, I/O, an exception."
-    if still.silent:
-        yield f"Look at the output of {ranks_word(still.silent)} first: a process that died writes no dump."
+    yield from recorder.fixes_of_dumps(still)

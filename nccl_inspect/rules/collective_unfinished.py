@@ -1,12 +1,18 @@
 """All ranks made a call, and it did not end on all of them: the flight recorder rules out the program."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts.causes import PARTLY, UNFINISHED
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import recorder
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, hosts_with, ranks_word
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.standstill import Standstill
 
 RULE = Rule(
     name="collective-unfinished",
@@ -37,10 +43,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         stuck = recorder.ranks_of(still.culprits)
         call = recorder.work(still.culprits[0].call, still.group, still.seq)
         partly = still.kind == PARTLY
+        is_pair = bool(still.culprits[0].call and still.culprits[0].call.is_p2p)
         yield RULE.finding(
-            f"{ranks_word(stuck)} {'is' if len(stuck) == 1 else 'are'} stuck in {call}, which "
-            + ("the other ranks finished" if partly else "all ranks of the group called"),
-            cause="all ranks made the same call, so the program agrees with itself; likely: "
+            f"{ranks_word(stuck)} {'is' if len(stuck) == 1 else 'are'} stuck in {call}, which " + _others(still),
+            cause=f"{'both sides' if is_pair else 'all ranks'} made the same call, so the program agrees with itself; "
+            "likely: "
             + (
                 "the GPU or the network of these ranks, or work that they queued before it"
                 if partly
@@ -58,3 +65,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             evidence=[*recorder.lines(facts, still.culprits, 3), *recorder.lines(facts, still.waiting, 2)],
             fatal=True,
         )
+
+
+def _others(still: Standstill) -> str:
+    """What the other ranks did; those that have the same call open are all culprits."""
+    call = still.culprits[0].call
+    if call and call.is_p2p:
+        over = recorder.ranks_of(still.waiting)
+        return f"{ranks_word(over)} finished" if over else "both sides called"
+    return "the other ranks finished" if still.kind == PARTLY else "all ranks of the group called"

@@ -8,7 +8,7 @@ from nccl_inspect.model import usage
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
-from nccl_inspect.rules import standstill
+from nccl_inspect.rules import answers, standstill
 from nccl_inspect.rules.departures import departures
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_of
@@ -66,6 +66,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if stuck or (silent and not waits(facts)):
         comm = comms[0] if stuck else comms[-1]
         tables = [] if stuck else empty_tables(facts, silent)
+        together = answers.in_step(facts)
         yield RULE.finding(
             f"{count(comm.nranks, 'rank')} on one host connected by P2P, and "
             + (
@@ -75,9 +76,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             ),
             cause="unknown from this log. "
             f"How far the ranks came: {phases(facts, comm)}. On one host with P2P a standstill "
-            f"right after the set-up {_TYPICAL}; a rank that called something else looks the same{suspects(facts)}",
-            impact="the first collective never returns, with all GPUs at 100 %",
-            fix=_FIX,
+            f"right after the set-up {_TYPICAL}; a rank that called something else looks the same"
+            f"{suspects(facts)}{together}",
+            impact="a call never returns, with GPUs at 100 %"
+            if together
+            else "the first collective never returns, with all GPUs at 100 %",
+            fix=[*answers.IN_STEP_FIX, *_FIX[:-1]] if together else _FIX,
             confidence="likely" if stuck or tables or gave_up(silent) else "possible",
             ranks=[rank for rank in comm.ranks if rank is not None],
             hosts=comm.hosts,

@@ -89,7 +89,7 @@ FAULTS = (
     ),
     Fault(
         machines.ports_slow,
-        _all((("bandwidth-low", "nic-asymmetry"), LIKELY)),
+        _all((("bandwidth-low", "nic-asymmetry", "straggler"), LIKELY)),
         _LINK_FIX,
         clue="nic-link-bad",
         costs="the slowest NIC sets the pace of every collective that crosses hosts",
@@ -177,7 +177,7 @@ FAULTS = (
     ),
     Fault(
         machines.nvlinks_down,
-        _all((("p2p-nvlink-fault",), CERTAIN), (_NO_NVLINK, LIKELY)),
+        _all((("p2p-nvlink-fault",), CERTAIN), ((*_NO_NVLINK, "straggler"), LIKELY)),
         _NVLINK_FIX,
         clue="gpu-degraded",
         costs="rings and trees over this GPU have less bandwidth, and they set the pace of all ranks",
@@ -219,12 +219,12 @@ FAULTS = (
             bad=lambda value: value == "Active",
             words="GPU {gpu} is held down ({key})",
         ),
-        _all((("bandwidth-low",), LIKELY)),
+        _all((("bandwidth-low", "straggler"), LIKELY)),
         ("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER   # fans, air and power supply of that host",),
     ),
     Fault(
         machines.pcie_narrow,
-        _all((("bandwidth-low",), LIKELY)),
+        _all((("bandwidth-low", "straggler"), LIKELY)),
         ("sudo lspci -vv -s <busId> | grep LnkSta   # reseat the card; a riser or slot that is broken",),
         clue="gpu-degraded",
         costs="data between this GPU and NICs or the host moves more slowly than on the others",

@@ -1,12 +1,18 @@
 """A rank sends or receives, and its peer does not take part: the flight recorder shows both sides."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts.causes import NO_PARTNER
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import recorder
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, hosts_with, ranks_word
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.standstill import Standstill
 
 RULE = Rule(
     name="p2p-without-partner",
@@ -22,15 +28,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge sends and receives that are open on one side only."""
     for still in recorder.standstills(facts, NO_PARTNER):
         waiting, missing = recorder.ranks_of(still.waiting), recorder.ranks_of(still.culprits) | set(still.silent)
+        there = recorder.ranks_of(still.culprits) or missing
         place = recorder.places(still.waiting)
         last = recorder.places(still.culprits)
         yield RULE.finding(
             f"{ranks_word(waiting)} waits in {still.operation} of group {still.group.label}, and {ranks_word(missing)} "
             "does not take part",
-            cause="no open call of the other side fits it"
+            cause=_partner(still, there)
             + (f"; it was made at {place}" if place else "")
             + (f". The last call of the other side: {last}" if last else "")
-            + (f". {ranks_word(still.silent)} wrote no dump" if still.silent else ""),
+            + (f". {recorder.not_known(still)}" if recorder.not_known(still) else ""),
             impact=recorder.IMPACT,
             fix=[
                 "py-spy dump --pid <pid>   # where is it now?",
@@ -43,3 +50,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             evidence=[*recorder.lines(facts, still.waiting, 2), *recorder.lines(facts, still.culprits, 2)],
             fatal=True,
         )
+
+
+def _partner(still: Standstill, missing: set[int]) -> str:
+    """What the other side did, counted where its dump has all its calls."""
+    call = still.waiting[0].call
+    if still.made is None or call is None or not call.nth:
+        return "no open call of the other side fits it"
+    return (
+        f"it is number {call.nth} of {ranks_word(recorder.ranks_of(still.waiting))} in this direction, and "
+        f"{ranks_word(missing)} has made {still.made or 'none'}"
+    )

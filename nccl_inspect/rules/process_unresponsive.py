@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from nccl_inspect.model import ages
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.rules import recorder
@@ -34,22 +35,43 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     named = {ranks[pid] for pid in lost if pid in ranks}
     dead = any(entry.is_dead for _, entry in lost.values())
     who = ranks_word(named) if len(named) == len(lost) else listed([f"pid {pid}" for pid in lost])
+    alive = list(_alive(facts, ranks, lost.values()))
     yield RULE.finding(
         f"RAS has no answer from {who}" + (", and gave it up as dead" if dead else ""),
         cause=f"{count(len(lost), 'process', 'es')} did not answer over RAS's own connections, which need neither the "
         "GPU nor the program: it died, is stopped (SIGSTOP, a debugger, a frozen container), or its host cannot be "
-        "reached",
+        "reached" + "".join(words for words, _ in alive),
         impact=recorder.IMPACT,
         fix=[
             f"ps -o pid,stat,etime,cmd -p {next(iter(lost))}   # T: stopped; Z or nothing: dead; on the host of {who}",
             "kubectl get pod -o wide; scontrol show node <node>; ping <host>   # is the host itself up?",
         ],
-        confidence="certain" if dead else "likely",
+        confidence="possible" if alive else "certain" if dead else "likely",
         ranks=named,
         hosts=hosts_with(facts.job, named),
-        evidence=[_line(name, entry, number) for number, (name, entry) in enumerate(lost.values(), 1)],
+        evidence=[
+            *(line for _, line in alive),
+            *(_line(name, entry, number) for number, (name, entry) in enumerate(lost.values(), 1)),
+        ],
         fatal=True,
     )
+
+
+def _alive(facts: Facts, ranks: Mapping[int, int], lost: Iterable[tuple[str, Lost]]) -> Iterator[tuple[str, Evidence]]:
+    """What speaks against it: a rank made a call after the answer was written, so it lived then."""
+    dumps = {dump.rank: dump for dump in recorder.dumps_of(facts)}
+    for name, entry in lost:
+        dump = dumps.get(ranks.get(entry.pid or -1))
+        written = ages.written(name)
+        if dump is None or dump.last is None or written is None:
+            continue
+        later = dump.active_ns / 1e9 - written
+        if later > recorder.CLOCKS:
+            text = f"rank {dump.rank}: {recorder.described(dump.last)}, {dump.last.state}"
+            yield (
+                f". But its dump contradicts that: rank {dump.rank} was active {later:.0f} s after this answer",
+                Evidence(dump.name, dump.last.order, text),
+            )
 
 
 def _line(name: str, entry: Lost, number: int) -> Evidence:

@@ -13,7 +13,8 @@ from nccl_inspect.rules.facts import Facts, listed, ranks_word
 from nccl_inspect.rules.waits import waits
 
 if TYPE_CHECKING:
-    from nccl_inspect.artifacts.flight_recorder import Call, Dump, Group
+    from nccl_inspect.artifacts.calls import Call
+    from nccl_inspect.artifacts.flight_recorder import Dump, Group
     from nccl_inspect.artifacts.standstill import Part, Standstill
 
 IMPACT = "ranks wait for each other; PyTorch's watchdog ends the job when the time limit of the call is over"
@@ -31,7 +32,7 @@ def all_standstills(facts: Facts) -> list[Standstill]:
 
     Dumps of a job that runs show ranks in calls that others have still to make: then only calls that differ are wrong.
     """
-    dumps = _dumps(facts)
+    dumps = dumps_of(facts)
     if not dumps:
         return []
     from nccl_inspect.artifacts import standstill  # most logs come alone
@@ -52,7 +53,7 @@ def _is_running(facts: Facts) -> bool:
     job = facts.job
     if job.failed or job.ended_by or job.quiet is not None or facts.failures() or waits(facts):
         return False
-    since = [(ages.written(dump.name), dump.active_ns / 1e9) for dump in _dumps(facts)]
+    since = [(ages.written(dump.name), dump.active_ns / 1e9) for dump in dumps_of(facts)]
     return bool(since) and all(when and 0 <= when - active < _FRESH for when, active in since)
 
 
@@ -61,17 +62,69 @@ _FRESH = 5.0
 
 
 def confidence(still: Standstill) -> str:
-    """How sure it is who does not come: a rank may lack a dump as nobody passed it, a group its ranks (until 2.2)."""
+    """How sure it is who does not come.
+
+    A rank may lack a dump as nobody passed it, and a dump may be older than the others' calls.
+    """
     if still.culprits:
-        return "certain" if still.group.ranks or still.group.name == _WORLD else "possible"
-    return "likely" if len(still.silent) <= len(still.waiting) else "possible"
+        return "possible" if dumped_before(still) else "certain"
+    is_told = len(still.silent) <= len(still.waiting) and not (still.older or still.overwritten)
+    return "likely" if is_told else "possible"
 
 
-_WORLD = "0"
-"""The name of the group of all ranks."""
+def proved(facts: Facts) -> set[int]:
+    """The ranks that the dumps show to hold up the others, for sure."""
+    kinds = (causes.MISSING, causes.NO_PARTNER, causes.DIFFERENT)
+    return {
+        part.rank
+        for still in standstills(facts, *kinds)
+        if still.waiting and confidence(still) == "certain"
+        for part in still.culprits
+    }
 
 
-def _dumps(facts: Facts) -> list[Dump]:
+def dumped_before(still: Standstill) -> float:
+    """How many seconds before the others' call the first dump of a culprit was written; 0 where none was."""
+    called = min((part.call.created_ns for part in still.waiting if part.call), default=0) / 1e9
+    times = [when for part in still.culprits if (when := ages.written(part.dump))]
+    early = called - min(times, default=called)
+    return early if early > CLOCKS else 0
+
+
+CLOCKS = 2.0
+"""Seconds by which the clocks of hosts may be apart."""
+
+
+def not_known(still: Standstill) -> str:
+    """Of which ranks the dumps do not tell whether they came, and why; empty where they do of all."""
+    parts = [
+        f"{ranks_word(still.silent)} wrote no dump: dead, or the dump is not here" if still.silent else "",
+        f"the dump of {ranks_word(still.older)} is older: it lacks calls that the others finished with "
+        f"{'it' if len(still.older) == 1 else 'them'}"
+        if still.older
+        else "",
+        f"{ranks_word(still.overwritten)} may have called it: the ring buffer of the recorder no longer has the calls "
+        "of this group"
+        if still.overwritten
+        else "",
+    ]
+    if early := dumped_before(still):
+        parts.append(f"the dump of {ranks_word(ranks_of(still.culprits))} was written {early:.0f} s before that call")
+    return "; ".join(filter(None, parts))
+
+
+def fixes_of_dumps(still: Standstill) -> Iterator[str]:
+    """What makes the dumps tell more."""
+    if still.silent:
+        yield f"Look at the output of {ranks_word(still.silent)} first: a process that died writes no dump."
+    if still.older or dumped_before(still):
+        yield "Collect the dumps of all ranks from one moment: PyTorch writes them together at a time-out."
+    if still.overwritten:
+        yield "TORCH_NCCL_TRACE_BUFFER_SIZE=20000   # each rank keeps more calls"
+
+
+def dumps_of(facts: Facts) -> list[Dump]:
+    """All dumps beside the log."""
     return artifacts.of(facts.job.artifacts, "flight_recorder")
 
 
@@ -122,7 +175,7 @@ def label(facts: Facts, part: Part) -> str:
 
 def _groups(facts: Facts) -> dict[str, dict[str, Group]]:
     """The groups of each dump."""
-    return {dump.name: dump.groups for dump in _dumps(facts)}
+    return {dump.name: dump.groups for dump in dumps_of(facts)}
 
 
 def lines(facts: Facts, parts: Sequence[Part], limit: int = 2) -> Iterator[Evidence]:

@@ -38,7 +38,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     shown = workloads.touched(facts, found, shown)
     if not found or not shown:
         return
-    from nccl_inspect.artifacts.containers import DEFAULT_SHM  # only where a manifest is there
 
     case = found[0]
     megabytes = int(case.container.shm) >> 20

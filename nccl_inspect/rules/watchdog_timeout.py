@@ -6,7 +6,7 @@ from nccl_inspect.event_types import Notice as Said
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
-from nccl_inspect.rules import exceptions
+from nccl_inspect.rules import exceptions, recorder
 from nccl_inspect.rules.engine import Rule
 from nccl_inspect.rules.facts import Facts, first_said, global_ranks, hosts_with, listed, ranks_word
 from nccl_inspect.rules.hangs import suspects
@@ -82,6 +82,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     elsewhere = [wait for wait in found if wait.group != group and wait.rank is not None]
     blamed, why, lines = _late(late) if late else _suspects(facts, mine, waiting, members_of)
     blamed, why = _unless_waiting(blamed, why, elsewhere)
+    blamed, why = _unless_recorded(facts, blamed, why)
     of_group = f" of process group {group}" if group is not None else ""
     in_comm = f", communicator {comm.id} with {comm.nranks} ranks" if comm else ""
     yield RULE.finding(
@@ -103,6 +104,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         evidence=[*first_said([wait.notice for wait in mine][:3]), *lines[:2]],
         fatal=True,
     )
+
+
+def _unless_recorded(facts: Facts, blamed: set[int], why: str) -> tuple[set[int], str]:
+    """What dumps of the flight recorder prove goes before what the log suggests, which they then contradict."""
+    proved = recorder.proved(facts)
+    if not proved or blamed == proved:
+        return blamed, why
+    contradiction = f"The log alone points at {ranks_word(blamed)}, which they contradict: {why}" if blamed else why
+    who = ranks_word(proved)
+    return proved, f"The flight recorder's dumps show that the others wait for {who}. {contradiction}"
 
 
 def _as_others_tell(facts: Facts) -> Iterator[Finding]:

@@ -1,0 +1,349 @@
+"""The entries of a flight recorder: what of them tells where a rank stands, and how long its calls took."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from math import prod
+from sys import intern
+from typing import Any, NamedTuple
+
+from nccl_inspect.records import Record
+
+_LIBRARY = ("/torch/distributed/", "/torch/_", "/torch/utils/", "/torch/nn/", "/torch/autograd/", "<frozen ")
+"""Where a frame of PyTorch itself stands: what the program did stands below it."""
+_KEPT = 8
+"""Numbers of each lane that are kept: so many that are over, and so many that are not."""
+_KEPT_OF_BATCH = 4
+"""Calls that are kept of a batch of sends and receives."""
+_TIMED = 64
+"""Calls of each group whose duration is kept."""
+_FRAMES = 2
+_TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
+_RECENT = 256
+"""Calls of which one is the last that began or ended."""
+_MOST_DIMENSIONS = 64
+"""Of a tensor, as PyTorch has it."""
+_PEERS = re.compile(r"(\d{1,9})(->|<-)(\d{1,9})")
+
+_BATCHES = ("nccl:coalesced",)
+SYMMETRIC = frozenset(
+    (
+        "all_reduce",
+        "all_gather",
+        "_all_gather_base",
+        "all_gather_into_tensor_coalesced",
+        "_reduce_scatter_base",
+        "reduce_scatter",
+        "reduce_scatter_tensor_coalesced",
+        "allreduce_coalesced",
+        "all_reduce_barrier",
+        "all_to_all",
+        "all_to_allv",
+    )
+)
+"""Operations that are over on no rank before every rank has come: no rank is their root."""
+
+
+class Direction(NamedTuple):
+    """Who sends to whom, by their ranks in the group."""
+
+    sender: int
+    receiver: int
+
+
+_Lane = tuple[str, frozenset[int]]
+"""What runs one after the other: the collectives of a group, and what two ranks send each other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Call(Record):
+    """A call of one rank."""
+
+    group: str
+    """The name of its process group."""
+    order: int
+    """``record_id``: the order in which this rank made its calls."""
+    seq: int
+    """``collective_seq_id``, the number of the collective in its group; of a P2P call, ``p2p_seq_id``."""
+    operation: str
+    """``all_reduce``, ``_all_gather_base``, ``send 0->1``: the name without ``nccl:``."""
+    state: str
+    """``scheduled``, ``started`` or ``completed``, as the watchdog of that rank saw it last."""
+    is_p2p: bool
+    inputs: tuple[int, ...]
+    """Elements of each input."""
+    outputs: tuple[int, ...]
+    dtypes: tuple[str, ...]
+    created_ns: int
+    frame: str
+    """``file:line in function < file:line in caller``, the innermost outside of PyTorch; empty without stacks."""
+    nth: int = 0
+    """Of all calls in its direction, counted from 1; 0 where earlier ones were overwritten, and for a collective."""
+
+    @property
+    def is_completed(self) -> bool:
+        """Whether it is over on this rank."""
+        return self.state == "completed"
+
+    @property
+    def peers(self) -> Direction | None:
+        """Sender and receiver; None for a collective."""
+        return direction(self.operation)
+
+
+class Durations(NamedTuple):
+    """How long the last calls of a group took on the GPU of this rank; parallel arrays, in the order of the calls."""
+
+    numbers: array[int]
+    orders: array[int]
+    created_ns: array[int]
+    """By the clock of this rank's host."""
+    milliseconds: array[float]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Recorded(Record):
+    """What is kept of all entries of a dump."""
+
+    calls: dict[str, list[Call]] = field(default_factory=dict)
+    """Of each group the last completed ones and the first that are not, oldest first."""
+    last: Call | None = None
+    """The last one of all."""
+    durations: dict[str, Durations] = field(default_factory=dict)
+    """Of each group, where PyTorch measured them (``TORCH_NCCL_ENABLE_TIMING``)."""
+    transfers: dict[tuple[str, Direction], int] = field(default_factory=dict)
+    """How many calls there are of each direction of a group."""
+    descriptions: dict[str, str] = field(default_factory=dict)
+    """Of each group that has calls."""
+    ids: dict[str, str] = field(default_factory=dict)
+    """The name of each group by its number on this rank, ``pg_id``."""
+    total: int = 0
+    first: int = 0
+    """The lowest number of a call: where it is not 0, earlier ones were overwritten."""
+    active_ns: int = 0
+
+
+class _Row(NamedTuple):
+    """An entry, with what its place among the others depends on."""
+
+    entry: Mapping[str, Any]
+    group: str
+    lane: _Lane
+    number: int
+    """Of the collective, or of the P2P call or the batch of them."""
+    nth: int
+
+
+def direction(operation: str) -> Direction | None:
+    """Sender and receiver of a call, by its name: ``send 0->1``, ``recv 1<-0``."""
+    match = _PEERS.search(operation)
+    if match is None:
+        return None
+    here, arrow, there = int(match[1]), match[2], int(match[3])
+    return Direction(here, there) if arrow == "->" else Direction(there, here)
+
+
+def recorded(entries: Sequence[Mapping[str, Any]]) -> Recorded:
+    """Keep what tells where this rank stands: a dump of 2,000 calls needs no more than a few of them.
+
+    Args:
+        entries: oldest first.
+    """
+    found = Recorded(total=len(entries))
+    if not entries:
+        return found
+    found.first = _order(entries[0])
+    found.active_ns = max(time for key in _TIMES for time in _times(entries[-_RECENT:], key))
+    rows, batches = _rows(entries, found)
+    _keep(found, rows, batches)
+    _time(found, rows)
+    found.last = _call(_group_of(entries[-1])[0], entries[-1])
+    return found
+
+
+def _times(entries: Iterable[Mapping[str, Any]], key: str) -> list[int]:
+    return [0, *(time for entry in entries if type(time := entry.get(key)) is int and time < 1 << 63)]
+
+
+def _rows(entries: Iterable[Mapping[str, Any]], found: Recorded) -> tuple[list[_Row], set[tuple[str, int, int]]]:
+    """The calls, and the batches that are over: what stands for a batch only says how far its calls came."""
+    rows: list[_Row] = []
+    over: set[tuple[str, int, int]] = set()
+    known: dict[tuple[Any, ...], tuple[str, Direction | None, _Lane]] = {}
+    for entry in entries:
+        get = entry.get
+        named, name = get("process_group"), get("profiling_name")
+        # Most calls are alike but for their numbers.
+        key = (tuple(named) if type(named) is list else named, get("pg_id"), name)
+        if key not in known:
+            known[key] = _known(entry, found)
+        group, peers, lane = known[key]
+        if isinstance(name, str) and name.endswith("coalesced") and _is_batch(name, entry):
+            if get("state") == "completed":
+                over.add(_batch(group, entry))
+            continue
+        nth = 0
+        if peers:
+            nth = found.transfers[group, peers] = found.transfers.get((group, peers), 0) + 1
+        rows.append(_Row(entry, group, lane, _seq(entry), 0 if found.first else nth))
+    return rows, over
+
+
+def _known(entry: Mapping[str, Any], found: Recorded) -> tuple[str, Direction | None, _Lane]:
+    """Group, peers and lane of a call, which is one of the first of its kind."""
+    group, desc = _group_of(entry)
+    found.descriptions.setdefault(group, desc)
+    found.ids.setdefault(as_text(entry.get("pg_id")), group)
+    peers = direction(as_text(entry.get("profiling_name")))
+    return group, peers, (group, frozenset(peers or ()))
+
+
+def _keep(found: Recorded, rows: list[_Row], batches: set[tuple[str, int, int]]) -> None:
+    """The last calls that are over, and the first that are not.
+
+    All before one that is over are over, too: of calls in a batch or in a CUDA graph the recorder sees no end.
+    """
+    last: dict[_Lane, int] = {}
+    for place, row in enumerate(rows):
+        if row.entry.get("state") == "completed" or (batches and _batch(row.group, row.entry) in batches):
+            last[row.lane] = place
+    completed: dict[_Lane, dict[int, list[_Row]]] = {}
+    pending: dict[_Lane, dict[int, list[_Row]]] = {}
+    for place, row in enumerate(rows):
+        lanes = completed if place <= last.get(row.lane, -1) else pending
+        lanes.setdefault(row.lane, {}).setdefault(row.number, []).append(row)
+    for lane, batches_of in completed.items():
+        _add(found, lane, list(batches_of.values())[-_KEPT:], "completed")
+    for lane, batches_of in pending.items():
+        _add(found, lane, list(islice(batches_of.values(), _KEPT)))
+    for calls in found.calls.values():
+        calls.sort(key=lambda call: call.order)
+
+
+def _add(found: Recorded, lane: _Lane, batches: Iterable[list[_Row]], state: str = "") -> None:
+    """Keep the calls of some batches; of one of collectives the last call, up to which all ranks have it."""
+    calls = found.calls.setdefault(lane[0], [])
+    for rows in batches:
+        shown = rows[:_KEPT_OF_BATCH] if lane[1] else rows[-1:]
+        calls.extend(_call(lane[0], row.entry, state, row.nth) for row in shown)
+
+
+def _time(found: Recorded, rows: list[_Row]) -> None:
+    """How long the last symmetric collectives of each group took; of a batch the last one."""
+    timed: dict[str, list[tuple[int, int, int, float]]] = {}
+    for row in reversed(rows):
+        duration = row.entry.get("duration_ms")
+        if row.lane[1] or type(duration) not in (float, int) or not 0 <= duration < 1e12:
+            continue
+        of_group = timed.setdefault(row.group, [])
+        if len(of_group) < _TIMED and _operation(row.entry) in SYMMETRIC:
+            created = as_number(row.entry.get("time_created_ns"))
+            of_group.append((row.number, _order(row.entry), created, float(duration)))
+    for group, kept in timed.items():
+        if kept:
+            kept.reverse()
+            found.durations[group] = Durations(
+                array("q", (number for number, *_ in kept)),
+                array("q", (order for _, order, *_ in kept)),
+                array("q", (began for *_, began, _ in kept)),
+                array("f", (span for *_, span in kept)),
+            )
+
+
+def _group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
+    """Name and description of the group; until version 2.1 there is only the number."""
+    named = entry.get("process_group")
+    if isinstance(named, (list, tuple)) and len(named) == 2:
+        return as_text(named[0]), as_text(named[1])
+    return as_text(entry.get("pg_id", entry.get("pg_name", ""))), ""
+
+
+def _is_batch(name: str, entry: Mapping[str, Any]) -> bool:
+    """Whether this stands for calls that were made as one.
+
+    A batch of one operation, as all_gather makes it of tensors of different sizes, has its name in front.
+    """
+    return name in _BATCHES or (name.endswith("_coalesced") and not entry.get("input_sizes"))
+
+
+def _batch(group: str, entry: Mapping[str, Any]) -> tuple[str, int, int]:
+    """What the calls of one batch share; whether they are P2P the batch says in newer versions only."""
+    return group, as_number(entry.get("collective_seq_id")), as_number(entry.get("p2p_seq_id"))
+
+
+def _seq(entry: Mapping[str, Any]) -> int:
+    if entry.get("is_p2p"):
+        return as_number(entry.get("p2p_seq_id"))
+    return as_number(entry.get("collective_seq_id", entry.get("seq_id")))
+
+
+def _order(entry: Mapping[str, Any]) -> int:
+    return as_number(entry.get("record_id", entry.get("id")))
+
+
+def _operation(entry: Mapping[str, Any]) -> str:
+    return intern(as_text(entry.get("profiling_name")).removeprefix("nccl:"))
+
+
+def _call(group: str, entry: Mapping[str, Any], state: str = "", nth: int = 0) -> Call:
+    return Call(
+        group=group,
+        order=_order(entry),
+        seq=_seq(entry),
+        operation=_operation(entry),
+        state=state or as_text(entry.get("state")) or "scheduled",
+        is_p2p=bool(entry.get("is_p2p")),
+        inputs=_elements(entry.get("input_sizes")),
+        outputs=_elements(entry.get("output_sizes")),
+        dtypes=_dtypes(entry),
+        created_ns=as_number(entry.get("time_created_ns")),
+        frame=intern(_frame(entry.get("frames"))),
+        nth=nth,
+    )
+
+
+def _elements(sizes: Any) -> tuple[int, ...]:
+    """How many elements each tensor has; until version 2.1 a single size stands where later a list of them does."""
+    if not isinstance(sizes, (list, tuple)):
+        return ()
+    shapes = sizes if all(isinstance(shape, (list, tuple)) for shape in sizes) else [sizes]
+    return tuple(prod(map(as_number, shape[:_MOST_DIMENSIONS])) for shape in shapes)
+
+
+def _dtypes(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    listed = [*as_list(entry.get("input_dtypes")), *as_list(entry.get("output_dtypes"))]
+    return tuple(dict.fromkeys(intern(as_text(dtype)) for dtype in listed))
+
+
+def _frame(frames: Any) -> str:
+    """The program's own innermost frames: PyTorch lists the innermost first, and programs have helpers for calls."""
+    usable = [frame for frame in as_list(frames) if isinstance(frame, dict)]
+    own = [frame for frame in usable if not _is_library(as_text(frame.get("filename")))]
+    return " < ".join(map(_place, (own or usable)[:_FRAMES]))
+
+
+def _place(frame: Mapping[str, Any]) -> str:
+    return f"{as_text(frame.get('filename'))}:{as_number(frame.get('line'))} in {as_text(frame.get('name'))}"
+
+
+def _is_library(filename: str) -> bool:
+    return any(part in filename for part in _LIBRARY)
+
+
+def as_list(value: Any) -> Sequence[Any]:
+    """A list or tuple; of anything else nothing."""
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def as_text(value: Any) -> str:
+    """Text, or a number as text; of anything else nothing: what shares its parts in a pickle has no end as text."""
+    return value if isinstance(value, str) else str(as_number(value)) if isinstance(value, int) else ""
+
+
+def as_number(value: Any) -> int:
+    """A number that fits 64 bits, as all do that PyTorch writes; else 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else 0

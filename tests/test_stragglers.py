@@ -1,0 +1,75 @@
+"""Ranks that come last again and again, and healthy dumps in which nobody does."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable
+
+import pytest
+
+from nccl_inspect.artifacts import flight_recorder, stragglers
+from nccl_inspect.artifacts.flight_recorder import Dump
+
+STEP_NS = 200_000_000
+
+
+def dumps(size: int, duration: Callable[[int, int], float | None], calls: int = 40, skew_ns: int = 0) -> list[Dump]:
+    """Dumps of all ranks of one group, by how long each call took on each rank; the clocks of hosts may differ."""
+    found = []
+    for rank in range(size):
+        entries = []
+        for seq in range(1, calls + 1):
+            measured = duration(rank, seq)
+            entries.append(
+                {
+                    "record_id": seq - 1,
+                    "pg_id": 0,
+                    "process_group": ("0", "default_pg"),
+                    "collective_seq_id": seq,
+                    "profiling_name": "nccl:all_reduce",
+                    "time_created_ns": seq * STEP_NS + rank // 4 * skew_ns,
+                    "state": "completed",
+                    "is_p2p": False,
+                    **({} if measured is None else {"duration_ms": measured}),
+                }
+            )
+        config = {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(size)))}}
+        document = {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": entries}
+        found.append(flight_recorder.read(f"nccl_trace_rank_{rank}", pickle.dumps(document, protocol=2)))
+    return found
+
+
+@pytest.mark.parametrize("skew_ns", [0, 3_600_000_000_000, -7_000_000])
+def test_the_rank_for_which_all_wait_is_named_whatever_the_clocks(skew_ns: int) -> None:
+    (found,) = stragglers.of(dumps(8, lambda rank, seq: 3.0 if rank == 5 else 60.0 + seq % 5 + rank, skew_ns=skew_ns))
+    assert (found.rank, found.late, found.compared) == (5, 40, 40)
+    assert 0.25 < found.share < 0.35
+    assert next(timed.rank for timed in found.calls) == 5
+    assert found.calls[1].milliseconds > found.calls[0].milliseconds
+
+
+def test_late_to_the_first_of_each_step_is_late() -> None:
+    (found,) = stragglers.of(dumps(4, lambda rank, seq: 4.0 if seq % 2 or rank == 2 else 90.0, calls=60))
+    assert (found.rank, found.late) == (2, 30)
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+@pytest.mark.parametrize("seed", range(20))
+def test_jitter_is_no_straggler(size: int, seed: int) -> None:
+    generator = random.Random(seed)
+    assert not stragglers.of(dumps(size, lambda *_: generator.expovariate(1 / 20), calls=64))
+
+
+def test_what_costs_little_is_no_straggler() -> None:
+    assert not stragglers.of(dumps(8, lambda rank, _: 0.02 if rank == 5 else 4.0))
+
+
+def test_two_that_are_late_in_turn_are_none() -> None:
+    assert not stragglers.of(dumps(8, lambda rank, seq: 3.0 if rank == (5 if seq % 2 else 1) else 60.0))
+
+
+def test_without_durations_or_with_ranks_that_are_not_here_nothing_is_said() -> None:
+    assert not stragglers.of(dumps(4, lambda *_: None))
+    assert not stragglers.of(dumps(8, lambda rank, _: 3.0 if rank == 5 else 60.0)[:7])
+    assert not stragglers.of(dumps(8, lambda rank, _: 3.0 if rank == 5 else 60.0, calls=15))
