@@ -27,7 +27,10 @@ GROUPS = (
     ("Collecting", ("namespace", "timeout", "dry-run")),
     (
         "Output",
-        ("format", "matrix", "by", "output", "out", "map", "report", "verbose", "quiet", "no-color", "metrics"),
+        (
+            *("format", "brief", "matrix", "by", "output", "out", "map", "report", "verbose", "quiet", "no-color"),
+            "metrics",
+        ),
     ),
     (
         "Judging",
