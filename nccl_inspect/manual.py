@@ -37,6 +37,7 @@ GROUPS = (
         ("policy", "learn", "force", "strict", "fail-on", "exit-on", "on-exit", "exit-code", "select", "ignore"),
     ),
     ("Machine and settings", ("topology", "platform", "config", "no-config")),
+    ("Serving", ("root", "http")),
     ("Reading", ("until-end", "interval", "settle", "stall", "jobs", "cluster", "max-unpacked", "progress")),
     ("Help", ("help", "version")),
 )
@@ -46,6 +47,7 @@ COMMANDS = (
     ("Questions", ("paths", "hosts", "nics", "env", "ranks")),
     ("Comparing and checking", ("diff", "check")),
     ("Running and collecting", ("run", "collect")),
+    ("Assistants", ("mcp",)),
     ("Lines of a log", ("explain", "annotate", "events", "anonymize")),
     ("About this program", ("rules", "completion", "help")),
 )

@@ -44,8 +44,8 @@ class Options(Record):
 
     platform: str | None = None
     """Machine type, when the log does not name it."""
-    topologies: tuple[str, ...] = ()
-    """Files that tell what joins the GPUs of a machine."""
+    topologies: tuple[str | topology.Topology, ...] = ()
+    """Files that tell what joins the GPUs of a machine, or what they tell."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     terms: Terms | None = None
@@ -205,7 +205,7 @@ class Judge:
     def __init__(self, options: Options) -> None:
         self._rules = rules.selected(options.select, options.ignore)
         self._platform = platforms.named(options.platform) if options.platform else None
-        self._topologies = [topology.read(path) for path in options.topologies]
+        self._topologies = [topology.read(one) if isinstance(one, str) else one for one in options.topologies]
         self._options = options
 
     def worst(

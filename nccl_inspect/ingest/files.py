@@ -285,7 +285,7 @@ def _unreadable(name: str, what: str, hint: str) -> File:
 
 def _of_folder(folder: Path, beside: Beside | None) -> Iterator[File]:
     problems: list[OSError] = []
-    files = [file for path in _walk(folder, problems) if (file := _of_folder_entry(folder, path, beside))]
+    files = [file for path in walk(folder, problems) if (file := of_folder_entry(folder, path, beside))]
     for problem in problems:
         name = os.fspath(problem.filename or folder)
         files.append(_unreadable(name, problem.strerror or str(problem), "check its mode and owner"))
@@ -294,15 +294,26 @@ def _of_folder(folder: Path, beside: Beside | None) -> Iterator[File]:
     yield from sorted(files, key=lambda file: recognition.natural(file.name))
 
 
-def _walk(folder: Path, problems: list[OSError]) -> Iterator[Path]:
-    """The files below a folder, without what is hidden; links to folders are not followed."""
+def walk(folder: Path, problems: list[OSError]) -> Iterator[Path]:
+    """The files below a folder, without what is hidden; links to folders are not followed.
+
+    Args:
+        folder: to begin with.
+        problems: why folders could not be read; more are added.
+    """
     for root, folders, names in os.walk(folder, onerror=problems.append):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (Path(root, name) for name in names)
 
 
-def _of_folder_entry(folder: Path, path: Path, beside: Beside | None) -> File | None:
-    """The file, if it looks like a log or an archive, or is wanted beside it; of most others only the name counts."""
+def of_folder_entry(folder: Path, path: Path, beside: Beside | None) -> File | None:
+    """The file, if it looks like a log or an archive, or is wanted beside it; of most others only the name counts.
+
+    Args:
+        folder: that was named.
+        path: of a file below it.
+        beside: of files that are no logs, which are wanted, too.
+    """
     inside = path.relative_to(folder).as_posix()
     if recognition.is_left_out(inside) and not (beside and recognition.is_document(inside)):
         return None
