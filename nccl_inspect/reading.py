@@ -44,8 +44,9 @@ class Options(Record):
 
     platform: str | None = None
     """Machine type, when the log does not name it."""
-    topologies: tuple[str | topology.Topology, ...] = ()
-    """Files that tell what joins the GPUs of a machine, or what they tell."""
+    topologies: tuple[str, ...] = ()
+    """Files that tell what joins the GPUs of a machine; below, what such files tell that were read already."""
+    topologies_read: tuple[topology.Topology, ...] = ()
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     terms: Terms | None = None
@@ -205,7 +206,7 @@ class Judge:
     def __init__(self, options: Options) -> None:
         self._rules = rules.selected(options.select, options.ignore)
         self._platform = platforms.named(options.platform) if options.platform else None
-        self._topologies = [topology.read(one) if isinstance(one, str) else one for one in options.topologies]
+        self._topologies = [*map(topology.read, options.topologies), *options.topologies_read]
         self._options = options
 
     def worst(
@@ -391,10 +392,9 @@ def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[
         yield where, before
 
 
-def _where(source: str, number: int, origin: Origin, level: str) -> Where:
-    if not origin.head:
+def _where(source: str, number: int, one: Origin, level: str) -> Where:
+    if not one.head:
         return Where(source, number, level=level)
-    one = origin
     return Where(
         source, number, one.time, one.host, one.pid, one.tid, one.device, level, one.location, one.label, one.rank
     )

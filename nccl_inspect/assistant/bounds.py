@@ -22,10 +22,10 @@ class Page(BaseModel):
     """Where a list was cut."""
 
     total: int = Field(description="Entries that there are.")
-    offset: int = Field(0, description="Entries before the first one that is given.")
+    offset: int = Field(default=0, description="Entries before the first one that is given.")
     returned: int = Field(description="Entries that are given.")
     truncated: bool = Field(description="Whether there are more after them.")
-    more: str = Field("", description="How to get the rest, where there is one.")
+    more: str = Field(default="", description="How to get the rest, where there is one.")
 
 
 class Cut(NamedTuple, Generic[_Row]):

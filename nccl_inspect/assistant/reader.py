@@ -115,15 +115,11 @@ class Reader:
 
     def _judge(self, wish: Wish, topologies: Sequence[str]) -> reading.Judge:
         """What judges as it was asked for: before a long log is read, so that a mistake is told at once."""
-        named = zip(topologies, wish.topology, strict=True)
-        files = tuple(topology.understood(text, name) for text, name in named)
-        options = replace(
-            self._options,
-            platform=wish.platform or self._options.platform,
-            topologies=files or self._options.topologies,
-            job=wish.job,
-            run=wish.run,
-        )
+        options = replace(self._options, platform=wish.platform or self._options.platform, job=wish.job, run=wish.run)
+        if topologies:
+            named = zip(topologies, wish.topology, strict=True)
+            known = tuple(topology.understood(text, name) for text, name in named)
+            options = replace(options, topologies=(), topologies_read=known)
         return reading.Judge(options)
 
     def _read(

@@ -57,7 +57,7 @@ def add(server: MCPServer) -> None:
         description="Each message of a family: its shape, what it means, which releases print it, and a sample.",
         mime_type=_MARKDOWN,
     )(_family)
-    server.completion()(_completed)
+    server.completion()(_completed)  # type: ignore[no-untyped-call]
 
 
 def _rules() -> str:

@@ -28,7 +28,11 @@ MAX_LINES = 10
 _MAX_EVIDENCE = 3
 _MAX_TEXT = 240
 """Characters of prose; a command is never cut."""
+_MAX_LINE = 400
+"""Of all other lines: they name hosts and quote messages."""
 _MAX_QUOTED = 200
+_STEPS = ("fix", "do", "more")
+"""Labels of what is to be pasted."""
 _MAX_KINDS = 4
 _LEFT_OUT_FIRST = ("open", "more", "job", "cost", "since")
 """Labels of the lines that are left out where there are too many, in this order."""
@@ -53,7 +57,7 @@ def lines(job: Job) -> list[Line]:
         if len(told) <= MAX_LINES:
             break
         told = [line for line in told if line.label != label]
-    return told
+    return [line if line.label in _STEPS else line._replace(text=cut(line.text, _MAX_LINE)) for line in told]
 
 
 def render(job: Job, form: str = "text") -> str:
@@ -184,7 +188,7 @@ def _in_markdown(line: Line) -> str:
 def _marked(line: Line) -> str:
     if line.quote:
         return f"{plain(line.text)}: {code(_quoted(line))}"
-    if line.label not in ("fix", "do", "more") or is_sentence(line.text):
+    if line.label not in _STEPS or is_sentence(line.text):
         return plain(line.text)
     command, comment, words = line.text.partition(COMMENT)
     return f"{code(command)} {plain(words)}" if comment else code(command)

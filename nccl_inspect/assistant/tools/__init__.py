@@ -17,21 +17,20 @@ from nccl_inspect.discovery import modules
 
 _PARTS = ("around", "shapes")
 
+Name = Annotated[str, Field(max_length=4096)]
 Logs = Annotated[
-    list[str] | str,
+    Annotated[list[Name], Field(min_length=1, max_length=64)] | Name,
     Field(
         description="The log of one job: paths of files, folders (with the evidence beside the logs) or archives, or "
-        "globs. Relative paths begin at the folder that the server may read.",
-        min_length=1,
-        max_length=64,
+        "globs. Relative paths begin at the folder that the server may read."
     ),
 ]
 Platform = Annotated[
     str | None, Field(description="Machine type such as p5.48xlarge, where the log does not name it.", max_length=80)
 ]
 Topology = Annotated[
-    list[str] | str | None,
-    Field(description="Files with the output of 'nvidia-smi topo -m' or NCCL's topology XML.", max_length=16),
+    Annotated[list[Name], Field(max_length=16)] | Name | None,
+    Field(description="Files with the output of 'nvidia-smi topo -m' or NCCL's topology XML."),
 ]
 WhichJob = Annotated[
     str | None,

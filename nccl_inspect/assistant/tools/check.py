@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from nccl_inspect.assistant.bounds import MAX_RESULT, Page, answer, cut_list
 from nccl_inspect.assistant.quotes import MAX_NAME, NOTE, Note, Quote, quote, shown
 from nccl_inspect.assistant.reader import Reader, Wish
-from nccl_inspect.assistant.tools import Logs, Offset, Platform, Topology, WhichJob, WhichRun, several
+from nccl_inspect.assistant.tools import Logs, Name, Offset, Platform, Topology, WhichJob, WhichRun, several
 from nccl_inspect.assistant.tools.shapes import ranks, step
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.policy import Outcome, Policy, file
@@ -58,7 +58,7 @@ def tool(reader: Reader) -> Callable[..., Any]:
     async def check(
         ctx: Context,
         logs: Logs,
-        policy: Annotated[str, Field(description="A policy file (TOML), as 'nccl-inspect check --learn' writes it.")],
+        policy: Annotated[Name, Field(description="A policy file (TOML), as 'nccl-inspect check --learn' writes it.")],
         strict: Annotated[bool, Field(description="What the log does not tell breaks the policy, too.")] = False,
         offset: Offset = 0,
         limit: Annotated[int, Field(description="Expectations to give at most.", ge=1, le=50)] = 20,

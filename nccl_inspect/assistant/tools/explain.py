@@ -25,6 +25,9 @@ _PAGE = 5_000
 _ROOM = MAX_RESULT - 900
 
 
+Text = Annotated[str, Field(max_length=_MAX_LINES * _MAX_LINE)]
+
+
 class FieldOfLine(BaseModel):
     """A value in a line."""
 
@@ -49,7 +52,7 @@ class Explanation(BaseModel):
     """A rule's page, or what lines mean."""
 
     rule: str | None = None
-    page_text: str = Field("", description="The page of the rule, in Markdown.")
+    page_text: str = Field(default="", description="The page of the rule, in Markdown.")
     lines: list[Line] = []
     page: Page = Field(description="Characters of the page, or lines.")
     note: Note = NOTE
@@ -60,11 +63,8 @@ def tool(reader: Reader) -> Callable[..., Any]:
 
     async def explain(
         what: Annotated[
-            list[str] | str,
-            Field(
-                description="The name of one rule, or lines of a log, with or without their prefix.",
-                max_length=_MAX_LINE,
-            ),
+            Annotated[list[Text], Field(max_length=_MAX_LINES)] | Text,
+            Field(description="The name of one rule, or lines of a log, with or without their prefix."),
         ],
         offset: Annotated[int, Field(description="Characters of a rule's page, or lines, to leave out.", ge=0)] = 0,
     ) -> Annotated[CallToolResult, Explanation]:

@@ -21,6 +21,8 @@ from nccl_inspect.report.tables import by_kind
 from nccl_inspect.text import printable
 
 TITLE = "Verdict on a job by its NCCL log"
+_MAX_LINE = 500
+_MAX_BRIEF = 2_500
 _MAX_FINDINGS = 8
 _MAX_KINDS = 8
 _MAX_JOBS = 10
@@ -116,7 +118,7 @@ def summary_of(job: Job) -> Summary:
     first = head.of(job)
     problems = [source.problem for source in job.sources if source.problem]
     result = Summary(
-        brief=brief.render(job).rstrip("\n"),
+        brief="\n".join(shown(line, _MAX_LINE) for line in brief.render(job).splitlines())[:_MAX_BRIEF],
         verdict=job.verdict,
         is_open=first.word == "WAITING",
         headline=shown(first.headline),
