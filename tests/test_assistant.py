@@ -15,7 +15,7 @@ import pytest
 import sample_data
 from assistant_client import asked, call, problem, reader, texts, values
 from mcp import Client, MCPError
-from mcp.client.stdio import StdioServerParameters
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import TextContent, TextResourceContents
 
 from nccl_inspect.assistant import bounds, server
@@ -39,7 +39,8 @@ def test_over_standard_input_and_output() -> None:
 
     async def ask() -> None:
         command = [sys.executable, "-m", "nccl_inspect", "mcp", "--root", str(LOGS)]
-        async with Client(StdioServerParameters(command=command[0], args=command[1:], cwd=str(LOGS))) as client:
+        started = StdioServerParameters(command=command[0], args=command[1:], cwd=str(LOGS))
+        async with Client(stdio_client(started)) as client:
             assert {tool.name for tool in (await client.list_tools()).tools} == _TOOLS
             found = values(await client.call_tool("summarize", {"logs": _KILLED}))
             assert found["verdict"] == "failed"

@@ -10,8 +10,9 @@ from typing import Any
 
 import anyio
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from mcp.types import CallToolResult, ToolAnnotations
 
 from nccl_inspect._version import __version__
 from nccl_inspect.assistant import prompts, resources, tools
@@ -104,7 +105,6 @@ def _told(function: Callable[..., Awaitable[CallToolResult]]) -> Callable[..., A
         try:
             return await function(*args, **values)
         except NcclInspectError as error:
-            text = shown(str(error), _MAX_ERROR)
-            return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+            raise ToolError(shown(str(error), _MAX_ERROR)) from None
 
     return told
