@@ -27,13 +27,17 @@ GROUPS = (
     ("Collecting", ("selector", "namespace", "context", "timeout", "dry-run", "follow", "keep")),
     (
         "Output",
-        ("format", "matrix", "by", "output", "out", "map", "report", "verbose", "quiet", "no-color", "metrics"),
+        (
+            *("format", "brief", "matrix", "by", "output", "out", "map", "report", "verbose", "quiet", "no-color"),
+            "metrics",
+        ),
     ),
     (
         "Judging",
         ("policy", "learn", "force", "strict", "fail-on", "exit-on", "on-exit", "exit-code", "select", "ignore"),
     ),
     ("Machine and settings", ("topology", "platform", "config", "no-config")),
+    ("Serving", ("root", "http")),
     ("Reading", ("until-end", "interval", "settle", "stall", "jobs", "cluster", "max-unpacked", "progress")),
     ("Help", ("help", "version")),
 )
@@ -43,6 +47,7 @@ COMMANDS = (
     ("Questions", ("paths", "hosts", "nics", "env", "ranks")),
     ("Comparing and checking", ("diff", "check")),
     ("Running and collecting", ("run", "collect")),
+    ("Assistants", ("mcp",)),
     ("Lines of a log", ("explain", "annotate", "events", "anonymize")),
     ("About this program", ("rules", "completion", "help")),
 )

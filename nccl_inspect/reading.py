@@ -39,7 +39,8 @@ class Options(Record):
     platform: str | None = None
     """Machine type, when the log does not name it."""
     topologies: tuple[str, ...] = ()
-    """Files that tell what joins the GPUs of a machine."""
+    """Files that tell what joins the GPUs of a machine; below, what such files tell that were read already."""
+    topologies_read: tuple[topology.Topology, ...] = ()
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     terms: Terms | None = None
@@ -194,7 +195,7 @@ class Judge:
     def __init__(self, options: Options) -> None:
         self._rules = rules.selected(options.select, options.ignore)
         self._platform = platforms.named(options.platform) if options.platform else None
-        self._topologies = [topology.read(path) for path in options.topologies]
+        self._topologies = [*map(topology.read, options.topologies), *options.topologies_read]
         self._options = options
 
     def worst(

@@ -32,9 +32,20 @@ LAYERS = [
     {"workers"},
     {"distributed"},
     {"reading", "tables", "following"},
-    {"event_stream", "watching", "configuration", "policy", "differences", "exports", "anonymous"},
-    {"acceptance", "guarding", "monitoring"},
+    {
+        "event_stream",
+        "watching",
+        "configuration",
+        "policy",
+        "differences",
+        "exports",
+        "anonymous",
+        "selection",
+        "leads",
+    },
+    {"acceptance", "guarding", "monitoring", "explaining"},
     {""},  # nccl_inspect itself: what a program imports
+    {"assistant"},
     {"cli"},
     {"kubectl"},
     {"__main__"},
@@ -133,7 +144,7 @@ def test_formats_and_commands_do_not_import_their_siblings() -> None:
             *("words", "tables", "columns", "host_matrix", "beside", "digest", "gaps", "head", "folding"),
             *("jobs", "markup", "page"),
         ),
-        "cli": ("shared", "filters", "formats", "leads", "questions", "several", "writing"),
+        "cli": ("shared", "filters", "formats", "questions", "several", "writing"),
     }
     for module in MODULES:
         part, _, name = module.partition("/")

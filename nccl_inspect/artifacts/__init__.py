@@ -124,7 +124,7 @@ def beside(inputs: Input | Sequence[Input]) -> Inventory:
     def passed(name: str, why: str) -> None:
         found.passed_over.append(PassedOver(name, why))
 
-    heads = ((file, _head(file)) for file in files.find(inputs, _is_artifact, passed))
+    heads = ((file, _head(file)) for file in files.find(inputs, is_artifact, passed))
     known = [(file, kind_of(file.name, head), _is_archive(head)) for file, head in heads]
     read = _shared([(file, kind) for file, kind, _ in known if kind])
     for file, kind, is_archive in known:
@@ -169,7 +169,7 @@ def read_one(file: File, kind: Kind) -> list[Artifact] | None:
         return None
 
 
-def _is_artifact(name: str, head: bytes) -> bool:
+def is_artifact(name: str, head: bytes) -> bool:
     """Whether a file in a folder is of use whatever its name: a log of the kernel is one that is read as such."""
     from nccl_inspect.artifacts import kernel  # most inputs are no folders
 

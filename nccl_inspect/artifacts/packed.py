@@ -47,7 +47,7 @@ def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
 def _members(file: File, place: Path, wanted: Wanted) -> Iterator[Member]:
     head, data = peeked(compression.unpacked(file.open(), Allowance()), recognition.tells_archives)
     if recognition.is_zip(head):
-        return archives.of_zip(place, lambda _: None, wanted)
+        return archives.of_zip(place.open("rb"), lambda _: None, wanted)
     return archives.of_tar(data, wanted)
 
 

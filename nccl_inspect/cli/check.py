@@ -9,8 +9,9 @@ from nccl_inspect.cli import say, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.job import Job
-from nccl_inspect.policy import Checked, Policy, file, learn
+from nccl_inspect.policy import file, learn
 from nccl_inspect.policy import formats as forms
+from nccl_inspect.policy.worst import Worst
 
 _EXAMPLES = """
 \b
@@ -58,38 +59,11 @@ def command(
     expected = file.read(policy) if policy is not None else None
     if expected is None:
         return _learn(shared.read(logs, options), force, out)
-    worst = _Worst(expected)
+    worst = Worst(expected)
     job = shared.read(logs, options, visit=worst.take)
     checked = worst.checked(job)
     out.write(forms.load(form).render(checked, strict, out.style))
     return shared.gate(not checked.is_met(strict), job)
-
-
-class _Worst:
-    """The job that is worst by a policy.
-
-    Args:
-        policy: to which each job is held.
-    """
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self._found: Checked | None = None
-
-    def take(self, job: Job) -> None:
-        """Hold a job against the policy."""
-        checked = self._policy.check(job)
-        if self._found is None or _badness(checked) > _badness(self._found):
-            self._found = checked
-
-    def checked(self, worst: Job) -> Checked:
-        """The worst job by the policy; of equal ones the one that is worst anyway."""
-        own = self._policy.check(worst)
-        return own if self._found is None or _badness(own) >= _badness(self._found) else self._found
-
-
-def _badness(checked: Checked) -> tuple[int, int]:
-    return len(checked.of("broken")), len(checked.of("undecided"))
 
 
 def _learn(job: Job, force: bool, out: writing.Output) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from nccl_inspect import reading
+from nccl_inspect import reading, selection
 from nccl_inspect.answers import env
-from nccl_inspect.cli import filters, questions, shared, writing
+from nccl_inspect.cli import questions, shared, writing
 
 _EXAMPLES = """
 \b
@@ -24,7 +24,7 @@ _NONE = "the log names no variable; NCCL names those it uses with NCCL_DEBUG=INF
 @click.option("--differs", is_flag=True, help="Only variables of which values differ, or that only some ranks have.")
 def command(
     logs: tuple[str, ...],
-    places: filters.Places,
+    places: selection.Places,
     differs: bool,
     limit: int | None,
     form: str,

@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 import click
 
-from nccl_inspect import event_stream, exports, outputs
-from nccl_inspect.cli import filters, say, shared, writing
+from nccl_inspect import event_stream, exports, outputs, selection
+from nccl_inspect.cli import say, shared, writing
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import Event, Told, Where
 from nccl_inspect.levels import LEVELS
@@ -85,7 +85,7 @@ def command(
     target = _target(output, name)
     with Bar(progress) as bar:
         stream = event_stream.EventStream(shared.given(logs), bar.update if bar.wanted else None)
-        asked = _Asked(wanted, hosts, filters.ranges_of("pid", pids), levels)
+        asked = _Asked(wanted, hosts, selection.ranges_of("pid", pids), levels)
         _write(exports.FORMATS[name], asked.of(stream), wanted, target)
     for problem in stream.problems:
         say(str(problem))
@@ -122,8 +122,8 @@ class _Asked:
                 self.found += 1
                 yield where, event
         stream.require_nccl()
-        filters.names_known("host", self._hosts, sorted({host for host, _ in self._processes if host}))
-        filters.require_numbers("pid", self._pids, {pid for _, pid in self._processes if pid is not None})
+        selection.names_known("host", self._hosts, sorted({host for host, _ in self._processes if host}))
+        selection.require_numbers("pid", self._pids, {pid for _, pid in self._processes if pid is not None})
 
     def _fits(self, where: Where, event: Event) -> bool:
         return (

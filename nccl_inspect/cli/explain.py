@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 
 import click
 
-from nccl_inspect.cli import leads, shared, writing
-from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.grammar import engine, meaning, nearness
-from nccl_inspect.ingest.prefix import Origin
+from nccl_inspect import explaining
+from nccl_inspect.cli import shared, writing
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.grammar import engine, meaning
 from nccl_inspect.masking import masked
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import PAGE_WIDTH, block, fitted, paint
-from nccl_inspect.rules.engine import CATEGORIES, registered
-from nccl_inspect.rules.facts import listed
 from nccl_inspect.text import decode, printable
 
 _MAX_PIPED = 1 << 20
 """Bytes: more than any line has."""
 _MAX_LINES = 100
-_SEE = "see 'nccl-inspect rules' for the names of rules"
-_SETTING = re.compile(r"\$?((?:NCCL|RCCL|OFI|FI|TORCH|CUDA)_[A-Z0-9_]+)(?:=\S*)?")
 _EXAMPLES = """
 \b
 Examples:
@@ -55,7 +50,7 @@ def command(what: tuple[str, ...], out: writing.Output) -> None:
 def _separate(what: tuple[str, ...]) -> list[str]:
     """What is to be explained: a line whose words came one by one, or several lines and rules."""
     lines = [line for text in what for line in text.splitlines() if line.strip()]
-    are_words = all(len(text.split()) == 1 for text in what) and _rule_page(what[0]) is None
+    are_words = all(len(text.split()) == 1 for text in what) and explaining.rule_page(what[0]) is None
     return [" ".join(what)] if are_words or len(lines) < 2 else _in_one_piece(lines)
 
 
@@ -99,7 +94,7 @@ def _one_by_one(texts: list[str], style: Style, width: int) -> Iterator[str]:
             explained = "\n".join(block("unknown", str(error), style, indent=0, hang=12)) + "\n"
         yield f"{paint(printable(f'> {text.strip()}'), 'bold', style)}\n{explained}"
     if problems == len(texts):
-        raise NcclInspectError(f"none of the {len(texts)} lines is known", _SEE)
+        raise NcclInspectError(f"none of the {len(texts)} lines is known", explaining.SEE)
 
 
 def _explained(text: str, style: Style, width: int) -> str:
@@ -108,91 +103,15 @@ def _explained(text: str, style: Style, width: int) -> str:
     Raises:
         NcclInspectError: it is none of the two.
     """
-    page = _rule_page(text)
-    return _line(text, style) if page is None else fitted(page, width)
+    page = explaining.rule_page(text)
+    return _of_line(explaining.line(text), style) if page is None else fitted(page, width)
 
 
-def _rule_page(text: str) -> str | None:
-    name = text.strip().lower()
-    return next((entry.rule.page for entry in registered() if entry.rule.name == name), None)
-
-
-def _line(text: str, style: Style) -> str:
-    grammar = engine.shipped()
-    found = meaning.of_line(text, grammar)
-    if found is None:
-        return _nearest(text, style)
-    parts = _parts(found)
-    if found.origin and (printer := _printer(found.origin)):
-        parts.insert(2, ("from", printer))
-    if lead := leads.of_line(text, found):
-        parts.append(("rule", f"{lead.rule.name}: {lead.rule.title}"))
-        parts.extend([("first fix", lead.fix)] if lead.fix else [])
-    lines = [line for label, words in parts for line in block(label, words, style, indent=0, hang=12)]
-    if found.fields:
-        width = max(len(name) for name, _, _ in found.fields) + 2
+def _of_line(told: explaining.Explanation, style: Style) -> str:
+    lines = [line for label, words in told.parts for line in block(label, words, style, indent=0, hang=12)]
+    if told.fields:
+        width = max(len(name) for name, _, _ in told.fields) + 2
         lines.append("fields")
-        for name, value, sense in found.fields:
+        for name, value, sense in told.fields:
             lines.extend(block(name, f"{value}   {sense}".rstrip(), style, indent=2, hang=width))
     return "\n".join(lines) + "\n"
-
-
-def _parts(found: meaning.Meaning) -> list[tuple[str, str]]:
-    production = found.production
-    return [
-        ("means", production.says),
-        ("worry", found.worry),
-        ("printed by", f"{meaning.releases(production)}; {meaning.subsystems(production)}"),
-        ("known as", f"{production.dialect}/{production.name}, event {production.event}"),
-    ]
-
-
-def _nearest(text: str, style: Style) -> str:
-    """What the known line means that a text is a part of, or that differs from it in a few words.
-
-    Raises:
-        NcclInspectError: there is no such line.
-    """
-    is_named = len(text.split()) == 1 or text.strip().lower() in CATEGORIES
-    near = None if is_named else nearness.nearest(text, engine.shipped())
-    if near is None:
-        raise _unknown(text)
-    rules = [entry.rule for entry in registered() if entry.rule.name == near.meaning.production.rule]
-    parts = [
-        ("nearest", f"{near.sample}   (not known as it stands; this is the line most like it)"),
-        *_parts(near.meaning),
-        *(("rule", f"{rule.name}: {rule.title}") for rule in rules),
-    ]
-    return "\n".join(line for label, words in parts for line in block(label, words, style, indent=0, hang=12)) + "\n"
-
-
-def _printer(origin: Origin) -> str:
-    """Who printed a line, as far as its prefix says so; numbers that were left out are below zero."""
-    told = [
-        f"host {origin.host}" if origin.host else "",
-        f"pid {origin.process.pid}" if origin.process.pid >= 0 else "",
-        f"thread {origin.tid}" if origin.tid >= 0 else "",
-        "" if origin.device is None else f"device {origin.device} (of the thread)",
-    ]
-    return ", ".join(filter(None, told))
-
-
-def _unknown(text: str) -> NcclInspectError:
-    """What is wrong with it: one word is the name of a rule, everything else a line."""
-    if text.strip().lower() in CATEGORIES:
-        names = [entry.rule.name for entry in registered() if entry.rule.category == text.strip().lower()]
-        return NcclInspectError(f"'{text.strip()}' is a category of rules", f"name one of them: {', '.join(names)}")
-    if setting := _SETTING.fullmatch(text.strip()):
-        return _of_setting(setting[1])
-    if len(text.split()) == 1:
-        similar = suggestion(text, [entry.rule.name for entry in registered()])
-        return NcclInspectError(f"no rule '{text}'", similar or _SEE)
-    return NcclInspectError("neither a rule nor a line that the grammar knows", _SEE)
-
-
-def _of_setting(name: str) -> NcclInspectError:
-    """That a variable is none of the two, and which rules speak of it, those first that do most."""
-    times = {entry.rule.name: len(re.findall(rf"\b{name}\b", entry.rule.page)) for entry in registered()}
-    rules = sorted(filter(times.get, times), key=lambda rule: -times[rule])
-    speak = f"rules that speak of it: {listed(rules)}" if rules else "no rule speaks of it; NCCL's manual may"
-    return NcclInspectError(f"{name} is a setting, neither a rule nor a line", speak)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from nccl_inspect import reading
+from nccl_inspect import reading, selection
 from nccl_inspect.answers import hosts
-from nccl_inspect.cli import filters, questions, shared, writing
+from nccl_inspect.cli import questions, shared, writing
 
 _EXAMPLES = """
 \b
@@ -23,7 +23,7 @@ Examples:
 @shared.findings("Only hosts that these findings name")
 def command(
     logs: tuple[str, ...],
-    places: filters.Places,
+    places: selection.Places,
     rules: tuple[str, ...],
     limit: int | None,
     form: str,
@@ -34,7 +34,7 @@ def command(
 
     A path counts at both of its hosts. Under Kubernetes a host is a pod, unless pods use the network of the node.
     """
-    names = filters.rules_known(rules)
+    names = selection.rules_known(rules)
     job = shared.read(logs, options)
     fits = places.of(job)
     rows = [

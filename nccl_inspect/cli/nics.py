@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from nccl_inspect import reading
+from nccl_inspect import reading, selection
 from nccl_inspect.answers import nics
-from nccl_inspect.cli import filters, questions, shared, writing
+from nccl_inspect.cli import questions, shared, writing
 
 _EXAMPLES = """
 \b
@@ -32,7 +32,7 @@ _NONE = "the log names no NIC; NCCL lists NICs with NCCL_DEBUG=INFO and NCCL_DEB
 )
 def command(
     logs: tuple[str, ...],
-    places: filters.Places,
+    places: selection.Places,
     states: tuple[str, ...],
     limit: int | None,
     form: str,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from textwrap import wrap
 
 import click
 from tabulate import tabulate
 
-from nccl_inspect import impact, platforms, reading
+from nccl_inspect import impact, platforms, reading, selection
 from nccl_inspect.answers import Column
 from nccl_inspect.cli import filters, questions, say, shared, writing
 from nccl_inspect.cli.formats import formats
@@ -20,11 +19,9 @@ from nccl_inspect.report import host_matrix
 from nccl_inspect.report.columns import UNBOUNDED, drawn
 from nccl_inspect.report.pairs import OWN_RANKS, pairs
 from nccl_inspect.report.tables import Grid, Kind, grid, matrix, side_by_side, total_width
-from nccl_inspect.rules.facts import count
 from nccl_inspect.text import printable
 
 VERDICTS = ("ok", "fallback", "unknown")
-_BADNESS = {"fallback": 0, "unknown": 1, "ok": 2}
 _MANY = 50
 """Rows of a table beyond which it says how to narrow it."""
 _READABLE = 200
@@ -88,7 +85,7 @@ def command(
     logs: tuple[str, ...],
     as_matrix: bool,
     by: str | None,
-    places: filters.Places,
+    places: selection.Places,
     scope: str | None,
     transports: tuple[str, ...],
     verdicts: tuple[str, ...],
@@ -108,23 +105,13 @@ def command(
     as_matrix = as_matrix or by is not None
     if as_matrix and slowest:
         raise click.UsageError("--matrix and --slowest exclude each other; leave one out")
-    names = filters.rules_known(rules)
+    wanted = selection.Wanted(places, scope, transports, verdicts, frozenset(selection.rules_known(rules)))
     job = shared.read(logs, options)
-    fits = places.of(job)
-    details = filters.transports_known(transports, job.paths)
-    found = [
-        path
-        for path in job.paths
-        if fits((path.src, path.dst), (path.src_host, path.dst_host))
-        and scope in (None, path.scope)
-        and (not transports or path.detail in details)
-        and (not verdicts or path.verdict in verdicts)
-        and (not names or not names.isdisjoint(path.rules))
-    ]
+    found = wanted.of(job)
     if not found:
-        say(_none(job, verdicts))
+        say(selection.no_path(job, verdicts))
     if slowest:
-        found = _slowest(found, slowest, job)
+        found = selection.slowest(found, job)[:slowest]
     if form == "table":
         width = writing.columns(out.target, UNBOUNDED)
         is_global = job.rank_space == "global"
@@ -132,26 +119,6 @@ def command(
     else:
         out.write(_MATRICES[form](grid(found, by)) if as_matrix else _FORMATS[form](found))
     return shared.status(job)
-
-
-def _slowest(paths: list[Path], number: int, job: Job) -> list[Path]:
-    """The slowest first; of those that are alike the ones that should be better."""
-    platform = platforms.find(job.platform) if job.platform else None
-    return sorted(paths, key=lambda path: (impact.usual(path, platform), _BADNESS[path.verdict]))[:number]
-
-
-def _none(job: Job, verdicts: Sequence[str]) -> str:
-    """Why there is nothing to show."""
-    if not len(job.paths):
-        return "no path: the log has no connection line"
-    there = Counter(path.verdict for path in job.paths)
-    if verdicts and not any(there[verdict] for verdict in verdicts):
-        counted = ", ".join(f"{number} {verdict}" for verdict, number in sorted(there.items()))
-        wanted = " or ".join("a fallback" if verdict == "fallback" else verdict for verdict in verdicts)
-        return f"no path is {wanted}; the log has {count(len(job.paths), 'path')}: {counted}"
-    kinds = Counter(f"{path.scope} {path.transport}" for path in job.paths)
-    counted = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
-    return f"no path matches; the log has {count(len(job.paths), 'path')}: {counted}"
 
 
 def _table(paths: list[Path], width: int, job: Job, slowest: int | None) -> str:

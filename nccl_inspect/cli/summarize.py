@@ -7,12 +7,16 @@ import click
 from nccl_inspect import reading, report
 from nccl_inspect.cli import shared, writing
 from nccl_inspect.cli.formats import formats
+from nccl_inspect.model.job import Job
 
+_BRIEF = ("text", "markdown")
+"""Formats of ``--brief``."""
 _EXAMPLES = """
 \b
 Examples:
   nccl-inspect summarize job.log
   kubectl logs llama-node-0-0 | nccl-inspect summarize
+  nccl-inspect summarize job.log --brief    (ten lines for a colleague)
   nccl-inspect summarize rank*.log --format json -o job.json
   nccl-inspect summarize job.log --topology topo.txt    (nvidia-smi topo -m > topo.txt)
   nccl-inspect summarize logs/ --job 2    (of a folder with several jobs)
@@ -27,14 +31,29 @@ Examples:
 @shared.judging
 @shared.output
 @shared.verbose("Do not cut evidence lines.")
+@click.option(
+    "--brief",
+    "is_brief",
+    is_flag=True,
+    help="Ten lines to send to a colleague: verdict, culprit, cause, first fix, evidence. As text or Markdown.",
+)
 def command(
     logs: tuple[str, ...],
     form: str,
+    is_brief: bool,
     fail_on: str,
     options: reading.Options,
     out: writing.Output,
 ) -> int:
     """Verdict, job, network, paths and findings of one job."""
+    if is_brief and form not in _BRIEF:
+        raise click.UsageError(f"--brief is written as {' or '.join(_BRIEF)}, not as {form}; leave one of them out")
     job = shared.read(logs, options, tells_runs=True, tells_jobs=True)
-    out.write(report.load(form).render(job, out.style))
+    out.write(_brief(job, form) if is_brief else report.load(form).render(job, out.style))
     return shared.status(job, fail_on)
+
+
+def _brief(job: Job, form: str) -> str:
+    from nccl_inspect.report import brief  # only where it is asked for
+
+    return brief.render(job, form)

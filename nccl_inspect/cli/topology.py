@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from nccl_inspect import drawing as drawings
-from nccl_inspect import reading
+from nccl_inspect import reading, selection
 from nccl_inspect import topology as machines
 from nccl_inspect.cli import filters, shared, writing
 from nccl_inspect.cli.formats import formats
@@ -43,12 +43,12 @@ def command(
     Each link says how data goes there, where the log has a connection line for it. Above 64 ranks pictures show hosts
     instead of ranks. Machines are shown with --topology, or where the log holds NCCL's own topology (subsystem GRAPH).
     """
-    channels = filters.ranges_of("channel", wanted)
+    channels = selection.ranges_of("channel", wanted)
     given = [machines.read(path) for path in options.topologies]
     job = shared.read(logs, options)
     format_ = drawings.load(form)
-    chosen = filters.communicators_named(job, names)
-    filters.require_numbers("channel", channels, channels_of(job, chosen))
+    chosen = selection.communicators_named(job, names)
+    selection.require_numbers("channel", channels, channels_of(job, chosen))
     found = views(job, chosen, channels)
     if format_.DRAWS and not names:
         found = largest(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nccl_inspect import reading
+from nccl_inspect import reading, selection
 from nccl_inspect import traffic as reports
 from nccl_inspect.cli import filters, shared, writing
 from nccl_inspect.cli.formats import formats
@@ -43,6 +43,6 @@ def command(
     estimates from the bandwidth that such paths give; --platform narrows them.
     """
     job = shared.read(logs, options)
-    found = traffic_of(job, filters.communicators_named(job, names))
+    found = traffic_of(job, selection.communicators_named(job, names))
     out.write(reports.load(form).render(found, by, out.style))
     return shared.status(job)

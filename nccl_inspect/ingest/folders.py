@@ -33,7 +33,7 @@ def of_folder(folder: Path, beside: Beside | None, passed: Pass) -> Iterator[Fil
         passed: takes the name of each other file, and why it is none.
     """
     problems: list[OSError] = []
-    found = [file for path in _walk(folder, problems) if (file := _entry(folder, path, beside, passed))]
+    found = [file for path in walk(folder, problems) if (file := entry(folder, path, beside, passed))]
     for problem in problems:
         name = os.fspath(problem.filename or folder)
         found.append(unreadable(name, problem.strerror or str(problem), "check its mode and owner"))
@@ -42,16 +42,28 @@ def of_folder(folder: Path, beside: Beside | None, passed: Pass) -> Iterator[Fil
     yield from sorted(found, key=lambda file: recognition.natural(file.name))
 
 
-def _walk(folder: Path, problems: list[OSError]) -> Iterator[Path]:
-    """The files below a folder, without what is hidden; links to folders are not followed."""
+def walk(folder: Path, problems: list[OSError]) -> Iterator[Path]:
+    """The files below a folder, without what is hidden; links to folders are not followed.
+
+    Args:
+        folder: to begin with.
+        problems: why folders could not be read; more are added.
+    """
     for root, folders, names in os.walk(folder, onerror=problems.append):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (path for name in folders if (path := Path(root, name)).is_symlink())
         yield from (Path(root, name) for name in names if not name.startswith("."))
 
 
-def _entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) -> File | None:
-    """The file, if it looks like a log or an archive, or is wanted beside it; of most others only the name counts."""
+def entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) -> File | None:
+    """The file, if it looks like a log or an archive, or is wanted beside it; of most others only the name counts.
+
+    Args:
+        folder: that was named.
+        path: of a file below it.
+        beside: which files are wanted that are no logs.
+        passed: takes its name where it is of no use, and why.
+    """
     inside = path.relative_to(folder).as_posix()
     if recognition.is_left_out(inside) and not (beside and recognition.is_document(inside)):
         passed(str(path), OTHER)

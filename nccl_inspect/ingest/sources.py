@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from pathlib import Path
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest import archives, compression, files, recognition
@@ -86,7 +85,7 @@ def of_file(file: File, told: Callable[[int], None]) -> Iterator[Source]:
 
 
 def _of_zip(file: File, told: Callable[[int], None], allowance: Allowance) -> Iterator[Member]:
-    place = file.place if isinstance(file.place, Path) or file.place is None else file.place.open()
+    place = file.place.open("rb") if file.place else None
     if (stream := place or file.stream) is None:
         raise StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
     allowance.take(file.size or 0)

@@ -33,6 +33,7 @@ class Format(Protocol):
 
 
 _PARTS = (
+    "brief",
     "words",
     "tables",
     "pairs",

@@ -73,6 +73,11 @@ def proved(found: re.Match[str]) -> str:
     return _PROVES[found[1]] + (f": {words}" if words else "")
 
 
+def proved_page(page: str) -> str:
+    """A page of a rule on which each log says for people what comes out of it."""
+    return EXAMPLE.sub(lambda found: f"```text {proved(found)}", page)
+
+
 def fitted(page: str, width: int) -> str:
     """A Markdown page for a terminal: paragraphs fit its width; code, tables and headings stay as they are.
 
@@ -80,7 +85,7 @@ def fitted(page: str, width: int) -> str:
         page: with paragraphs and list items of one line or several.
         width: in columns.
     """
-    page = EXAMPLE.sub(lambda found: f"```text {proved(found)}", page)
+    page = proved_page(page)
     if width >= PAGE_WIDTH:
         return page
     style = Style(width=width)

@@ -1,0 +1,244 @@
+"""The folders that a server may read, and nothing outside of them.
+
+A path is resolved first and then has to lie in one of the folders, so that neither ``..`` nor a link leads out. Each
+file is opened from the folder downwards without following any link, so that what is opened is what was checked.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path, PosixPath
+from typing import IO, Any
+
+from nccl_inspect.artifacts import is_artifact
+from nccl_inspect.discovery import instead_of
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.ingest import files, folders, recognition
+from nccl_inspect.ingest.files import File
+
+MAX_BYTES = 4 << 30
+"""Of all files of one question: a larger log takes longer than assistants wait."""
+MAX_ENTRIES = 20_000
+"""Files below one folder, or that match one pattern."""
+MAX_SMALL = 4 << 20
+"""Bytes of a policy or a topology."""
+_GLOB = frozenset("*?[")
+_THROUGH = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Without waiting for the other end of a pipe, should there suddenly be one."""
+_TERMINAL = "run 'nccl-inspect summarize' in a terminal"
+
+
+class Folders:
+    """Folders below which files may be read.
+
+    Args:
+        roots: as they were named.
+
+    Raises:
+        NcclInspectError: one of them is no folder that can be read.
+    """
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        self._roots = {_root(name): _opened_root(name) for name in roots}
+
+    @property
+    def names(self) -> list[str]:
+        """The folders, without links in their paths."""
+        return [str(root) for root in self._roots]
+
+    def logs(self, names: Iterable[str]) -> list[File]:
+        """The files that paths, folders and globs stand for, as :func:`nccl_inspect.ingest.files.find` takes them.
+
+        Raises:
+            NcclInspectError: one of them is not there, lies outside, or is nothing that can be read.
+        """
+        found = [file for name in names for file in self._logs(_plain(name))]
+        if sum(file.size or 0 for file in found) > MAX_BYTES:
+            raise NcclInspectError(f"more than {MAX_BYTES >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
+        return found
+
+    def text(self, name: str) -> str:
+        """What a small file holds.
+
+        Raises:
+            NcclInspectError: it is not there, lies outside, or is no small file.
+        """
+        path = self._resolved(_plain(name))
+        with self._held(path, name).open("rb") as file:
+            data: bytes = file.read(MAX_SMALL + 1)
+        if len(data) > MAX_SMALL:
+            raise NcclInspectError(f"{name}: larger than {MAX_SMALL >> 20} MB", "name a policy or a topology file")
+        return data.decode("utf-8", "replace")
+
+    def _logs(self, name: str) -> Iterator[File]:
+        if _GLOB.intersection(name) and not os.path.lexists(self._joined(name)):
+            for match in self._matching(name):
+                yield from self._of_path(match, match)
+            return
+        yield from self._of_path(name, self._shown(name))
+
+    def _matching(self, pattern: str) -> list[str]:
+        """The paths that a glob stands for; where it begins has to lie inside, and so has each path later on."""
+        parts = Path(pattern).parts
+        if ".." in parts:
+            raise NcclInspectError(f"{pattern}: '..' in a pattern", "name the folder as it is")
+        fixed = next(index for index, part in enumerate(parts) if _GLOB.intersection(part))
+        self._resolved(str(Path(*parts[:fixed])))
+        names = list(islice(glob.iglob(self._joined(pattern), recursive=True), MAX_ENTRIES + 1))  # noqa: PTH207
+        if len(names) > MAX_ENTRIES:
+            raise NcclInspectError(f"{pattern}: more than {MAX_ENTRIES:,} files", "name a folder with fewer")
+        inside = [name for name in names if self._root_of(Path(os.path.realpath(name)))]
+        if not inside:
+            raise NcclInspectError(f"{pattern}: no file matches", "check the pattern and the folder")
+        return sorted(inside, key=recognition.natural)
+
+    def _of_path(self, name: str, shown: str) -> Iterator[File]:
+        path = self._resolved(name)
+        status = _status(path, name)
+        if stat.S_ISDIR(status.st_mode):
+            yield from self._of_folder(path, shown)
+            return
+        yield replace(files.of_file(self._held(path, name), found=False), name=shown)
+
+    def _of_folder(self, folder: Path, shown: str) -> Iterator[File]:
+        """The logs below a folder and the evidence beside them."""
+        found, problems = [], list[OSError]()
+        for number, path in enumerate(folders.walk(folder, problems)):
+            if number >= MAX_ENTRIES:
+                raise NcclInspectError(f"{shown}: more than {MAX_ENTRIES:,} files", "name a folder with fewer")
+            real = Path(os.path.realpath(path))
+            if not self._root_of(real) or not _is_file(real):
+                continue  # a link that leads out is no part of the folder
+            base = folder if real == path else real.parent
+            if file := folders.entry(base, self._held(real, str(path)), is_artifact, _ignored):
+                found.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
+        if not found:
+            raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")
+        yield from sorted(found, key=lambda file: recognition.natural(file.name))
+
+    def _resolved(self, name: str) -> Path:
+        """A path without links, which lies inside."""
+        path = Path(os.path.realpath(self._joined(name)))
+        if self._root_of(path) is None:
+            raise NcclInspectError(
+                f"{name}: outside of the folders that may be read",
+                f"these are {', '.join(self.names)}; --root FOLDER at the start of the server adds one",
+            )
+        return path
+
+    def _joined(self, name: str) -> str:
+        """A path from the root on: below the first folder that has it."""
+        if os.path.isabs(name):  # noqa: PTH117
+            return name
+        candidates = [str(root / name) for root in self._roots]
+        return next(filter(os.path.lexists, candidates), candidates[0])
+
+    def _shown(self, name: str) -> str:
+        """The path under which a file is told: as it was named, where that leads to it from the working folder."""
+        joined = self._joined(name)
+        return name if os.path.realpath(name) == os.path.realpath(joined) else joined
+
+    def _root_of(self, path: Path) -> Path | None:
+        return next((root for root in self._roots if path == root or root in path.parents), None)
+
+    def _held(self, path: Path, name: str) -> _Held:
+        root = self._root_of(path)
+        assert root is not None
+        held = _Held(path)
+        held.base, held.folder, held.shown = root, self._roots[root], name
+        return held
+
+
+class _Held(PosixPath):
+    """A path without links below a folder that is open: opening it follows no link that has come since."""
+
+    base: Path
+    """The folder that may be read."""
+    folder: int
+    """A descriptor of it."""
+    shown: str
+
+    def open(self, mode: str = "rb", buffering: int = -1, *_: Any, **__: Any) -> IO[Any]:  # type: ignore[override]
+        """The file, for reading."""
+        return os.fdopen(self._descriptor(), mode, buffering)
+
+    def _descriptor(self) -> int:
+        """A descriptor of the file, from the folder downwards.
+
+        Raises:
+            NcclInspectError: it is no longer a plain file at that place.
+        """
+        *above, name = Path(self).relative_to(self.base).parts or (".",)
+        at = os.dup(self.folder)
+        try:
+            for part in above:
+                below = os.open(part, _THROUGH, dir_fd=at)
+                os.close(at)
+                at = below
+            file = os.open(name, _READ, dir_fd=at)
+        finally:
+            os.close(at)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise NcclInspectError(f"{self.shown}: not a plain file", "name a file or a folder")
+        return file
+
+
+def _ignored(_name: str, _why: str) -> None:
+    """Takes the files of a folder that are neither logs nor evidence: an answer has no room for them."""
+
+
+def _root(name: str) -> Path:
+    return Path(os.path.realpath(name))
+
+
+def _opened_root(name: str) -> int:
+    try:
+        return os.open(_root(name), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise NcclInspectError(f"--root {name}: {error.strerror}", "name a folder that can be read") from None
+
+
+def _plain(name: str) -> str:
+    """A path, and nothing else that the command line takes for an input.
+
+    Raises:
+        NcclInspectError: it is none.
+    """
+    if name == "-" or not name.strip():
+        raise NcclInspectError("no path", "name a log file or a folder")
+    if files.is_url(name):
+        raise NcclInspectError(f"{name}: an address", "only files are read here: name one below the folders")
+    if "\0" in name or "\n" in name:
+        raise NcclInspectError("not a path: it holds a line end", "name a file; 'explain' takes lines of a log")
+    return name
+
+
+def _status(path: Path, name: str) -> os.stat_result:
+    """What a path is.
+
+    Raises:
+        NcclInspectError: nothing that can be read.
+    """
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        raise NcclInspectError(f"{name}: no such file", instead_of(path, "check the path")) from None
+    except OSError as error:
+        raise NcclInspectError(f"{name}: {error.strerror}", "check the path and the folders in it") from None
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise NcclInspectError(f"{name}: not a plain file", "pipes and devices are not read: name a file or a folder")
+    return status
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False

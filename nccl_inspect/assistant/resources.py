@@ -1,0 +1,129 @@
+"""Resources: the pages of the rules, and the reference of the messages, written from the grammar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError
+from mcp.types import Completion, CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
+
+from nccl_inspect import explaining
+from nccl_inspect.errors import suggestion
+from nccl_inspect.grammar import files, meaning
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.report.words import proved_page
+from nccl_inspect.rules.engine import CATEGORIES, registered
+
+SCHEME = "nccl-inspect"
+_RULE = f"{SCHEME}://rules/{{name}}"
+_FAMILY = f"{SCHEME}://messages/{{dialect}}/{{family}}"
+_MARKDOWN = "text/markdown"
+_MAX_COMPLETIONS = 100
+
+
+def add(server: MCPServer) -> None:
+    """Offer the resources.
+
+    Args:
+        server: is given them.
+    """
+    server.resource(
+        f"{SCHEME}://rules",
+        name="rules",
+        title="What is looked for",
+        description=f"All rules with what is wrong when one finds something; each has a page at {_RULE}.",
+        mime_type=_MARKDOWN,
+    )(_rules)
+    server.resource(
+        _RULE,
+        name="rule",
+        title="The page of a rule",
+        description="What a defect is, how the log shows it, what it costs, how it is mended, with excerpts of logs.",
+        mime_type=_MARKDOWN,
+    )(_rule)
+    server.resource(
+        f"{SCHEME}://messages",
+        name="messages",
+        title="Message reference: families",
+        description=f"The families of messages that are recognised; each has a page at {_FAMILY}.",
+        mime_type=_MARKDOWN,
+    )(_messages)
+    server.resource(
+        _FAMILY,
+        name="message family",
+        title="Message reference: one family",
+        description="Each message of a family: its shape, what it means, which releases print it, and a sample.",
+        mime_type=_MARKDOWN,
+    )(_family)
+    server.completion()(_completed)  # type: ignore[no-untyped-call]
+
+
+def _rules() -> str:
+    return "\n".join(_of_rules()) + "\n"
+
+
+def _of_rules() -> Iterator[str]:
+    yield "# What is looked for"
+    for category in CATEGORIES:
+        yield f"\n## {category}\n"
+        for rule in (entry.rule for entry in registered() if entry.rule.category == category):
+            yield f"- `{rule.name}` ({rule.severity}): {rule.title}"
+
+
+def _rule(name: str) -> str:
+    page = explaining.rule_page(name)
+    if page is None:
+        known = suggestion(name, [entry.rule.name for entry in registered()])
+        raise ResourceNotFoundError(f"no rule '{name[:80]}'; {known or f'{SCHEME}://rules lists them'}")
+    return proved_page(page)
+
+
+def _messages() -> str:
+    lines = ["# Messages that are recognised\n"]
+    lines += [
+        f"- {SCHEME}://messages/{dialect}/{family}: {len(found)}" for (dialect, family), found in _known().items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _family(dialect: str, family: str) -> str:
+    found = _known().get((dialect, family))
+    if found is None:
+        raise ResourceNotFoundError(f"no messages '{dialect}/{family}'"[:200] + f"; {SCHEME}://messages lists them")
+    return "\n".join([f"# {dialect}: {family}", *(line for one in found for line in _of_message(one))]) + "\n"
+
+
+def _of_message(one: Production) -> Iterator[str]:
+    yield f"\n## {one.name}\n"
+    yield f"    {one.line}\n"
+    yield one.says
+    rule = f"; see the rule {one.rule}" if one.rule else ""
+    yield f"\n{meaning.releases(one)}; {meaning.subsystems(one)}; event {one.event}{rule}"
+    yield from (f"\n```text\n{sample}\n```" for sample in list(one.samples)[:1])
+
+
+@cache
+def _known() -> dict[tuple[str, str], list[Production]]:
+    """The messages by dialect and family."""
+    found: dict[tuple[str, str], list[Production]] = {}
+    for file in files.shipped():
+        for one in files.read(file.read_text(encoding="utf-8"), file.name):
+            found.setdefault((one.dialect, one.family), []).append(one)
+    return dict(sorted(found.items(), key=lambda entry: (entry[0][0] != "nccl", entry[0])))
+
+
+async def _completed(
+    ref: PromptReference | ResourceTemplateReference, argument: CompletionArgument, context: CompletionContext | None
+) -> Completion:
+    """What an argument of an address may go on with."""
+    dialect = (context.arguments or {}).get("dialect") if context else None
+    known = {
+        "name": [entry.rule.name for entry in registered()],
+        "dialect": list(dict.fromkeys(dialect for dialect, _ in _known())),
+        "family": [family for of, family in _known() if dialect in (None, of)],
+    }
+    names = known.get(argument.name, []) if isinstance(ref, ResourceTemplateReference) else []
+    values = [name for name in names if name.startswith(argument.value.lower())]
+    return Completion(values=values[:_MAX_COMPLETIONS], total=len(values), has_more=len(values) > _MAX_COMPLETIONS)

@@ -1,0 +1,120 @@
+"""The tool that holds a job against a policy."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from mcp.server.mcpserver import Context
+from mcp.types import CallToolResult
+from pydantic import BaseModel, Field
+
+from nccl_inspect.assistant.bounds import MAX_RESULT, Page, answer, cut_list
+from nccl_inspect.assistant.quotes import MAX_NAME, NOTE, Note, Quote, quote, shown
+from nccl_inspect.assistant.reader import Reader, Wish
+from nccl_inspect.assistant.tools import Logs, Name, Offset, Platform, Topology, WhichJob, WhichRun, several
+from nccl_inspect.assistant.tools.shapes import ranks, step
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.policy import Outcome, Policy, file
+from nccl_inspect.policy.worst import Worst
+
+TITLE = "Hold a job against a policy"
+_MAX_LINES = 2
+_ROOM = MAX_RESULT - 1_000
+
+
+class Expectation(BaseModel):
+    """One expectation of the policy, and what the log says to it."""
+
+    key: str
+    wanted: str
+    state: str = Field(description="broken, undecided (the log does not tell) or kept.")
+    summary: str
+    todo: str = Field(description="What mends it, or which log would tell.")
+    rule: str | None
+    ranks: str
+    lines: list[Quote]
+
+
+class CheckedPolicy(BaseModel):
+    """A job held against a policy."""
+
+    policy: str
+    is_met: bool
+    state: str = Field(description="That of the worst expectation.")
+    verdict: str = Field(description="That of the job, whatever the policy says.")
+    broken: int
+    undecided: int
+    kept: int
+    expectations: list[Expectation] = Field(description="Those that are broken first, then what is undecided.")
+    page: Page
+    note: Note = NOTE
+
+
+def tool(reader: Reader) -> Callable[..., Any]:
+    """The function that is offered."""
+
+    async def check(
+        ctx: Context,
+        logs: Logs,
+        policy: Annotated[Name, Field(description="A policy file (TOML), as 'nccl-inspect check --learn' writes it.")],
+        strict: Annotated[bool, Field(description="What the log does not tell breaks the policy, too.")] = False,
+        offset: Offset = 0,
+        limit: Annotated[int, Field(description="Expectations to give at most.", ge=1, le=50)] = 20,
+        platform: Platform = None,
+        topology: Topology = None,
+        job: WhichJob = None,
+        run: WhichRun = None,
+    ) -> Annotated[CallToolResult, CheckedPolicy]:
+        """Hold a job against a policy file: what it breaks, what the log leaves open, and what mends it."""
+        wish = Wish(platform, tuple(several(topology)), job, run)
+        names = several(logs)
+        worst = Worst(await reader.alone(lambda: _policy(reader, policy)))
+        judged = await reader.job(names, wish, ctx)
+        if judged.jobs:  # each of several jobs has to keep it
+            judged = await reader.job(names, wish, ctx, worst.take)
+        checked = worst.checked(judged)
+        rows = [_expectation(outcome) for outcome in checked.outcomes[offset : offset + limit]]
+        part = cut_list(rows, len(checked.outcomes), offset, _ROOM)
+        result = CheckedPolicy(
+            policy=shown(policy),
+            is_met=checked.is_met(strict),
+            state=checked.state,
+            verdict=checked.job.verdict,
+            broken=len(checked.of("broken")),
+            undecided=len(checked.of("undecided")),
+            kept=len(checked.of("kept")),
+            expectations=part.rows,
+            page=part.page,
+        )
+        kept = "kept" if result.is_met else "not kept"
+        return answer(result, f"The policy is {kept}: {result.broken} broken, {result.undecided} undecided.\n{NOTE}")
+
+    return check
+
+
+def _policy(reader: Reader, name: str) -> Policy:
+    """The policy of a file.
+
+    Raises:
+        NcclInspectError: it cannot be read, or says something that is not understood.
+    """
+    try:
+        return file.of_values(tomllib.loads(reader.folders.text(name)))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise NcclInspectError(f"{name}: not TOML: {error}", "mend the file") from None
+
+
+def _expectation(outcome: Outcome) -> Expectation:
+    said = outcome.answer
+    return Expectation(
+        key=outcome.key,
+        wanted=shown(outcome.wanted, 2 * MAX_NAME),
+        state=said.state,
+        summary=shown(said.summary),
+        todo=step(said.todo),
+        rule=said.rule or None,
+        ranks=ranks(said.ranks),
+        lines=[quote(line) for line in said.evidence[:_MAX_LINES]],
+    )

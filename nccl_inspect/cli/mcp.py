@@ -1,0 +1,59 @@
+"""``nccl-inspect mcp``: the same answers for assistants."""
+
+from __future__ import annotations
+
+import click
+
+from nccl_inspect import reading
+from nccl_inspect.cli import say, shared
+from nccl_inspect.errors import NcclInspectError
+
+_EXAMPLES = """
+\b
+Examples:
+  nccl-inspect mcp                      logs below the working folder, over standard input and output
+  nccl-inspect mcp --root /shared/logs --root ~/policies
+  nccl-inspect mcp --http 8765          for clients of this machine that speak HTTP
+
+Exit status: 0 the client is gone; 2 wrong usage, or the extra is not installed; 130 Ctrl-C.
+"""
+
+
+@click.command(epilog=_EXAMPLES, short_help="Serve the same answers to assistants (Model Context Protocol).")
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="DIR",
+    type=shared.FILE,
+    help="Read files below this folder only. May be repeated. Default: the working folder.",
+)
+@click.option(
+    "--http",
+    "port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Listen on this port of 127.0.0.1 instead of standard input; 0 takes a free one.",
+)
+@shared.machine
+def command(roots: tuple[str, ...], port: int | None, options: reading.Options) -> None:
+    """Serve assistants over the Model Context Protocol: a client starts this command and asks it.
+
+    Tools: summarize, paths, explain, diff, check, rules, evidence; resources: the pages of the rules and the reference
+    of the messages; prompts: why a job hangs, why it is slow. Needs the extra: pip install 'nccl-inspect[mcp]'.
+
+    Nothing is written, run or sent. Files outside of the folders are refused, also by links. What an assistant asks for
+    goes to wherever that assistant runs: 'nccl-inspect anonymize' takes names out of a log first.
+    """
+    try:
+        from nccl_inspect.assistant import folders, reader, server
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio", "pydantic"):
+            raise
+        raise NcclInspectError("the MCP SDK is missing or too old", "pip install 'nccl-inspect[mcp]'") from None
+    reads = reader.Reader(folders.Folders(roots or (".",)), shared.settled(options))
+    reading.Judge(shared.settled(options))  # what is wrong with the options is said before a client asks
+    if port is None:
+        server.serve(reads)
+        return
+    server.listen(reads, port, lambda url: say(f"listening on {url}, Ctrl-C to stop; any user of this machine can ask"))

@@ -1,0 +1,194 @@
+"""What an engineer would send to a colleague: at most ten lines, each of which can be read, cut or pasted by itself.
+
+The verdict, the culprit, the cause, the first fix and three lines of evidence, from the same model as the head of the
+report; nothing is wrapped, so that commands can be pasted and any chat may break lines as it likes.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.head import Head
+from nccl_inspect.model.job import Job
+from nccl_inspect.report import head, jobs
+from nccl_inspect.report.digest import facts, first_said, lead_of, short_names, under
+from nccl_inspect.report.markup import code, plain
+from nccl_inspect.report.tables import by_kind
+from nccl_inspect.report.words import shortened
+from nccl_inspect.rules.remedies import COMMENT, is_sentence
+from nccl_inspect.rules.statements import is_error, quoted
+from nccl_inspect.text import cut, printable
+
+MAX_LINES = 10
+_MAX_EVIDENCE = 3
+_MAX_TEXT = 240
+"""Characters of prose; a command is never cut."""
+_MAX_LINE = 400
+"""Of all other lines: they name hosts and quote messages."""
+_MAX_QUOTED = 200
+_STEPS = ("fix", "do", "more")
+"""Labels of what is to be pasted."""
+_MAX_KINDS = 4
+_LEFT_OUT_FIRST = ("open", "more", "job", "cost", "since")
+"""Labels of the lines that are left out where there are too many, in this order."""
+
+
+class Line(NamedTuple):
+    """One line, without its mark-up."""
+
+    label: str
+    """Empty for the verdict."""
+    text: str
+    """A step of a fix, of which what stands before the comment can be pasted, or prose."""
+    quote: str = ""
+    """A line of the log."""
+
+
+def lines(job: Job) -> list[Line]:
+    """The lines of a judged job; of several jobs those of the worst, and one about the others."""
+    first = head.of(job)
+    told = list(_sound(job, first) if job.verdict == "ok" else _unsound(job, first))
+    for label in _LEFT_OUT_FIRST:
+        if len(told) <= MAX_LINES:
+            break
+        told = [line for line in told if line.label != label]
+    return [line if line.label in _STEPS else line._replace(text=cut(line.text, _MAX_LINE)) for line in told]
+
+
+def render(job: Job, form: str = "text") -> str:
+    """The lines as text that ends with a line end.
+
+    Args:
+        job: judged.
+        form: ``text`` or ``markdown``.
+    """
+    write = _in_markdown if form == "markdown" else _in_text
+    return "".join(f"{write(line)}\n" for line in lines(job))
+
+
+def _sound(job: Job, first: Head) -> Iterator[Line]:
+    """Three lines: what, which job, and over what its ranks talk."""
+    yield Line("", first.headline)
+    yield from _of_several(job)
+    yield from _job(job)
+    kinds = [f"{row[0]} {row[1]} ({row[2]} {'pair' if row[2] == '1' else 'pairs'})" for row in by_kind(job.paths)]
+    if kinds:
+        yield Line("paths", shortened(kinds, _MAX_KINDS))
+
+
+def _unsound(job: Job, first: Head) -> Iterator[Line]:
+    lead = lead_of(job)
+    yield Line("", f"{first.headline} (partial: the reading was interrupted)" if job.partial else first.headline)
+    yield from _labelled("where", first.where)
+    yield from _labelled("since", first.since if job.verdict == "failed" or lead is None else "")
+    if lead:
+        yield Line("cause", _fitted(_cause(lead, job)))
+        yield from _labelled("cost", "" if lead.fatal else _fitted(lead.impact))
+        yield from _labelled("confirm", _fitted(lead.confirm))
+    yield from _labelled("fix" if lead else "do", first.do)
+    names = short_names(job)
+    for line in _evidence(lead, job):
+        yield Line("evidence", f"{names.get(line.source, line.source)}:{line.line}", line.text)
+    if lead is None:
+        for entry in job.not_judged[:1]:
+            yield Line("open", _fitted(f"{entry.reason}; {entry.needs}"))
+    yield from _of_several(job)
+    yield from _job(job)
+    yield Line("more", _more(lead, job))
+
+
+def _labelled(label: str, text: str) -> Iterator[Line]:
+    if text:
+        yield Line(label, text)
+
+
+def _of_several(job: Job) -> Iterator[Line]:
+    """Where the input holds several jobs, which one this is and how the others are."""
+    if job.jobs:
+        yield Line("jobs", f"{jobs.headline(job)}; the worst is {job.name}; --job N or NAME reports another one")
+
+
+def _job(job: Job) -> Iterator[Line]:
+    told = {label: text for label, text in facts(job) if label in ("job", "NCCL", "network")}
+    parts = [told["job"], f"NCCL {told['NCCL']}" if job.nccl_versions else "", _network(told)]
+    yield Line("job", _fitted("; ".join(filter(None, parts))))
+
+
+def _network(told: dict[str, str]) -> str:
+    return f"network {told['network']}" if "network" in told else ""
+
+
+def _more(lead: Finding | None, job: Job) -> str:
+    """What the colleague runs to read on."""
+    if lead:
+        return f"nccl-inspect explain {lead.rule}   # the rule and all its fixes"
+    names = [source.name for source in job.sources]
+    named = len(names) == 1 and not names[0].startswith("<")
+    return f"nccl-inspect summarize {shlex.quote(names[0]) if named else 'LOG'} -v   # the whole report"
+
+
+def _cause(lead: Finding, job: Job) -> str:
+    """Why: what leads to the finding, where that is known, else what the finding itself says."""
+    roots = [finding for finding in under(lead, job) if finding.root and finding.confidence != "possible"]
+    if lead.confidence == "certain" and lead.fatal:
+        roots = []
+    sure = roots[0] if roots else lead
+    text = roots[0].summary if roots else lead.cause
+    return text if sure.confidence == "certain" or "likely" in text else f"{sure.confidence}: {text}"
+
+
+def _evidence(lead: Finding | None, job: Job) -> list[Evidence]:
+    """Three lines in the order of the log: first what several findings rest on, then errors, then warnings."""
+    if lead is None:
+        notice = first_said(job)
+        others = [one for one in job.unexplained if one is not notice]
+        return [one.evidence[0] for one in [*([notice] if notice else []), *others] if one.evidence][:_MAX_EVIDENCE]
+    findings = [lead, *(finding for finding in under(lead, job) if finding.root)]
+    told = {(line.source, line.order): line for finding in findings for line in finding.evidence}
+    times = Counter(place for finding in findings for place in {(line.source, line.order) for line in finding.evidence})
+    levels = {
+        (line.source, line.order): 0 if is_error(notice) else 1 if notice.level == "WARN" else 2
+        for finding in findings
+        for notice in quoted(job.notices, finding)
+        for line in notice.evidence
+    }
+    best = sorted(told, key=lambda place: (-times[place], levels.get(place, 2)))[:_MAX_EVIDENCE]
+    return [told[place] for place in sorted(best)]
+
+
+def _fitted(text: str) -> str:
+    """As many whole sentences as fit one line."""
+    text = " ".join(text.split())
+    if len(text) <= _MAX_TEXT:
+        return text
+    end = text.rfind(". ", 0, _MAX_TEXT)
+    return text[:end] if end > 0 else cut(text, _MAX_TEXT)
+
+
+def _quoted(line: Line) -> str:
+    return cut(printable(line.quote).strip(), _MAX_QUOTED)
+
+
+def _in_text(line: Line) -> str:
+    text = f"{line.text}: {_quoted(line)}" if line.quote else printable(line.text)
+    return f"{line.label}: {printable(text)}" if line.label else text
+
+
+def _in_markdown(line: Line) -> str:
+    if not line.label:
+        return f"**{plain(line.text)}**\n"
+    return f"- **{line.label}:** {_marked(line)}"
+
+
+def _marked(line: Line) -> str:
+    if line.quote:
+        return f"{plain(line.text)}: {code(_quoted(line))}"
+    if line.label not in _STEPS or is_sentence(line.text):
+        return plain(line.text)
+    command, comment, words = line.text.partition(COMMENT)
+    return f"{code(command)} {plain(words)}" if comment else code(command)

@@ -1,0 +1,60 @@
+"""Asks a server for assistants with the client of the SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import pytest
+
+pytest.importorskip("mcp")
+
+from mcp import Client
+from mcp.types import CallToolResult, TextContent
+
+from nccl_inspect import reading
+from nccl_inspect.assistant import server
+from nccl_inspect.assistant.folders import Folders
+from nccl_inspect.assistant.reader import Reader
+
+_Result = TypeVar("_Result")
+
+
+def reader(*roots: Path) -> Reader:
+    """Reads logs below some folders."""
+    return Reader(Folders([str(root) for root in roots]), reading.Options())
+
+
+def asked(root: Path, question: Callable[[Client], Awaitable[_Result]]) -> _Result:
+    """What a client hears from a server in this process."""
+
+    async def ask() -> _Result:
+        async with Client(server.of(reader(root))) as client:
+            return await question(client)
+
+    return anyio.run(ask)
+
+
+def call(root: Path, tool: str, **arguments: Any) -> CallToolResult:
+    """The answer of a tool."""
+    return asked(root, lambda client: client.call_tool(tool, arguments))
+
+
+def values(result: CallToolResult) -> dict[str, Any]:
+    """The typed values of an answer that is no error."""
+    assert not result.is_error, texts(result)
+    assert result.structured_content is not None
+    return dict(result.structured_content)
+
+
+def texts(result: CallToolResult) -> list[str]:
+    """The texts of an answer."""
+    return [part.text for part in result.content if isinstance(part, TextContent)]
+
+
+def problem(result: CallToolResult) -> str:
+    """The text of an answer that is an error."""
+    assert result.is_error
+    return texts(result)[0]

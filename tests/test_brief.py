@@ -1,0 +1,99 @@
+"""What is sent to a colleague: ten lines at most, each complete, in text and Markdown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import sample_data
+from command_line import invoke
+
+import nccl_inspect
+from nccl_inspect.report import brief
+
+_EFA = "efa-provider-missing-socket-fallback"
+_KILLED = """\
+FAILED: rank 3 (llama-3-8b-node-0-1, pid 5026, GPU 3) went away: silent after line 134, others lost connections
+where: rank 3 on llama-3-8b-node-0-1, pid 5026, GPU 3
+since: first sign 2026-11-20 23:15:18, job.log:139; rank 3 silent since job.log:134; last line job.log:176
+cause: likely: its lines stop without an error or an end: killed (out of memory, preemption, spot loss), crashed, or \
+its machine was lost
+fix: kubectl describe pod llama-3-8b-node-0-1; kubectl logs --previous llama-3-8b-node-0-1   # pod named after the \
+host; OOMKilled, 137, Evicted?
+evidence: job.log:134: llama-3-8b-node-0-1:5026:5066 [1] NCCL INFO Connected all rings, use ring PXN 0 GDR 0
+evidence: job.log:137: llama-3-8b-node-0-1:5025:5057 [0] NCCL INFO [Service thread] Connection closed by localRank 1
+evidence: job.log:139: [2026-11-20 23:15:18] llama-3-8b-node-0-0:5023:5070 [0] misc/socket.cc:71 NCCL WARN \
+socketProgress: Connection closed by remote peer
+job: 4 ranks on 2 hosts (llama-3-8b-node-0-0, llama-3-8b-node-0-1); NCCL 2.27.3+cuda13.0, CUDA driver 13.0; network \
+Socket, devices eth0
+more: nccl-inspect explain peer-death   # the rule and all its fixes
+"""
+
+
+def labels(text: str) -> list[str]:
+    return [line.partition(": ")[0] for line in text.splitlines()[1:]]
+
+
+@pytest.mark.parametrize("name", sample_data.names())
+def test_it_fits_ten_lines_and_begins_with_the_verdict(name: str) -> None:
+    job = sample_data.job(name)
+    text = brief.render(job)
+    assert len(text.splitlines()) <= brief.MAX_LINES
+    assert text.startswith((f"{job.verdict.upper()}:", f"{job.verdict.upper()}, ", "WAITING"))
+    if job.verdict in ("failed", "degraded"):
+        assert {"fix", "evidence"} & set(labels(text))
+        assert labels(text).count("evidence") <= 3
+    marked = [line for line in brief.render(job, "markdown").splitlines() if line]
+    assert len(marked) == len(text.splitlines())
+    assert all(line.startswith(("**", "- **")) for line in marked)
+
+
+@pytest.mark.parametrize("name", sample_data.names())
+def test_what_is_right_takes_three_lines(name: str) -> None:
+    job = sample_data.job(name)
+    if job.verdict == "ok":
+        assert labels(brief.render(job)) == ["job", "paths"]
+
+
+def test_a_failed_job() -> None:
+    assert brief.render(sample_data.job("peer-killed")) == _KILLED
+
+
+def test_the_cause_is_what_leads_to_the_finding_and_shared_evidence_comes_first() -> None:
+    text = brief.render(sample_data.job(_EFA))
+    assert "cause: aws-ofi-nccl found no provider to use" in text
+    assert "cost: TCP gives" in text
+    assert "No eligible providers were found" in text
+
+
+def test_a_command_is_code_in_markdown_and_what_the_log_says_is_never_markup() -> None:
+    text = brief.render(sample_data.job(_EFA), "markdown")
+    assert "- **fix:** `fi_info -p efa -t FI_EP_RDM; ls /dev/infiniband` inside the container" in text
+    quoted = [line for line in text.splitlines() if line.startswith("- **evidence:**")]
+    assert len(quoted) == 3
+    assert all(re.search(r": `.*`$", line) for line in quoted)
+
+
+def test_of_several_jobs_the_worst_and_a_line_about_all(tmp_path: Path) -> None:
+    for name in ("peer-killed", "p2p-nvlink-8gpu"):
+        (tmp_path / f"{name}.log").write_bytes(sample_data.contents(name)[0])
+    lines = brief.render(nccl_inspect.read(str(tmp_path))).splitlines()
+    assert lines[0].startswith("FAILED: rank 3")
+    assert any(line.startswith("jobs: 2 jobs: 1 failed, 1 ok; the worst is ") for line in lines)
+    assert len(lines) <= brief.MAX_LINES
+
+
+def test_a_log_that_shows_little_says_what_to_do() -> None:
+    lines = brief.render(nccl_inspect.read(b"vm:1:1 [0] NCCL WARN Something nobody has ever seen\n")).splitlines()
+    assert lines[0].startswith("UNKNOWN")
+    assert any("Something nobody has ever seen" in line for line in lines[1:])
+
+
+def test_the_command_writes_it_as_text_or_markdown_and_nothing_else(tmp_path: Path) -> None:
+    log = str(sample_data.files("peer-killed")[0])
+    assert invoke("summarize", log, "--brief").stdout == _KILLED
+    invoke("summarize", log, "--brief", "-o", str(tmp_path / "brief.md"))
+    assert (tmp_path / "brief.md").read_text(encoding="utf-8").startswith("**FAILED: rank 3")
+    with pytest.raises(Exception, match="--brief is written as text or markdown, not as json"):
+        invoke("summarize", log, "--brief", "--format", "json")
