@@ -34,7 +34,8 @@ _PARTS = ("causes", "containers", "errors", "kernel", "located", "machine", "own
 class Kind(Protocol):
     """A module that reads one kind of file.
 
-    One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several.
+    One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several. What its keys
+    name may stand in ``NAMES``, for ``anonymize`` (:mod:`nccl_inspect.anonymous.fields`), and in ``FORM`` that it is YAML.
     """
 
     __name__: str
@@ -82,7 +83,7 @@ def parted(inputs: Input | Sequence[Input]) -> tuple[list[File], list[Artifact]]
     """
     logs: list[File] = []
     beside: list[Artifact] = []
-    for file in files.find(inputs, beside=_is_artifact):
+    for file in files.find(inputs, beside=is_artifact):
         kind = kind_of(file.name, _head(file))
         try:
             if kind:
@@ -97,7 +98,7 @@ def parted(inputs: Input | Sequence[Input]) -> tuple[list[File], list[Artifact]]
     return logs, beside
 
 
-def _is_artifact(name: str, head: bytes) -> bool:
+def is_artifact(name: str, head: bytes) -> bool:
     """Whether a file in a folder is of use whatever its name: a log of the kernel is one that is read as such."""
     from nccl_inspect.artifacts import kernel  # most inputs are no folders
 

@@ -28,8 +28,12 @@ class Member(NamedTuple):
     open: Callable[[], Pieces]
 
 
-def of_tar(data: Pieces) -> Iterator[Member]:
+def of_tar(data: Pieces, every: bool = False) -> Iterator[Member]:
     """The logs in a tar archive, in its order.
+
+    Args:
+        data: of the archive, unpacked.
+        every: give all other files, too.
 
     Raises:
         StreamError: the archive is damaged or breaks off, and no member has said so.
@@ -41,9 +45,9 @@ def of_tar(data: Pieces) -> Iterator[Member]:
         with tarfile.open(fileobj=_Readable(data), mode="r|", tarinfo=_tar_info()) as archive:  # type: ignore[call-overload]
             while (info := archive.next()) is not None:
                 archive.members.clear()  # else it keeps them all
-                if not info.isreg() or recognition.is_left_out(info.name):
+                if not info.isreg() or (not every and recognition.is_left_out(info.name)):
                     continue
-                member = _tar_member(archive, info, watched)
+                member = _tar_member(archive, info, watched, every)
                 if member is not None:
                     yield member
                 if watched.failed:
@@ -52,13 +56,13 @@ def of_tar(data: Pieces) -> Iterator[Member]:
         raise _damaged(error) from None
 
 
-def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo, watched: _Watched) -> Member | None:
+def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo, watched: _Watched, every: bool) -> Member | None:
     name = info.name.removeprefix("./")
     try:
         head, data = peeked(watched.read(archive.extractfile(info)), lambda taken: len(taken) >= HEAD)
     except StreamError as error:
         return Member(name, failing(error))
-    return Member(name, lambda: data) if recognition.is_log(name, head) else None
+    return Member(name, lambda: data) if every or recognition.is_log(name, head) else None
 
 
 class _Watched:
