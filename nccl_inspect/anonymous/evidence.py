@@ -63,7 +63,6 @@ class Evidence:
         self._learn_texts(found)
         for meaning, names in found.by_meaning.items():
             self._anonymizer.learn_names(meaning, names)
-        self._anonymizer.learn_names("label", found.labels)
 
     def blocks(self, kind: Kind, data: bytes) -> Iterator[bytes]:
         """The file with everything replaced.
@@ -129,7 +128,10 @@ class Evidence:
             pieces, at = [], 0
             for match in pattern.finditer(line) if pattern else ():
                 start, end = match.span("value")
-                pieces += [anonymizer.scrubber.text(line[at:start]), fields.changed(Place((match["key"],), ""), line[start:end])]
+                pieces += [
+                    anonymizer.scrubber.text(line[at:start]),
+                    fields.changed(Place((match["key"],), ""), line[start:end]),
+                ]
                 at = end
             end = len(line.rstrip("\r\n"))
             pieces += [anonymizer.scrubber.text(line[at:end]), line[end:]]
@@ -138,7 +140,7 @@ class Evidence:
         return changed
 
     def _pattern(self, kind: Kind) -> re.Pattern[str] | None:
-        """Where the keys of a kind stand in text: ``UserId=ada``, ``Board ID : 7``; behind one that ends with a blank."""
+        """Where values stand in text: behind ``UserId=`` or ``Board ID : ``, or behind a key that ends with a blank."""
         if kind not in self._keyed:
             keys = "|".join(re.escape(key) for key in sorted(getattr(kind, "NAMES", {}), key=len, reverse=True))
             source = rf"""(?<![\w/:])(?P<key>{keys})(?:(?<=[ ])|[ \t]*[:=][ \t]*["']?)(?P<value>[^\s"'<>()]+)"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
 from nccl_inspect import masking
@@ -27,13 +27,8 @@ MEANINGS = frozenset(
 """Names: of hosts, users, objects (from whose names others are made), of anything, or of it unless it is a word of
 messages. Of a variable, and its value, alone or behind its name. A command, or a word of one."""
 _MASKED = "masked"
-_PUBLIC_KEYS = frozenset(
-    (
-        *("kubernetes.io", "k8s.io", "x-k8s.io", "cncf.io", "gke.io", "kubeflow.org", "ray.io", "volcano.sh"),
-        *("cilium.io", "openshift.io", "projectcalico.org", "karpenter.sh", "mellanox.com", "intel.com", "istio.io"),
-    )
-) | (vocabulary.PUBLIC_DOMAINS - {"cluster.local"})
-"""Domains of keys that programs have, not their users."""
+_LEARNED = ("host", "user", "object", "name", "label", "secret")
+_TEXTS = ("text", "command", "path", "setting")
 _OWN_KEYS = ("labels", "annotations", "matchLabels", "nodeSelector", "Labels", "data", "stringData", "binaryData")
 """Mappings whose keys somebody chose."""
 _KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
@@ -41,6 +36,7 @@ _INNOCUOUS = re.compile(
     r"[-+]?\d[\d.,:]*(?:[eE][-+]?\d+)?\s?(?:%|[A-Za-z]{1,3}(?:/s)?)?|0x[0-9a-fA-F]{1,4}|v\d[\w.]*|[\W_]*"
     r"|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?|(?i:true|false|yes|no|on|off|none|null|unknown|n/a)"
 )
+_JOINED = re.compile(r"[\s/@]")
 _SIMPLE = re.compile(r"[A-Za-z0-9_-]+")
 _DIGITS = re.compile(r"\d+")
 _ACCOUNT = re.compile(r"\d{12}")
@@ -67,8 +63,7 @@ class Found:
     """What one document names."""
 
     def __init__(self) -> None:
-        self.by_meaning: dict[str, set[str]] = {meaning: set() for meaning in ("host", "user", "object", "name", "secret")}
-        self.labels: set[str] = set()
+        self.by_meaning: dict[str, set[str]] = {meaning: set() for meaning in _LEARNED}
         self.texts: dict[str, None] = {}
         """What is read like a log, each once."""
 
@@ -89,6 +84,22 @@ class Fields:
         self._option: tuple[tuple[str, ...], str] = ((), "")
         """The word before, of a command."""
         self._known: dict[tuple[str, str], str] = {}
+        self._ways: dict[str, Callable[[str], str]] = {
+            "kept": str,
+            "secret": self._secret,
+            "host": self._host_list,
+            "user": lambda text: self._name("user", text),
+            **dict.fromkeys(("name", "object"), self._label),
+            **dict.fromkeys(("label", "text"), self._text),
+            "path": self._path,
+            "image": self._image,
+            "id": self._id,
+            "guid": self._guid,
+            "mac": self._mac,
+            "variable": lambda text: text if _is_common_variable(text) else self._name("name", text),
+            "key": lambda text: self._key(text, is_own=True),
+            "schema": lambda text: self._key(text, is_own=False),
+        }
 
     def meaning(self, path: tuple[str, ...]) -> str:
         """What a value names, by the keys above it."""
@@ -113,26 +124,26 @@ class Fields:
         meaning = self.meaning(place.path)
         if meaning == "setting":
             name, text = _setting(place, text)
-            meaning = "secret" if masking.is_secret(name) else "text"
             found.texts[f"{name}={text}"] = None
+            meaning = "secret" if masking.is_secret(name) else meaning
         elif meaning == "command":
-            if self._is_secret_word(place, text):
-                meaning = "secret"
-            elif self._option[1]:
-                found.texts[f"{self._option[1]} {text}"] = None
+            meaning = "secret" if self._is_secret_word(place) else meaning
+            found.texts[f"{self._option[1]} {text}" if self._option[0] == place.path else text] = None
             self._option = place.path, text
+        self._learn(meaning, text, found)
+
+    @staticmethod
+    def _learn(meaning: str, text: str, found: Found) -> None:
         if meaning == "host":
             found.by_meaning["host"].update(_hosts(text))
         elif meaning in found.by_meaning:
-            found.by_meaning[meaning].add(text.strip("/-") if meaning != "secret" else text)
-        elif meaning == "label":
-            found.labels.add(text)
-        elif meaning in ("text", "command", "path", "image", "setting"):
-            found.texts[text if meaning != "image" else f"image: {text}"] = None
-        elif meaning == _MASKED and ("/" in text or " " in text or "@" in text):
+            found.by_meaning[meaning].add(text if meaning == "secret" else text.strip("/-"))
+        elif meaning in _TEXTS or (meaning == _MASKED and _JOINED.search(text)):
             found.texts[text] = None
+        elif meaning == "image":
+            found.texts[f"image: {text}"] = None
 
-    def _is_secret_word(self, place: Place, _text: str) -> bool:
+    def _is_secret_word(self, place: Place) -> bool:
         """Whether the word before is an option that names a secret."""
         path, option = self._option
         is_option = place.is_element and path == place.path and _SECRET_OPTION.fullmatch(option)
@@ -151,7 +162,7 @@ class Fields:
             name, value = _setting(place, text)
             return text[: len(text) - len(value)] + self._setting(name, value)
         if meaning == "command":
-            is_secret = self._is_secret_word(place, text)
+            is_secret = self._is_secret_word(place)
             self._option = place.path, text
             meaning = "secret" if is_secret else "text"
         return self.of(meaning, text)
@@ -169,34 +180,19 @@ class Fields:
         return self._known[key]
 
     def _new(self, meaning: str, text: str) -> str:
-        match meaning:
-            case "kept":
-                return text
-            case "secret":
-                return text if text == masking.MASK else self._names.get("secret", text)
-            case "host":
-                return _LISTED.sub(",", self._host_list(text))
-            case "name" | "object" if text.lower() in vocabulary.said():
-                return text
-            case "user" | "name" | "object":
-                return self._name("user" if meaning == "user" else "name", text)
-            case "label" | "text":
-                return "\n".join(map(self._scrubber.text, text.split("\n")))
-            case "path":
-                return self._path(text)
-            case "image":
-                return self._image(text)
-            case "id":
-                return self._id(text)
-            case "guid":
-                return self._guid(text)
-            case "mac":
-                return self._names.get("mac", text) if ":" in text else self._new(_MASKED, text)
-            case "variable":
-                return text if _is_common_variable(text) else self._name("name", text)
-            case "key" | "schema":
-                return self._key(text, is_own=meaning == "key")
-        return self._masked(text)
+        return self._ways.get(meaning, self._masked)(text)
+
+    def _secret(self, text: str) -> str:
+        return text if text == masking.MASK else self._names.get("secret", text)
+
+    def _text(self, text: str) -> str:
+        return "\n".join(map(self._scrubber.text, text.split("\n")))
+
+    def _label(self, text: str) -> str:
+        return text if text.lower() in vocabulary.said() else self._name("name", text)
+
+    def _mac(self, text: str) -> str:
+        return self._names.get("mac", text) if ":" in text else self._masked(text)
 
     def _host_list(self, text: str) -> str:
         if "[" in text:
@@ -233,7 +229,11 @@ class Fields:
             return text
         if "://" in text:
             return self._scrubber.text(text)
-        return self._scrubber.path(text) if text.startswith(("/", "~", "./", "../")) else self._scrubber.path(f"/{text}")[1:]
+        return (
+            self._scrubber.path(text)
+            if text.startswith(("/", "~", "./", "../"))
+            else self._scrubber.path(f"/{text}")[1:]
+        )
 
     def _setting(self, name: str, value: str) -> str:
         """The value of a variable."""
@@ -262,9 +262,9 @@ class Fields:
         return part if part in vocabulary.LIBRARIES or part == "library" else self._name("name", part)
 
     def _id(self, text: str) -> str:
-        if not text.strip("0x:-"):
-            return text
         scheme, sign, identifier = text.rpartition("://")
+        if not identifier.removeprefix("GPU").strip("0x:-"):
+            return text
         front, dash, uuid = identifier.partition("-")
         if _UUID.fullmatch(identifier):
             return scheme + sign + self._names.get("uuid", identifier)
@@ -276,7 +276,7 @@ class Fields:
 
     def _guid(self, text: str) -> str:
         """A GUID, LID or serial number."""
-        front, dash, uuid = text.partition("-")
+        uuid = text.partition("-")[2]
         if not text.strip("0x:-") or _UUID.fullmatch(text) or _UUID.fullmatch(uuid):
             return self._id(text)
         return self._names.get("guid", text) if any(map(str.isdigit, text)) else text
@@ -284,10 +284,11 @@ class Fields:
     def _key(self, text: str, is_own: bool) -> str:
         domain, slash, name = text.rpartition("/")
         if slash:
-            is_public = ".".join(domain.split(".")[-2:]) in _PUBLIC_KEYS
-            parts = [self._scrubber.known(part) or part for part in domain.split(".")]
-            front = ".".join(parts) if is_public else self._names.get("site", domain)
-            return f"{front}/{self._scrubber.text(name) if is_public else self._name('name', name)}"
+            is_public = vocabulary.is_public(domain) or domain in vocabulary.PUBLIC_DOMAINS
+            if is_public:
+                return f"{domain}/{self._scrubber.text(name)}"
+            front = self._names.get("site", domain) if "." in domain else self._name("name", domain)
+            return f"{front}/{self._scrubber.text(name) if front == domain else self._name('name', name)}"
         if is_own:
             return self._name("name", text)
         return text if _KEY.fullmatch(text) or _is_harmless(text) else self._scrubber.text(text)

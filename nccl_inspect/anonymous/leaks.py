@@ -1,7 +1,7 @@
 """What is left of names in files that were written: a name that was replaced somewhere and still stands elsewhere.
 
-Names that may be words of any message stay where nothing says that they are names, and are reported here; so are secrets
-and addresses of which only one place was told.
+Names that may be words of any message stay where nothing says that they are names, and are reported here; so are
+secrets and addresses of which only one place was told.
 """
 
 from __future__ import annotations

@@ -100,18 +100,18 @@ def of_json(text: str, change: Change, other: Callable[[str], str]) -> Iterator[
     for found in _TOKEN.finditer(text):
         gap = text[at : found.start()]
         yield gap if _PLAIN_GAP.fullmatch(gap) else other(gap)
-        token, at = found[0], found.end()
-        if token in "{[":
-            places.begin(token == "{")
-        elif token in "}]":
+        piece, at = found[0], found.end()
+        if piece in "{[":
+            places.begin(piece == "{")
+        elif piece in "}]":
             places.end()
-        elif token == ",":
+        elif piece == ",":
             places.next_entry()
-        elif token != ":":
+        elif piece != ":":
             if _COLON.match(text, at):
                 places.next_entry()  # RAS of 2.28 leaves commas out
-            token = _json_string(token, places, change)
-        yield token
+            piece = _json_string(piece, places, change)
+        yield piece
     gap = text[at:]
     yield gap if _PLAIN_GAP.fullmatch(gap) else other(gap)
 

@@ -68,7 +68,9 @@ class Target:
         for path in inputs:
             within = own and path.resolve().is_relative_to(own.resolve())
             if within or (self._output != "-" and path.exists() and place.is_file() and path.samefile(place)):
-                raise NcclInspectError(f"{self._output}: it holds an input, {path}" if within else f"{path}: an input", _HINT)
+                raise NcclInspectError(
+                    f"{self._output}: it holds an input, {path}" if within else f"{path}: an input", _HINT
+                )
 
     def of(self, name: str) -> AbstractContextManager[BinaryIO]:
         """The file for an input.

@@ -191,7 +191,7 @@ class Scrubber:
                 name = found["placed"]
                 return found["place"] + (self._ipv4(name) if _is_ipv4(name) else self._token(name, structural=True))
             case "inside":
-                if found["site"] in vocabulary.PUBLIC_HOSTS or vocabulary.PUBLIC_PLACES.match(found[0]):
+                if vocabulary.is_public(found["site"]) or vocabulary.PUBLIC_PLACES.match(found[0]):
                     return found[0]
                 return self.host(found["site"]) + found["port"] + self.path(found["inside"])
         return self.names.get("email", found[0])
@@ -221,7 +221,7 @@ class Scrubber:
         place, slash, path = rest.partition("/")
         login, at, place = place.rpartition("@")
         host, colon, port = place.partition(":")
-        if not host or host in vocabulary.PUBLIC_HOSTS or vocabulary.PUBLIC_PLACES.match(rest):
+        if not host or vocabulary.is_public(host) or vocabulary.PUBLIC_PLACES.match(rest):
             return rest
         new = self.host(host)
         if new == host and not (_is_ipv4(host) or vocabulary.is_plain(host)):
@@ -302,7 +302,7 @@ class Scrubber:
             if pattern.fullmatch(token) and not (category == "host" and self._knows_start(token)):
                 return self.names.get(category, token)
         token = _UUID.sub(lambda found: self.names.get("uuid", found[0]) if found[0].strip("0-") else found[0], token)
-        if _PUBLIC_NAME.fullmatch(token) and token not in vocabulary.PUBLIC_HOSTS and not self._knows_start(token):
+        if _PUBLIC_NAME.fullmatch(token) and not vocabulary.is_public(token) and not self._knows_start(token):
             return token if vocabulary.PUBLIC_PLACES.match(f"{token}/") else self.names.get("site", token)
         return self._in_parts(token, self._distinct)
 

@@ -34,8 +34,8 @@ _PARTS = ("causes", "containers", "errors", "kernel", "located", "machine", "own
 class Kind(Protocol):
     """A module that reads one kind of file.
 
-    One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several. What its keys
-    name may stand in ``NAMES``, for ``anonymize`` (:mod:`nccl_inspect.anonymous.fields`), and in ``FORM`` that it is YAML.
+    One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several. One may have
+    ``NAMES``, what its keys name (:mod:`nccl_inspect.anonymous.fields`), and ``FORM``: ``yaml`` where it is that.
     """
 
     __name__: str

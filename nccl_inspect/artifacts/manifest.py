@@ -37,7 +37,9 @@ NAMES = {
     **dict.fromkeys(("apiVersion", "kind", "phase", "reason", "type", "status", "add", "drop", "operator"), "kept"),
     **dict.fromkeys(("effect", "medium", "protocol", "qosClass", "mode", "accessModes", "operation"), "kept"),
     **dict.fromkeys(("restartPolicy", "imagePullPolicy", "dnsPolicy", "preemptionPolicy", "cleanPodPolicy"), "kept"),
-    **dict.fromkeys(("terminationMessagePolicy", "concurrencyPolicy", "podManagementPolicy", "mountPropagation"), "kept"),
+    **dict.fromkeys(
+        ("terminationMessagePolicy", "concurrencyPolicy", "podManagementPolicy", "mountPropagation"), "kept"
+    ),
     **dict.fromkeys(("completionMode", "whenUnsatisfiable", "limits.*", "requests.*", "resourcesPerNode.*"), "kept"),
     **dict.fromkeys(("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"), "kept"),
     **dict.fromkeys(("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "kubernetes.io/arch"), "kept"),

@@ -10,7 +10,9 @@ from nccl_inspect.records import Record
 KIND = "Slurm job"
 NAMES = {
     **dict.fromkeys(("UserId", "GroupId"), "user"),
-    **dict.fromkeys(("Account", "QOS", "Partition", "WCKey", "MCS_label", "Reservation", "Features", "Licenses"), "name"),
+    **dict.fromkeys(
+        ("Account", "QOS", "Partition", "WCKey", "MCS_label", "Reservation", "Features", "Licenses"), "name"
+    ),
     **dict.fromkeys(("AllocNode:Sid", "BatchHost", "NodeList", "ReqNodeList", "ExcNodeList"), "host"),
     **dict.fromkeys(("SchedNodeList", "Nodes", "FedOrigin"), "host"),
     **dict.fromkeys(("Command", "WorkDir", "StdErr", "StdIn", "StdOut"), "path"),

@@ -10,7 +10,9 @@ from nccl_inspect.records import Record
 
 KIND = "Slurm script"
 _OPTIONS = {
-    **dict.fromkeys(("account", "partition", "qos", "reservation", "wckey", "comment", "licenses", "constraint"), "name"),
+    **dict.fromkeys(
+        ("account", "partition", "qos", "reservation", "wckey", "comment", "licenses", "constraint"), "name"
+    ),
     **dict.fromkeys(("nodelist", "exclude"), "host"),
     **dict.fromkeys(("uid", "gid", "mail-user"), "user"),
     **dict.fromkeys(("chdir", "output", "error", "input", "container-image", "container-mounts"), "path"),
