@@ -1,8 +1,8 @@
 """Logs, and the evidence beside them, without names: hosts, pods, users, addresses, paths, tokens are replaced.
 
 Always by the same: :mod:`~nccl_inspect.anonymous.anonymizer` learns names from all files before one is written. Logs
-are read as every command reads them; of evidence (:mod:`~nccl_inspect.anonymous.evidence`) each kind states what its keys
-name. In the end :mod:`~nccl_inspect.anonymous.leaks` looks for what is left.
+are read as every command reads them; of evidence (:mod:`~nccl_inspect.anonymous.evidence`) each kind states what its
+keys name. In the end :mod:`~nccl_inspect.anonymous.leaks` looks for what is left.
 """
 
 from nccl_inspect.anonymous.anonymizer import Anonymizer

@@ -190,7 +190,8 @@ class _Walk:
                 new_key = self._change(Place(path, "", is_key=True), key) if isinstance(key, str) else key
                 new[self.of(key, path) if isinstance(key, tuple) else new_key] = self.of(entry, (*path, named)[-3:])
         elif isinstance(value, list):
-            copies[known] = listed = []
+            listed: list[Any] = []
+            copies[known] = listed
             listed.extend(self.of(entry, path, is_element=True) for entry in value)
         else:
             copies[known] = type(value)(self.of(entry, path, is_element=True) for entry in value)

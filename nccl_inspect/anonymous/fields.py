@@ -287,10 +287,10 @@ class Fields:
             is_public = vocabulary.is_public(domain) or domain in vocabulary.PUBLIC_DOMAINS
             if is_public:
                 return f"{domain}/{self._scrubber.text(name)}"
-            front = self._names.get("site", domain) if "." in domain else self._name("name", domain)
-            return f"{front}/{self._scrubber.text(name) if front == domain else self._name('name', name)}"
+            front = self._names.get("site", domain) if "." in domain else self._name("key", domain)
+            return f"{front}/{self._scrubber.text(name) if front == domain else self._name('key', name)}"
         if is_own:
-            return self._name("name", text)
+            return self._name("key", text)
         return text if _KEY.fullmatch(text) or _is_harmless(text) else self._scrubber.text(text)
 
     def _masked(self, text: str) -> str:

@@ -9,7 +9,20 @@ from nccl_inspect.anonymous.text import Scrubber
 
 _PLAIN = frozenset(
     (
-        *("addr", "answer", "collection", "counters", "cuda", "devinfo", "df", "dmesg", "docker", "errors", "events"),
+        *(
+            "addr",
+            "answer",
+            "collection",
+            "counters",
+            "cuda",
+            "devinfo",
+            "df",
+            "dmesg",
+            "docker",
+            "errors",
+            "events",
+            "fi",
+        ),
         *("flight", "fr", "gids", "graph", "hw", "ibstat", "ibv", "kernel", "limits", "link", "lsmod", "manifest"),
         *("nic", "nvlink", "owners", "pods", "previous", "ras", "recorder", "report", "sacct", "sbatch", "scontrol"),
         *("show", "smi", "status", "text", "ulimit", "uname", "xid", "mpijob", "pytorchjob", "jobset", "trainjob"),

@@ -19,6 +19,7 @@ _PATTERNS = {
     "host": "host-{}",
     "name": "name-{}",
     "user": "user-{}",
+    "key": "key-{}",
     "domain": "domain-{}.invalid",
     "directory": "dir-{}",
     "file": "file-{}",

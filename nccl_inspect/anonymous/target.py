@@ -61,16 +61,12 @@ class Target:
         Raises:
             NcclInspectError: it would be.
         """
-        place = Path(self._output)
-        own = place if self.folder and not self.is_archive else None
+        own = self.folder if self.folder and not self.is_archive else None
         if own and not overwrite and own.is_dir() and any(own.iterdir()):
             raise NcclInspectError(f"{self._output}: not empty", f"{_HINT}, or add --overwrite")
         for path in inputs:
-            within = own and path.resolve().is_relative_to(own.resolve())
-            if within or (self._output != "-" and path.exists() and place.is_file() and path.samefile(place)):
-                raise NcclInspectError(
-                    f"{self._output}: it holds an input, {path}" if within else f"{path}: an input", _HINT
-                )
+            if own and path.resolve().is_relative_to(own.resolve()):
+                raise NcclInspectError(f"{self._output}: it holds an input, {path}", _HINT)
 
     def of(self, name: str) -> AbstractContextManager[BinaryIO]:
         """The file for an input.
