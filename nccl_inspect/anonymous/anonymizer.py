@@ -76,6 +76,8 @@ class Anonymizer:
         self._remains = Remains(names)
         self._heads: dict[bytes, bytes] = {}
         self._rests: dict[bytes, bytes] = {}
+        self._clean: dict[str, str] = {}
+        """Texts of evidence, which come again and again, without what is left of names."""
 
     # --- first reading ------------------------------------------------------------------------------------------
 
@@ -140,7 +142,11 @@ class Anonymizer:
 
     def without(self, text: str) -> str:
         """A text without what is left of names in it, whatever they stand in."""
-        return decode(self._remains.replaced(encode(text)))
+        if text not in self._clean:
+            if len(self._clean) >= _MAX_REMEMBERED:
+                self._clean.clear()
+            self._clean[text] = decode(self._remains.replaced(encode(text)))
+        return self._clean[text]
 
     def settle(self) -> None:
         """The first reading is over: give each name its replacement."""

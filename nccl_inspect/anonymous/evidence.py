@@ -77,8 +77,7 @@ class Evidence:
         fields, remains = self._of(kind), self._anonymizer.without
 
         def change(place: Place, text: str) -> str:
-            new = fields.changed(place, text)
-            return new if new == text and (place.is_key or not remains(text)) else remains(new)
+            return remains(fields.changed(place, text))
 
         for text in self._pieces(kind, data, change, lambda text: self._changed_lines(kind, text)):
             yield text if isinstance(text, bytes) else encode(text)
@@ -158,6 +157,8 @@ class _Walk:
     def __init__(self, change: Change) -> None:
         self._change = change
         self._copies: dict[tuple[int, tuple[str, ...]], Any] = {}
+        self._texts: dict[tuple[tuple[str, ...], str], str] = {}
+        """By the keys above them: calls repeat each other."""
         self._originals: list[Any] = []
         """Kept, so that none of them gives its identity to another one."""
 
@@ -169,8 +170,13 @@ class _Walk:
             path: the keys above it; the last ones only.
             is_element: whether it is one of a list.
         """
+        if value is None or isinstance(value, int | float):
+            return value
         if isinstance(value, str):
-            return self._change(Place(path, "", is_element=is_element), value)
+            known_text = self._texts.get((path, value))
+            if known_text is None:
+                known_text = self._texts[path, value] = self._change(Place(path, "", is_element=is_element), value)
+            return known_text
         if isinstance(value, bytes | bytearray):
             return encode(self._change(Place(path, ""), decode(bytes(value))))
         if not isinstance(value, dict | list | tuple | set | frozenset):
