@@ -69,7 +69,9 @@ def read(
     # A single name is a sequence, too: of characters.
     files, wanted, unwanted = ((one,) if isinstance(one, str) else tuple(one) for one in (topology, select, ignore))
     one = None if job is None else str(job)
-    options = reading.Options(platform, files, wanted, unwanted, job=one, run=None if run is None else int(run))
+    options = reading.Options(
+        platform, files, select=wanted, ignore=unwanted, job=one, run=None if run is None else int(run)
+    )
     if config is not None:
         options = configuration.applied(options, Path(config))
     found = artifacts.inventory(inputs)

@@ -361,12 +361,13 @@ def test_what_is_piped_in_comes_out(tmp_path: Path) -> None:
 def test_a_folder_becomes_a_folder(tmp_path: Path) -> None:
     source = sample_data.FOLDER / "debug-file-per-process"
     done = run(source, "-o", tmp_path / "out")
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.returncode == 0
+    assert re.fullmatch(rb"nccl-inspect: passed over: \S+/truth\.json \(not recognized\)\n", done.stderr)
     names = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.log"))
     assert names[:3] == ["job.log", "per-process/nccl.host-1.4182.log", "per-process/nccl.host-1.4183.log"]
     assert len(names) == 9
     assert nccl_inspect.read(str(tmp_path / "out")).verdict == nccl_inspect.read(str(source)).verdict
-    assert run(source).stderr == b"nccl-inspect: several logs; name a folder for them: -o FOLDER\n"
+    assert run(source).stderr == b"nccl-inspect: several files; name a folder for them: -o FOLDER, or -o FILE.tar.gz\n"
 
 
 def test_archives_are_unpacked_and_stay_in_the_folder(tmp_path: Path) -> None:

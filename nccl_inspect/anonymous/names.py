@@ -19,6 +19,7 @@ _PATTERNS = {
     "host": "host-{}",
     "name": "name-{}",
     "user": "user-{}",
+    "key": "key-{}",
     "domain": "domain-{}.invalid",
     "directory": "dir-{}",
     "file": "file-{}",
@@ -75,6 +76,12 @@ class Names:
     def put(self, category: str, name: str, replacement: str) -> None:
         """Let this stand in the place of a name, if nothing does yet."""
         self._given[category].add(self.table[category].setdefault(name, replacement))
+
+    def extend(self, category: str, name: str, front: str) -> None:
+        """Let what stands in the place of a name begin so."""
+        replacement = front + self.table[category][name]
+        self._given[category].add(replacement)
+        self.table[category][name] = replacement
 
     def _new(self, category: str, name: str) -> str:
         self._counts[category] += 1

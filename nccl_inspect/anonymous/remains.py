@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from nccl_inspect.anonymous import vocabulary
 from nccl_inspect.anonymous.names import Names
 from nccl_inspect.anonymous.text import is_distinct
 from nccl_inspect.text import decode, encode
@@ -15,6 +16,7 @@ from nccl_inspect.text import decode, encode
 _WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@-]+[A-Za-z0-9]+)*")
 _PART = re.compile(r"[A-Za-z0-9]+")
 _FEW = 50
+_LONG = 6
 _MAX_REMEMBERED = 200_000
 
 
@@ -36,11 +38,17 @@ class Remains:
         every = [encode(name) for found in self._starts.values() for name, _ in found]
         self._few = every if len(every) <= _FEW else None
         """All of them where there are so few that a look for each takes less time than one at every word."""
+        self._secrets = {encode(name): encode(new) for name, new in names.table["secret"].items() if _is_long(name)}
+        either = b"|".join(map(re.escape, sorted(self._secrets, key=len, reverse=True)))
+        self._secret = re.compile(either) if either else None
+        """Whatever stands around them: a password may begin and end with anything."""
         self._harmless: set[bytes] = set()
         """Words that hold no name."""
 
     def replaced(self, text: bytes) -> bytes:
         """The text without any of the names."""
+        if self._secret:
+            text = self._secret.sub(lambda found: self._secrets[found[0]], text)
         if self._few is not None and not any(name in text for name in self._few):
             return text
         words = set(_WORD.findall(text)) - self._harmless
@@ -61,6 +69,11 @@ class Remains:
             for name, new in self._starts.get(part[0], ())
             if word.startswith(name, part.start()) and not word[part.start() + len(name) :][:1].isalnum()
         ]
+
+
+def _is_long(secret: str) -> bool:
+    """Whether a secret is no part of any word."""
+    return len(secret) >= _LONG and not vocabulary.is_plain(secret)
 
 
 def _is_telling(name: str) -> bool:

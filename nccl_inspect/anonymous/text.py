@@ -33,7 +33,7 @@ _FINDERS = re.compile(
     |(?=["']?[\w-]{3,80}+\\?["']?\s?[=:])
      (?P<label>["']?[\w-]{0,60}(?i:api[_-]?key|access[_-]?key|private[_-]?key|wandb[_-]?key|secret|passw(?:or)?d|
       passphrase|token)\\?["']?\s?[=:]\s?\\?["']?)(?P<secret>(?<=["'])[^"'\\\n]+|[^\s"'\\,;&]+)
-    |(?P<path>(?:(?<![\w.>\]])|(?<=\\[nrt]))(?:~[\w.-]*+|\.{1,2})?/[\w.+@%=~#-]++(?:\\?/[\w.+@%=~#-]++)*+/?)
+    |(?P<path>(?!(?<=<)/[\w.-]+>)(?:(?<![\w.>\]])|(?<=\\[nrt]))(?:~[\w.-]*+|\.{1,2})?/[\w.+@%=~#-]++(?:\\?/[\w.+@%=~#-]++)*+/?)
     |(?P<colons>(?:(?<![\w.:])|(?<=\\[nrt]))(?:[0-9a-fA-F]{0,4}+:){2,19}[0-9a-fA-F]{0,4}(?:\.\d{1,3}){0,3}(?![\w:]))
     |(?P<interface>[A-Za-z][\w.-]{0,30}+:)(?P<behind>(?:[0-9a-fA-F]{0,4}+:){2,7}[0-9a-fA-F]{0,4}(?:\.\d{1,3}){0,3}(?![\w:]))
     |(?P<ipv4>(?<!version\ )(?:(?<![\w.])|(?<=\\[nrt]))\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d))
@@ -133,6 +133,10 @@ class Scrubber:
             self._harmless.update(word for word in words if word not in self._all)
         return new
 
+    def known(self, name: str) -> str | None:
+        """What stands in the place of a name that the table holds; None where it does not."""
+        return self._all.get(name)
+
     def host(self, name: str) -> str:
         """What stands in the place of a host, by whatever name it goes."""
         if name in self._all:
@@ -184,9 +188,10 @@ class Scrubber:
             case "quoted":
                 return f'"{self._all.get(found["quoted"]) or self.text(found["quoted"], structural)}"'
             case "placed":
-                return found["place"] + self._token(found["placed"], structural=True)
+                name = found["placed"]
+                return found["place"] + (self._ipv4(name) if _is_ipv4(name) else self._token(name, structural=True))
             case "inside":
-                if found["site"] in vocabulary.PUBLIC_HOSTS or vocabulary.PUBLIC_PLACES.match(found[0]):
+                if vocabulary.is_public(found["site"]) or vocabulary.PUBLIC_PLACES.match(found[0]):
                     return found[0]
                 return self.host(found["site"]) + found["port"] + self.path(found["inside"])
         return self.names.get("email", found[0])
@@ -216,7 +221,7 @@ class Scrubber:
         place, slash, path = rest.partition("/")
         login, at, place = place.rpartition("@")
         host, colon, port = place.partition(":")
-        if not host or host in vocabulary.PUBLIC_HOSTS or vocabulary.PUBLIC_PLACES.match(rest):
+        if not host or vocabulary.is_public(host) or vocabulary.PUBLIC_PLACES.match(rest):
             return rest
         new = self.host(host)
         if new == host and not (_is_ipv4(host) or vocabulary.is_plain(host)):
@@ -296,8 +301,8 @@ class Scrubber:
         for pattern, category in ((_SECRET, "secret"), (_CLOUD, "cloud"), (_HASH, "hash"), (_CLOUD_HOST, "host")):
             if pattern.fullmatch(token) and not (category == "host" and self._knows_start(token)):
                 return self.names.get(category, token)
-        token = _UUID.sub(lambda found: self.names.get("uuid", found[0]), token)
-        if _PUBLIC_NAME.fullmatch(token) and token not in vocabulary.PUBLIC_HOSTS and not self._knows_start(token):
+        token = _UUID.sub(lambda found: self.names.get("uuid", found[0]) if found[0].strip("0-") else found[0], token)
+        if _PUBLIC_NAME.fullmatch(token) and not vocabulary.is_public(token) and not self._knows_start(token):
             return token if vocabulary.PUBLIC_PLACES.match(f"{token}/") else self.names.get("site", token)
         return self._in_parts(token, self._distinct)
 

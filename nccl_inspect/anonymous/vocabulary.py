@@ -97,6 +97,23 @@ PUBLIC_DOMAINS = frozenset(
     )
 )
 """Domains that many share: what stands before them names somebody, they do not."""
+KEY_DOMAINS = frozenset(
+    (
+        *(
+            "kubernetes.io",
+            "k8s.io",
+            "x-k8s.io",
+            "cncf.io",
+            "gke.io",
+            "kubeflow.org",
+            "ray.io",
+            "volcano.sh",
+            "nvidia.com",
+        ),
+        *("cilium.io", "openshift.io", "projectcalico.org", "karpenter.sh", "mellanox.com", "intel.com", "istio.io"),
+    )
+)
+"""Domains of keys in manifests: what stands before them names a part of a program."""
 KEPT_ROOTS = ("/proc/", "/sys/", "/dev/", "/opt/amazon/", "/opt/hpcx/", "/opt/rocm/")
 """Folders in which all is what a program brings along."""
 PUBLIC_PLACES = re.compile(
@@ -116,6 +133,11 @@ _COMMON = re.compile(
 def said() -> frozenset[str]:
     """The words of all messages that are known, in small letters."""
     return frozenset(engine.shipped().words())
+
+
+def is_public(host: str) -> bool:
+    """Whether a host, or the domain of a key, is that of a program or of its documentation."""
+    return host in PUBLIC_HOSTS or ".".join(host.rsplit(".", 2)[-2:]) in KEY_DOMAINS
 
 
 def is_rare(name: str) -> bool:

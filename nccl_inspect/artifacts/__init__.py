@@ -40,7 +40,8 @@ _PARTS = (
 class Kind(Protocol):
     """A module that reads one kind of file.
 
-    One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several.
+    One that reads what a tool prints has ``START``, too: how that begins, so that a file may hold several. One may have
+    ``NAMES``, what its keys name (:mod:`nccl_inspect.anonymous.fields`), and ``FORM``: ``yaml`` where it is that.
     """
 
     __name__: str

@@ -180,4 +180,9 @@ def quantity(text: str) -> float | None:
 
 def variables(pairs: Iterable[tuple[str, str | None, int]], owner: str) -> list[Variable]:
     """Those variables that may say something of NCCL."""
-    return [Variable(name, value, line, owner) for name, value, line in pairs if _RELEVANT.fullmatch(name)]
+    return [Variable(name, value, line, owner) for name, value, line in pairs if is_relevant(name)]
+
+
+def is_relevant(name: str) -> bool:
+    """Whether a variable may say something of NCCL."""
+    return _RELEVANT.fullmatch(name) is not None

@@ -9,6 +9,9 @@ from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
 KIND = "ibstat output"
+NAMES = dict.fromkeys(
+    ("Node GUID", "System image GUID", "Port GUID", "Base lid", "SM lid", "base lid", "sm lid"), "guid"
+)
 START = re.compile(rb"CA '[^'\n]+'\r?\n\s+CA type:|Infiniband device '[^'\n]+' port \d+ status:")
 _CARD = re.compile(r"CA '([^']+)'")
 _STATUS = re.compile(r"Infiniband device '([^']+)' port (\d+) status:")

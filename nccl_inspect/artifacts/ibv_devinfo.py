@@ -9,6 +9,7 @@ from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
 KIND = "ibv_devinfo output"
+NAMES = dict.fromkeys(("node_guid", "sys_image_guid", "port_lid", "sm_lid"), "guid")
 START = re.compile(rb"hca_id:[ \t]+\S+\r?\n[ \t]+transport:")
 _STATE = re.compile(r"PORT_(\w+)")
 _LANES = re.compile(r"(\d+)X?")

@@ -153,6 +153,21 @@ def _by_host(data: bytes, start: re.Pattern[bytes]) -> dict[str | None, list[Lin
     return found
 
 
+def hosts(data: bytes, start: re.Pattern[bytes]) -> set[str]:
+    """The hosts in front of the lines of a file.
+
+    Args:
+        data: its contents.
+        start: how the output of the tool begins.
+
+    Raises:
+        NotOfKindError: it goes on as the log of a job.
+    """
+    if is_of_job(data):
+        raise NotOfKindError
+    return {host for host in _by_host(data, start) if host}
+
+
 def number(text: str) -> float | None:
     """The number that a value begins with; None where it is ``N/A`` or the like."""
     found = re.match(r"\s*(\d+(?:\.\d+)?)", text)

@@ -10,6 +10,9 @@ from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
 KIND = "nvidia-smi -q output"
+NAMES = dict.fromkeys(
+    ("Serial Number", "Chassis Serial Number", "GPU UUID", "ClusterUUID", "Cluster UUID", "GUID"), "guid"
+)
 START = re.compile(rb"=+NVSMI LOG=+")
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
 _WANTED = re.compile(

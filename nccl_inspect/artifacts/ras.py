@@ -16,6 +16,11 @@ from nccl_inspect.artifacts.identity import Identity, comm_number
 from nccl_inspect.records import Record
 
 KIND = "RAS answer"
+NAMES = {
+    "host": "host",
+    "on node ": "host",
+    **dict.fromkeys(("nccl_version", "hash", "secondary_hash", "timestamp"), "kept"),
+}
 _TEXT = re.compile(rb"^NCCL version [^\n]* compiled with CUDA [^\n]*\n.*?^Job summary\n=+\n", re.MULTILINE | re.DOTALL)
 _WITHOUT_COMMA = re.compile(r'("nvml_dev": -?\d+)(\s+"status":)')
 """2.28 leaves a comma out where it lists ranks from which it has no answer."""

@@ -9,6 +9,7 @@ from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
 KIND = "rdma link output"
+NAMES = dict.fromkeys(("lid ", "sm_lid ", "node_guid ", "sys_image_guid "), "guid")
 START = re.compile(rb"(?:link |\d+/\d+: )\S+/\d+:? [^\n]*\bstate \w+ physical_state \w+")
 _PORT = re.compile(
     r"(?:link |\d+/\d+: )(?P<card>[^\s/]+)/(?P<port>\d+):? .*?\bstate (?P<state>\w+) physical_state (?P<physical>\w+)"

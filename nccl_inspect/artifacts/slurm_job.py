@@ -11,6 +11,17 @@ from nccl_inspect.artifacts.identity import Identity, short
 from nccl_inspect.records import Record
 
 KIND = "Slurm job"
+NAMES = {
+    **dict.fromkeys(("UserId", "GroupId"), "user"),
+    **dict.fromkeys(
+        ("Account", "QOS", "Partition", "WCKey", "MCS_label", "Reservation", "Features", "Licenses"), "name"
+    ),
+    **dict.fromkeys(("AllocNode:Sid", "BatchHost", "NodeList", "ReqNodeList", "ExcNodeList"), "host"),
+    **dict.fromkeys(("SchedNodeList", "Nodes", "FedOrigin"), "host"),
+    **dict.fromkeys(("Command", "WorkDir", "StdErr", "StdIn", "StdOut"), "path"),
+    "JobName": "object",
+    "MailUser": "user",
+}
 _FIRST = re.compile(rb"\s*JobId=\d+ (?:Array\w+=\S+ )*JobName=")
 _LINE = re.compile(rb"(?:JobId=\d.*|[ \t]+[A-Z][\w/:]*=.*|[ \t]*)\r?$")
 _VALUE = re.compile(r"(?:^|\s)([A-Z][\w/:]*)=(\S*)")

@@ -1,4 +1,4 @@
-"""``nccl-inspect anonymize``: a log that can be passed on."""
+"""``nccl-inspect anonymize``: logs and the evidence beside them that can be passed on."""
 
 from __future__ import annotations
 
@@ -6,38 +6,45 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, nullcontext, suppress
+from itertools import islice
+from pathlib import Path
 from typing import BinaryIO
 
 import click
 
-from nccl_inspect import outputs
 from nccl_inspect.anonymous import Anonymizer
+from nccl_inspect.anonymous.evidence import Evidence
+from nccl_inspect.anonymous.gathered import Document, Gathered, gather
+from nccl_inspect.anonymous.leaks import Leaks
 from nccl_inspect.anonymous.names import Names, load
+from nccl_inspect.anonymous.target import Target
+from nccl_inspect.artifacts.errors import NotOfKindError
 from nccl_inspect.cli import say, shared, writing
-from nccl_inspect.errors import NcclInspectError, NoInputError
+from nccl_inspect.errors import NoInputError
 from nccl_inspect.following import STDIN
 from nccl_inspect.ingest import sources
+from nccl_inspect.ingest.files import File
 from nccl_inspect.ingest.sources import Progress, Source
 from nccl_inspect.progress import Bar
 from nccl_inspect.report.words import shortened
 from nccl_inspect.rules.facts import count
 
-_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lzma")
+_MAX_TOLD = 20
 _EXAMPLES = """
 \b
 Examples:
   nccl-inspect anonymize job.log > shareable.log
   kubectl logs job/llama | nccl-inspect anonymize -o shareable.log
-  nccl-inspect anonymize logs/ -o shareable/ --map names.json
+  nccl-inspect anonymize job-4711/ -o shareable/ --map names.json
+  nccl-inspect anonymize job-4711.tar.gz -o shareable.tar.gz
 
 Exit status: 130 Ctrl-C; a FILE that is not complete is not written.
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="The same log with names, addresses and paths replaced.")
+@click.command(epilog=_EXAMPLES, short_help="The same logs and evidence with names, addresses and paths replaced.")
 @shared.inputs
 @click.option(
     "-o",
@@ -45,7 +52,13 @@ Exit status: 130 Ctrl-C; a FILE that is not complete is not written.
     metavar="FILE",
     type=shared.FILE,
     default="-",
-    help="Write to FILE; of several logs, to files in this folder.",
+    help="Write to FILE; of several files, to a folder of this name, or to an archive: FILE.tar.gz.",
+)
+@click.option("--overwrite", is_flag=True, help="Write into a folder that is not empty. Inputs are never overwritten.")
+@click.option(
+    "--all-text",
+    is_flag=True,
+    help="Write other text files as well, which are not recognized: look these over most of all.",
 )
 @click.option(
     "--map",
@@ -59,25 +72,37 @@ Exit status: 130 Ctrl-C; a FILE that is not complete is not written.
     default=None,
     help="Show progress on stderr. Default: long inputs on a terminal.",
 )
-def command(logs: tuple[str, ...], output: str, map_file: str | None, progress: bool | None) -> None:
+def command(
+    logs: tuple[str, ...], output: str, overwrite: bool, all_text: bool, map_file: str | None, progress: bool | None
+) -> None:
     """Replace host, pod and user names, addresses, paths, GPU and NIC identifiers, URLs and tokens, always alike.
 
-    What remains tells nccl-inspect the same as before: paths, findings and verdict stay, but for lines-damaged: torn
-    lines are written whole. The log is read twice, so what is piped in is kept in a temporary file meanwhile. Look over
-    the result before you pass it on: what your own program prints may name things in words that nobody can know.
+    Logs, and the evidence beside them that summarize reads: flight recorder dumps, RAS answers, manifests, Slurm's
+    files, the state of machines. What remains tells nccl-inspect the same as before: paths, findings and verdict stay,
+    but for lines-damaged: torn lines are written whole. All is read twice, so what is piped in is kept in a temporary
+    file meanwhile. Look over the result before you pass it on: what your own program prints may name things in words
+    that nobody can know.
     """
     names = shared.given(logs)
     with ExitStack() as stack:
         inputs = [_kept(name, stack) for name in names]
+        found = gather(inputs, all_text)
         bar = stack.enter_context(Bar(progress))
-        told = _twice(bar.update) if bar.wanted else None
-        anonymizer = Anonymizer(Names(load(map_file) if map_file else None))
-        readable = _learn(anonymizer, inputs, told, [STDIN if name == "-" else name for name in names])
-        target = _Target(output, names, anonymizer, several=readable > 1 or any(Path(name).is_dir() for name in names))
-        for source in _found(inputs, told):
-            _write(anonymizer, source, target)
+        job = _Job(found, Names(load(map_file) if map_file else None), _twice(bar.update) if bar.wanted else None)
+        readable = job.learn([STDIN if name == "-" else name for name in names])
+        folders = [name for name in names if Path(name).is_dir()]
+        target = Target(output, folders, readable > 1 or bool(folders), job.anonymizer.file_name, stack)
+        target.guard(_paths(found), overwrite)
+        for name, reason in islice(sorted(found.passed_over.items()), _MAX_TOLD):
+            say(f"passed over: {name} ({reason})")
+        if len(found.passed_over) > _MAX_TOLD:
+            say(f"passed over: {count(len(found.passed_over) - _MAX_TOLD, 'more file')}")
+        job.write(target)
+        if target.folder is not None:
+            _tell_leaks(job.anonymizer.names, target)
+        target.pack()
     if map_file:
-        anonymizer.names.save(map_file)
+        job.anonymizer.names.save(map_file)
 
 
 def _twice(told: Progress) -> Progress:
@@ -96,103 +121,115 @@ def _kept(name: str, stack: ExitStack) -> str | BinaryIO:
     return copy
 
 
-def _found(inputs: list[str | BinaryIO], told: Progress | None) -> Iterator[Source]:
-    for one in inputs:
-        if not isinstance(one, str):
-            one.seek(0)
-    return sources.find(inputs, told)
+def _paths(found: Gathered) -> Iterator[Path]:
+    """The inputs on disk."""
+    everything: Sequence[File | BinaryIO | None] = (*found.logs, *(document.log for document in found.documents))
+    return (file.place for file in everything if isinstance(file, File) and isinstance(file.place, Path))
 
 
-def _learn(anonymizer: Anonymizer, inputs: list[str | BinaryIO], told: Progress | None, names: list[str]) -> int:
-    """Learn names from all inputs; how many could be read.
-
-    Raises:
-        NoInputError: none could, or no line is NCCL's.
-    """
-    readable = 0
-    problems: list[NoInputError] = []
-    for source in _found(inputs, told):
-        try:
-            anonymizer.learn_from(source)
-            readable += 1
-        except NoInputError as error:
-            problems.append(error)
-    for problem in problems[1:] if not anonymizer.lines_read else problems:
-        say(str(problem))
-    if problems and not anonymizer.lines_read:
-        raise problems[0]
-    if not anonymizer.nccl_lines:
-        what = f"{shortened(names, 3)}: no NCCL line among {count(anonymizer.lines_read, 'line')}"
-        raise NoInputError(what, "its names are known from the lines of NCCL only, so nothing was written")
-    anonymizer.settle()
-    return readable
-
-
-class _Target:
-    """Where the logs go.
+class _Job:
+    """Learns names from all inputs, then writes them.
 
     Args:
-        output: as it was given.
-        names: the inputs.
-        anonymizer: file names hold names, too.
-        several: whether there is a file for each log.
-
-    Raises:
-        NcclInspectError: several logs and no folder.
+        found: the inputs.
+        names: the table, which may hold some already.
+        told: takes the progress, if that is wanted.
     """
 
-    def __init__(self, output: str, names: list[str], anonymizer: Anonymizer, several: bool) -> None:
-        self._folder = Path(output) if several or output.endswith("/") or Path(output).is_dir() else None
-        if self._folder is not None and output == "-":
-            raise NcclInspectError("several logs", "name a folder for them: -o FOLDER")
-        if self._folder is not None and self._folder.exists() and not self._folder.is_dir():
-            raise NcclInspectError(f"{output}: several logs, and this is no folder", "name another one with -o")
-        self._output = output
-        self._roots = [Path(name) for name in names if Path(name).is_dir()]
-        self._anonymizer = anonymizer
-        self._used: set[Path] = set()
+    def __init__(self, found: Gathered, names: Names, told: Progress | None) -> None:
+        self.anonymizer = Anonymizer(names)
+        self._evidence = Evidence(self.anonymizer)
+        self._found = found
+        self._told = told
+        self._members: set[str] = set()
+        """Evidence in archives, which may look like logs, too."""
 
-    def of(self, source: Source) -> AbstractContextManager[BinaryIO]:
-        """The file for a log."""
-        if self._folder is None:
-            return nullcontext(sys.stdout.buffer) if self._output == "-" else outputs.replacing(self._output, "-o")
-        path = self._folder / self._anonymizer.file_name(self._inside(source.name))
-        stem, number = path.name, 1
-        while path in self._used:
-            number += 1
-            path = path.with_name(f"{number}-{stem}")
-        self._used.add(path)
+    def learn(self, names: list[str]) -> int:
+        """Learn names; how many inputs could be read.
+
+        Args:
+            names: the inputs, for errors.
+
+        Raises:
+            NoInputError: none could, or no line is NCCL's and there is no evidence.
+        """
+        documents = sum(map(self._learn_document, self._found.evidence()))
+        anonymizer = self.anonymizer
+        readable = documents
+        problems: list[NoInputError] = []
+        for source in self._sources():
+            try:
+                anonymizer.learn_from(source)
+                readable += 1
+            except NoInputError as error:
+                problems.append(error)
+        for problem in problems[1:] if not (anonymizer.lines_read or documents) else problems:
+            say(str(problem))
+        if problems and not anonymizer.lines_read and not documents:
+            raise problems[0]
+        if not anonymizer.nccl_lines and not documents:
+            what = f"{shortened(names, 3)}: no NCCL line among {count(anonymizer.lines_read, 'line')}"
+            raise NoInputError(what, "its names are known from the lines of NCCL only, so nothing was written")
+        anonymizer.settle()
+        return readable
+
+    def _learn_document(self, document: Document) -> bool:
+        """Learn the names of a file of evidence; whether it can be written."""
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise NcclInspectError(f"{path.parent}: {error.strerror}", "check the folder given with -o") from None
-        return outputs.replacing(str(path), "-o")
+            self._evidence.learn(document.kind, document.name, document.open())
+        except NotOfKindError:
+            if document.log is not None:
+                self._found.logs.append(document.log)
+        except RecursionError:
+            self._found.passed_over[document.name] = f"{document.kind.KIND}, damaged: nested too deeply"
+        except (ValueError, OSError) as error:
+            self._found.passed_over[document.name] = f"{document.kind.KIND}, damaged: {error}"
+        else:
+            self._members.add(document.name)
+            return True
+        return False
 
-    def _inside(self, name: str) -> str:
-        """The name of a log within the folder or archive that was given, or its last part; unpacked."""
-        root = next((root for root in self._roots if Path(name).is_relative_to(root)), None)
-        inside = Path(name).relative_to(root).as_posix() if root else Path(name).name
-        archive, colon, member = name.partition(":")
-        if colon and not Path(name).exists() and Path(archive).is_file():
-            inside = member
-        parts = [part for part in PurePosixPath(inside).parts if part not in ("..", "/", ".")] or ["log"]
-        last = parts[-1]
-        parts[-1] = next((last[: -len(suffix)] for suffix in _PACKED if last.endswith(suffix)), last)
-        return "/".join(parts)
+    def _sources(self) -> Iterator[Source]:
+        for one in self._found.logs:
+            if not isinstance(one, File):
+                one.seek(0)
+        found = sources.find(self._found.logs, self._told) if self._found.logs else iter(())
+        return (source for source in found if source.name not in self._members)
+
+    def write(self, target: Target) -> None:
+        """Write all that could be read."""
+        for source in self._sources():
+            self._write(source.name, self.anonymizer.blocks(source), target)
+        for document in self._found.evidence():
+            if document.name in self._members:
+                self._write(document.name, self._evidence.blocks(document.kind, document.open()), target)
+
+    @staticmethod
+    def _write(name: str, blocks: Iterator[bytes], target: Target) -> None:
+        """Write a file; one that cannot be read was told before."""
+        try:
+            first = next(blocks, b"")
+        except NoInputError:
+            return
+        try:
+            with target.of(name) as file:
+                file.write(first)
+                with suppress(NoInputError):  # what comes before the damage is written
+                    file.writelines(blocks)
+                file.flush()
+        except BrokenPipeError:
+            writing.end_in_silence()
 
 
-def _write(anonymizer: Anonymizer, source: Source, target: _Target) -> None:
-    """Write a log; one that cannot be read was told before."""
-    blocks = anonymizer.blocks(source)
-    try:
-        first = next(blocks, b"")
-    except NoInputError:
-        return
-    try:
-        with target.of(source) as file:
-            file.write(first)
-            with suppress(NoInputError):  # what comes before the damage is written
-                file.writelines(blocks)
-            file.flush()
-    except BrokenPipeError:
-        writing.end_in_silence()
+def _tell_leaks(names: Names, target: Target) -> None:
+    """Say which names are left, and where."""
+    leaks, told = Leaks(names), 0
+    for name, path in target.written():
+        with path.open("rb") as file:
+            left = leaks.within(iter(lambda: file.readlines(1 << 20), []))
+        if left:
+            told += 1
+            if told <= _MAX_TOLD:
+                say(f"{name}: still names {shortened(left, 5)}; check what stands there")
+    if told > _MAX_TOLD:
+        say(f"{count(told - _MAX_TOLD, 'more file')} with names left")

@@ -47,10 +47,15 @@ def _is_log(name: str, head: bytes | None) -> bool:
 
 
 LOGS = Wanted(_may_be_log, _is_log)
+ALL = Wanted(lambda _: True, lambda *_: True)
 
 
 def of_tar(data: Pieces, wanted: Wanted = LOGS) -> Iterator[Member]:
     """The logs in a tar archive, or what else is wanted, in its order.
+
+    Args:
+        data: of the archive, unpacked.
+        wanted: which members are given.
 
     Raises:
         StreamError: the archive is damaged or breaks off, and no member has said so.

@@ -1,0 +1,203 @@
+"""Files of evidence without names, as files of the same form: pickles, JSON, YAML and what tools print."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nccl_inspect.anonymous.anonymizer import Anonymizer
+from nccl_inspect.anonymous.fields import Fields, Found
+from nccl_inspect.anonymous.scalars import Change, Place, of_json, of_yaml
+from nccl_inspect.artifacts import Kind, machine
+from nccl_inspect.artifacts.plain_pickle import loads
+from nccl_inspect.text import decode, encode
+
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_PROTOCOL = 2
+"""The one that PyTorch writes: lengths in four bytes, so that no letter stands before a text."""
+_MAX_TEXTS = 20_000
+_PER_BLOCK = 2_000
+"""Lines that are looked over for names at once."""
+
+
+class Evidence:
+    """Learns names from files of evidence, and writes these without them.
+
+    Args:
+        anonymizer: gathers the names of all files.
+    """
+
+    def __init__(self, anonymizer: Anonymizer) -> None:
+        self._anonymizer = anonymizer
+        self._fields: dict[Kind, Fields] = {}
+        self._keyed: dict[Kind, re.Pattern[str] | None] = {}
+
+    def learn(self, kind: Kind, name: str, data: bytes) -> None:
+        """Take the names out of a file.
+
+        Args:
+            kind: of the file.
+            name: of the file.
+            data: its contents.
+
+        Raises:
+            ValueError: it is damaged, so that it cannot be written either.
+            NotOfKindError: it is a log.
+        """
+        found = Found()
+        fields = self._of(kind)
+
+        def change(place: Place, text: str) -> str:
+            fields.learn(place, text, found)
+            if len(found.texts) > _MAX_TEXTS:
+                self._learn_texts(found)
+            return text
+
+        if hasattr(kind, "START"):
+            found.by_meaning["host"].update(machine.hosts(data, kind.START))
+        for text in self._pieces(kind, data, change, lambda text: self._learn_lines(kind, text, found)):
+            del text
+        self._learn_texts(found)
+        for meaning, names in found.by_meaning.items():
+            self._anonymizer.learn_names(meaning, names)
+
+    def blocks(self, kind: Kind, data: bytes) -> Iterator[bytes]:
+        """The file with everything replaced.
+
+        Args:
+            kind: of the file.
+            data: its contents.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        fields, remains = self._of(kind), self._anonymizer.without
+
+        def change(place: Place, text: str) -> str:
+            return remains(fields.changed(place, text))
+
+        for text in self._pieces(kind, data, change, lambda text: self._changed_lines(kind, text)):
+            yield text if isinstance(text, bytes) else encode(text)
+
+    def _of(self, kind: Kind) -> Fields:
+        if kind not in self._fields:
+            self._fields[kind] = Fields(getattr(kind, "NAMES", {}), self._anonymizer.scrubber)
+        return self._fields[kind]
+
+    def _pieces(
+        self, kind: Kind, data: bytes, change: Change, other: Callable[[str], str]
+    ) -> Iterator[bytes] | Iterator[str]:
+        """The file with changed texts, by its form."""
+        if _PICKLE.match(data):
+            return iter([pickle.dumps(_Walk(change).of(loads(data), ()), _PROTOCOL)])
+        text = decode(data.removeprefix(b"\xef\xbb\xbf"))
+        if text.lstrip()[:1] in ("{", "[") and not hasattr(kind, "START"):
+            return of_json(text, change, other)
+        if getattr(kind, "FORM", "") == "yaml":
+            return of_yaml(data.decode("utf-8-sig", "replace"), change, lambda mark: change(Place(("name",), ""), mark))
+        return (other(line[0]) for line in _LINE.finditer(text))
+
+    def _learn_texts(self, found: Found) -> None:
+        lines = [*found.texts]
+        found.texts.clear()
+        for at in range(0, len(lines), _PER_BLOCK):
+            self._anonymizer.learn_text(encode("\n".join(lines[at : at + _PER_BLOCK]) + "\n"))
+
+    # --- text ---------------------------------------------------------------------------------------------------
+
+    def _learn_lines(self, kind: Kind, text: str, found: Found) -> str:
+        fields, pattern = self._of(kind), self._pattern(kind)
+        found.texts[text.strip("\r\n")] = None
+        for match in pattern.finditer(text) if pattern else ():
+            fields.learn(Place((match["key"],), ""), match["value"], found)
+        if len(found.texts) > _MAX_TEXTS:
+            self._learn_texts(found)
+        return text
+
+    def _changed_lines(self, kind: Kind, text: str) -> str:
+        return "".join(self._changed_line(kind)(line[0]) for line in _LINE.finditer(text))
+
+    def _changed_line(self, kind: Kind) -> Callable[[str], str]:
+        fields, pattern, anonymizer = self._of(kind), self._pattern(kind), self._anonymizer
+
+        def changed(line: str) -> str:
+            pieces, at = [], 0
+            for match in pattern.finditer(line) if pattern else ():
+                start, end = match.span("value")
+                pieces += [
+                    anonymizer.scrubber.text(line[at:start]),
+                    fields.changed(Place((match["key"],), ""), line[start:end]),
+                ]
+                at = end
+            end = len(line.rstrip("\r\n"))
+            pieces += [anonymizer.scrubber.text(line[at:end]), line[end:]]
+            return anonymizer.without("".join(pieces))
+
+        return changed
+
+    def _pattern(self, kind: Kind) -> re.Pattern[str] | None:
+        """Where values stand in text: behind ``UserId=`` or ``Board ID : ``, or behind a key that ends with a blank."""
+        if kind not in self._keyed:
+            keys = "|".join(re.escape(key) for key in sorted(getattr(kind, "NAMES", {}), key=len, reverse=True))
+            source = rf"""(?<![\w/:])(?P<key>{keys})(?:(?<=[ ])|[ \t]*[:=][ \t]*["']?)(?P<value>[^\s"'<>()]+)"""
+            self._keyed[kind] = re.compile(source) if keys else None
+        return self._keyed[kind]
+
+
+class _Walk:
+    """Copies plain values with other texts; what shares parts shares them in the copy.
+
+    Args:
+        change: gives the new texts.
+    """
+
+    def __init__(self, change: Change) -> None:
+        self._change = change
+        self._copies: dict[tuple[int, tuple[str, ...]], Any] = {}
+        self._texts: dict[tuple[tuple[str, ...], str], str] = {}
+        """By the keys above them: calls repeat each other."""
+        self._originals: list[Any] = []
+        """Kept, so that none of them gives its identity to another one."""
+
+    def of(self, value: Any, path: tuple[str, ...], is_element: bool = False) -> Any:
+        """A copy.
+
+        Args:
+            value: that a pickle holds.
+            path: the keys above it; the last ones only.
+            is_element: whether it is one of a list.
+        """
+        if value is None or isinstance(value, int | float):
+            return value
+        if isinstance(value, str):
+            known_text = self._texts.get((path, value))
+            if known_text is None:
+                known_text = self._texts[path, value] = self._change(Place(path, "", is_element=is_element), value)
+            return known_text
+        if isinstance(value, bytes | bytearray):
+            return encode(self._change(Place(path, ""), decode(bytes(value))))
+        if not isinstance(value, dict | list | tuple | set | frozenset):
+            return value
+        known = id(value), path
+        if known not in self._copies:
+            self._originals.append(value)
+            self._copy(value, path, known)
+        return self._copies[known]
+
+    def _copy(self, value: Any, path: tuple[str, ...], known: tuple[int, tuple[str, ...]]) -> None:
+        copies = self._copies
+        if isinstance(value, dict):
+            copies[known] = new = {}
+            for key, entry in value.items():
+                named = str(key) if isinstance(key, str | int) else ""
+                new_key = self._change(Place(path, "", is_key=True), key) if isinstance(key, str) else key
+                new[self.of(key, path) if isinstance(key, tuple) else new_key] = self.of(entry, (*path, named)[-3:])
+        elif isinstance(value, list):
+            listed: list[Any] = []
+            copies[known] = listed
+            listed.extend(self.of(entry, path, is_element=True) for entry in value)
+        else:
+            copies[known] = type(value)(self.of(entry, path, is_element=True) for entry in value)

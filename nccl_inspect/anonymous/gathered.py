@@ -1,0 +1,169 @@
+"""What is handed on: the logs, the evidence beside them, and what neither is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from nccl_inspect import artifacts
+from nccl_inspect.artifacts import Kind
+from nccl_inspect.ingest import archives, compression, files, recognition
+from nccl_inspect.ingest.files import File
+from nccl_inspect.ingest.limits import Allowance
+from nccl_inspect.ingest.streams import StreamError
+
+Input = str | BinaryIO
+
+
+class _Text:
+    """Any text, where it is wanted."""
+
+    __name__ = "text"
+    KIND = "text"
+
+    def recognises(self, _name: str, head: bytes) -> bool:
+        """Whether it is text, by its first bytes."""
+        return b"\0" not in head
+
+    def read(self, _name: str, data: bytes) -> bytes:
+        """The text."""
+        return data
+
+
+TEXT: Kind = _Text()
+
+
+@dataclass(slots=True)
+class Document:
+    """A file of evidence."""
+
+    name: str
+    """As that of a source: of a member of an archive ``archive.tar.gz:path/in/it``."""
+    kind: Kind
+    open: Callable[[], bytes]
+    """Gives its contents; a ValueError or OSError says why it cannot."""
+    log: File | BinaryIO | None = None
+    """The same as a log, should it go on as one."""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """All that the inputs stand for."""
+
+    logs: list[File | BinaryIO] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
+    archives: list[Path] = field(default_factory=list)
+    """Those among the logs whose members may be evidence."""
+    passed_over: dict[str, str] = field(default_factory=dict)
+    """Files that are not handed on, with the reason."""
+
+    def evidence(self) -> Iterator[Document]:
+        """All evidence; of an archive, open one before you ask for the next."""
+        yield from self.documents
+        for path in self.archives:
+            yield from self._members(path)
+
+    def _members(self, path: Path) -> Iterator[Document]:
+        try:
+            with path.open("rb", 0) as file:
+                data = compression.unpacked(iter(lambda: file.read(1 << 20), b""), Allowance())
+                for member in archives.of_tar(data, archives.ALL):
+                    head = b"".join(_first(member.open(), artifacts.MAX_BYTES + 1))
+                    name = f"{path}:{member.name}"
+                    kind = artifacts.kind_of(name, head[: artifacts.HEAD])
+                    if kind and len(head) <= artifacts.MAX_BYTES:
+                        yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
+                    elif kind or recognition.is_left_out(member.name) or not recognition.is_log(member.name, head):
+                        self.passed_over.setdefault(name, "too large" if kind else "not recognized")
+        except (StreamError, OSError):
+            return  # reading its logs says why
+
+
+def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
+    """Tell logs, evidence and all else apart.
+
+    Args:
+        inputs: paths, folders, globs, and file objects that can be read again.
+        all_text: whether text that is not recognised is wanted as well.
+
+    Raises:
+        NoInputError: nothing is given.
+    """
+    found = Gathered()
+    known: set[str] = set()
+    names = [one for one in inputs if isinstance(one, str)]
+    for file in files.find(names, beside=artifacts.is_artifact) if names else ():
+        known.add(file.name)
+        if isinstance(file.place, Path):
+            _sort_in(found, file, file.place)
+        else:
+            found.logs.append(file)
+    for stream in inputs:
+        if not isinstance(stream, str):
+            _sort_in_stream(found, stream)
+    for path in _others(names, known):
+        if all_text and _is_text(path):
+            found.documents.append(Document(str(path), TEXT, path.read_bytes))
+        else:
+            found.passed_over[str(path)] = "not recognized"
+    return found
+
+
+def _sort_in(found: Gathered, file: File, path: Path) -> None:
+    head = _head(path)
+    kind = artifacts.kind_of(file.name, head)
+    if kind is None:
+        found.logs.append(file)
+        if recognition.is_named_as_archive(path.name) or recognition.is_tar(head):
+            found.archives.append(path)
+    elif (file.size or 0) > artifacts.MAX_BYTES:
+        found.passed_over[file.name] = f"larger than {artifacts.MAX_BYTES >> 20} MB"
+    else:
+        found.documents.append(Document(file.name, kind, path.read_bytes, file))
+
+
+def _sort_in_stream(found: Gathered, stream: BinaryIO) -> None:
+    stream.seek(0)
+    kind = artifacts.kind_of("<stdin>", stream.read(artifacts.HEAD))
+    stream.seek(0)
+    if kind is None:
+        found.logs.append(stream)
+        return
+
+    def whole() -> bytes:
+        stream.seek(0)
+        return stream.read(artifacts.MAX_BYTES)
+
+    found.documents.append(Document("<stdin>", kind, whole, stream))
+
+
+def _others(inputs: Sequence[str], known: set[str]) -> Iterator[Path]:
+    """The files in folders that are no input, without those that are hidden."""
+    for folder in map(Path, inputs):
+        for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+            hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+            if str(path) not in known and not hidden and path.is_file():
+                yield path
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb", buffering=0) as stream:
+            return stream.read(artifacts.HEAD)
+    except OSError:
+        return b""
+
+
+def _is_text(path: Path) -> bool:
+    head = _head(path)
+    return bool(head) and TEXT.recognises(path.name, head) and path.stat().st_size <= artifacts.MAX_BYTES
+
+
+def _first(pieces: Iterator[bytes], most: int) -> Iterator[bytes]:
+    for piece in pieces:
+        yield piece
+        most -= len(piece)
+        if most <= 0:
+            return

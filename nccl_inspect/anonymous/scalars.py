@@ -1,0 +1,190 @@
+"""The texts in JSON and YAML, where they stand: only they change, so that lines, order and layout stay as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*+"|[{}\[\],:]')
+_PLAIN_GAP = re.compile(r"(?:[\s\d.eE+-]|true|false|null|NaN|Infinity)*+")
+_COMMENT = re.compile(r"(?:(?<=\s)|^)#[^\n]*", re.MULTILINE)
+_MARK = re.compile(r"([&*])([^\s,\[\]{}]+)|!<[^>\n]*>|(?<![\w!])!(?!!)[^\s,\[\]{}]+")
+"""Anchors and aliases, and tags that a program made up."""
+_MAX_DEPTH = 100
+_COLON = re.compile(r"\s*:")
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
+_SAFE = re.compile(r"(?!(?i:null|true|false|yes|no|on|off|y|n)$)[A-Za-z][\w.@/-]*")
+"""What means the same without quotes."""
+_BLOCK = ("|", ">")
+
+
+class Place(NamedTuple):
+    """Where a text stands."""
+
+    path: tuple[str, ...]
+    """The keys around it, without places in sequences; the last one is its own."""
+    name: str
+    """What stands beside it under ``name``, in the same mapping and before it."""
+    is_key: bool = False
+    is_element: bool = False
+    """One of a sequence."""
+
+
+Change = Callable[[Place, str], str]
+"""Gives what stands in the place of a text."""
+
+
+class _Open:
+    """A mapping or sequence that is not at its end."""
+
+    def __init__(self, path: tuple[str, ...], is_mapping: bool) -> None:
+        self.path = path
+        self.is_mapping = is_mapping
+        self.key: str | None = None
+        self.name = ""
+
+    def inner(self) -> tuple[str, ...]:
+        """The path of what stands here."""
+        return (*self.path, self.key or "") if self.is_mapping else self.path
+
+
+class _Places:
+    """Knows where the next text stands."""
+
+    def __init__(self) -> None:
+        self._open = [_Open((), is_mapping=False)]
+
+    def begin(self, is_mapping: bool) -> None:
+        """A mapping or sequence begins."""
+        if len(self._open) > _MAX_DEPTH:
+            raise ValueError(f"nested more than {_MAX_DEPTH} deep")
+        top = self._open[-1]
+        if top.is_mapping and top.key is None:
+            top.key = ""  # YAML lets anything be a key
+        self._open.append(_Open(top.inner(), is_mapping))
+
+    def end(self) -> None:
+        """One ends; more ends than beginnings are damage, and none of ours."""
+        if len(self._open) > 1:
+            self._open.pop()
+        self._open[-1].key = None
+
+    def next_entry(self) -> None:
+        """What comes now is a key, in a mapping."""
+        self._open[-1].key = None
+
+    def of(self, text: str) -> Place:
+        """Where a text stands that comes now."""
+        top = self._open[-1]
+        if top.is_mapping and top.key is None:
+            top.key = text
+            return Place(top.path, "", is_key=True)
+        place = Place(top.inner(), top.name if top.is_mapping else "", is_element=not top.is_mapping)
+        if top.is_mapping:
+            top.name = text if top.key == "name" else top.name
+            top.key = None
+        return place
+
+
+def of_json(text: str, change: Change, other: Callable[[str], str]) -> Iterator[str]:
+    """JSON with other texts, piece by piece; what is no JSON, before or behind it, is text.
+
+    Args:
+        text: of the file.
+        change: gives the new texts.
+        other: gives what stands in the place of a text that is no JSON.
+    """
+    places, at = _Places(), 0
+    for found in _TOKEN.finditer(text):
+        gap = text[at : found.start()]
+        yield gap if _PLAIN_GAP.fullmatch(gap) else other(gap)
+        piece, at = found[0], found.end()
+        if piece in "{[":
+            places.begin(piece == "{")
+        elif piece in "}]":
+            places.end()
+        elif piece == ",":
+            places.next_entry()
+        elif piece != ":":
+            if _COLON.match(text, at):
+                places.next_entry()  # RAS of 2.28 leaves commas out
+            piece = _json_string(piece, places, change)
+        yield piece
+    gap = text[at:]
+    yield gap if _PLAIN_GAP.fullmatch(gap) else other(gap)
+
+
+def _json_string(token: str, places: _Places, change: Change) -> str:
+    try:
+        old = json.loads(token, strict=False)
+    except ValueError:  # an escape that is none
+        old = token[1:-1]
+    new = change(places.of(old), old)
+    return token if new == old else json.dumps(new)
+
+
+def of_yaml(text: str, change: Change, mark: Callable[[str], str]) -> Iterator[str]:
+    """YAML with other texts, piece by piece; without its comments, which may say anything.
+
+    Args:
+        text: of the file.
+        change: gives the new texts.
+        mark: gives the new name of an anchor.
+
+    Raises:
+        ValueError: it is no YAML.
+    """
+    import yaml  # takes some time to load
+
+    def between(piece: str) -> str:
+        return _MARK.sub(lambda found: found[1] + mark(found[2]) if found[1] else "", _COMMENT.sub("#", piece))
+
+    places, at = _Places(), 0
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            kind = type(event).__name__
+            if kind in ("MappingStartEvent", "SequenceStartEvent"):
+                places.begin(kind.startswith("M"))
+            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+                places.end()
+            elif kind == "AliasEvent":
+                places.of("")
+            elif kind == "ScalarEvent":
+                start, end = event.start_mark.index, event.end_mark.index
+                if event.anchor or event.tag:
+                    start = min(_end(_PROPERTIES, text, start), end)
+                yield between(text[at:start])
+                yield _yaml_scalar(text[start:end], event, change, places.of(event.value))
+                at = end
+    except (yaml.YAMLError, RecursionError) as error:
+        where = getattr(error, "problem_mark", None)
+        raise ValueError(f"no YAML{f' in line {where.line + 1}' if where else ''}") from None
+    yield between(text[at:])
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
+
+
+def _yaml_scalar(source: str, event: Any, change: Change, place: Place) -> str:
+    """A text as it is written; it takes as many lines as before, since findings name lines."""
+    if event.style in _BLOCK:
+        head, *lines = source.split("\n")
+        return "\n".join([_COMMENT.sub("#", head), *(_block_line(line, change, place) for line in lines)])
+    new = change(place, event.value)
+    if new == event.value:
+        return source
+    lines = source.split("\n")
+    if len(lines) == 1 and not event.style and _SAFE.fullmatch(new):
+        return new
+    blank = max((line[: len(line) - len(line.lstrip())] for line in lines[1:]), key=len, default="")
+    return json.dumps(new, ensure_ascii=False)[:-1] + f"\\\n{blank}" * (len(lines) - 1) + '"'
+
+
+def _block_line(line: str, change: Change, place: Place) -> str:
+    text = line.strip()
+    return line if not text else line[: len(line) - len(line.lstrip())] + change(place, text)
