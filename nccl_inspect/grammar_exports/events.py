@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from nccl_inspect.event_types import KINDS
+from nccl_inspect.grammar.notation import fields
 from nccl_inspect.grammar.production import Production
+from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.grammar.types import field_type
 
 _GENERAL = ("Message", "Notice")
@@ -32,6 +34,11 @@ def kind(spec: str) -> str:
     if spec.startswith("*"):
         return "list"
     return {int: "integer", float: "float", bool: "boolean"}.get(field_type(spec).python, "string")
+
+
+def specs(shape: Shape) -> dict[str, str]:
+    """The type of each field of a shape, as its notation names it."""
+    return {field.name: field.spec for field in fields(shape.nodes)}
 
 
 def snake(name: str) -> str:

@@ -7,6 +7,8 @@ masked by hand, and whole-line envelopes such as JSON, are left to ``nccl-inspec
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nccl_inspect.levels import ANY
 
 LEVEL = ANY.decode("ascii")
@@ -14,7 +16,7 @@ DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,
 """NCCL's own time (since 2.26 before WARN, NCCL_DEBUG_TIMESTAMP_FORMAT) and that of collectors."""
 LABEL = r"[^\n]{0,300}?[ \t>|\]:]"
 """What else a launcher puts there: it ends with a blank or a mark."""
-HOST = r"[A-Za-z0-9_][^\s:\[\]<>(){},\"|\\]*"
+HOST = r'[A-Za-z0-9_][^\s:\[\]<>(){},"|\\]*'
 NUMBER = r"[0-9]{1,10}"
 DEVICE = r"-?[0-9]{1,10}"
 LOCATION = r"[^ \n][^\n]*?:[0-9]{1,7}(?: \([^()\n]*\))?"
@@ -31,21 +33,17 @@ FIELDS = {
 }
 
 
-def head(group: str = "(?<{}>", timed: str = "") -> str:
+def head(named: Callable[[str, str], str], timed: str = "") -> str:
     """The pattern up to the blank before the message, without an anchor.
 
     Args:
-        group: how the program opens a named group.
+        named: writes a group with a name.
         timed: what matches the time instead, with its blank and its group.
     """
-
-    def named(name: str, pattern: str) -> str:
-        return f"{group.format(name)}{pattern})"
-
     time = timed or rf"(?:\[?{named('timestamp', DATE)}\]? )?"
     return (
         time
-        + f"(?:{named('label', LABEL)})?"
+        + f"(?:{named('label', LABEL)})??"
         + rf"{named('host', HOST)}:{named('pid', NUMBER)}:{named('tid', NUMBER)}"
         + rf"(?: \[{named('device', DEVICE)}\])?(?: {named('location', LOCATION)})?"
         + f" NCCL {named('level', LEVEL)}"

@@ -174,7 +174,7 @@ def _none_of(patterns: Sequence[str]) -> str:
 
 
 def _line(message: str) -> str:
-    return f"^{heads.head(timed=_TIME)}(?: |$)(?<body>{message})$"
+    return f"^{heads.head(lambda name, pattern: f'(?<{name}>{pattern})', _TIME)}(?: |$)(?<body>{message})$"
 
 
 def _values(events: dict[str, list[Production]]) -> Iterator[tuple[str, dict[str, object]]]:

@@ -44,16 +44,16 @@ _MAX_SPLIT = 64
 """Shapes that one with repeated fields may be split into."""
 
 
-def translated(shape: Shape, syntax: Syntax, capture: Capture) -> str:
+def translated(of: Shape, syntax: Syntax, capture: Capture) -> str:
     """The pattern of a whole message, without anchors.
 
     Args:
-        shape: the compiled message.
+        of: the compiled message.
         syntax: of the program that is to match it.
         capture: writes the groups of fields; those of options are never captured.
     """
-    own = {group for _, _, group in shape.fields}
-    return _Translation(shape.pattern, syntax, lambda group, text: capture(group, text) if group in own else f"(?:{text})").text
+    own = {group for _, _, group in of.fields}
+    return _Translation(of.pattern, syntax, lambda group, text: capture(group, text) if group in own else f"(?:{text})").text
 
 
 class _Translation:
@@ -99,6 +99,8 @@ class _Translation:
 
     def _repeated(self, atom: str, count: str, mode: str) -> str:
         if self._syntax.tries_again:
+            if atom.startswith("(?:") and count == "*":  # a list: of a thousand ranks each item would be tried again
+                atom = f"(?>{atom[3:]}"
             # Oniguruma reads {1,9}+ as a repeated repetition, so that what is never given back stands in a group.
             return f"(?>{atom}{count})" if mode == "+" else f"{atom}{count}{mode}"
         least, _, most = count.strip("{}").partition(",")
@@ -116,15 +118,30 @@ def _character(token: str) -> str:
 
 
 def shapes(production: Production) -> list[Shape]:
-    """The message as shapes in which each name stands once, and what is constant is a field where the text says it.
+    """The message as shapes in which each name stands once, for programs that give one group to a name.
+
+    What is constant is a field where the text says it: see :func:`shape`.
+    """
+    return [Shape(nodes, _fragments(production)) for nodes in _split(_nodes(production))]
+
+
+def shape(production: Production) -> Shape:
+    """The message as one shape, in which options may share a name.
 
     ``via P2P/…`` states ``transport=P2P``: programs that know no constants can take it from there.
     """
+    return Shape(_nodes(production), _fragments(production))
+
+
+def _nodes(production: Production) -> Sequence:
     nodes = parse(production.line)
     for name, value in production.constants.items():
         nodes = _stated(nodes, name, value)
-    fragments = {name: Shape(parse(text), whole=False) for name, text in production.details.fragments.items()}
-    return [Shape(one, fragments) for one in _split(nodes)]
+    return nodes
+
+
+def _fragments(production: Production) -> dict[str, Shape]:
+    return {name: Shape(parse(text), whole=False) for name, text in production.details.fragments.items()}
 
 
 def _stated(nodes: Sequence, name: str, value: str) -> Sequence:
