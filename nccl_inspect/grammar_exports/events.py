@@ -41,6 +41,12 @@ def specs(shape: Shape) -> dict[str, str]:
     return {field.name: field.spec for field in fields(shape.nodes)}
 
 
+def groups(form: Shape) -> dict[int, tuple[str, str]]:
+    """The name and the type of the field of each group of a shape."""
+    named = zip(form.fields, fields(form.nodes), strict=True)
+    return {group: (field.name, field.spec) for (_, _, group), field in named}
+
+
 def snake(name: str) -> str:
     """``ChannelConnect`` as ``channel_connect``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from nccl_inspect.grammar.notation import fields, leads
+from nccl_inspect.grammar.notation import leads
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.grammar_exports import heads
-from nccl_inspect.grammar_exports.events import is_shown, kind, typed
+from nccl_inspect.grammar_exports.events import groups, is_shown, kind, typed
 from nccl_inspect.grammar_exports.patterns import AUTOMATON, shape, translated
 
 DESCRIPTION = "remap program (VRL) and pipeline for Vector"
@@ -91,7 +91,7 @@ def _message(production: Production, letter: str) -> Iterator[str]:
     """The statements that try one message."""
     form = _shape(production)
     begins = _begins(form, letter)
-    names = _groups(form)
+    names, kinds = _groups(form), groups(form)
     yield f"    if !found{f' && {begins}' if begins else ''} {{"
     yield f"      f, err = parse_regex(text, {_pattern(form)})"
     yield "      if err == null {"
@@ -101,7 +101,7 @@ def _message(production: Production, letter: str) -> Iterator[str]:
     yield f"        .nccl.event = {json.dumps(production.event)}"
     yield f"        .nccl.fields = {json.dumps(dict(production.constants))}"
     for group, name in names.items():
-        field, spec = _field(form, group)
+        field, spec = kinds[group]
         yield f"        if f.{name} != null {{ .nccl.fields.{field} = {_value(name, spec)} }}"
     yield "      }"
     yield "    }"
@@ -111,18 +111,11 @@ def _groups(form: Shape) -> dict[int, str]:
     """The name of each group that is shown: of several of one field all but the first have a number."""
     seen: Counter[str] = Counter()
     found = {}
-    for name, _, group in form.fields:
+    for group, (name, _) in groups(form).items():
         seen[name] += 1
         if is_shown(name):
             found[group] = name if seen[name] == 1 else f"{name}_{seen[name]}"
     return found
-
-
-def _field(form: Shape, group: int) -> tuple[str, str]:
-    """The field of a group, and its type in the notation."""
-    index = next(index for index, (_, _, own) in enumerate(form.fields) if own == group)
-    field = list(fields(form.nodes))[index]
-    return field.name, field.spec
 
 
 @cache
