@@ -21,13 +21,13 @@ GROUPS = (
         "Filters",
         (
             *("rank", "host", "scope", "transport", "verdict", "finding", "state", "differs", "slowest", "limit"),
-            *("communicator", "channel", "kind", "pid", "level", "only-nccl"),
+            *("communicator", "channel", "kind", "dialect", "pid", "level", "only-nccl"),
         ),
     ),
     ("Collecting", ("namespace", "timeout", "dry-run")),
     (
         "Output",
-        ("format", "matrix", "by", "output", "out", "map", "report", "verbose", "quiet", "no-color", "metrics"),
+        ("format", "export", "matrix", "by", "output", "out", "map", "report", "verbose", "quiet", "no-color", "metrics"),
     ),
     (
         "Judging",
@@ -44,7 +44,7 @@ COMMANDS = (
     ("Comparing and checking", ("diff", "check")),
     ("Running and collecting", ("run", "collect")),
     ("Lines of a log", ("explain", "annotate", "events", "anonymize")),
-    ("About this program", ("rules", "completion", "help")),
+    ("About this program", ("rules", "grammar", "completion", "help")),
 )
 """Commands by purpose, in the order in which they are told; one that is not here comes last, under "Other commands"."""
 LOG = (

@@ -32,7 +32,7 @@ LAYERS = [
     {"workers"},
     {"distributed"},
     {"reading", "tables", "following"},
-    {"watching", "configuration", "policy", "differences", "exports", "anonymous"},
+    {"watching", "configuration", "policy", "differences", "exports", "grammar_exports", "anonymous"},
     {"acceptance", "guarding", "monitoring"},
     {""},  # nccl_inspect itself: what a program imports
     {"cli"},
