@@ -28,7 +28,9 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES, short_help="The known messages, and the grammar for lnav, editors and collectors.")
-@click.option("--dialect", "dialects", multiple=True, metavar="NAME", help="Only of these: name or glob, such as tcpxo.")
+@click.option(
+    "--dialect", "dialects", multiple=True, metavar="NAME", help="Only of these: name or glob, such as tcpxo."
+)
 @click.option(
     "--export",
     "form",
@@ -70,9 +72,7 @@ def command(dialects: tuple[str, ...], form: str | None, out: str | None) -> Non
 def _chosen(dialects: tuple[str, ...]) -> list[Production]:
     """All productions, or those of some dialects."""
     found = [
-        production
-        for file in files.shipped()
-        for production in files.read(file.read_text(encoding="utf-8"), file.name)
+        production for file in files.shipped() for production in files.read(file.read_text(encoding="utf-8"), file.name)
     ]
     known = sorted({production.dialect for production in found})
     for wanted in dialects:

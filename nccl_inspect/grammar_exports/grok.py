@@ -47,8 +47,10 @@ def _lines(productions: Sequence[Production]) -> Iterator[str]:
     for spec, pattern in _TYPES.items():
         yield f"{pattern} (?:{_type(spec)})"
     yield rf"NCCL_NUMBER {heads.DEVICE}"
+    yield f"NCCL_LEVEL (?:{heads.LEVEL})"
+    yield "NCCL_END $"
     yield f"NCCL_HEAD {heads.head(_named)}"
-    yield "NCCL_LINE ^%{NCCL_HEAD}(?: (?<message>.*))?$"
+    yield "NCCL_LINE ^%{NCCL_HEAD}(?: (?<message>.*))?%{NCCL_END}"
     known = [production for production in productions if not production.foreign]
     for production in known:
         constants = "".join(f" {key}={value}" for key, value in production.constants.items())
@@ -60,6 +62,8 @@ def _lines(productions: Sequence[Production]) -> Iterator[str]:
 
 
 def _named(name: str, pattern: str) -> str:
+    if name == "level":
+        return "%{NCCL_LEVEL:level}"
     return f"%{{NCCL_NUMBER:{name}:int}}" if name in _INTEGERS else f"(?<{name}>{pattern})"
 
 
@@ -69,9 +73,12 @@ def _type(spec: str) -> str:
 
 
 def message(production: Production) -> str:
-    """The pattern of a message, to the end of the line."""
+    """The pattern of a message, to the end of the line.
+
+    That end is a pattern of its own because pygrok goes on only while there is a reference without a type.
+    """
     ways = [_way(shape) for shape in shapes(production)]
-    return (f"(?:{'|'.join(ways)})" if len(ways) > 1 else ways[0]) + "$"
+    return (f"(?:{'|'.join(ways)})" if len(ways) > 1 else ways[0]) + "%{NCCL_END}"
 
 
 def _way(shape: Shape) -> str:

@@ -37,7 +37,9 @@ def _message(production: Production) -> dict[str, Any]:
         "dialect": production.dialect,
         "family": production.family,
         "line": production.line,
-        "fragments": {name: line for name, line in production.details.fragments.items() if f":*{name}}}" in production.line},
+        "fragments": {
+            name: line for name, line in production.details.fragments.items() if f":*{name}}}" in production.line
+        },
         "patterns": [f"^{_pattern(shape)}$" for shape in shapes(production)],
         "exact": "(?!" not in production.shape.pattern,
         "event": production.event,

@@ -111,7 +111,10 @@ def column(name: str) -> str:
 
 
 def _captured(shape: Shape) -> list[str]:
-    return ["", *(column(name) for name, _, _ in shape.fields if is_shown(name))]  # never empty: all lists have an order
+    return [
+        "",
+        *(column(name) for name, _, _ in shape.fields if is_shown(name)),
+    ]  # never empty: all lists have an order
 
 
 def _merged(group: Sequence[_Member]) -> str:
@@ -187,7 +190,9 @@ def _values(events: dict[str, list[Production]]) -> Iterator[tuple[str, dict[str
             for shape in shapes(production):
                 for field in fields(shape.nodes):
                     if is_shown(field.name):
-                        specs.setdefault(column(field.name), set()).add("string" if field.spec == "h" else kind(field.spec))
+                        specs.setdefault(column(field.name), set()).add(
+                            "string" if field.spec == "h" else kind(field.spec)
+                        )
     kinds |= {name: own.pop() if len(own) == 1 else "string" for name, own in sorted(specs.items())}
     for name, what in kinds.items():
         value: dict[str, object] = {"kind": what if what in ("integer", "float") else "string"}

@@ -53,7 +53,9 @@ def translated(of: Shape, syntax: Syntax, capture: Capture) -> str:
         capture: writes the groups of fields; those of options are never captured.
     """
     own = {group for _, _, group in of.fields}
-    return _Translation(of.pattern, syntax, lambda group, text: capture(group, text) if group in own else f"(?:{text})").text
+    return _Translation(
+        of.pattern, syntax, lambda group, text: capture(group, text) if group in own else f"(?:{text})"
+    ).text
 
 
 class _Translation:
@@ -99,8 +101,8 @@ class _Translation:
 
     def _repeated(self, atom: str, count: str, mode: str) -> str:
         if self._syntax.tries_again:
-            if atom.startswith("(?:") and count == "*":  # a list: of a thousand ranks each item would be tried again
-                atom = f"(?>{atom[3:]}"
+            if count == "*" and atom.startswith("(?:") and "[^" not in atom:
+                atom = f"(?>{atom[3:]}"  # a list of numbers: of a thousand ranks each would be kept to be tried again
             # Oniguruma reads {1,9}+ as a repeated repetition, so that what is never given back stands in a group.
             return f"(?>{atom}{count})" if mode == "+" else f"{atom}{count}{mode}"
         least, _, most = count.strip("{}").partition(",")

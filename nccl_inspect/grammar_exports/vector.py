@@ -47,7 +47,7 @@ def _program(productions: Sequence[Production]) -> Iterator[str]:
         yield f"# Left as messages without fields: {', '.join(missing)}."
     yield f"head, err = parse_regex(.message, {_raw(f'^{heads.head(_named)}(?: (?P<message>.*))?$')})"
     yield "if err == null {"
-    yield '  text = to_string(head.message)'
+    yield "  text = to_string(head.message)"
     yield "  .nccl = {}"
     yield "  .nccl.message = text"
     for name in heads.FIELDS:
