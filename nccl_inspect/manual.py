@@ -27,7 +27,20 @@ GROUPS = (
     ("Collecting", ("namespace", "timeout", "dry-run")),
     (
         "Output",
-        ("format", "export", "matrix", "by", "output", "out", "map", "report", "verbose", "quiet", "no-color", "metrics"),
+        (
+            "format",
+            "export",
+            "matrix",
+            "by",
+            "output",
+            "out",
+            "map",
+            "report",
+            "verbose",
+            "quiet",
+            "no-color",
+            "metrics",
+        ),
     ),
     (
         "Judging",

@@ -1,8 +1,8 @@
 """Grok patterns for Logstash, Elasticsearch ingest pipelines and others: one for each message, with its fields.
 
 ``%{NCCL_LINE}`` takes a line apart, ``%{NCCL_CHANNEL_P2P}`` a message; ``%{NCCL_EVENT_CHANNEL_CONNECT}`` any message
-that states a connection. Grok knows no constants (``transport=P2P``) but where the text says them, no flags (``read`` is
-``/read`` or empty), no hex numbers and no lists: these are text.
+that states a connection. Grok knows no constants (``transport=P2P``) but where the text says them, no flags
+(``read`` is ``/read`` or empty), no hex numbers and no lists: these are text.
 """
 
 from __future__ import annotations

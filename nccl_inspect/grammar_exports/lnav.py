@@ -36,6 +36,8 @@ _TIME = (
     rf"|(?=[^\n]*? (?<timestamp>NCCL) (?:{heads.LEVEL})(?: |$)))"
 )
 _LEVELS = {"fatal": "ABORT", "warning": "WARN", "notice": "ATTN", "info": "INFO", "debug": "CALL", "trace": "TRACE"}
+_END = r"(?:$|(?=\n))"
+"""The end of a line: what stands in the next one without a prefix belongs to the same message for lnav."""
 _OTHER = "other"
 _MAX_PATTERN = 8_000
 """Characters of one pattern that rules messages out: with 64 KiB of code PCRE2 gives up."""
@@ -78,7 +80,7 @@ def export(productions: Sequence[Production]) -> dict[str, str]:
             "regex": regexes,
             "value": dict(_values(events)),
             "search-table": {
-                f"nccl_{snake(event)}": {"pattern": "|".join(f"(?: {_plain(s)}$)" for p in own for s in shapes(p))}
+                f"nccl_{snake(event)}": {"pattern": "|".join(f"(?: {_plain(s)}{_END})" for p in own for s in shapes(p))}
                 for event, own in events.items()
             },
             "highlights": _HIGHLIGHTS,
@@ -173,11 +175,11 @@ def _others(known: Sequence[Shape]) -> Iterator[tuple[str, str]]:
 
 
 def _none_of(patterns: Sequence[str]) -> str:
-    return (f"(?!(?:{'|'.join(patterns)})$)" if patterns else "") + "[^\\n]*"
+    return (f"(?!(?:{'|'.join(patterns)}){_END})" if patterns else "") + "[^\\n]*"
 
 
 def _line(message: str) -> str:
-    return f"^{heads.head(lambda name, pattern: f'(?<{name}>{pattern})', _TIME)}(?: |$)(?<body>{message})$"
+    return f"^{heads.head(lambda name, pattern: f'(?<{name}>{pattern})', _TIME)}(?: |$)(?<body>{message}){_END}"
 
 
 def _values(events: dict[str, list[Production]]) -> Iterator[tuple[str, dict[str, object]]]:

@@ -112,11 +112,14 @@ class _Translation:
 
 
 def _character(token: str) -> str:
+    """One character or class: none goes on with the next line, which some programs take for a part of the message."""
+    if token == "." or token.startswith("[^"):
+        return r"[^\n]" if token == "." else rf"{token[:-1]}\n]"
     if token[0] != "\\":
         return token
     if token[1] in _PLAIN:
         return token[1]
-    return {"\\d": "[0-9]", "\\Z": "$"}.get(token, token)
+    return {"\\d": "[0-9]", "\\Z": r"(?:$|\n)"}.get(token, token)
 
 
 def shapes(production: Production) -> list[Shape]:

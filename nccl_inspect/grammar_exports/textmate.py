@@ -47,11 +47,11 @@ _PARTS = (
 )
 _README = """# NCCL log
 
-Colours for what NCCL and its plugins print with `NCCL_DEBUG=INFO`: prefix, levels, ranks, channels, transports, settings,
-warnings and errors. Written by `nccl-inspect grammar --export textmate`; it has no code.
+Colors for what NCCL and its plugins print with `NCCL_DEBUG=INFO`: prefix, levels, ranks, channels, transports,
+settings, warnings and errors. Written by `nccl-inspect grammar --export textmate`; it has no code.
 
-Copy this folder to `~/.vscode/extensions/nccl-log` (remote: `~/.vscode-server/extensions/nccl-log`) and reload the window.
-Files named `*.nccl`, `*nccl*.log`, and files whose first line is one of NCCL, have the language *NCCL log*; for others
+Copy this folder to `~/.vscode/extensions/nccl-log` (remote: `~/.vscode-server/extensions/nccl-log`) and reload the
+window. Files named `*.nccl`, `*nccl*.log`, and files whose first line is one of NCCL, have the language *NCCL log*; for others
 choose it in the status bar, or say so in the settings: `"files.associations": {"job.log": "nccl-log"}`.
 """
 
@@ -82,7 +82,7 @@ def _package() -> dict[str, Any]:
     return {
         "name": "nccl-log",
         "displayName": "NCCL log",
-        "description": "Colours for NCCL_DEBUG=INFO logs",
+        "description": "Colors for NCCL_DEBUG=INFO logs",
         "version": __version__.partition("+")[0].partition(".dev")[0],
         "publisher": "nccl-inspect",
         "license": "Apache-2.0",
