@@ -15,7 +15,7 @@ from nccl_inspect.grammar.notation import fields, leads
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.grammar_exports import heads
-from nccl_inspect.grammar_exports.events import is_shown, kind, ordered, snake, typed
+from nccl_inspect.grammar_exports.events import groups, is_shown, kind, ordered, snake, typed
 from nccl_inspect.grammar_exports.patterns import BACKTRACKING, shapes, translated
 
 DESCRIPTION = "format for lnav, with fields and tables"
@@ -128,6 +128,7 @@ def _merged(group: Sequence[_Member]) -> str:
 def _padded(shape: Shape, order: Sequence[str]) -> str:
     """The pattern of a shape, with groups that match nothing for the fields that it does not have."""
     names = {group: column(name) for name, _, group in shape.fields}
+    kinds = groups(shape)
     own = {name for name in names.values() if is_shown(name)}
     missing = list(order)
 
@@ -138,6 +139,8 @@ def _padded(shape: Shape, order: Sequence[str]) -> str:
         before = missing[: missing.index(name)]
         assert not own.intersection(before)
         del missing[: len(before) + 1]
+        if kinds[group][1][:1] == "0":  # lnav takes 08 for an octal number, and makes 0 of it
+            return f"{_nothing(before)}(?:0(?=[0-9]))*(?<{name}>[0-9]{{1,18}})"
         return f"{_nothing(before)}(?<{name}>{text})"
 
     pattern = translated(shape, BACKTRACKING, capture)

@@ -50,9 +50,10 @@ _README = """# NCCL log
 Colors for what NCCL and its plugins print with `NCCL_DEBUG=INFO`: prefix, levels, ranks, channels, transports,
 settings, warnings and errors. Written by `nccl-inspect grammar --export textmate`; it has no code.
 
-Copy this folder to `~/.vscode/extensions/nccl-log` (remote: `~/.vscode-server/extensions/nccl-log`) and reload the
-window. Files named `*.nccl`, `*nccl*.log`, and files whose first line is one of NCCL, have the language *NCCL log*; for others
-choose it in the status bar, or say so in the settings: `"files.associations": {"job.log": "nccl-log"}`.
+Copy this folder to `~/.vscode/extensions/nccl-log` and reload the window; on a remote machine to
+`~/.vscode-server/extensions/nccl-log`. Files named `*.nccl`, `*nccl*.log`, and files whose first line is one of NCCL,
+have the language *NCCL log*; for others choose it in the status bar, or say so in the settings:
+`"files.associations": {"job.log": "nccl-log"}`.
 """
 
 

@@ -1,8 +1,8 @@
 """A program in Vector's remap language (VRL) and a pipeline that uses it: lines become ``.nccl`` with typed fields.
 
 Only messages that become an event of their own get fields: Vector takes about 20 ms to compile each of them. Its
-regular expressions never try again, so that they know no look-ahead: a few messages that need it have no fields either. They
-are named in the head of the program.
+regular expressions never try again, so that they know no look-ahead: a few messages that need it have no fields
+either. They are named in the head of the program.
 """
 
 from __future__ import annotations
