@@ -21,6 +21,7 @@ from nccl_inspect import grammar_exports
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
+from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.grammar_exports import grok, vector
 from nccl_inspect.grammar_exports.events import groups, is_shown, ordered, typed
 from nccl_inspect.grammar_exports.lnav import column
@@ -77,21 +78,21 @@ def test_an_export_is_the_same_each_time(name: str) -> None:
     assert module.DESCRIPTION and module.USE.format(out="x")
 
 
+def _named(shape: Shape, syntax: Syntax) -> str:
+    names = {group: name for group, (name, _) in groups(shape).items() if is_shown(name)}
+
+    def capture(group: int, text: str) -> str:
+        return f"(?P<{names[group]}>{text})" if group in names else f"(?:{text})"
+
+    return translated(shape, syntax, capture)
+
+
 @pytest.mark.parametrize("syntax", (BACKTRACKING, AUTOMATON))
 def test_translated_patterns_read_what_the_reader_reads(syntax: Syntax) -> None:
     for production in PRODUCTIONS:
         if syntax is AUTOMATON and not vector.is_possible(production):
             continue
-        ways = []
-        for shape in shapes(production):
-            names = {group: name for group, (name, _) in groups(shape).items() if is_shown(name)}
-            ways.append(
-                translated(
-                    shape,
-                    syntax,
-                    lambda group, text, n=names: f"(?P<{n[group]}>{text})" if group in n else f"(?:{text})",
-                )
-            )
+        ways = [_named(shape, syntax) for shape in shapes(production)]
         for sample in production.samples:
             found = next(filter(None, (regex.fullmatch(way, sample) for way in ways)), None)
             assert found, f"{production.name}: {sample}"
@@ -173,6 +174,14 @@ def test_lnav_has_the_fields_of_the_events(lnav: Any, name: str) -> None:
     assert compared > 100
 
 
+def test_the_format_of_any_dialect_is_a_sound_one() -> None:
+    for dialect in {production.dialect for production in PRODUCTIONS}:
+        own = [production for production in PRODUCTIONS if production.dialect == dialect]
+        document = json.loads(next(iter(grammar_exports.load("lnav").export(own).values())))
+        for entry in document["nccl_log"]["regex"].values():
+            assert "[]" not in entry["pattern"]
+
+
 def test_lnav_has_a_table_of_connections(lnav: Any) -> None:
     rows = lnav("SELECT src, dst, transport, net FROM nccl_channel_connect", log(LOGS[0]))
     events = [one for one in nccl_inspect.events(str(log(LOGS[0]))) if type(one).__name__ == "ChannelConnect"]
@@ -222,7 +231,7 @@ def test_an_editor_sees_the_parts_of_a_line(tmp_path: Path) -> None:
     assert scopes["/GDRDMA"] == "support.constant.gdr.nccl"
     assert {text: names[-1] for text, names in warning}["WARN"] == "markup.deleted.level.warning.nccl"
     assert warning[-1][1][-1] == "markup.deleted.message.error.nccl"
-    assert other == [["step 12 NCCL is fast", ["text.log.nccl"]]]
+    assert [(text, scopes) for text, scopes in other] == [("step 12 NCCL is fast", ["text.log.nccl"])]
 
 
 # --- collectors ---------------------------------------------------------------------------------------------------
@@ -230,7 +239,7 @@ def test_an_editor_sees_the_parts_of_a_line(tmp_path: Path) -> None:
 
 def patterns() -> dict[str, str]:
     lines = (line.strip() for line in main("grok").splitlines())
-    return dict(line.split(" ", 1) for line in lines if not line.startswith("#"))  # type: ignore[misc]
+    return dict(line.split(" ", 1) for line in lines if not line.startswith("#"))
 
 
 def test_grok_reads_every_message() -> None:

@@ -166,6 +166,9 @@ def _others(known: Sequence[Shape]) -> Iterator[tuple[str, str]]:
     for shape in known:
         for letter in {lead[:1] for lead in leads(shape.nodes)} - {""}:
             by_letter.setdefault(letter, []).append(_plain(shape))
+    if not by_letter:  # a dialect whose messages have no fields
+        yield _OTHER, _none_of(loose)
+        return
     parts: list[dict[str, list[str]]] = [{}]
     for letter, patterns in sorted(by_letter.items()):
         if parts[-1] and sum(map(len, (*chain(*parts[-1].values()), *patterns))) > _MAX_PATTERN:
