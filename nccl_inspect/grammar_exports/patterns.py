@@ -111,15 +111,15 @@ class _Translation:
         return f"{atom}{count}{mode.strip('+')}"
 
 
-def _character(token: str) -> str:
+def _character(text: str) -> str:
     """One character or class: none goes on with the next line, which some programs take for a part of the message."""
-    if token == "." or token.startswith("[^"):
-        return r"[^\n]" if token == "." else rf"{token[:-1]}\n]"
-    if token[0] != "\\":
-        return token
-    if token[1] in _PLAIN:
-        return token[1]
-    return {"\\d": "[0-9]", "\\Z": r"(?:$|\n)"}.get(token, token)
+    if text == "." or text.startswith("[^"):
+        return r"[^\n]" if text == "." else rf"{text[:-1]}\n]"
+    if text[0] != "\\":
+        return text
+    if text[1] in _PLAIN:
+        return text[1]
+    return {"\\d": "[0-9]", "\\Z": r"(?:$|\n)"}.get(text, text)
 
 
 def shapes(production: Production) -> list[Shape]:
