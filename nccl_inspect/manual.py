@@ -21,14 +21,15 @@ GROUPS = (
         "Filters",
         (
             *("rank", "host", "scope", "transport", "verdict", "finding", "state", "differs", "slowest", "limit"),
-            *("communicator", "channel", "kind", "pid", "level", "only-nccl"),
+            *("communicator", "channel", "kind", "dialect", "pid", "level", "only-nccl"),
         ),
     ),
     ("Collecting", ("selector", "namespace", "context", "timeout", "dry-run", "follow", "keep")),
     (
         "Output",
         (
-            *("format", "brief", "matrix", "by", "output", "out", "map", "report", "verbose", "quiet", "no-color"),
+            *("format", "brief", "export", "matrix", "by", "output", "out", "map", "report", "verbose", "quiet"),
+            *("no-color",),
             "metrics",
         ),
     ),
@@ -49,7 +50,7 @@ COMMANDS = (
     ("Running and collecting", ("run", "collect")),
     ("Assistants", ("mcp",)),
     ("Lines of a log", ("explain", "annotate", "events", "anonymize")),
-    ("About this program", ("rules", "completion", "help")),
+    ("About this program", ("rules", "grammar", "completion", "help")),
 )
 """Commands by purpose, in the order in which they are told; one that is not here comes last, under "Other commands"."""
 LOG = (

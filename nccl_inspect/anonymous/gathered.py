@@ -76,7 +76,7 @@ class Gathered:
                     if kind and len(head) <= artifacts.MAX_BYTES:
                         yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
                     elif kind or recognition.is_left_out(member.name) or not recognition.is_log(member.name, head):
-                        self.passed_over.setdefault(name, "too large" if kind else "not recognized")
+                        self.passed_over.setdefault(name, "too large" if kind else recognition.UNKNOWN)
         except (StreamError, OSError):
             return  # reading its logs says why
 
@@ -92,10 +92,15 @@ def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
         NoInputError: nothing is given.
     """
     found = Gathered()
-    known: set[str] = set()
     names = [one for one in inputs if isinstance(one, str)]
-    for file in files.find(names, beside=artifacts.is_artifact) if names else ():
-        known.add(file.name)
+
+    def passed(name: str, why: str) -> None:
+        if all_text and why == recognition.UNKNOWN and _is_text(Path(name)):
+            found.documents.append(Document(name, TEXT, Path(name).read_bytes))
+        else:
+            found.passed_over[name] = why
+
+    for file in files.find(names, artifacts.is_artifact, passed) if names else ():
         if isinstance(file.place, Path):
             _sort_in(found, file, file.place)
         else:
@@ -103,11 +108,6 @@ def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
     for stream in inputs:
         if not isinstance(stream, str):
             _sort_in_stream(found, stream)
-    for path in _others(names, known):
-        if all_text and _is_text(path):
-            found.documents.append(Document(str(path), TEXT, path.read_bytes))
-        else:
-            found.passed_over[str(path)] = "not recognized"
     return found
 
 
@@ -137,15 +137,6 @@ def _sort_in_stream(found: Gathered, stream: BinaryIO) -> None:
         return stream.read(artifacts.MAX_BYTES)
 
     found.documents.append(Document("<stdin>", kind, whole, stream))
-
-
-def _others(inputs: Sequence[str], known: set[str]) -> Iterator[Path]:
-    """The files in folders that are no input, without those that are hidden."""
-    for folder in map(Path, inputs):
-        for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
-            hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-            if str(path) not in known and not hidden and path.is_file():
-                yield path
 
 
 def _head(path: Path) -> bytes:

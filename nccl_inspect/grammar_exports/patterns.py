@@ -1,0 +1,206 @@
+"""Patterns of the grammar for the regular expressions of other programs.
+
+The compiled pattern of a message is taken apart and written again, so that what an export matches is what the reader
+matches. Engines that try again keep the atomic groups that make it linear; engines that never do need none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, fields, parse
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.grammar.shape import Shape
+from nccl_inspect.records import Record
+
+Capture = Callable[[int, str], str]
+"""Writes a group of a pattern: gets its number and what is in it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Syntax(Record):
+    """What the regular expressions of a program know."""
+
+    tries_again: bool
+    """Whether it tries again where a match fails: then it knows atomic groups and looks ahead."""
+
+
+BACKTRACKING = Syntax(tries_again=True)
+"""PCRE2 and Oniguruma."""
+AUTOMATON = Syntax(tries_again=False)
+"""Rust's regex and RE2: no atomic groups, no look-ahead, and long counted runs cost memory."""
+
+_TOKEN = re.compile(
+    r"\\.|\[(?:\\.|[^\]\\])*\]|\(\?[>:=!]|[()|]|(?P<count>[*+?]|\{\d+(?:,\d*)?\})(?P<mode>[+?]?)|[^\\\[\](){}*+?|]",
+    re.DOTALL,
+)
+_PLAIN = frozenset(" -#&~'\"/")
+"""Characters that Python escapes and that need no escape."""
+_MAX_SPLIT = 64
+"""Shapes that one with repeated fields may be split into."""
+
+
+def translated(of: Shape, syntax: Syntax, capture: Capture) -> str:
+    """The pattern of a whole message, without anchors.
+
+    Args:
+        of: the compiled message.
+        syntax: of the program that is to match it.
+        capture: writes the groups of fields; those of options are never captured.
+    """
+    own = {group for _, _, group in of.fields}
+    return _Translation(
+        of.pattern, syntax, lambda group, text: capture(group, text) if group in own else f"(?:{text})"
+    ).text
+
+
+class _Translation:
+    """One pattern, token by token."""
+
+    def __init__(self, pattern: str, syntax: Syntax, capture: Capture) -> None:
+        self._syntax, self._capture = syntax, capture
+        self._tokens = list(_TOKEN.finditer(pattern))
+        assert sum(len(token[0]) for token in self._tokens) == len(pattern), pattern
+        self._groups = 0
+        self.text, _ = self._until_end(0)
+
+    def _until_end(self, at: int) -> tuple[str, int]:
+        """What stands up to the end of the group, and where that is."""
+        atoms: list[str] = []
+        while at < len(self._tokens):
+            token = self._tokens[at]
+            if token[0] == ")":
+                break
+            if token[0][0] == "(":
+                text, at = self._group(token[0], at)
+                atoms.append(text)
+            elif token["count"]:
+                atoms[-1] = self._repeated(atoms[-1], token["count"], token["mode"])
+            else:
+                atoms.append(_character(token[0]))
+            at += 1
+        return "".join(atoms), at
+
+    def _group(self, opening: str, at: int) -> tuple[str, int]:
+        group = 0
+        if opening == "(":
+            self._groups += 1
+            group = self._groups
+        text, end = self._until_end(at + 1)
+        if group:
+            return self._capture(group, text), end
+        if opening in ("(?=", "(?!") and not self._syntax.tries_again:
+            return "", end
+        if opening == "(?>" and not self._syntax.tries_again:
+            opening = "(?:"
+        return f"{opening}{text})", end
+
+    def _repeated(self, atom: str, count: str, mode: str) -> str:
+        if self._syntax.tries_again:
+            if count == "*" and atom.startswith("(?:") and "[^" not in atom:
+                atom = f"(?>{atom[3:]}"  # a list of numbers: of a thousand ranks each would be kept to be tried again
+            # Oniguruma reads {1,9}+ as a repeated repetition, so that what is never given back stands in a group.
+            return f"(?>{atom}{count})" if mode == "+" else f"{atom}{count}{mode}"
+        least, _, most = count.strip("{}").partition(",")
+        if most.isdecimal() and int(most) > _MAX_SPLIT:
+            count = "*" if least == "0" else "+"
+        return f"{atom}{count}{mode.strip('+')}"
+
+
+def _character(text: str) -> str:
+    """One character or class: none goes on with the next line, which some programs take for a part of the message."""
+    if text == "." or text.startswith("[^"):
+        return r"[^\n]" if text == "." else rf"{text[:-1]}\n]"
+    if text[0] != "\\":
+        return text
+    if text[1] in _PLAIN:
+        return text[1]
+    return {"\\d": "[0-9]", "\\Z": r"(?:$|\n)"}.get(text, text)
+
+
+def shapes(production: Production) -> list[Shape]:
+    """The message as shapes in which each name stands once, for programs that give one group to a name.
+
+    What is constant is a field where the text says it: see :func:`shape`.
+    """
+    return [Shape(nodes, _fragments(production)) for nodes in _split(_nodes(production))]
+
+
+def shape(production: Production) -> Shape:
+    """The message as one shape, in which options may share a name.
+
+    ``via P2P/…`` states ``transport=P2P``: programs that know no constants can take it from there.
+    """
+    return Shape(_nodes(production), _fragments(production))
+
+
+def _nodes(production: Production) -> Sequence:
+    nodes = parse(production.line)
+    for name, value in production.constants.items():
+        nodes = _stated(nodes, name, value)
+    return nodes
+
+
+def _fragments(production: Production) -> dict[str, Shape]:
+    return {name: Shape(parse(text), whole=False) for name, text in production.details.fragments.items()}
+
+
+def _stated(nodes: Sequence, name: str, value: str) -> Sequence:
+    """The nodes with the one place where a literal states a constant as a word of its own turned into a field.
+
+    Only names in capitals are NCCL's words; ``loaded`` is ours, and stands in some messages by chance.
+    """
+    if not value.isupper():
+        return nodes
+    word = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
+    places = [
+        (index, found)
+        for index, node in enumerate(nodes)
+        if isinstance(node, Literal)
+        for found in word.finditer(node.text)
+    ]
+    if len(places) != 1:
+        return nodes
+    index, found = places[0]
+    text = found.string
+    parts = (Literal(text[: found.start()]), Field(name, f"={value}"), Literal(text[found.end() :]))
+    whole = tuple(part for part in parts if not (isinstance(part, Literal) and not part.text))
+    return (*nodes[:index], *whole, *nodes[index + 1 :])
+
+
+def _split(nodes: Sequence) -> list[Sequence]:
+    """One shape for each way to take the options that name a field more than once."""
+    names = Counter(field.name for field in fields(nodes))
+    if max(names.values(), default=1) == 1:
+        return [nodes]
+    ways = [_ways(node, names) for node in nodes]
+    found = [tuple(part for way in chosen for part in way) for chosen in product(*ways)]
+    return [_once(way) for way in found] if len(found) <= _MAX_SPLIT else [_once(nodes)]
+
+
+def _ways(node: Literal | Field | Choice, names: Counter[str]) -> list[Sequence]:
+    if not isinstance(node, Choice) or not any(names[field.name] > 1 for field in fields((node,))):
+        return [(node,)]
+    ways = [way for option in node.options for way in _split(option)]
+    return [*ways, ()] if node.optional else ways
+
+
+def _once(nodes: Sequence) -> Sequence:
+    """The same with only the first of several fields of a name; the others become nameless."""
+    seen: set[str] = set()
+
+    def renamed(nodes: Sequence) -> Iterator[Literal | Field | Choice]:
+        for node in nodes:
+            if isinstance(node, Choice):
+                yield Choice(tuple(tuple(renamed(option)) for option in node.options), node.optional)
+            elif isinstance(node, Field) and node.name in seen:
+                yield Field(f"_{node.name}", node.spec)
+            else:
+                seen.update([node.name] if isinstance(node, Field) else [])
+                yield node
+
+    return tuple(renamed(nodes))
