@@ -452,6 +452,17 @@ def test_what_holds_under_conditions_that_differ_is_not_shared() -> None:
     assert (one_gpu.name, one_gpu.rate) == ("p5.48xlarge or p5.4xlarge or p5e.48xlarge", None), "400 Gb/s, or 100"
 
 
+def test_machines_that_fit_equally_do_not_miss_what_depends_on_its_release() -> None:
+    """A log of an A4X whose GPUs are not named: 2.26 does not use GPUDirect RDMA there by default."""
+    log = said("NCCL version 2.26.2+cuda12.8") + "".join(
+        said(f"Channel 00/0 : 0[0] -> 4[0] [{side}] via NET/gIB/0", host)
+        for host, side in (("a", "send"), ("b", "receive"))
+    )
+    job = nccl_inspect.read(log.encode())
+    assert "a4x-highgpu-4g" in str(job.platform)
+    assert (job.verdict, {finding.severity for finding in job.findings}) == ("unknown", {"info"})
+
+
 OVER_IB = "".join(
     f"node-{host}:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 4[0] [{side}] via NET/IB/0\n"
     for host, side in (("a", "send"), ("b", "receive"))
