@@ -73,12 +73,12 @@ NVLINK = {
     2: Rate(110, 150, "110 is what Azure's health check asks for, 150 what the links of a V100 give", MEASURED),
     3: Rate(200, 300, "health checks of AWS and Azure ask for 200 and 228, the links of an A100 give 300", MEASURED),
     4: Rate(347, 480, "347 measured on 8 x H200 (ring), 480 on 8 x H100 (with NVLS)", MEASURED),
-    5: Rate(600, 930, "830 measured on 8 x B200, 847 on 72 x GB200, 930 on 64 x GB300; AWS asks for 600", MEASURED),
+    5: Rate(600, 900, "AWS asks for 600, 847 measured on 72 x GB200, the links of a B200 give 900", MEASURED),
 }
 """By generation, all GPUs of a board or rack. Of generation 6 nothing is published."""
-PCIE = Rate(8, 45, "PCIe Gen3 to Gen5 x16", MEASURED)
+PCIE = Rate(20, 63, "20 measured on PCIe Gen4 x16, 63 is the line rate of Gen5 x16; Gen3 gives less", MEASURED)
 ON_NVLINK = Rate(NVLINK[2].low, NVLINK[5].high, "NVLink 2 to 5", MEASURED)
-P2P = Rate(PCIE.low, NVLINK[5].high, "from PCIe Gen3 to NVLink 5", MEASURED)
+P2P = Rate(PCIE.low, NVLINK[5].high, "from PCIe Gen4 to NVLink 5", MEASURED)
 SHM = Rate(13, 35, "measured on hosts with PCIe Gen5; less on older ones and between sockets", MEASURED)
 SOCKET = Rate(
     1.3, 4, "measured over virtual NICs, and on A3 Mega without its plugin; a faster NIC gives more", MEASURED
@@ -93,7 +93,7 @@ WITHOUT_NVLS = Estimate(
 READ_OF_4_H200 = Rate(190, 190, "all-reduce of 16 MiB on 4 x H200", MEASURED)
 WRITTEN_OF_4_H200 = Rate(249, 249, READ_OF_4_H200.what, MEASURED)
 _NIC_SHARE = (0.9, 0.975)
-"""How much of its line rate a NIC gives: Azure asks for 180 of 200, and for 360, 380 and 390 of 400 Gb/s."""
+"""How much of its line rate a NIC gives: Azure asks for 360 of 400 Gb/s (GPU memory) and for 390 (host memory)."""
 _MESH = 2
 """The generation whose boards join some pairs only, and whose rate is that of the board; later ones are bridges."""
 _SLOW_NIC = 10

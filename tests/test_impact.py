@@ -98,7 +98,7 @@ def test_what_nobody_measured_has_no_rate() -> None:
 
 def test_ratios_are_ranges() -> None:
     assert impact.compared(impact.SHM, impact.NVLINK[4]) == "9.9 to 37 times less bandwidth"
-    assert impact.compared(impact.SHM, impact.PCIE) == "up to 3.5 times less"
+    assert impact.compared(impact.SHM, impact.PCIE) == "up to 4.8 times less"
 
 
 def test_findings_tell_the_range_and_apart_from_it_where_it_comes_from() -> None:

@@ -147,10 +147,44 @@ def test_a_platform_is_found_by_name_and_alias_in_any_case() -> None:
         (" BM.GPU.GB200-v2.4 ", "bm.gpu.gb200.4"),
         ("hgx-h100", "h100-sxm"),
         ("HGX-B200", "b200-sxm"),
+        ("HGX H200", "h200-sxm"),
+        ("H100 SXM", "h100-sxm"),
+        ("H100-SXM5", "h100-sxm"),
+        ("NVIDIA DGX H100", "dgx-h100"),
+        ("DGX_B200", "dgx-b200"),
+        ("GB200-NVL72", "gb200-nvl72"),
+        ("BM.GPU.H100.8", "bm.gpu.h100.8"),
+        ("A3 Mega", "a3-megagpu-8g"),
+        ("p5en", "p5en.48xlarge"),
+        ("gd-8xh100ib-i128", "h100-sxm"),
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+        ("GeForce RTX 4090", "geforce-rtx-40"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("MI250X", "mi250x"),
+        ("P5.48xlarge or p5e.48xlarge", "p5.48xlarge or p5e.48xlarge"),
     ],
 )
 def test_a_platform_is_found_as_users_write_it(written: str, name: str) -> None:
     assert platforms.named(written).name == name
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("gpu_8x_h100_sxm5", "did you mean h100-sxm"),
+        ("h100-80gb-sxm-ib.8x", "did you mean h100-sxm"),
+        ("h100", "h100-sxm or h100-nvl?"),
+        ("nd96isr_h100", "did you mean nd96isr-h100-v5"),
+        ("p6e-gb300.36xlarge", "gb300"),
+        ("A800", "no machine with A800 is known; without --platform the log decides"),
+        ("mi325x", "no machine with MI325 is known"),
+        ("quantum-9000", "known are a100-pcie, "),
+    ],
+)
+def test_a_name_that_is_not_known_gets_those_with_the_same_gpu(written: str, hint: str) -> None:
+    with pytest.raises(NcclInspectError) as raised:
+        platforms.named(written)
+    assert hint in str(raised.value.hint)
 
 
 def test_a_family_whose_sizes_differ_is_no_machine_type() -> None:
@@ -405,6 +439,28 @@ def test_types_that_fit_equally_claim_only_what_they_share() -> None:
     assert (found.gpu, found.network, found.nics, found.gdr) == (None, None, None, None), "half of them have InfiniBand"
     again = platforms.find(found.name)
     assert again == found
+
+
+def test_what_holds_under_conditions_that_differ_is_not_shared() -> None:
+    """An A4X uses GPUDirect RDMA from NCCL 2.27.3 on, the others always: of either, nothing is sure."""
+    either = recognition.recognised(Shown(networks={"gIB"}))
+    assert either is not None
+    assert {"a3-ultragpu-8g", "a4x-highgpu-4g"} < {*either.name.split(" or ")}
+    assert (either.gdr, either.gdr_since, either.gdr_setting) == (None, None, None)
+    one_gpu = recognition.recognised(Shown(plugin=("p5/p5e",), gpus=1))
+    assert one_gpu is not None
+    assert (one_gpu.name, one_gpu.rate) == ("p5.48xlarge or p5.4xlarge or p5e.48xlarge", None), "400 Gb/s, or 100"
+
+
+def test_machines_that_fit_equally_do_not_miss_what_depends_on_its_release() -> None:
+    """A log of an A4X whose GPUs are not named: 2.26 does not use GPUDirect RDMA there by default."""
+    log = said("NCCL version 2.26.2+cuda12.8") + "".join(
+        said(f"Channel 00/0 : 0[0] -> 4[0] [{side}] via NET/gIB/0", host)
+        for host, side in (("a", "send"), ("b", "receive"))
+    )
+    job = nccl_inspect.read(log.encode())
+    assert "a4x-highgpu-4g" in str(job.platform)
+    assert (job.verdict, {finding.severity for finding in job.findings}) == ("unknown", {"info"})
 
 
 OVER_IB = "".join(

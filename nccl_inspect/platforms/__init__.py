@@ -20,8 +20,9 @@ A missing entry means that it is not known; rules then say so instead of guessin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -30,9 +31,13 @@ from typing import Any
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.records import Record
 
-_OF_CLOUDS = ("standard-", "ml.")
-"""What Azure and SageMaker put in front of the names of their sizes."""
+_IN_FRONT = ("standard-", "ml.", "nvidia-")
+"""What Azure, SageMaker and the driver put in front of the names of their sizes and GPUs."""
 _OR = " or "
+_TOGETHER = (("gdr", "gdr_since", "gdr_setting"), ("p2p", "p2p_since", "p2p_least_gpus"))
+"""A fact and what it depends on: without its conditions it would be claimed of more jobs than it holds for."""
+_MODEL = re.compile(r"(?:gb|gh|mi|[abhv])\d{3}(?!\d)")
+"""A GPU model of data centers in a name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -134,20 +139,24 @@ def shipped() -> dict[str, Platform]:
 
 
 def _as_here(name: str) -> str:
-    """A name as files have it: ``Standard_ND96isr_H100_v5`` is nd96isr-h100-v5, ``ml.p5.48xlarge`` is p5.48xlarge."""
-    plain = name.strip().lower().replace("_", "-")
-    return next((plain.removeprefix(lead) for lead in _OF_CLOUDS if plain.startswith(lead)), plain)
+    """A name as files have it: ``Standard_ND96isr_H100_v5`` is nd96isr-h100-v5, ``NVIDIA DGX H100`` dgx-h100."""
+    plain = "-".join(name.lower().replace("_", " ").split())
+    return next((plain.removeprefix(lead) for lead in _IN_FRONT if plain.startswith(lead)), plain)
 
 
 def find(name: str) -> Platform | None:
-    """The platform of that name or alias, None when it is not known; ``a or b`` is what both have in common."""
-    plain = _as_here(name)
-    if _OR in plain:
-        found = [find(one) for one in plain.split(_OR)]
+    """The platform of that name, alias or GPU, None when it is not known; ``a or b`` is what both have in common."""
+    if _OR in name:
+        found = [find(one) for one in name.split(_OR)]
         return common([one for one in found if one]) if all(found) else None
-    return shipped().get(plain) or next(
-        (one for one in _all() for alias in one.aliases if "*" in alias and fnmatchcase(plain, alias)), None
-    )
+    plain = _as_here(name)
+    return shipped().get(plain) or next((one for one in _all() if _is_called(one, plain)), None)
+
+
+def _is_called(platform: Platform, plain: str) -> bool:
+    """Whether a name fits a pattern among the aliases, or is the driver's name for the GPU."""
+    patterns = (alias for alias in platform.aliases if "*" in alias)
+    return any(fnmatchcase(plain, alias) for alias in patterns) or plain in map(_as_here, platform.gpu_names)
 
 
 def signed() -> Iterator[Platform]:
@@ -163,9 +172,14 @@ def common(candidates: list[Platform]) -> Platform:
     for field in fields(Platform):
         if len(said := {getattr(one, field.name) for one in candidates}) == 1:
             values[field.name] = said.pop()
+    for keys in _TOGETHER:
+        if not values.keys() >= {*keys}:
+            values = {key: value for key, value in values.items() if key not in keys}
     sources = tuple(dict.fromkeys(source for one in candidates for source in one.sources))
     own = {"name": _OR.join(one.name for one in candidates), "sources": sources, "aliases": (), "signs": Signs()}
-    return Platform(**{**values, **own})
+    shared = Platform(**{**values, **own})
+    same = {one.rate for one in candidates} == {shared.rate}
+    return shared if same else replace(shared, nic_gbps=None, gpu_gbps=None)
 
 
 def of_gpus(names: Iterable[str]) -> Platform | None:
@@ -183,7 +197,15 @@ def named(name: str) -> Platform:
     """
     if platform := find(name):
         return platform
-    plain = _as_here(name)
-    sizes = [known for known in sorted(shipped()) if known.startswith(f"{plain}.")]
-    hint = f"its sizes are {', '.join(sizes)}" if sizes else suggestion(plain, shipped())
-    raise NcclInspectError(f"no platform '{name}'", hint or "known are " + ", ".join(sorted(shipped())))
+    raise NcclInspectError(f"no platform '{name}'", _hint(_as_here(name)))
+
+
+def _hint(plain: str) -> str:
+    """What to do about a name that is not known: a machine with other GPUs is no suggestion."""
+    if sizes := [known for known in sorted(shipped()) if known.startswith(f"{plain}.")]:
+        return f"its sizes are {', '.join(sizes)}"
+    models = {*_MODEL.findall(plain)}
+    known = sorted(name for name in shipped() if not models or models & {*_MODEL.findall(name)})
+    if not known:
+        return f"no machine with {' or '.join(sorted(models)).upper()} is known; without --platform the log decides"
+    return suggestion(plain, known) or "known are " + ", ".join(known)

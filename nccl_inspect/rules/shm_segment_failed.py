@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.impact import MEASURED, Estimate, cited
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.engine import Rule
@@ -19,6 +20,12 @@ RULE = Rule(
     local=True,
 )
 _NO_SPACE = 28
+
+_IMPACT = Estimate(
+    "the rank fails, and with it the job. One segment took 4 MB with 2.19 and 33 MB with 2.27, so an upgrade alone can "
+    "break what ran before",
+    (cited("4 MB and 33 MB", "one segment of NCCL 2.19.4 and of 2.27.3", MEASURED),),
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -48,8 +55,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "read-only mount"
         if codes
         else "most often /dev/shm is full or too small (containers get 64 MiB); this release does not print the reason",
-        impact="the rank fails, and with it the job. One segment took 4 MB with 2.19 and 33 MB with 2.27, so an "
-        "upgrade alone can break what ran before",
+        impact=_IMPACT,
         fix=[
             "volumes: [{name: dshm, emptyDir: {medium: Memory, sizeLimit: 64Gi}}]   # pod spec",
             "volumeMounts: [{name: dshm, mountPath: /dev/shm}]   # pod spec, of the container",
