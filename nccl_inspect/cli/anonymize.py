@@ -67,14 +67,29 @@ def command(logs: tuple[str, ...], output: str, map_file: str | None, progress: 
     the result before you pass it on: what your own program prints may name things in words that nobody can know.
     """
     names = shared.given(logs)
+    with Bar(progress) as bar:
+        write(names, output, map_file, bar.update if bar.wanted else None)
+
+
+def write(names: list[str], output: str, map_file: str | None = None, told: Progress | None = None) -> None:
+    """Write logs again without names.
+
+    Args:
+        names: of logs and folders, or ``-``.
+        output: the file or folder to write to, or ``-``.
+        map_file: where to write what was replaced by what.
+        told: how many bytes were read, of both readings.
+
+    Raises:
+        NcclInspectError: nothing can be read or written.
+    """
     with ExitStack() as stack:
         inputs = [_kept(name, stack) for name in names]
-        bar = stack.enter_context(Bar(progress))
-        told = _twice(bar.update) if bar.wanted else None
+        twice = _twice(told) if told else None
         anonymizer = Anonymizer(Names(load(map_file) if map_file else None))
-        readable = _learn(anonymizer, inputs, told, [STDIN if name == "-" else name for name in names])
+        readable = _learn(anonymizer, inputs, twice, [STDIN if name == "-" else name for name in names])
         target = _Target(output, names, anonymizer, several=readable > 1 or any(Path(name).is_dir() for name in names))
-        for source in _found(inputs, told):
+        for source in _found(inputs, twice):
             _write(anonymizer, source, target)
     if map_file:
         anonymizer.names.save(map_file)
