@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SAMPLE ?= sample_logs/efa-provider-missing-socket-fallback/job.log
 
-.PHONY: demo test test-lowest lock lint bench docs fuzz audit release-check pyz clean
+.PHONY: demo test test-lowest lock lint bench docs fuzz audit release-check pyz try clean
 
 demo: $(READY)
 	@$(BIN)/python -m compileall -q nccl_inspect # else every run compiles where PYTHONDONTWRITEBYTECODE is set
@@ -56,6 +56,11 @@ release-check: $(READY)
 
 pyz: $(READY)
 	$(BIN)/python tools/pyz.py nccl-inspect.pyz
+
+# The page that judges logs in the browser, in build/try; the only thing here that needs npm. `make docs` adds it to the
+# site where it was built.
+try: $(READY)
+	$(BIN)/python tools/try_page.py
 
 clean:
 	rm -rf $(VENV) $(LOWEST) $(LOCK) build dist man site nccl-inspect.pyz tests/data/.fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
