@@ -75,9 +75,9 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the pages that lie outside of ``docs``."""
     for path, place in places().items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
-    for path in TRY.rglob("*"):
-        if path.is_file():
-            files.append(_of_try(path, config))
+    for file in TRY.rglob("*"):
+        if file.is_file():
+            files.append(_of_try(file, config))
     return files
 
 

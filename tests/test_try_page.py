@@ -123,7 +123,7 @@ class Visitor:
         return self.page.inner_text("#error") if self.page.is_visible("#error") else ""
 
     def saved(self, tab: str | None) -> bytes:
-        """What a button saves: a report, or the anonymised copy."""
+        """What a button saves: a report, or the anonymized copy."""
         if tab:
             self.page.click(f"#tab-{tab}")
         with self.page.expect_download(timeout=LONG) as download:

@@ -126,7 +126,7 @@ const ANSWERS = {
     if (answer.error) return complain(answer.error);
     show(answer);
   },
-  anonymised({ error, data, name }) {
+  anonymized({ error, data, name }) {
     busy(false);
     say(error ? "" : "Look over the copy before you pass it on: what your own program prints may name things.");
     if (error) return complain(error);

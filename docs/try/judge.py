@@ -17,7 +17,7 @@ from nccl_inspect.report import Style
 
 FOLDER = Path("/logs")
 """Where the worker puts what was dropped; names in reports are relative to it."""
-COPY = Path("/anonymised")
+COPY = Path("/anonymized")
 FORMATS = ("html", "text", "json")
 
 
@@ -32,14 +32,14 @@ def judged(names: Sequence[str], limit: int, told: Callable[[int, int], None]) -
     return _answered(lambda: _judged(names, limit, told))
 
 
-def anonymised(names: Sequence[str], told: Callable[[int, int], None]) -> str:
+def anonymized(names: Sequence[str], told: Callable[[int, int], None]) -> str:
     """Write a copy that can be passed on; a JSON object with the path of the file.
 
     Args:
         names: as for :func:`judged`.
         told: likewise.
     """
-    return _answered(lambda: _anonymised(names, told))
+    return _answered(lambda: _anonymized(names, told))
 
 
 def _summed(told: Callable[[int, int], None]) -> sources.Progress:
@@ -99,7 +99,7 @@ def _require_bearable(logs: Sequence[sources.Input], limit: int) -> None:
             continue  # the report says so
 
 
-def _anonymised(names: Sequence[str], told: Callable[[int, int], None]) -> dict[str, object]:
+def _anonymized(names: Sequence[str], told: Callable[[int, int], None]) -> dict[str, object]:
     shutil.rmtree(COPY, ignore_errors=True)
     COPY.mkdir()
     several = len(names) > 1 or Path(names[0]).is_dir()

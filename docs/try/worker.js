@@ -64,10 +64,10 @@ async function judged({ files, sample, limit }) {
   postMessage({ kind: "judged", ...answer });
 }
 
-async function anonymised() {
-  const answer = JSON.parse(judge.anonymised(names, progress("Anonymising")));
+async function anonymized() {
+  const answer = JSON.parse(judge.anonymized(names, progress("Anonymizing")));
   const data = answer.path ? python.FS.readFile(answer.path) : null;
-  postMessage({ kind: "anonymised", ...answer, data });
+  postMessage({ kind: "anonymized", ...answer, data });
 }
 
 // Tells the page how far the work has come, ten times a second; a total of 0 means that all is read.
@@ -81,7 +81,7 @@ function progress(stage) {
   };
 }
 
-const TASKS = { start, judge: judged, anonymize: anonymised };
+const TASKS = { start, judge: judged, anonymize: anonymized };
 let before = Promise.resolve();
 
 onmessage = ({ data }) => {
