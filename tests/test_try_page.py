@@ -40,6 +40,7 @@ FOLDERS = ["debug-file-per-process", "run-loop", "torch-mesh-2node", "torch-watc
 READY = "html[data-state=ready], #error:not([hidden])"
 DONE = "#result:not([hidden]), #error:not([hidden])"
 LONG = 120_000
+OPEN_PASTE = "() => { document.getElementById('paste').open = true }"
 
 
 SERVED: list[str] = []
@@ -207,7 +208,7 @@ def test_packed_logs_are_unpacked(suffix: str, pack: object, visitor: Visitor, t
 
 def test_text_can_be_pasted_and_dropped(visitor: Visitor) -> None:
     page = visitor.page
-    page.click("#paste summary")
+    page.evaluate(OPEN_PASTE)
     page.fill("#text", "vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")
     page.click("#judge-text")
     visitor.wait()
@@ -232,6 +233,7 @@ def test_what_cannot_be_judged_is_said(visitor: Visitor, tmp_path: Path) -> None
     (tmp_path / "empty.log").touch()
     visitor.give(tmp_path / "empty.log")
     assert "empty.log: empty" in visitor.error
+    visitor.page.evaluate(OPEN_PASTE)
     visitor.page.fill("#text", " ")
     visitor.page.click("#judge-text")
     assert "no text to judge" in visitor.error
