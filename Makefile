@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SAMPLE ?= sample_logs/efa-provider-missing-socket-fallback/job.log
 
-.PHONY: demo test test-lowest lock lint bench docs editors fuzz audit release-check dist pyz image clean
+.PHONY: demo test test-lowest lock lint bench docs try editors fuzz audit release-check dist pyz image clean
 
 demo: $(READY)
 	@$(BIN)/python -m compileall -q nccl_inspect # else every run compiles where PYTHONDONTWRITEBYTECODE is set
@@ -69,6 +69,11 @@ pyz: $(READY)
 IMAGE ?= nccl-inspect
 image:
 	tools/image.sh $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE))
+
+# The page that judges logs in the browser, in build/try; the only thing here that needs npm. `make docs` adds it to the
+# site where it was built.
+try: $(READY)
+	$(BIN)/python tools/try_page.py
 
 clean:
 	rm -rf $(VENV) $(LOWEST) $(LOCK) build dist site nccl-inspect.pyz tests/data/.fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

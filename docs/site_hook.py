@@ -15,13 +15,19 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File
+from mkdocs.structure.files import File, InclusionLevel
 
 from nccl_inspect.report.words import EXAMPLE, proved
 from nccl_inspect.rules import engine
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+TRY = ROOT / "build" / "try"
+"""The page that judges logs in the browser, where ``make try`` built it."""
+HOME = '<p><a href="../index.html">Documentation</a></p>'
+LEARN = "## Learn it"
+TRIED = "**[Judge a log in this browser](try/index.html)**: nothing is installed, and nothing is uploaded."
+"""What the start page says before that heading, where the site has the page."""
 PROJECT = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changes.md",
@@ -69,13 +75,27 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the pages that lie outside of ``docs``."""
     for path, place in places().items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
+    for file in TRY.rglob("*"):
+        if file.is_file():
+            files.append(_of_try(file, config))
     return files
+
+
+def _of_try(path: Path, config: Any) -> Any:
+    place = f"try/{path.relative_to(TRY).as_posix()}"
+    included: Any = {"inclusion": InclusionLevel.INCLUDED}  # what it is made from lies in that folder, and is not
+    if path.name != "index.html":
+        return File.generated(config, place, abs_src_path=str(path), **included)
+    text = path.read_text(encoding="utf-8").replace("<!-- home -->", HOME)
+    return File.generated(config, place, content=text, **included)
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Lead links to where the files are in the site."""
     if page.is_homepage:
         page.meta["hide"] = ["navigation"]
+        if (TRY / "index.html").exists():
+            markdown = markdown.replace(LEARN, f"{TRIED}\n\n{LEARN}", 1)
     here = Path(page.file.abs_src_path).parent
     markdown = NOTE.sub("", markdown)  # else it stands before the title, which is then not found
     parts, fences = FENCE.split(markdown), FENCE.findall(markdown)

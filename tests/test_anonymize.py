@@ -362,7 +362,9 @@ def test_a_folder_becomes_a_folder(tmp_path: Path) -> None:
     source = sample_data.FOLDER / "debug-file-per-process"
     done = run(source, "-o", tmp_path / "out")
     assert done.returncode == 0
-    assert re.fullmatch(rb"nccl-inspect: passed over: \S+/truth\.json \(not recognized\)\n", done.stderr)
+    assert re.fullmatch(
+        rb"nccl-inspect: passed over: \S+/truth\.json \(neither a log nor evidence of a known kind\)\n", done.stderr
+    )
     names = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.log"))
     assert names[:3] == ["job.log", "per-process/nccl.host-1.4182.log", "per-process/nccl.host-1.4183.log"]
     assert len(names) == 9

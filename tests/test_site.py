@@ -78,7 +78,7 @@ def test_no_page_fetches_anything_elsewhere(built: Path) -> None:
         parser = _Fetched()
         parser.feed(page.read_text(encoding="utf-8"))
         assert parser.addresses
-        assert parser.tags <= TAGS, page
+        assert parser.tags <= TAGS or page.parent == built / "try", page
         assert not [address for address in parser.addresses if re.match(r"(\w+:)?//", address)], page
     for style in built.rglob("*.css"):
         assert not re.search(r"url\([\"']?(https?:)?//", style.read_text(encoding="utf-8")), style

@@ -152,7 +152,7 @@ def test_frames_that_zstd_skips_are_skipped() -> None:
 
 def test_without_the_package_for_zstd_the_error_names_the_extra(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_bytes(zstandard.compress(CHANNEL))
-    without = [EXE[0], "-c", "import sys; sys.modules['zstandard'] = None; " + EXE[2]]
+    without = [EXE[0], "-c", "import sys; sys.modules |= {'zstandard': None, 'compression.zstd': None}; " + EXE[2]]
     status, output, errors = run("summarize", "job.log", cwd=tmp_path, exe=without)
     assert (status, output, len(errors)) == (3, "", 1)
     assert "job.log: it is packed with zstd" in errors[0]

@@ -95,7 +95,7 @@ def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
     names = [one for one in inputs if isinstance(one, str)]
 
     def passed(name: str, why: str) -> None:
-        if all_text and why == recognition.UNKNOWN and _is_text(Path(name)):
+        if all_text and why in (recognition.UNKNOWN, recognition.OTHER) and _is_text(Path(name)):
             found.documents.append(Document(name, TEXT, Path(name).read_bytes))
         else:
             found.passed_over[name] = why

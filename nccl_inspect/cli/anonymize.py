@@ -84,11 +84,36 @@ def command(
     that nobody can know.
     """
     names = shared.given(logs)
+    with Bar(progress) as bar:
+        write(names, output, map_file, bar.update if bar.wanted else None, overwrite=overwrite, all_text=all_text)
+
+
+def write(
+    names: list[str],
+    output: str,
+    map_file: str | None = None,
+    told: Progress | None = None,
+    *,
+    overwrite: bool = False,
+    all_text: bool = False,
+) -> None:
+    """Write logs and evidence again without names.
+
+    Args:
+        names: of logs and folders, or ``-``.
+        output: the file or folder to write to, or ``-``.
+        map_file: where to write what was replaced by what.
+        told: how many bytes were read, of both readings.
+        overwrite: write into a folder that holds something, too.
+        all_text: write text that is not recognised, too.
+
+    Raises:
+        NcclInspectError: nothing can be read or written.
+    """
     with ExitStack() as stack:
         inputs = [_kept(name, stack) for name in names]
         found = gather(inputs, all_text)
-        bar = stack.enter_context(Bar(progress))
-        job = _Job(found, Names(load(map_file) if map_file else None), _twice(bar.update) if bar.wanted else None)
+        job = _Job(found, Names(load(map_file) if map_file else None), _twice(told) if told else None)
         readable = job.learn([STDIN if name == "-" else name for name in names])
         folders = [name for name in names if Path(name).is_dir()]
         target = Target(output, folders, readable > 1 or bool(folders), job.anonymizer.file_name, stack)

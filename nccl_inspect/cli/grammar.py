@@ -21,7 +21,7 @@ Examples:
   nccl-inspect grammar
   nccl-inspect grammar --dialect tcpxo
   nccl-inspect grammar --export lnav --out nccl_log.json && lnav -i nccl_log.json
-  nccl-inspect grammar --export textmate --out ~/.vscode/extensions/nccl-log
+  nccl-inspect grammar --export textmate --out build/nccl-log
   nccl-inspect grammar --export grok > patterns/nccl
   nccl-inspect grammar --export json | jq '.messages[].name'
 """
@@ -33,7 +33,7 @@ Examples:
 )
 @click.option(
     "--export",
-    "form",
+    "export",
     type=click.Choice(grammar_exports.names()),
     metavar="FORMAT",
     help=f"Write the grammar for another program: {', '.join(grammar_exports.names())}.",
@@ -44,20 +44,20 @@ Examples:
     type=shared.FILE,
     help="Write to this file, or with several files into this folder, instead of standard output.",
 )
-def command(dialects: tuple[str, ...], form: str | None, out: str | None) -> None:
+def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> None:
     """Count the messages that are recognised by dialect and family, list those of a dialect, or export them.
 
     lnav: a format with fields and SQL tables. textmate: a Visual Studio Code extension. grok: patterns for Logstash and
     Elasticsearch. vector: a remap program. json: every message with patterns, fields, releases and samples.
     """
     productions = _chosen(dialects)
-    if form is None:
+    if export is None:
         if out is not None:
             raise click.UsageError("--out needs --export; name the format, such as --export lnav")
         listed = _messages(productions) if dialects else _families(productions)
         writing.write_lines(listed.split("\n"), "-")
         return
-    format_ = grammar_exports.load(form)
+    format_ = grammar_exports.load(export)
     written = format_.export(productions)
     if out is None or out in outputs.STDOUT:
         main, *others = written

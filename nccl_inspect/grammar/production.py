@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from nccl_inspect.event_types import Event
-from nccl_inspect.grammar import notation
+from nccl_inspect.grammar import notation, partial
 from nccl_inspect.grammar.making import Maker, maker
 from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.grammar.types import Value
@@ -218,16 +218,11 @@ class Production:
 
     def matched_up_to(self, message: bytes) -> int:
         """How many bytes of the message fit this shape before it goes wrong: for error texts and cut lines."""
-        try:
-            import regex  # only diagnostics need partial matches; `re` compiles and matches faster
-        except ImportError:  # the zipapp on a machine for which it was not built: cut lines stay unrecognised
-            return 0
-
-        pattern = regex.compile(self.shape.pattern.encode(), regex.DOTALL)
+        fits = partial.beginning(self.shape.pattern.encode())
         low, high = 0, len(message)
         while low < high:
             middle = (low + high + 1) // 2
-            if pattern.fullmatch(message, endpos=middle, partial=True):
+            if fits(message, middle):
                 low = middle
             else:
                 high = middle - 1

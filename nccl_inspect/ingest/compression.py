@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from importlib import import_module
+from typing import Any, Protocol, cast
 
 from nccl_inspect.ingest.limits import Allowance
 from nccl_inspect.ingest.streams import BLOCK, Pieces, StreamError, peeked
@@ -74,12 +75,26 @@ def _zstd() -> tuple[Callable[[], _Decoder], type[Exception]]:
     try:
         import zstandard
     except ImportError:
+        return _zstd_of_python()
+    factory = zstandard.ZstdDecompressor(max_window_size=_MEMORY)
+    return (lambda: _Zstd(factory.decompressobj(write_size=1 << 15))), zstandard.ZstdError
+
+
+def _zstd_of_python() -> tuple[Callable[[], _Decoder], type[Exception]]:
+    """What Python itself has since 3.14.
+
+    Raises:
+        StreamError: this one has not.
+    """
+    try:
+        zstd = import_module("compression.zstd")
+    except ImportError:
         raise StreamError(
             "it is packed with zstd, and Python's package for that is not installed",
             f"pip install 'nccl-inspect[zstd]', or: {_ZSTD_COMMAND}",
         ) from None
-    factory = zstandard.ZstdDecompressor(max_window_size=_MEMORY)
-    return (lambda: _Zstd(factory.decompressobj(write_size=1 << 15))), zstandard.ZstdError
+    options = {zstd.DecompressionParameter.window_log_max: _MEMORY.bit_length() - 1}
+    return (lambda: cast(_Decoder, zstd.ZstdDecompressor(options=options))), zstd.ZstdError
 
 
 _KINDS: dict[bytes, Callable[[], tuple[Callable[[], _Decoder], type[Exception]]]] = {

@@ -1,0 +1,111 @@
+"""What the page in the browser asks of the package; runs in Pyodide, see ``worker.js``."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nccl_inspect import __version__, artifacts, reading, report
+from nccl_inspect.cli import anonymize
+from nccl_inspect.errors import NcclInspectError, NoInputError
+from nccl_inspect.garbage import uncollected
+from nccl_inspect.ingest import sources
+from nccl_inspect.report import Style
+from nccl_inspect.report.beside import problems as problems_of
+
+FOLDER = Path("/logs")
+"""Where the worker puts what was dropped; names in reports are relative to it."""
+COPY = Path("/anonymized")
+FORMATS = ("html", "text", "json")
+
+
+def judged(names: Sequence[str], limit: int, told: Callable[[int, int], None]) -> str:
+    """The reports on some files as a JSON object: each format, the verdict, and what could not be read.
+
+    Args:
+        names: of files or folders in :data:`FOLDER`.
+        limit: bytes that they may unpack to.
+        told: how many bytes were read, of how many.
+    """
+    return _answered(lambda: _judged(names, limit, told))
+
+
+def anonymized(names: Sequence[str], told: Callable[[int, int], None]) -> str:
+    """Write a copy that can be passed on; a JSON object with the path of the file.
+
+    Args:
+        names: as for :func:`judged`.
+        told: likewise.
+    """
+    return _answered(lambda: _anonymized(names, told))
+
+
+def _summed(told: Callable[[int, int], None]) -> sources.Progress:
+    """What takes the size of each piece, and tells that of all pieces."""
+    done = 0
+
+    def progress(size: int, total: int | None) -> None:
+        nonlocal done
+        done += size
+        told(done, total or 0)
+
+    return progress
+
+
+def _answered(work: Callable[[], dict[str, object]]) -> str:
+    os.chdir(FOLDER)
+    try:
+        answer = work()
+    except NcclInspectError as error:
+        answer = {"error": str(error)}
+    except MemoryError:
+        answer = {"error": "this browser has not enough memory for the log; install the command"}
+    return json.dumps(answer)
+
+
+def _judged(names: Sequence[str], limit: int, told: Callable[[int, int], None]) -> dict[str, object]:
+    beside = artifacts.inventory(list(names))
+    _require_bearable(beside.logs, limit)
+    judge = reading.Judge(reading.Options())
+    with uncollected():
+        fold = reading.fold(beside.logs, _summed(told))
+        told(0, 0)
+        job = judge.worst(fold, beside=beside)
+        reports = {name: report.load(name).render(job, Style()) for name in FORMATS}
+    unread = (source.problem for source in job.sources if source.problem)
+    problems = [*judge.misfits(job), *problems_of(job.artifacts), *unread]
+    return {"version": __version__, "verdict": job.verdict, "problems": problems, **reports}
+
+
+def _require_bearable(logs: Sequence[sources.Input], limit: int) -> None:
+    """Make sure that packed logs do not unpack to more than a browser can hold.
+
+    Raises:
+        NcclInspectError: they do.
+    """
+    size = 0
+    for source in sources.find(logs):
+        try:
+            for block in sources.raw_blocks(source):
+                size += len(block)
+                if size > limit:
+                    raise NcclInspectError(
+                        f"unpacked, this is more than the {limit >> 20} MB that this page reads",
+                        "use the command: pip install nccl-inspect, then nccl-inspect summarize FILE",
+                    )
+        except NoInputError:
+            continue  # the report says so
+
+
+def _anonymized(names: Sequence[str], told: Callable[[int, int], None]) -> dict[str, object]:
+    shutil.rmtree(COPY, ignore_errors=True)
+    COPY.mkdir()
+    several = len(names) > 1 or Path(names[0]).is_dir()
+    target = COPY / ("shareable" if several else "shareable.log")
+    anonymize.write(list(names), str(target), told=_summed(told))
+    if not target.is_dir():
+        return {"path": str(target), "name": target.name}
+    return {"path": shutil.make_archive(str(target), "zip", target), "name": "shareable.zip"}
