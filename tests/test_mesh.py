@@ -23,6 +23,7 @@ LEADING = {
     "killed": "peer-death",
     "exception": "peer-death",
     "shm": "shm-segment-failed",
+    "straggler": "straggler",
 }
 """What must lead, by what was done to the job."""
 
@@ -33,15 +34,19 @@ def truth(name: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_a_broken_job_is_judged_by_all_that_it_left(name: str) -> None:
+def test_a_job_is_judged_by_all_that_it_left(name: str) -> None:
     job = nccl_inspect.read(str(MESH / name))
-    expected = LEADING.get(str(truth(name)["kind"]))
-    assert job.verdict in ("failed", "unknown")
+    kind = str(truth(name)["kind"])
+    expected = LEADING.get(kind)
     assert not any(artifact.problem for artifact in job.artifacts)
+    if kind == "healthy":
+        assert (job.verdict, job.findings) == ("ok", [])
+        return
+    assert job.verdict in ("failed", "unknown")
     if expected:
-        assert job.verdict == "failed"
+        assert job.verdict == ("unknown" if kind == "straggler" else "failed")
         assert job.findings[0].rule == expected
-    if expected in ("collective-not-called", "process-unresponsive", "peer-death"):
+    if expected in ("collective-not-called", "process-unresponsive", "peer-death", "straggler"):
         assert job.findings[0].ranks == [truth(name)["culprit_rank"]]
 
 

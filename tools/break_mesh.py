@@ -29,6 +29,7 @@ TIMEOUT = 15
 """Seconds until PyTorch gives up."""
 _BREAKS_AT = 4
 _STEPS = 6
+_TIMED_STEPS = 30
 _ASK_AFTER = 7
 _RAS_PORT = 28028
 _LIMIT = 150
@@ -96,6 +97,10 @@ class Scenario:
     """Of the victim only."""
     shared_environment: tuple[tuple[str, str], ...] = ()
     small_shm: bool = False
+    is_timed: bool = False
+    """It comes to its end after many steps, and each rank writes its dump there, with how long each call took."""
+    delay: float = 0
+    """Seconds that the victim comes late to each step."""
 
 
 def _sleep(_mesh: Mesh) -> None:
@@ -193,6 +198,8 @@ SCENARIOS = {
     "setting": Scenario(
         "rank {victim} alone has NCCL_ALGO=Tree", "other-setting", environment=(("NCCL_ALGO", "allreduce:tree"),)
     ),
+    "late": Scenario("rank {victim} comes 40 ms late to each step", "straggler", is_timed=True, delay=0.04),
+    "even": Scenario("all ranks are equally fast", "healthy", is_timed=True),
 }
 
 
@@ -219,7 +226,10 @@ def inside(name: str, out: Path, eager: bool) -> None:
     mesh = _mesh(torch, dist, rank, size, limit)
     if rank == 0 and (scenario.environment or scenario.shared_environment):
         threading.Timer(_ASK_AFTER, _ask, (out,)).start()
-    for step in range(_STEPS):
+    for step in range(_TIMED_STEPS if scenario.is_timed else _STEPS):
+        if scenario.delay and rank == size - 1:
+            torch.cuda.synchronize()
+            time.sleep(scenario.delay)
         if step == _BREAKS_AT:
             if rank == 0 and (scenario.victim or scenario.others):
                 threading.Timer(_ASK_AFTER, _ask, (out,)).start()
@@ -228,6 +238,11 @@ def inside(name: str, out: Path, eager: bool) -> None:
                 act(mesh)
                 continue
         mesh.step()
+    if scenario.is_timed:
+        torch.cuda.synchronize()
+        time.sleep(2)  # the watchdog looks at calls that are over once a second
+        trace = torch._C._distributed_c10d._dump_nccl_trace()
+        Path(f"{os.environ['TORCH_FR_DUMP_TEMP_FILE']}{rank}").write_bytes(trace)
     print(f"rank {rank} is done", flush=True)
     dist.destroy_process_group()
 
@@ -299,6 +314,7 @@ def record(name: str, eager: bool, gpus: int, out: Path, turn: int) -> str:
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{folder}/nccl_trace_rank_",
         "TORCH_FR_DUMP_TEMP_FILE": f"{folder}/nccl_trace_rank_",
+        **({"TORCH_NCCL_ENABLE_TIMING": "1"} if scenario.is_timed else {}),
         **dict(scenario.shared_environment),
     }
     run = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={gpus}", f"--master-port={29600 + turn}"]
@@ -317,7 +333,7 @@ def record(name: str, eager: bool, gpus: int, out: Path, turn: int) -> str:
     truth = {
         "what_happened": scenario.what.format(victim=gpus - 1),
         "kind": scenario.kind,
-        "culprit_rank": None if scenario.small_shm else gpus - 1,
+        "culprit_rank": None if scenario.small_shm or scenario.kind == "healthy" else gpus - 1,
         "communicators": "eager" if eager else "lazy",
         "world_size": gpus,
         "exit_status": status,
