@@ -455,13 +455,13 @@ def test_evidence_alone_goes_to_standard_output(tmp_path: Path, capsysbinary: py
     assert json.loads(capsysbinary.readouterr().out)["kind"] == "Pod"
 
 
-def test_an_archive_is_read_with_its_evidence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("form", ["gztar", "zip"])
+def test_an_archive_is_read_with_its_evidence(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = planted(tmp_path / "in", *FILES)
     (folder / "job.log").write_bytes(LOG)
     (folder / "other.bin").write_bytes(b"\0")
-    with tarfile.open(tmp_path / "in.tar.gz", "w:gz") as archive:
-        archive.add(folder, arcname="in")
-    run(tmp_path / "in.tar.gz", "-o", tmp_path / "out")
+    archive = shutil.make_archive(str(tmp_path / "packed"), form, tmp_path, "in")
+    run(Path(archive), "-o", tmp_path / "out")
     assert "passed over" in (said := capsys.readouterr().err)
     assert "other.bin" in said
     written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import Kind
-from nccl_inspect.ingest import archives, compression, files, recognition
+from nccl_inspect.artifacts import Kind, packed
+from nccl_inspect.ingest import archives, files, recognition
 from nccl_inspect.ingest.files import File
-from nccl_inspect.ingest.limits import Allowance
 from nccl_inspect.ingest.streams import StreamError
+from nccl_inspect.text import printable
 
 Input = str | BinaryIO
 
@@ -54,7 +54,7 @@ class Gathered:
 
     logs: list[File | BinaryIO] = field(default_factory=list)
     documents: list[Document] = field(default_factory=list)
-    archives: list[Path] = field(default_factory=list)
+    archives: list[File] = field(default_factory=list)
     """Those among the logs whose members may be evidence."""
     passed_over: dict[str, str] = field(default_factory=dict)
     """Files that are not handed on, with the reason."""
@@ -62,21 +62,19 @@ class Gathered:
     def evidence(self) -> Iterator[Document]:
         """All evidence; of an archive, open one before you ask for the next."""
         yield from self.documents
-        for path in self.archives:
-            yield from self._members(path)
+        for archive in self.archives:
+            yield from self._members(archive)
 
-    def _members(self, path: Path) -> Iterator[Document]:
+    def _members(self, archive: File) -> Iterator[Document]:
         try:
-            with path.open("rb", 0) as file:
-                data = compression.unpacked(iter(lambda: file.read(1 << 20), b""), Allowance())
-                for member in archives.of_tar(data, archives.ALL):
-                    head = b"".join(_first(member.open(), artifacts.MAX_BYTES + 1))
-                    name = f"{path}:{member.name}"
-                    kind = artifacts.kind_of(name, head[: artifacts.HEAD])
-                    if kind and len(head) <= artifacts.MAX_BYTES:
-                        yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
-                    elif kind or recognition.is_left_out(member.name) or not recognition.is_log(member.name, head):
-                        self.passed_over.setdefault(name, "too large" if kind else recognition.UNKNOWN)
+            for member in packed.members(archive, archives.ALL):
+                head = b"".join(_first(member.open(), artifacts.MAX_BYTES + 1))
+                name = f"{archive.name}:{printable(member.name)}"
+                kind = artifacts.kind_of(name, head[: artifacts.HEAD])
+                if kind and len(head) <= artifacts.MAX_BYTES:
+                    yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
+                elif kind or recognition.is_left_out(member.name) or not recognition.is_log(member.name, head):
+                    self.passed_over.setdefault(name, "too large" if kind else recognition.UNKNOWN)
         except (StreamError, OSError):
             return  # reading its logs says why
 
@@ -116,8 +114,8 @@ def _sort_in(found: Gathered, file: File, path: Path) -> None:
     kind = artifacts.kind_of(file.name, head)
     if kind is None:
         found.logs.append(file)
-        if recognition.is_named_as_archive(path.name) or recognition.is_tar(head):
-            found.archives.append(path)
+        if recognition.is_named_as_archive(path.name) or recognition.is_tar(head) or recognition.is_zip(head):
+            found.archives.append(file)
     elif (file.size or 0) > artifacts.MAX_BYTES:
         found.passed_over[file.name] = f"larger than {artifacts.MAX_BYTES >> 20} MB"
     else:
