@@ -65,8 +65,8 @@ def _work(share: Sequence[tuple[File, Kind]], connection: Connection) -> None:
 
 
 def _result(connection: Connection) -> list[list[Artifact] | None]:
-    """What a process found; nothing where it died."""
+    """What a process found; nothing where it died, also while it sent it."""
     try:
         return pickle.loads(connection.recv_bytes())  # type: ignore[no-any-return]  # noqa: S301 - from our own process
-    except EOFError:
+    except (EOFError, OSError):
         return []
