@@ -77,14 +77,7 @@ def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Pods by label selector, instead of JOB.")
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace. Default: of the context.")
 @click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig. Default: the current.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60,
-    show_default=True,
-    metavar="SECONDS",
-    help="Stop a kubectl command after so long; one that fetches a log after ten times as long.",
-)
+@collect.patience
 @click.option("-f", "--follow", is_flag=True, help="Follow the logs of a running job, as 'nccl-inspect watch' does.")
 @click.option("--keep", default="", metavar="FOLDER", type=click.Path(), help="Keep what was collected in FOLDER.")
 @formats(report.names())

@@ -28,8 +28,8 @@ GROUPS = (
     (
         "Output",
         (
-            *("format", "brief", "export", "matrix", "by", "output", "out", "map", "report", "verbose", "quiet"),
-            *("no-color",),
+            *("format", "brief", "export", "matrix", "by", "output", "out", "overwrite", "all-text", "map", "report"),
+            *("verbose", "quiet", "no-color"),
             "metrics",
         ),
     ),

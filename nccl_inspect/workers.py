@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import pickle
-import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from typing import Any
 
+from nccl_inspect import processes
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.counts import Counts
 from nccl_inspect.grammar.scanner import Scanner
 from nccl_inspect.ingest import entries, parts
 from nccl_inspect.ingest.parts import Part
 from nccl_inspect.ingest.sources import Lines
-from nccl_inspect.interruption import PROCESS, Held, left_to_parent
 from nccl_inspect.model.fold import Fold, Piece
-from nccl_inspect.records import Record
 
 _HEAD = 1 << 16
 
@@ -37,27 +27,16 @@ def shared(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable[[in
         progress: told how many bytes were read.
     """
     wrapped = is_wrapped(groups[0][0])
-    workers: list[_Worker] = []
-
-    def end() -> None:
-        for worker in workers:
-            worker.process.kill()
-
-    try:
-        with PROCESS.undone_by(end):
-            for group in groups[1:]:
-                with Held():
-                    workers.append(_started(group, wrapped))
-            yield from read(state, groups[0], progress)
-            for group, worker in zip(groups[1:], workers, strict=True):
-                found = worker.result()
-                if found is not None and state.can_merge(found):
-                    yield found
-                    progress(sum(part.size for part in group))
-                else:
-                    yield from read(state, group, progress)
-    finally:
-        end()
+    with processes.Helpers() as helpers:
+        started = [helpers.start(_work, group, wrapped) for group in groups[1:]]
+        yield from read(state, groups[0], progress)
+        for group, helper in zip(groups[1:], started, strict=True):
+            piece = helper.result()
+            if isinstance(piece, Fold) and state.can_merge(piece):
+                yield piece
+                progress(sum(part.size for part in group))
+            else:
+                yield from read(state, group, progress)
 
 
 def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) -> Iterator[Piece]:
@@ -78,41 +57,12 @@ def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) ->
             yield from entries.pieces_of(source)
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class _Worker(Record):
-    """A process, and where its result comes from."""
-
-    process: BaseProcess
-    connection: Connection
-
-    def result(self) -> Fold | None:
-        """What it found; None when it died."""
-        try:
-            found = pickle.loads(self.connection.recv_bytes())  # noqa: S301 - from our own process
-        except EOFError:
-            return None
-        return found if isinstance(found, Fold) else None
-
-
-def _started(group: Sequence[Part], wrapped: bool) -> _Worker:
-    # A copy of this process starts at once; but a lock that another thread holds would stay locked in it.
-    alone = sys.platform == "linux" and threading.active_count() == 1
-    context: Any = multiprocessing.get_context("fork" if alone else "spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(group, wrapped, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    return _Worker(process, ours)
-
-
-def _work(group: Sequence[Part], wrapped: bool, connection: Connection) -> None:
-    left_to_parent()
+def _work(group: Sequence[Part], wrapped: bool) -> Fold:
     state = Fold(engine.shipped())
     state.wrapped = wrapped
     for piece in read(state, group, lambda _: None):
         state.add(piece)
-    with suppress(BrokenPipeError):  # nobody is there any more
-        connection.send_bytes(pickle.dumps(state, pickle.HIGHEST_PROTOCOL))
+    return state
 
 
 def is_wrapped(part: Part) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 import re
@@ -455,18 +456,42 @@ def test_evidence_alone_goes_to_standard_output(tmp_path: Path, capsysbinary: py
     assert json.loads(capsysbinary.readouterr().out)["kind"] == "Pod"
 
 
-def test_an_archive_is_read_with_its_evidence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("form", ["gztar", "zip"])
+def test_an_archive_is_read_with_its_evidence(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = planted(tmp_path / "in", *FILES)
     (folder / "job.log").write_bytes(LOG)
     (folder / "other.bin").write_bytes(b"\0")
-    with tarfile.open(tmp_path / "in.tar.gz", "w:gz") as archive:
-        archive.add(folder, arcname="in")
-    run(tmp_path / "in.tar.gz", "-o", tmp_path / "out")
+    archive = shutil.make_archive(str(tmp_path / "packed"), form, tmp_path, "in")
+    run(Path(archive), "-o", tmp_path / "out")
     assert "passed over" in (said := capsys.readouterr().err)
     assert "other.bin" in said
     written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
     assert len(written) == len(FILES) + 1
     assert leaks(tmp_path / "out") == []
+
+
+def test_packed_evidence_is_written_as_what_it_is(tmp_path: Path) -> None:
+    folder = planted(tmp_path / "in", *FILES)
+    (folder / "job.log").write_bytes(LOG)
+    run(folder, "-o", tmp_path / "plain")
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    run(folder, "-o", tmp_path / "out")
+    archive = shutil.make_archive(str(tmp_path / "packed"), "gztar", folder)
+    run(Path(archive), "-o", tmp_path / "unpacked")
+    for name in ("out", "unpacked"):
+        assert written(tmp_path / name) == written(tmp_path / "plain")
+        assert leaks(tmp_path / name) == []
+
+
+def written(folder: Path) -> dict[str, list[str]]:
+    """The lines of the files, by their names; numbers are the same: names are numbered in the order of reading."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {
+        path.name: [re.sub(r"[0-9]+", "0", line) for line in path.read_bytes().decode("latin-1").splitlines()]
+        for path in files
+    }
 
 
 def test_a_name_that_is_left_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

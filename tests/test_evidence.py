@@ -104,6 +104,8 @@ def test_a_log_alone_names_nothing() -> None:
     assert not nccl_inspect.read(str(FOUR)).passed_over
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("error::ResourceWarning")  # it is closed again
 @pytest.mark.parametrize("form", ["tar", "tar.gz", "zip"])
 def test_an_archive_holds_evidence(mesh: Path, tmp_path: Path, form: str) -> None:
     packed = tmp_path / f"run.{form}"

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, combinations, zip_longest
 from pathlib import Path
-from types import FrameType
 
 import pytest
 import sample_data
+from call_count import calls
 from command_line import invoke
 from jsonschema import Draft202012Validator
 
 import nccl_inspect
-from nccl_inspect import reading
+from nccl_inspect import artifacts, reading
+from nccl_inspect.artifacts import owner
+from nccl_inspect.artifacts.machine import Report
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Job
 from nccl_inspect.reading import Judge, Options
 
@@ -134,22 +136,6 @@ def test_hundreds_of_jobs_at_once() -> None:
         assert sum(one.detail is not None for one in job.jobs) == 3
 
 
-def calls(work: Callable[[], object]) -> int:
-    """How many functions are called."""
-    count = 0
-
-    def called(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event.endswith("call")
-
-    sys.setprofile(called)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
 @pytest.mark.parametrize("hosts", [1, 2])
 @pytest.mark.parametrize("ends", [True, False])
 def test_the_work_grows_with_the_number_of_jobs(hosts: int, ends: bool) -> None:
@@ -162,6 +148,40 @@ def test_the_work_grows_with_the_number_of_jobs(hosts: int, ends: bool) -> None:
     work(2)
     few, many = work(20), work(80)
     assert many < 5 * few
+
+
+@pytest.mark.parametrize("name", ["{}.ibstat", "hosts/{}/ibstat"])
+def test_the_work_grows_with_the_number_of_jobs_and_files_about_their_machines(name: str) -> None:
+    judge = Judge(Options())
+
+    def work(number: int) -> int:
+        fold = reading.fold(mixed([small(at) for at in range(number)]))
+        files = [name.format(f"node-{at:05d}") for at in range(2 * number)]
+        beside = artifacts.NOTHING._replace(
+            evidence=[Artifact(file, "ibstat output", Report(file, ()), reader="ibstat") for file in files]
+        )
+        assert all(entry.host in entry.name for entry in judge.worst(fold, beside=beside).artifacts if entry.host)
+        return calls(lambda: judge.worst(fold, beside=beside))
+
+    work(2)
+    few, many = work(20), work(80)
+    assert many < 5 * few
+
+
+@pytest.mark.parametrize("name", ["{}.ibstat", "ibstat_{}.txt", "{}/ibstat", "hosts/{}/ibstat"])
+def test_the_work_grows_with_the_number_of_machines_and_files_about_them(name: str) -> None:
+    def work(number: int) -> int:
+        job = Judge(Options())(reading.fold(b"".join(small(0, number, 1))))
+        hosts = [host.name for host in job.hosts]
+        beside = [
+            Artifact(file, "ibstat output", Report(file, ()), reader="ibstat") for file in map(name.format, hosts)
+        ]
+        assert [entry.host for entry in owner.joined(beside, job)] == hosts
+        return calls(lambda: owner.joined(beside, job))
+
+    work(2)
+    few, many = work(50), work(200)
+    assert many < 6 * few
 
 
 def test_a_folder_of_logs_is_told_by_its_files(tmp_path: Path) -> None:

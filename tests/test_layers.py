@@ -15,7 +15,7 @@ MAX_LINES = 400
 LAYERS = [
     {"interruption"},
     {"_version", "errors", "text", "wording", "records", "discovery", "ports", "times", "masking", "progress"},
-    {"event", "levels", "toml", "outputs", "manual", "garbage"},
+    {"event", "levels", "toml", "outputs", "manual", "garbage", "processes"},
     {"event_types"},
     {"ingest", "collecting"},
     {"running"},

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable
-from types import FrameType
 
 import pytest
 import sample_data
+from call_count import calls
 
 from nccl_inspect import reading, report
 from nccl_inspect.cli.annotate import _Margin
@@ -29,22 +27,6 @@ def of_communicators(number: int) -> bytes:
         for at in range(1, number)
     ]
     return first + b"".join(other.replace(b" total 1.", b" total 1%d." % at) for at, other in enumerate(others))
-
-
-def calls(work: Callable[[], object]) -> int:
-    """How many functions are called, those of C included."""
-    count = 0
-
-    def called(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event.endswith("call")
-
-    sys.setprofile(called)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def test_the_work_grows_with_the_number_of_communicators() -> None:

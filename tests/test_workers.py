@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import sample_data
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nccl_inspect import reading
+from nccl_inspect import processes, reading
 from nccl_inspect.ingest import parts
 from nccl_inspect.model.fold import Fold
 
@@ -142,8 +143,17 @@ def test_torn_packed_and_small_files_are_not_cut(tmp_path: Path) -> None:
     assert parts.planned(torn.read_bytes(), 4, 1) == []
 
 
-def test_a_worker_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nccl_inspect import workers
+def test_a_process_that_dies_at_any_moment_has_no_result() -> None:
+    with processes.Helpers() as helpers:
+        assert helpers.start(bytes, 3).result() == bytes(3)
+        assert helpers.start(os._exit, 1).result() is None
+        sending = helpers.start(bytes, 1 << 24)
+        assert sending.connection.poll(60)
+        sending.process.kill()
+        sending.process.join()
+        assert sending.result() is None
 
-    monkeypatch.setattr(workers._Worker, "result", lambda _: None)
+
+def test_a_worker_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes.Helper, "result", lambda _: None)
     same(sample_data.files("timestamps")[0], 3)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import Kind
+from nccl_inspect.artifacts import Kind, packed
 from nccl_inspect.ingest import archives, compression, files, recognition
 from nccl_inspect.ingest.files import File
 from nccl_inspect.ingest.limits import Allowance
-from nccl_inspect.ingest.streams import StreamError
+from nccl_inspect.ingest.streams import Pieces, StreamError
+from nccl_inspect.text import printable
 
 Input = str | BinaryIO
 
@@ -54,7 +56,7 @@ class Gathered:
 
     logs: list[File | BinaryIO] = field(default_factory=list)
     documents: list[Document] = field(default_factory=list)
-    archives: list[Path] = field(default_factory=list)
+    archives: list[File] = field(default_factory=list)
     """Those among the logs whose members may be evidence."""
     passed_over: dict[str, str] = field(default_factory=dict)
     """Files that are not handed on, with the reason."""
@@ -62,21 +64,22 @@ class Gathered:
     def evidence(self) -> Iterator[Document]:
         """All evidence; of an archive, open one before you ask for the next."""
         yield from self.documents
-        for path in self.archives:
-            yield from self._members(path)
+        for archive in self.archives:
+            yield from self._members(archive)
 
-    def _members(self, path: Path) -> Iterator[Document]:
+    def _members(self, archive: File) -> Iterator[Document]:
         try:
-            with path.open("rb", 0) as file:
-                data = compression.unpacked(iter(lambda: file.read(1 << 20), b""), Allowance())
-                for member in archives.of_tar(data, archives.ALL):
-                    head = b"".join(_first(member.open(), artifacts.MAX_BYTES + 1))
-                    name = f"{path}:{member.name}"
-                    kind = artifacts.kind_of(name, head[: artifacts.HEAD])
-                    if kind and len(head) <= artifacts.MAX_BYTES:
-                        yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
-                    elif kind or recognition.is_left_out(member.name) or not recognition.is_log(member.name, head):
-                        self.passed_over.setdefault(name, "too large" if kind else recognition.UNKNOWN)
+            for member in packed.members(archive, archives.ALL):
+                try:
+                    head = _unpacked(member.open())
+                except StreamError:  # of this member; reading it as a log says why
+                    continue
+                name = f"{archive.name}:{printable(member.name)}"
+                kind = artifacts.kind_of(name, head[: artifacts.HEAD])
+                if kind and len(head) <= artifacts.MAX_BYTES:
+                    yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
+                elif kind or recognition.is_left_out(member.name) or not recognition.is_log(member.name, head):
+                    self.passed_over.setdefault(name, artifacts.TOO_LARGE if kind else recognition.UNKNOWN)
         except (StreamError, OSError):
             return  # reading its logs says why
 
@@ -112,16 +115,16 @@ def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
 
 
 def _sort_in(found: Gathered, file: File, path: Path) -> None:
-    head = _head(path)
+    head = artifacts.head_of(file)
     kind = artifacts.kind_of(file.name, head)
     if kind is None:
         found.logs.append(file)
-        if recognition.is_named_as_archive(path.name) or recognition.is_tar(head):
-            found.archives.append(path)
+        if recognition.is_named_as_archive(path.name) or recognition.is_tar(head) or recognition.is_zip(head):
+            found.archives.append(file)
     elif (file.size or 0) > artifacts.MAX_BYTES:
-        found.passed_over[file.name] = f"larger than {artifacts.MAX_BYTES >> 20} MB"
+        found.passed_over[file.name] = artifacts.TOO_LARGE
     else:
-        found.documents.append(Document(file.name, kind, path.read_bytes, file))
+        found.documents.append(Document(file.name, kind, partial(_contents, file), file))
 
 
 def _sort_in_stream(found: Gathered, stream: BinaryIO) -> None:
@@ -150,6 +153,21 @@ def _head(path: Path) -> bytes:
 def _is_text(path: Path) -> bool:
     head = _head(path)
     return bool(head) and TEXT.recognises(path.name, head) and path.stat().st_size <= artifacts.MAX_BYTES
+
+
+def _contents(file: File) -> bytes:
+    try:
+        data = _unpacked(file.open())
+    except StreamError as error:
+        raise ValueError(error.what) from None
+    if len(data) > artifacts.MAX_BYTES:
+        raise ValueError(artifacts.TOO_LARGE)
+    return data
+
+
+def _unpacked(pieces: Pieces) -> bytes:
+    """As much of a file as may be read, and a little more."""
+    return b"".join(_first(compression.unpacked(pieces, Allowance()), artifacts.MAX_BYTES + 1))
 
 
 def _first(pieces: Iterator[bytes], most: int) -> Iterator[bytes]:

@@ -28,7 +28,7 @@ _OF_NCCL = re.compile(rb":[0-9]+:[0-9]+ \[[0-9]+\] NCCL (?:INFO|WARN) ")
 """A line of NCCL: what has one is a log."""
 MAX_BYTES = 256 << 20
 """The largest file that is read."""
-_TOO_LARGE = f"larger than {MAX_BYTES >> 20} MB"
+TOO_LARGE = f"larger than {MAX_BYTES >> 20} MB"
 _SHARED = 32 << 20
 """Bytes from which on starting processes pays."""
 _PARTS = (
@@ -125,7 +125,7 @@ def beside(inputs: Input | Sequence[Input]) -> Inventory:
     def passed(name: str, why: str) -> None:
         found.passed_over.append(PassedOver(name, why))
 
-    heads = ((file, _head(file)) for file in files.find(inputs, is_artifact, passed))
+    heads = ((file, head_of(file)) for file in files.find(inputs, is_artifact, passed))
     known = [(file, kind_of(file.name, head), _is_archive(head)) for file, head in heads]
     read = _shared([(file, kind) for file, kind, _ in known if kind])
     for file, kind, is_archive in known:
@@ -178,7 +178,7 @@ def is_artifact(name: str, head: bytes) -> bool:
     return kind_of(name, text) is not None or kernel.is_log(text)
 
 
-def _head(file: File) -> bytes:
+def head_of(file: File) -> bytes:
     """The first bytes of a file on disk, unpacked: streams are logs."""
     if not isinstance(file.place, Path):
         return b""
@@ -192,7 +192,7 @@ def _head(file: File) -> bytes:
 def _read(file: File, kind: Kind) -> list[Artifact]:
     """What a file holds."""
     if (file.size or 0) > MAX_BYTES:
-        return [_artifact(file.name, kind, problem=_TOO_LARGE)]
+        return [_artifact(file.name, kind, problem=TOO_LARGE)]
     return contents(file.name, kind, file.open())
 
 
@@ -212,7 +212,7 @@ def contents(name: str, kind: Kind, pieces: Pieces) -> list[Artifact]:
         for piece in compression.unpacked(pieces):
             data += piece
             if len(data) > MAX_BYTES:
-                return [_artifact(name, kind, problem=_TOO_LARGE)]
+                return [_artifact(name, kind, problem=TOO_LARGE)]
     except StreamError as error:
         return [_artifact(name, kind, problem=error.what)]
     except OSError as error:

@@ -93,6 +93,10 @@ class Allotment:
         self._traits: list[Traits] = []
         self._of: list[list[Artifact]] = []
         self._folders: dict[PurePath, dict[int, None]] = {}
+        self._on: dict[str | None, list[int]] = {}
+        """The jobs on each host; below None those without one."""
+        self._hosts: dict[tuple[int, ...], owner.Hosts] = {}
+        """Those of several jobs."""
         self.left: list[Artifact] = []
         """What fits none of several jobs, or several, with the reason."""
 
@@ -107,6 +111,9 @@ class Allotment:
         self._traits = [Traits.of(job.gathered(), own) for job, own in zip(jobs, names, strict=True)]
         self._of = [[] for _ in jobs]
         self._folders = folders(names)
+        for number, traits in enumerate(self._traits):
+            for host in traits.hosts or (None,):
+                self._on.setdefault(host, []).append(number)
         for artifact in self._artifacts:
             self._give(artifact)
 
@@ -132,7 +139,7 @@ class Allotment:
             self._of[near[0]].append(artifact)  # what contradicts it is said there
             return
         identity = self._identity(artifact, near)
-        fits = {job: strength(identity, self._traits[job]) for job in near}
+        fits = {job: strength(identity, self._traits[job]) for job in self._possible(identity, near)}
         best = max(fits.values(), default=NEVER)
         chosen = [job for job, fit in fits.items() if fit == best]
         if best == NEVER:
@@ -153,9 +160,18 @@ class Allotment:
         folder = next((above for above in PurePath(name).parents if above in self._folders), None)
         return range(len(self._of)) if folder is None else list(self._folders[folder])
 
+    def _possible(self, identity: Identity, near: Sequence[int]) -> Iterable[int]:
+        """The jobs that a file may fit: of one about machines those on its hosts, which need no look at all others."""
+        if not identity.are_all_hosts or identity.comms or identity.numbers:
+            return near
+        hosts = [*identity.hosts, None]
+        return sorted({job for host in hosts for job in self._on.get(host, ())}.intersection(near))
+
     def _identity(self, artifact: Artifact, near: Sequence[int]) -> Identity:
-        hosts = {host for job in near for host in self._traits[job].hosts}
-        return owner.identity(artifact, hosts) or of(artifact)
+        jobs = tuple(near)
+        if jobs not in self._hosts:
+            self._hosts[jobs] = owner.Hosts(sorted({host for job in jobs for host in self._traits[job].hosts}))
+        return owner.identity(artifact, self._hosts[jobs]) or of(artifact)
 
 
 def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import PurePath
 
 from nccl_inspect.artifacts.identity import Identity, short, some
@@ -23,6 +23,58 @@ _ABOVE = 2
 _MAX_NAMES = 3
 _CARDS = ("port", "gid", "counter")
 """Parts of a machine that are named after the card."""
+_MAX_PART = 255
+"""Letters of the name of a file, as file systems have it."""
+_START = re.compile(r"(?<![a-z0-9])")
+_END = re.compile(r"(?![a-z0-9]|[-_]\d)")
+"""Where a name may begin and end: ``node-1`` in ``node-1.ibstat`` and ``ibstat_node-1``, not in ``node-12``."""
+
+
+class Hosts:
+    """The hosts of a job, found by their names without going through all of them.
+
+    Args:
+        names: of the hosts.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = [name for name in names if name]
+        ordered = sorted(self.names, key=len, reverse=True)
+        self._place = {name: place for place, name in enumerate(ordered)}
+        self._by_name: dict[str, str] = {}
+        for shape in (str, _short):
+            for name in ordered:
+                self._by_name.setdefault(shape(name).lower(), name)
+        self._longest = max(map(len, self._by_name), default=0)
+
+    def same(self, name: str) -> str | None:
+        """The host of that name, with or without its domain."""
+        return self._by_name.get(name.lower()) or self._by_name.get(_short(name).lower())
+
+    def of_path(self, path: str) -> str | None:
+        """The host that a path names; None where it names none.
+
+        Args:
+            path: of a file: its own name may hold that of the host, a folder above it is named so.
+        """
+        parts = PurePath(path).parts[::-1]
+        if (folder := foreign(path)) and (host := self.same(folder)):
+            return host
+        within = self._within(parts[0]) if parts else None
+        return within or next((host for part in parts[1 : _ABOVE + 1] if (host := self.same(part))), None)
+
+    def _within(self, part: str) -> str | None:
+        """The host whose name a part of a path holds, the longest where it holds several."""
+        text = part[:_MAX_PART].lower()
+        starts, ends = ([match.start() for match in border.finditer(text)] for border in (_START, _END))
+        words = (text[start:end] for start in starts for end in ends if start < end <= start + self._longest)
+        return min({host for word in words if (host := self._by_name.get(word))}, key=self._place.__getitem__, default=None)
+
+
+@lru_cache(maxsize=8)
+def hosts_of(names: tuple[str, ...]) -> Hosts:
+    """The same for the same names: rules ask line by line."""
+    return Hosts(names)
 
 
 def joined(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
@@ -32,9 +84,8 @@ def joined(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
         artifacts: as they were read.
         job: whose hosts they may be about.
     """
-    hosts = [host.name for host in job.hosts]
-    parts = _Parts(job)
-    return [_joined(artifact, hosts, shown.most_gpus(job), parts) for artifact in artifacts]
+    hosts, gpus, parts = Hosts(host.name for host in job.hosts), shown.most_gpus(job), _Parts(job)
+    return [_joined(artifact, hosts, gpus, parts) for artifact in artifacts]
 
 
 class _Parts:
@@ -80,7 +131,7 @@ def _other_machine(report: Report, host: str, parts: _Parts) -> str | None:
     return None
 
 
-def identity(artifact: Artifact, hosts: Iterable[str]) -> Identity | None:
+def identity(artifact: Artifact, hosts: Hosts) -> Identity | None:
     """The hosts that a file about machines names; None for all others.
 
     Args:
@@ -89,24 +140,27 @@ def identity(artifact: Artifact, hosts: Iterable[str]) -> Identity | None:
     """
     if not isinstance(artifact.value, Report | Topology):
         return None
-    known = list(hosts)
     named = {item.host for item in artifact.value.items if item.host} if isinstance(artifact.value, Report) else set()
     if not named:
-        host = of_path(artifact.name, known) or foreign(artifact.name) or (known[0] if len(known) == 1 else None)
+        host = hosts.of_path(artifact.name) or foreign(artifact.name) or _only(hosts)
         named = {host} if host else set()
     return Identity(hosts=frozenset(map(short, named)), are_all_hosts=bool(named), is_of_many=True)
 
 
-def _joined(artifact: Artifact, hosts: Sequence[str], gpus: int, parts: _Parts) -> Artifact:
+def _only(hosts: Hosts) -> str | None:
+    return hosts.names[0] if len(hosts.names) == 1 else None
+
+
+def _joined(artifact: Artifact, hosts: Hosts, gpus: int, parts: _Parts) -> Artifact:
     value = artifact.value
     if not isinstance(value, Report | Topology):
         return artifact
     if isinstance(value, Report) and any(item.host for item in value.items):
         return _by_lines(artifact, value, hosts)
-    host = of_path(artifact.name, hosts)
+    host = hosts.of_path(artifact.name)
     if host is None and (other := foreign(artifact.name)):
         return _unused(artifact, [other], hosts)
-    host = host or (hosts[0] if len(hosts) == 1 else None)
+    host = host or _only(hosts)
     if isinstance(value, Report) and host and (other := _other_machine(value, host, parts)):
         return replace(artifact, value=None, problem=other)
     if isinstance(value, Report):
@@ -117,9 +171,9 @@ def _joined(artifact: Artifact, hosts: Sequence[str], gpus: int, parts: _Parts) 
     return replace(artifact, value=replace(value, host=host), host=host)
 
 
-def _by_lines(artifact: Artifact, report: Report, hosts: Sequence[str]) -> Artifact:
+def _by_lines(artifact: Artifact, report: Report, hosts: Hosts) -> Artifact:
     """A file with the host in front of each line."""
-    names = {item.host: same(item.host, hosts) for item in report.items if item.host}
+    names = {item.host: hosts.same(item.host) for item in report.items if item.host}
     items: list[Item] = [replace(item, host=host) for item in report.items if (host := names.get(item.host or ""))]
     if not items:
         return _unused(artifact, names, hosts)
@@ -127,29 +181,9 @@ def _by_lines(artifact: Artifact, report: Report, hosts: Sequence[str]) -> Artif
     return replace(artifact, value=Report(report.name, tuple(items)), host=known.pop() if len(known) == 1 else None)
 
 
-def _unused(artifact: Artifact, names: Iterable[str | None], hosts: Sequence[str]) -> Artifact:
-    about, known = (", ".join(list(map(str, some))[:_MAX_NAMES]) for some in (names, hosts))
+def _unused(artifact: Artifact, names: Iterable[str | None], hosts: Hosts) -> Artifact:
+    about, known = (", ".join(list(map(str, some))[:_MAX_NAMES]) for some in (names, hosts.names))
     return replace(artifact, value=None, problem=f"about host {about}, which is not in the log ({known or 'no host'})")
-
-
-def of_path(path: str, hosts: Iterable[str]) -> str | None:
-    """The host that a path names; None where it names none.
-
-    Args:
-        path: of a file: its own name may hold that of the host, a folder above it is named so.
-        hosts: of the job.
-    """
-    known = sorted((host for host in hosts if host), key=len, reverse=True)
-    parts = PurePath(path).parts[::-1]
-    if (folder := foreign(path)) and (host := same(folder, known)):
-        return host
-    within = next((host for host in known if parts and _is_named(parts[0], host)), None)
-    return within or next((host for part in parts[1 : _ABOVE + 1] if (host := same(part, known))), None)
-
-
-def same(name: str, hosts: Iterable[str]) -> str | None:
-    """The host of that name, with or without its domain."""
-    return next((host for host in hosts if _short(host).lower() == _short(name).lower()), None)
 
 
 def foreign(path: str) -> str | None:
@@ -157,17 +191,6 @@ def foreign(path: str) -> str | None:
     parts: Sequence[str] = PurePath(path).parts
     places = [place for place, part in enumerate(parts[:-2]) if part == _FOLDER]
     return parts[places[-1] + 1] if places else None
-
-
-def _is_named(part: str, host: str) -> bool:
-    """Whether a part of a path is the name of a host or holds it, and not that of another one."""
-    names = {host, _short(host)}
-    return any(_whole(name).search(part) for name in names)
-
-
-def _whole(name: str) -> re.Pattern[str]:
-    """``node-1`` in ``node-1.ibstat`` and ``ibstat_node-1``, not in ``node-12`` and ``gpu-node-1-2``."""
-    return re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9]|[-_]\d)", re.IGNORECASE)
 
 
 def _short(host: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts.errors import NotOfKindError
@@ -27,13 +26,12 @@ def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
         file: on disk.
         passed: takes the name of each member that is neither a log nor evidence, with the reason.
     """
-    assert isinstance(file.place, Path)
     choice = _Choice(file.name, passed)
     wanted = Wanted(choice.may_be, choice.is_evidence)
     found: list[Artifact] = []
     without: set[str] = set()
     with suppress(StreamError, OSError):
-        for member in _members(file, file.place, wanted):
+        for member in members(file, wanted):
             kind = choice.kinds.get(member.name)
             if kind is None:  # it cannot be read
                 continue
@@ -44,10 +42,20 @@ def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
     return found, frozenset(without)
 
 
-def _members(file: File, place: Path, wanted: Wanted) -> Iterator[Member]:
+def members(file: File, wanted: Wanted) -> Iterator[Member]:
+    """The members of an archive, tar or zip.
+
+    Args:
+        file: on disk.
+        wanted: which are given.
+
+    Raises:
+        StreamError: it cannot be read.
+        OSError: likewise.
+    """
     head, data = peeked(compression.unpacked(file.open(), Allowance()), recognition.tells_archives)
     if recognition.is_zip(head):
-        return archives.of_zip(place.open("rb"), lambda _: None, wanted)
+        return archives.of_zip_at(file.place, lambda _: None, wanted)
     return archives.of_tar(data, wanted)
 
 

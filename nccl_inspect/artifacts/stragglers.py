@@ -91,7 +91,7 @@ def _in_group(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump])
     share = sum(gap for _, gap in mine) / whole if whole > 0 else 0.0
     if len(mine) < _AGAIN * len(late) or len(mine) < FEWEST or share < _WORTH:
         return None
-    seq = max(mine, key=lambda one: one[1])[0]
+    seq = max(mine, key=lambda call: call[1])[0]
     waiting = max(range(len(members)), key=lambda place: spans[place][seq])
     calls = tuple(_timed(by_rank[members[place]], members[place], group, seq) for place in (last, waiting))
     gap = median(gap for _, gap in mine)

@@ -32,14 +32,7 @@ Exit status: 0 done, also where some commands failed; 1 nothing could be collect
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Logs, manifests and the state of machines in one folder.")
-@click.argument("target", type=click.Choice(collecting.names()), metavar="|".join(collecting.names()))
-@click.argument("argument", required=False, default="", metavar="[SELECTOR|JOBID]")
-@click.option("-n", "--namespace", default="", metavar="NAME", help="Kubernetes: namespace. Default: of the context.")
-@click.option(
-    "--context", default="", metavar="NAME", help="Kubernetes: context of the kubeconfig. Default: the current."
-)
-@click.option(
+patience = click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=60,
@@ -47,6 +40,16 @@ Exit status: 0 done, also where some commands failed; 1 nothing could be collect
     metavar="SECONDS",
     help="Stop a command after so long; one that fetches a log after ten times as long.",
 )
+
+
+@click.command(epilog=_EXAMPLES, short_help="Logs, manifests and the state of machines in one folder.")
+@click.argument("target", type=click.Choice(collecting.names()), metavar="|".join(collecting.names()))
+@click.argument("argument", required=False, default="", metavar="[SELECTOR|JOBID]")
+@click.option("-n", "--namespace", default="", metavar="NAME", help="Kubernetes: namespace. Default: of the context.")
+@click.option(
+    "--context", default="", metavar="NAME", help="Kubernetes: context of the kubeconfig. Default: the current."
+)
+@patience
 @click.option("--dry-run", is_flag=True, help="Only show the commands.")
 @click.option(
     "-o",

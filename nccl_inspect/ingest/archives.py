@@ -179,6 +179,21 @@ def of_zip(file: Any, told: Callable[[int], None], wanted: Wanted = LOGS) -> Ite
             told(info.compress_size)
 
 
+def of_zip_at(place: Any, told: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
+    """The same of a file on disk, which is closed after the last one.
+
+    Args:
+        place: its path.
+        told: likewise.
+        wanted: likewise.
+
+    Raises:
+        StreamError: likewise.
+    """
+    with place.open("rb") as file:
+        yield from of_zip(file, told, wanted)
+
+
 def _is_file(info: zipfile.ZipInfo) -> bool:
     kind = stat.S_IFMT(info.external_attr >> 16)
     return info.filename[-1:] not in ("", "/") and kind in (0, stat.S_IFREG)

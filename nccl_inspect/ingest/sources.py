@@ -85,11 +85,11 @@ def of_file(file: File, told: Callable[[int], None]) -> Iterator[Source]:
 
 
 def _of_zip(file: File, told: Callable[[int], None], allowance: Allowance) -> Iterator[Member]:
-    place = file.place.open("rb") if file.place else None
-    if (stream := place or file.stream) is None:
+    if file.place is None and file.stream is None:
         raise StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
     allowance.take(file.size or 0)
-    for member in archives.of_zip(stream, told):
+    members = archives.of_zip_at(file.place, told) if file.place else archives.of_zip(file.stream, told)
+    for member in members:
         yield member._replace(open=lambda member=member: allowance.counted(member.open()))  # type: ignore[misc]
 
 

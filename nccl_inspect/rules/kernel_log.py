@@ -31,10 +31,9 @@ def _hosts(facts: Facts, notice: Notice) -> set[str]:
     """All hosts that printed the same line."""
     from nccl_inspect.artifacts import kernel, owner  # most logs have no line of the driver
 
-    known = facts.hosts()
+    known = owner.hosts_of(tuple(facts.hosts()))
     found = set(notice.hosts)
     for line in notice.evidence:
         named = kernel.host(line.text)
-        of_file = owner.of_path(line.source, known)
-        found.add((owner.same(named, known) if named else of_file) or "")
-    return found & set(known)
+        found.add((known.same(named) if named else known.of_path(line.source)) or "")
+    return found & set(known.names)

@@ -10,6 +10,7 @@ from nccl_inspect.assistant.quotes import Quote, raw
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.ingest import sources
 from nccl_inspect.ingest.files import File
+from nccl_inspect.ingest.streams import BLOCK
 from nccl_inspect.text import decode
 
 MAX_AROUND = 20
@@ -56,10 +57,10 @@ def _between(source: sources.Source, first: int, last: int) -> Iterator[tuple[in
     for block in sources.raw_blocks(source):
         anyio.from_thread.check_cancelled()
         ends = block.count(b"\n")
-        if at + ends < first:  # not one line that is wanted begins in front of its last one
-            at, rest = at + ends, block.rpartition(b"\n")[2] if ends else rest + block
+        if at + ends < first:  # what stands behind its last line end is not wanted either
+            at += ends
             continue
-        *whole, rest = (rest + block).split(b"\n")
+        *whole, rest = (rest[:BLOCK] + block).split(b"\n")
         for line in whole:
             if first <= at <= last:
                 yield at, decode(line)
