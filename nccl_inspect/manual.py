@@ -29,8 +29,7 @@ GROUPS = (
         "Output",
         (
             *("format", "brief", "export", "matrix", "by", "output", "out", "map", "report", "verbose", "quiet"),
-            *("no-color",),
-            "metrics",
+            *("no-color", "metrics", "overwrite", "all-text"),
         ),
     ),
     (
