@@ -73,6 +73,12 @@ def test_links_that_lead_out_are_no_part_of_a_folder(inside: Path) -> None:
     assert [file.name for file in Folders([str(inside)]).logs(["*.log"])] == [str(inside / "latest.log")]
 
 
+@pytest.mark.parametrize("asked", [{"topology": ["missing.txt"]}, {"topology": ["sub"]}, {"policy": "missing.toml"}])
+def test_a_policy_or_a_topology_that_cannot_be_read_is_named(inside: Path, asked: dict[str, object]) -> None:
+    said = problem(call(inside, "check" if "policy" in asked else "summarize", logs="sub/job.log", **asked))
+    assert "no such file" in said or "not a plain file" in said or "Is a directory" in said
+
+
 @pytest.mark.parametrize(
     "name", ["-", "", " ", "http://127.0.0.1/job.log", "s3://bucket/job.log", "file:///etc/passwd"]
 )

@@ -70,8 +70,12 @@ class Folders:
             NcclInspectError: it is not there, lies outside, or is no small file.
         """
         path = self._resolved(_plain(name))
-        with self._held(path, name).open("rb") as file:
-            data: bytes = file.read(MAX_SMALL + 1)
+        _status(path, name)
+        try:
+            with self._held(path, name).open("rb") as file:
+                data: bytes = file.read(MAX_SMALL + 1)
+        except OSError as error:
+            raise NcclInspectError(f"{name}: {error.strerror}", "name a policy or a topology file") from None
         if len(data) > MAX_SMALL:
             raise NcclInspectError(f"{name}: larger than {MAX_SMALL >> 20} MB", "name a policy or a topology file")
         return data.decode("utf-8", "replace")
