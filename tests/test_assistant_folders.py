@@ -90,8 +90,14 @@ def test_a_pattern_lists_no_folder_outside(
     (inside / "sub" / "deep").mkdir()
     (inside / "sub" / "deep" / "er.log").write_bytes(LOG)
     (inside / "folder").symlink_to(inside.parent / "outside")
-    listed, scan = set(), os.scandir
-    monkeypatch.setattr(folders.os, "scandir", lambda path: (listed.add(os.path.realpath(path)), scan(path))[1])
+    listed: list[str] = []
+    scan = os.scandir
+
+    def watched(path: Path) -> object:
+        listed.append(os.path.realpath(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", watched)
     assert Folders([str(inside)])._matching(pattern) == [str(inside / name) for name in names]
     assert str(inside.parent / "outside") not in listed
 
