@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 LOWEST := .venv-lowest
 LOCK := .venv-lock
+TRY := build/try-env
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SAMPLE ?= sample_logs/efa-provider-missing-socket-fallback/job.log
@@ -72,8 +73,16 @@ image:
 
 # The page that judges logs in the browser, in build/try; the only thing here that needs npm. `make docs` adds it to the
 # site where it was built.
-try: $(READY)
-	$(BIN)/python tools/try_page.py
+try: $(TRY)/.ready
+	PYTHONPATH=. $(TRY)/bin/python tools/try_page.py
+
+# Only what the page holds, so that it is there within a minute: neither pandas nor what development needs.
+$(TRY)/.ready: pyproject.toml constraints.txt tools/pyz.py
+	$(PYTHON) -m venv $(TRY)
+	$(PYTHON) tools/pyz.py --needs > $(TRY)/needs.txt
+	@$(TRY)/bin/pip install --quiet --requirement $(TRY)/needs.txt --constraint constraints.txt 2> $(TRY)/locked.log || \
+		$(TRY)/bin/pip install --quiet --requirement $(TRY)/needs.txt
+	@touch $@
 
 clean:
 	rm -rf $(VENV) $(LOWEST) $(LOCK) build dist site nccl-inspect.pyz tests/data/.fuzz .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

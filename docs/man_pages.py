@@ -49,8 +49,8 @@ def _lines(ctx: click.Context, related: list[str]) -> Iterator[str]:
     yield from (".SH NAME", f"{_text(name)} \\- {_text(ctx.command.get_short_help_str(limit=200).rstrip('.'))}")
     yield from (".SH SYNOPSIS", f".B {_text(ctx.command_path)}", _text(" ".join(ctx.command.collect_usage_pieces(ctx))))
     yield ".SH DESCRIPTION"
-    for paragraph in told:
-        yield from (".PP", _text(paragraph))
+    for number, paragraph in enumerate(told):
+        yield from (".PP" if number else "", _text(paragraph))
     purposes = [title for title, _ in manual.options(ctx)]
     for title, rows in manual.tables(ctx):
         if purposes and title == purposes[0]:
@@ -64,9 +64,8 @@ def _lines(ctx: click.Context, related: list[str]) -> Iterator[str]:
 
 def _examples(examples: Iterable[manual.Example]) -> Iterator[str]:
     for number, example in enumerate(examples):
-        if not number:
-            yield ".SH EXAMPLES"
-        yield from (".PP", _text(f"{example.note[:1].upper()}{example.note[1:]}:") if example.note else "")
+        yield ".PP" if number else ".SH EXAMPLES"
+        yield _text(f"{example.note[:1].upper()}{example.note[1:]}:") if example.note else ""
         yield from (".RS 4", ".nf", f"\\fB{_text(example.command)}\\fR", ".fi", ".RE")
 
 

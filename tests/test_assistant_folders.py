@@ -74,6 +74,41 @@ def test_links_that_lead_out_are_no_part_of_a_folder(inside: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("*", ["sub"]),
+        ("*/*.log", ["sub/job.log"]),
+        ("**/*.log", ["sub/deep/er.log", "sub/job.log"]),
+        ("s?b/*", ["sub/deep", "sub/job.log"]),
+        ("sub/[j-k]*", ["sub/job.log"]),
+        ("sub/**/*.log", ["sub/deep/er.log", "sub/job.log"]),
+    ],
+)
+def test_a_pattern_lists_no_folder_outside(
+    inside: Path, pattern: str, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (inside / "sub" / "deep").mkdir()
+    (inside / "sub" / "deep" / "er.log").write_bytes(LOG)
+    (inside / "folder").symlink_to(inside.parent / "outside")
+    listed: list[str] = []
+    scan = os.scandir
+
+    def watched(path: Path) -> object:
+        listed.append(os.path.realpath(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", watched)
+    assert Folders([str(inside)])._matching(pattern) == [str(inside / name) for name in names]
+    assert str(inside.parent / "outside") not in listed
+
+
+@pytest.mark.parametrize("asked", [{"topology": ["missing.txt"]}, {"topology": ["sub"]}, {"policy": "missing.toml"}])
+def test_a_policy_or_a_topology_that_cannot_be_read_is_named(inside: Path, asked: dict[str, object]) -> None:
+    said = problem(call(inside, "check" if "policy" in asked else "summarize", logs="sub/job.log", **asked))
+    assert "no such file" in said or "not a plain file" in said or "Is a directory" in said
+
+
+@pytest.mark.parametrize(
     "name", ["-", "", " ", "http://127.0.0.1/job.log", "s3://bucket/job.log", "file:///etc/passwd"]
 )
 def test_what_is_no_path_is_refused(inside: Path, name: str) -> None:

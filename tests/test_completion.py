@@ -75,15 +75,28 @@ def test_the_script_is_sound_to_its_shell(shell: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_bash_completes_with_the_script(tmp_path: Path) -> None:
-    script = invoke("completion", "bash").stdout
-    tool = tmp_path / "nccl-inspect"
+def installed(folder: Path) -> dict[str, str]:
+    """An environment whose path has the program."""
+    tool = folder / "nccl-inspect"
     tool.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from nccl_inspect.cli import main; main()" "$@"\n')
     tool.chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+
+
+def test_bash_completes_with_the_script(tmp_path: Path) -> None:
+    script = invoke("completion", "bash").stdout
     test = (
         f"{script}\nCOMP_WORDS=(nccl-inspect explain socket-instead-of-e); COMP_CWORD=2\n"
         '_nccl_inspect_completion nccl-inspect\necho "${COMPREPLY[@]}"'
     )
-    env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", test], env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(["bash", "-c", test], env=installed(tmp_path), capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("socket-instead-of-efa\n", "")
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish on this machine")
+def test_fish_shows_whole_descriptions(tmp_path: Path) -> None:
+    script = invoke("completion", "fish").stdout
+    env = {**installed(tmp_path), "HOME": str(tmp_path)}
+    asked = f"{script}\ncomplete -C 'nccl-inspect summa'"
+    done = subprocess.run(["fish", "--no-config", "-c", asked], env=env, capture_output=True, text=True, check=False)
+    assert done.stdout == "summarize\tVerdict, network, paths and findings of one job.\n"

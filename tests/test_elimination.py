@@ -11,6 +11,7 @@ import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.answers import ranks
 from nccl_inspect.model.finding import Finding
+from nccl_inspect.rules import lost_peer
 
 KILLED = b"".join(sample_data.contents("peer-killed"))
 """Rank 3 of 4 was killed, on the second host; its process is 5026, the others are 5023 to 5025."""
@@ -130,3 +131,10 @@ def test_of_lost_connections_the_silent_host_is_told_and_not_the_victims() -> No
     lead = job.findings[0]
     assert (lead.rule, lead.ranks, lead.hosts) == ("peer-death", [2, 3], ["h1"])
     assert {row.rank for row in ranks.rows(job) if ranks.is_bad(row)} == {2, 3}
+
+
+def test_a_rank_whose_log_is_here_is_not_said_to_be_elsewhere() -> None:
+    echoes = [one for one in nccl_inspect.read(KILLED).notices if "Connection closed by remote peer" in one.message]
+    assert echoes
+    assert "not here" in lost_peer.why_closed(echoes)
+    assert lost_peer.why_closed(echoes, is_here=True).endswith("the rank that failed first prints no error here")

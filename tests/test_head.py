@@ -18,6 +18,7 @@ from nccl_inspect.report.digest import folded
 from nccl_inspect.report.head import labelled
 
 _FAILED = "torch-watchdog-timeout"
+RELEASES = ("2.27.3+cuda12.9", "2.21.5+cuda12.4")
 
 
 def first_lines(job: Job, width: int = 100) -> list[str]:
@@ -175,3 +176,22 @@ def test_a_rank_that_is_elsewhere_is_not_called_missing() -> None:
     assert [one.rule for one in job.findings if one.fatal] == ["hang-in-init"]
     assert job.findings[0].ranks == [1]
     assert "rank-missing" not in {one.rule for one in job.not_judged}
+
+
+def test_who_reports_first_is_not_the_culprit(tmp_path: Path) -> None:
+    said = [f"host-{rank}:7{rank}:7{rank} [0] NCCL INFO NCCL version {text}" for rank, text in enumerate(RELEASES)]
+    said.append("host-0:70:77 [0] bootstrap.cc:322 NCCL WARN Bootstrap Root : rank 3 of 4 ranks has already checked in")
+    (tmp_path / "job.log").write_text("\n".join(said) + "\n")
+    job = nccl_inspect.read(tmp_path / "job.log")
+    assert head.of(job).rule == "version-mismatch"
+    assert head.of(job).where == "2 hosts (host-0, host-1)"
+    assert not head.of(job).places
+
+
+def test_no_last_line_stands_before_the_first_error() -> None:
+    inputs = [
+        str(sample_data.FOLDER / "launchers" / name)
+        for name in ("deepspeed-exception.log.gz", "deepspeed-killed.log.gz")
+    ]
+    since = head.of(nccl_inspect.read(inputs, job="deepspeed-exception")).since
+    assert since == "first error deepspeed-exception.log.gz:45"

@@ -76,3 +76,15 @@ def test_manual_pages_show_without_complaint(tmp_path: Path) -> None:
         done = subprocess.run(["groff", "-man", "-Tutf8", "-ww", file], capture_output=True, text=True, check=True)
         assert not done.stderr
         assert ".SH OPTIONS" in text
+
+
+@pytest.mark.skipif(shutil.which("mandoc") is None, reason="no mandoc on this machine")
+def test_manual_pages_pass_the_check_of_mandoc(tmp_path: Path) -> None:
+    for name, text in man_pages.pages():
+        file = tmp_path / f"{name}.1"
+        file.write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        ["mandoc", "-Tlint", "-W", "warning", *tmp_path.iterdir()], capture_output=True, text=True, check=False
+    )
+    complaints = [line for line in done.stdout.splitlines() if "missing date" not in line]  # it would change each build
+    assert not complaints

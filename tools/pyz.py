@@ -3,7 +3,7 @@
 ``python tools/pyz.py [FILE]``; ``--needs`` only lists what goes into it. pandas and pyarrow are left out: only exports
 need them. The first run unpacks the file into a folder of the user's cache, since compiled parts and data cannot be
 read from within it. Compiled parts are those of the Python and machine that built it; on others the pure ones take
-over, and only the search for lines that were cut (regex) is missing.
+over, with the same reports.
 """
 
 from __future__ import annotations

@@ -204,5 +204,5 @@ def _filled(page: str, **texts: str) -> str:
 if __name__ == "__main__":
     made = build(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else TARGET)
     loaded = sum(path.stat().st_size for path in (made / "parts").iterdir())
-    print(f"{made}: {loaded / 2**20:.1f} MB to load; {SINGLE}: {(made / SINGLE).stat().st_size / 2**20:.1f} MB")
+    print(f"{made}: {loaded / 1e6:.1f} MB to load; {SINGLE}: {(made / SINGLE).stat().st_size / 1e6:.1f} MB")
     print(f"python3 -m http.server --directory {made} 8000")

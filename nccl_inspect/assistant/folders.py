@@ -6,11 +6,11 @@ file is opened from the folder downwards without following any link, so that wha
 
 from __future__ import annotations
 
-import glob
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path, PosixPath
 from typing import IO, Any
@@ -28,6 +28,7 @@ MAX_ENTRIES = 20_000
 MAX_SMALL = 4 << 20
 """Bytes of a policy or a topology."""
 _GLOB = frozenset("*?[")
+_ANY_DEPTH = "**"
 _THROUGH = os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Without waiting for the other end of a pipe, should there suddenly be one."""
@@ -70,8 +71,12 @@ class Folders:
             NcclInspectError: it is not there, lies outside, or is no small file.
         """
         path = self._resolved(_plain(name))
-        with self._held(path, name).open("rb") as file:
-            data: bytes = file.read(MAX_SMALL + 1)
+        _status(path, name)
+        try:
+            with self._held(path, name).open("rb") as file:
+                data: bytes = file.read(MAX_SMALL + 1)
+        except OSError as error:
+            raise NcclInspectError(f"{name}: {error.strerror}", "name a policy or a topology file") from None
         if len(data) > MAX_SMALL:
             raise NcclInspectError(f"{name}: larger than {MAX_SMALL >> 20} MB", "name a policy or a topology file")
         return data.decode("utf-8", "replace")
@@ -89,14 +94,40 @@ class Folders:
         if ".." in parts:
             raise NcclInspectError(f"{pattern}: '..' in a pattern", "name the folder as it is")
         fixed = next(index for index, part in enumerate(parts) if _GLOB.intersection(part))
-        self._resolved(str(Path(*parts[:fixed])))
-        names = list(islice(glob.iglob(self._joined(pattern), recursive=True), MAX_ENTRIES + 1))  # noqa: PTH207
-        if len(names) > MAX_ENTRIES:
+        begin = self._resolved(str(Path(*parts[:fixed])))
+        matches = dict.fromkeys(islice(self._expanded(begin, parts[fixed:]), MAX_ENTRIES + 1))
+        if len(matches) > MAX_ENTRIES:
             raise NcclInspectError(f"{pattern}: more than {MAX_ENTRIES:,} files", "name a folder with fewer")
-        inside = [name for name in names if self._root_of(Path(os.path.realpath(name)))]
+        inside = [name for name in matches if self._root_of(Path(os.path.realpath(name)))]
         if not inside:
             raise NcclInspectError(f"{pattern}: no file matches", "check the pattern and the folder")
         return sorted(inside, key=recognition.natural)
+
+    def _expanded(self, folder: Path, parts: Sequence[str]) -> Iterator[str]:
+        """What a pattern stands for below a folder; unlike :mod:`glob`, it lists no folder that a link leads out to."""
+        part, rest = parts[0], parts[1:]
+        if part == _ANY_DEPTH and rest:
+            yield from self._expanded(folder, rest)
+        for entry in self._listed(folder):
+            path = folder / entry.name
+            if part == _ANY_DEPTH:
+                if not rest:
+                    yield str(path)
+                if entry.is_dir(follow_symlinks=False):
+                    yield from self._expanded(path, parts)
+            elif fnmatchcase(entry.name, part):
+                yield from self._expanded(path, rest) if rest else (str(path),)
+
+    def _listed(self, folder: Path) -> list[os.DirEntry[str]]:
+        """What a folder holds that is not hidden; nothing where it lies outside or cannot be read."""
+        real = Path(os.path.realpath(folder))
+        if self._root_of(real) is None or not real.is_dir():
+            return []
+        try:
+            with os.scandir(real) as entries:
+                return [entry for entry in entries if not entry.name.startswith(".")]
+        except OSError:
+            return []
 
     def _of_path(self, name: str, shown: str) -> Iterator[File]:
         path = self._resolved(name)

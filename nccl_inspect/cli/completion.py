@@ -8,6 +8,8 @@ from click.shell_completion import get_completion_class
 from nccl_inspect.cli import COMPLETE_VARIABLE, cli, shared, writing
 
 _SHELLS = ("bash", "zsh", "fish")
+_SPLIT, _SPLIT_ONCE = 'string split ","', 'string split --max 1 ","'
+"""How Click's script for fish takes a kind and its value apart: descriptions have commas of their own."""
 _EXAMPLES = """
 \b
 Examples:
@@ -32,4 +34,5 @@ def script(shell: str) -> str:
     kind = get_completion_class(shell)
     assert kind is not None
     completion = kind(cli, {}, "nccl-inspect", COMPLETE_VARIABLE)
-    return (completion.source_template % completion.source_vars()).strip()
+    text = completion.source_template % completion.source_vars()
+    return text.replace(_SPLIT, _SPLIT_ONCE).strip()

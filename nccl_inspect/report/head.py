@@ -78,6 +78,8 @@ def _places(job: Job, lead: Finding | None, notice: Notice | None) -> list[Place
         return [known.of(rank) for rank in ranks]
     failure = job.first_failure
     said = failure.processes if failure else [process[:2] for process in notice.processes] if notice else []
+    if lead and lead.hosts and {host for host, _ in said} != set(lead.hosts):
+        return []  # who reports first is one of them, or none: not the culprit
     return [Place(None, host, pid) for host, pid in said if is_named(host) and host and pid >= 0]
 
 
@@ -175,7 +177,10 @@ def _end(job: Job, is_now: bool) -> str:
         return f"last line {last.time.strip('[]')}{ago}, {short_names(job).get(last.source, last.source)}:{last.line}"
     if job.is_one_of_several:
         final = max(job.last_lines, key=lambda line: line.order, default=None) if len(job.sources) == 1 else None
-        return f"last line {short_names(job)[final.source]}:{final.line}" if final else ""
+        first = job.first_failure.evidence if job.first_failure else None
+        if final is None or (first and first.source == final.source and first.line > final.line):
+            return ""  # the program went on after the last line of NCCL: where it ended is not known
+        return f"last line {short_names(job)[final.source]}:{final.line}"
     if len(job.sources) == 1 and job.sources[0].lines:
         return f"last line {short_names(job)[job.sources[0].name]}:{job.sources[0].lines}"
     return ""

@@ -73,11 +73,18 @@ def _unknown(facts: Facts, silence: Silence) -> str:
     return "the first failing rank is not in this log"
 
 
-def why_closed(echoes: list[Notice]) -> str:
-    """What is known where no process is: who ends closes its connections, and a lost machine does not."""
+def why_closed(echoes: list[Notice], *, is_here: bool = False) -> str:
+    """What is known where no process is: who ends closes its connections, and a lost machine does not.
+
+    Args:
+        echoes: what the others say.
+        is_here: whether those that may have failed first have lines in the log.
+    """
     if all(any(word in one.message for word in UNANSWERED) for one in echoes):
         return (
             "nothing closed the connection, it got no answer any more: the peer's machine or the network between was "
             "lost. Look at both; the log of the peer is not here, or does not tell"
         )
+    if is_here:
+        return "every line about it is an echo from its peers: the rank that failed first prints no error here"
     return "every line about it is an echo: these ranks are victims of one whose log is not here, or does not tell"

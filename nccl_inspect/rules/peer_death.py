@@ -355,7 +355,7 @@ def _finding(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool
         cause="its lines stop without an error or an end: killed (out of memory, preemption, spot loss), crashed, or "
         "its machine was lost"
         if gone
-        else why_closed(echoes),
+        else why_closed(echoes, is_here=bool(some) and some <= set(facts.job.ranks_seen)),
         impact=_OVER
         if facts.is_over()
         else f"{_DEAD}. 'Connection closed by remote peer' on the others is the effect, not the fault",
