@@ -286,9 +286,9 @@ def _root(wait: _Wait, held: set[int], by_rank: Mapping[int, Dump]) -> Standstil
 
 
 def _without_repeats(causes: list[Standstill]) -> list[Standstill]:
-    """The same ranks once, by the group in which the most wait for them, and there by the earliest call."""
+    """The same ranks once, by the first call that they did not make: others wait in later ones."""
     kept: dict[tuple[object, ...], Standstill] = {}
-    for cause in sorted(causes, key=lambda cause: (-len(cause.waiting), _order(cause))):
+    for cause in sorted(causes, key=lambda cause: (_order(cause), -len(cause.waiting))):
         kept.setdefault((*(part.rank for part in cause.culprits), None, *cause.unknown), cause)
     return list(kept.values())
 
