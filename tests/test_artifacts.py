@@ -540,3 +540,17 @@ def test_folders_are_gone_through_once_for_all_jobs(tmp_path: Path, monkeypatch:
     assert calls == [6]
     assert [Path(artifact.name).parent.name for artifact in job.artifacts] == ["job3"]
     assert nccl_inspect.read(str(tmp_path), job="job2").artifacts == []
+
+
+def test_who_waits_in_calls_that_differ_is_no_cause_elsewhere() -> None:
+    groups = {"tp0": [0, 1, 2], "tp1": [3, 4, 5], **{f"dp{rank}": [rank, rank + 3] for rank in range(3)}}
+    dumps = [
+        dump(rank, [entry(1, "tp0", 1, "all_reduce"), entry(2, f"dp{rank}", 1, "all_reduce", "started")], groups)
+        for rank in range(3)
+    ]
+    dumps += [
+        dump(rank, [entry(1, "tp1", 1, "all_reduce", "started", input_sizes=[[4, 8 + (rank == 4)]])], groups)
+        for rank in range(3, 6)
+    ]
+    (found,) = standstill.of(dumps)
+    assert (found.kind, [part.rank for part in found.culprits]) == (causes.DIFFERENT, [4])

@@ -253,7 +253,9 @@ def _causes(waits: Sequence[_Wait], stuck: Sequence[Standstill], by_rank: Mappin
     """What the waits come from: ranks that wait for nobody, a call in which those stand who did not come, a cycle."""
     if not waits:
         return []
-    in_calls = {part.rank for still in stuck for part in still.culprits}
+    in_calls = {part.rank for still in stuck for part in still.culprits} | {
+        part.rank for still in stuck for part in still.waiting if part.call and not part.call.is_completed
+    }
     held = {rank for wait in waits for rank in wait.waiting} | in_calls
     roots = [wait for wait in waits if _unknown(wait, held) or any(rank not in held for rank in wait.absent)]
     if roots:
