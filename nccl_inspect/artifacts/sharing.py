@@ -6,7 +6,7 @@ import multiprocessing
 import pickle
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
@@ -22,11 +22,12 @@ _MOST = 8
 """Processes: what they find is put together in one."""
 
 
-def read(found: Sequence[tuple[File, Kind]]) -> Iterator[list[Artifact] | None]:
+def read(found: Sequence[tuple[File, Kind]], count: Callable[[int], None]) -> Iterator[list[Artifact] | None]:
     """What files hold, in their order; None for one that proves to be a log.
 
     Args:
         found: files on disk, with their kinds.
+        count: told how many bytes were read: all processes are taken to be as quick as this one.
     """
     number = min(processors(), _MOST) if sys.platform == "linux" and threading.active_count() == 1 else 1
     shares = [found[len(found) * place // number : len(found) * (place + 1) // number] for place in range(number)]
@@ -41,9 +42,9 @@ def read(found: Sequence[tuple[File, Kind]]) -> Iterator[list[Artifact] | None]:
             for share in shares[1:]:
                 with Held():
                     workers.append(_started(share))
-            yield from (artifacts.read_one(file, kind) for file, kind in shares[0])
+            yield from artifacts.one_by_one(shares[0], lambda size: count(size * number))
             for share, (_, connection) in zip(shares[1:], workers, strict=True):
-                yield from _result(connection) or (artifacts.read_one(file, kind) for file, kind in share)
+                yield from _result(connection) or artifacts.one_by_one(share)
     finally:
         end()
 
@@ -59,7 +60,7 @@ def _started(share: Sequence[tuple[File, Kind]]) -> tuple[Any, Connection]:
 
 def _work(share: Sequence[tuple[File, Kind]], connection: Connection) -> None:
     left_to_parent()
-    held = [artifacts.read_one(file, kind) for file, kind in share]
+    held = list(artifacts.one_by_one(share))
     with suppress(BrokenPipeError):  # nobody is there any more
         connection.send_bytes(pickle.dumps(held, pickle.HIGHEST_PROTOCOL))
 
