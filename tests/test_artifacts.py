@@ -635,3 +635,9 @@ def test_what_ranks_report_and_how_they_differ_as_json() -> None:
         "NOCOMM": [3],
     }
     assert [lost.rank for lost in answer.lost] == [4]
+
+
+def test_a_dump_that_breaks_off_is_named_so() -> None:
+    whole = (MESH / "loop-eager" / "nccl_trace_rank_0").read_bytes()
+    with pytest.raises(ValueError, match="it breaks off"):
+        flight_recorder.read("nccl_trace_rank_0", whole[: len(whole) // 2])
