@@ -88,7 +88,11 @@ def _is_due(facts: Facts, effect: Finding, found: list[Case]) -> bool:
         return any(case.pod.kind == "container" for case in found)
     if effect.rule in _GOOGLE or (effect.rule == _UNKNOWN and _is_google(facts, found)):
         return True
-    return effect.rule == _INTERFACE or _has_cards(found)
+    if effect.rule != _INTERFACE:
+        return _has_cards(found)
+    # EFA does without interfaces of the node: only the name of one shows that they were meant to be there.
+    has_efa = any(case.container.asks(EFA) for case in found)
+    return not has_efa or _OF_NODE.search(effect.summary) is not None
 
 
 def _is_google(facts: Facts, found: list[Case]) -> bool:
