@@ -24,9 +24,11 @@ class Bar:
 
     Args:
         wanted: whether to show it at once, or never; None for: on a terminal, when it is long.
+        label: what is going on.
     """
 
-    def __init__(self, wanted: bool | None) -> None:
+    def __init__(self, wanted: bool | None, label: str = "reading") -> None:
+        self._label = label
         self.wanted = sys.stderr.isatty() if wanted is None else wanted
         self._at_once = wanted is not None
         self._began = self._drawn = time.monotonic()
@@ -65,7 +67,7 @@ class Bar:
         return click.progressbar(
             None if self._total is not None else repeat(None),  # click wants to know either the length or the items
             length=self._total,
-            label="reading",
+            label=self._label,
             file=sys.stderr,
             width=20,
             item_show_func=lambda _: self._amount(),

@@ -540,3 +540,104 @@ def test_folders_are_gone_through_once_for_all_jobs(tmp_path: Path, monkeypatch:
     assert calls == [6]
     assert [Path(artifact.name).parent.name for artifact in job.artifacts] == ["job3"]
     assert nccl_inspect.read(str(tmp_path), job="job2").artifacts == []
+
+
+def test_who_waits_in_calls_that_differ_is_no_cause_elsewhere() -> None:
+    groups = {"tp0": [0, 1, 2], "tp1": [3, 4, 5], **{f"dp{rank}": [rank, rank + 3] for rank in range(3)}}
+    dumps = [
+        dump(rank, [entry(1, "tp0", 1, "all_reduce"), entry(2, f"dp{rank}", 1, "all_reduce", "started")], groups)
+        for rank in range(3)
+    ]
+    dumps += [
+        dump(rank, [entry(1, "tp1", 1, "all_reduce", "started", input_sizes=[[4, 8 + (rank == 4)]])], groups)
+        for rank in range(3, 6)
+    ]
+    (found,) = standstill.of(dumps)
+    assert (found.kind, [part.rank for part in found.culprits]) == (causes.DIFFERENT, [4])
+
+
+SAYS = """\
+NCCL version 2.26.2 compiled with CUDA 12.8
+CUDA runtime version 12080, driver version 12080
+
+Job summary
+===========
+
+Errors
+======
+
+#0-0 (00ab) ERROR
+  Initialization error on 1 rank
+  Rank 5 reported Internal error -- [process information not found]
+  Asynchronous errors on 3 ranks
+  2 ranks reported Remote process error
+  Rank 0 -- GPU 0 managed by process 10 on node 192.0.2.7
+  Rank 1 -- [process information not found]
+  Rank 2 reported System error -- GPU 2 (NVML 6) managed by process 12 on node fd00::7
+
+Warnings
+========
+
+#0-0 (00ab) MISMATCH
+  Communicator ranks have different status
+  60 ranks have status RUNNING
+  2 ranks have status NOCOMM
+  Rank 3 -- GPU 3 managed by process 13 on node 192.0.2.7
+  Rank 4 -- GPU 4 managed by process 14 on node 192.0.2.7
+  Rank 6 has status ABORT -- GPU 6 managed by process 16 on node 192.0.2.7
+  Communicator ranks have different AllReduce operation counts
+  2 ranks have launched up to operation 12
+  Rank 1 has launched up to operation 9 -- GPU 1 managed by process 11 on node 192.0.2.7
+
+"""
+
+
+def test_what_ranks_report_and_how_they_differ_as_text() -> None:
+    answer = ras.read("x", SAYS.encode())
+    assert [(one.stage, one.what, [member.rank for member in one.members]) for one in answer.errors] == [
+        ("Initialization", "Internal error", [5]),
+        ("Asynchronous", "Remote process error", [0, 1]),
+        ("Asynchronous", "System error", [2]),
+    ]
+    assert answer.errors[2].members[0].host == "fd00::7"
+    assert [(one.what, one.count, [member.rank for member in one.members]) for one in answer.states] == [
+        ("RUNNING", 60, []),
+        ("NOCOMM", 2, [3, 4]),
+        ("ABORT", 1, [6]),
+    ]
+    assert SAYS.splitlines()[answer.states[1].line - 1] == "  2 ranks have status NOCOMM"
+    assert [member.rank for mismatch in answer.mismatches for member in mismatch.behind] == [1]
+
+
+def test_what_ranks_report_and_how_they_differ_as_json() -> None:
+    def rank(number: int, **status: Any) -> dict[str, Any]:
+        return {"rank": number, "host": "192.0.2.7", "pid": 10 + number, "cuda_dev": number, "status": status}
+
+    comm = {
+        "hash": "0xab",
+        "size": 5,
+        "ranks": [
+            rank(0, init_state=0, async_error=6),
+            rank(1, init_state=0, async_error=2),
+            rank(2, init_state=0, async_error=7, abort_flag=True),
+        ],
+        "missing_ranks": [rank(3, unresponsive=False, considered_dead=False), rank(4, unresponsive=True)],
+    }
+    document = {"nccl_version": "2.30.3", "communicators_count": 1, "communicators": [comm]}
+    answer = ras.read("x", json.dumps(document).encode())
+    assert [(one.what, [member.rank for member in one.members]) for one in answer.errors] == [
+        ("System error", [1]),
+        ("Remote process error", [0]),
+    ]
+    assert {one.what: [member.rank for member in one.members] for one in answer.states} == {
+        "RUNNING": [0, 1],
+        "ABORT": [2],
+        "NOCOMM": [3],
+    }
+    assert [lost.rank for lost in answer.lost] == [4]
+
+
+def test_a_dump_that_breaks_off_is_named_so() -> None:
+    whole = (MESH / "loop-eager" / "nccl_trace_rank_0").read_bytes()
+    with pytest.raises(ValueError, match="it breaks off"):
+        flight_recorder.read("nccl_trace_rank_0", whole[: len(whole) // 2])

@@ -26,13 +26,16 @@ KINDS = {
     "fi_info output": "fi_info-efa.txt fi_info-tcp.txt fi_info-none.txt fi_info-none-1.17.txt fi_info-v.txt",
     "lsmod output": "lsmod.txt lsmod-bare.txt modules.txt",
     "ulimit output": "ulimit-bash.txt ulimit-bash4.txt ulimit-small.txt ulimit-zsh.txt ulimit-sh.txt limits-proc.txt",
-    "df output": "df.txt df-h.txt df-T.txt",
+    "df output": "df.txt df-h.txt df-T.txt df-i.txt",
     "NIC counter file": "counters-before.txt counters-after.txt rdma-statistic.txt ethtool-S.txt",
     "nvidia-smi list": "nvidia-smi-L.txt nvlink-s.txt nvlink-s-bad.txt nvlink-e.txt",
     "nvidia-smi -q output": "nvidia-smi-q-535.txt nvidia-smi-q-535-bad.txt nvidia-smi-q-580.txt "
     "nvidia-smi-q-580-fabric.txt",
 }
 FILES = [(kind, name) for kind, names in KINDS.items() for name in names.split()]
+
+
+SEGMENT = "shm-segment-failed"
 
 
 def text(name: str) -> bytes:
@@ -228,6 +231,7 @@ def test_a_slow_port_is_a_clue(tmp_path: Path) -> None:
     [
         (MEMLOCK, "ib-memlock", "ulimit-small.txt", "(memlock) is 8192 KiB on gpu-node-0002"),
         (SHM.replace(HOSTS[0], HOSTS[1]), "shm-segment-failed", "df-h.txt", "/dev/shm has 64 MiB, 0 MiB of it free"),
+        (SHM.replace(HOSTS[0], HOSTS[1]), "shm-segment-failed", "df-i.txt", "/dev/shm has 0 of 819,200 inodes free"),
         (GDR.replace(HOSTS[0], HOSTS[1]) + PATHS.format(""), "gdr-disabled", "lsmod-bare.txt", "nvidia_peermem is not"),
     ],
 )
@@ -236,6 +240,12 @@ def test_what_a_file_settles_is_certain(tmp_path: Path, log: str, rule: str, fil
     assert said.confidence == "certain"
     assert words in said.cause
     assert Path(said.evidence[-1].source).name == "gpu-node-0002-x"
+
+
+def test_room_without_inodes_is_none(tmp_path: Path) -> None:
+    said = finding(job(tmp_path, STARTED + SHM, gpu_node_0001_df="df.txt", gpu_node_0001_dfi="df-i.txt"), SEGMENT)
+    assert "/dev/shm has 0 of 819,200 inodes free" in said.cause
+    assert "1.01e+03 GiB" not in said.cause
 
 
 def test_a_reason_that_the_log_tells_stays(tmp_path: Path) -> None:

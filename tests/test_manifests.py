@@ -500,3 +500,23 @@ def test_a_command_names_the_namespace(tmp_path: Path) -> None:
     assert setting.summary == "NCCL_P2P_DISABLE=1 is set in job.yaml:17 (container main)"
     assert setting.fix == ["kubectl -n ml set env deployment/llama-3-8b-node NCCL_P2P_DISABLE-   # removes it"]
     assert setting.explains == ["p2p-disabled-by-env"]
+
+
+@pytest.mark.parametrize(("value", "differs"), [("0", True), ("1", False), ("$(P2P)", False)])
+def test_a_manifest_that_the_log_contradicts_is_named(value: str, differs: bool, tmp_path: Path) -> None:
+    log = (
+        "llama-3-8b-node-0-0:1:1 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n"
+        "llama-3-8b-node-0-0:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n"
+    )
+    text = TEMPLATE.format(api="batch/v1", kind="Job").replace('value: "1"', f'value: "{value}"')
+    job = judged(log, tmp_path=tmp_path, job__yaml=text)
+    if "$" in value:
+        assert "setting-from-file" not in {finding.rule for finding in job.findings}
+        return
+    said = found(job, "setting-from-file")
+    if differs:
+        assert said.summary == "job.yaml:16 sets NCCL_P2P_DISABLE=0, and the log shows NCCL_P2P_DISABLE=1"
+        assert said.confidence == "likely"
+        assert [line.line for line in said.evidence] == [16, 1]
+    else:
+        assert said.confidence == "certain"

@@ -7,7 +7,7 @@ that kind, ``read(name, data)`` reads it. Files are recognised by what is in the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -19,6 +19,7 @@ from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest import compression, files, recognition
 from nccl_inspect.ingest.files import File, Input
+from nccl_inspect.ingest.sources import Progress
 from nccl_inspect.ingest.streams import Pieces, StreamError
 from nccl_inspect.model.inventory import Artifact, PassedOver
 
@@ -33,7 +34,7 @@ _SHARED = 32 << 20
 """Bytes from which on starting processes pays."""
 _PARTS = (
     *("calls", "causes", "containers", "errors", "identity", "joining", "kernel", "located", "machine", "owner"),
-    *("packed", "pairwise", "plain_pickle", "sharing", "standstill", "stragglers"),
+    *("packed", "pairwise", "plain_pickle", "sharing", "standstill", "stragglers", "trainjobs"),
 )
 
 
@@ -95,27 +96,29 @@ def parted(inputs: Input | Sequence[Input]) -> tuple[list[File], list[Artifact]]
     return inventory(inputs)[:2]
 
 
-def inventory(inputs: Input | Sequence[Input]) -> Inventory:
+def inventory(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Inventory:
     """Tell the logs from the evidence beside them, and read the latter.
 
     Args:
         inputs: paths, folders, archives, globs, ``-``, bytes or file objects.
+        progress: told after each file of evidence how many bytes were read, and how many there are.
 
     Raises:
         NoInputError: nothing is given, no log is, or something that cannot be one.
     """
-    found = beside(inputs)
+    found = beside(inputs, progress)
     if found.evidence and not found.logs:
         first = found.evidence[0]
         raise NoInputError(f"{first.name}: {first.kind}, and no log of a job", "give the log of the job, too")
     return found
 
 
-def beside(inputs: Input | Sequence[Input]) -> Inventory:
+def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Inventory:
     """The same of inputs that need hold no log.
 
     Args:
         inputs: likewise.
+        progress: likewise.
 
     Raises:
         NoInputError: nothing is given, or something that cannot be a log.
@@ -127,7 +130,7 @@ def beside(inputs: Input | Sequence[Input]) -> Inventory:
 
     heads = ((file, head_of(file)) for file in files.find(inputs, is_artifact, passed))
     known = [(file, kind_of(file.name, head), _is_archive(head)) for file, head in heads]
-    read = _shared([(file, kind) for file, kind, _ in known if kind])
+    read = _shared([(file, kind) for file, kind, _ in known if kind], progress)
     for file, kind, is_archive in known:
         held = next(read) if kind else None
         if held is not None:
@@ -148,13 +151,33 @@ def _is_archive(head: bytes) -> bool:
     return recognition.is_tar(head) or recognition.is_zip(head)
 
 
-def _shared(found: Sequence[tuple[File, Kind]]) -> Iterator[list[Artifact] | None]:
+def _shared(found: Sequence[tuple[File, Kind]], progress: Progress | None) -> Iterator[list[Artifact] | None]:
     """What files hold, in their order; None for one that is a log. Very many are read by several processes."""
-    if sum(file.size or 0 for file, _ in found) < _SHARED:
-        return (read_one(file, kind) for file, kind in found)
+    total = sum(file.size or 0 for file, _ in found)
+
+    def count(size: int) -> None:
+        if progress:
+            progress(size, total)
+
+    if total < _SHARED:
+        return one_by_one(found, count)
     from nccl_inspect.artifacts import sharing  # most logs have few files beside them
 
-    return sharing.read(found)
+    return sharing.read(found, count)
+
+
+def one_by_one(
+    found: Iterable[tuple[File, Kind]], count: Callable[[int], None] = lambda _: None
+) -> Iterator[list[Artifact] | None]:
+    """What files hold, in their order; None for one that is a log.
+
+    Args:
+        found: on disk, with their kinds.
+        count: told the size of each file that was read.
+    """
+    for file, kind in found:
+        yield read_one(file, kind)
+        count(file.size or 0)
 
 
 def read_one(file: File, kind: Kind) -> list[Artifact] | None:

@@ -48,6 +48,17 @@ class Ended(Record):
     restarts: int = 0
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Place(Record):
+    """Where a part of what a container is given stands, if not beside the rest."""
+
+    file: str
+    path: str
+    tree: Node
+    names: dict[str, str]
+    """What keys of a container are called there; those that cannot stand there are missing."""
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Container(Record):
     """What one container is given."""
@@ -71,6 +82,8 @@ class Container(Record):
     env: list[Variable] = field(default_factory=list)
     tree: Node = ABSENT
     """What of it a fix may add to."""
+    elsewhere: Place | None = None
+    """Where the parts stand that the trainer of a TrainJob replaces."""
 
     def asks(self, *names: str) -> bool:
         """Whether it asks for one of these resources; what is not a number yet (``$EFA``) may be any.
@@ -135,6 +148,8 @@ class Pod(Record):
     address: str = ""
     ended: list[Ended] = field(default_factory=list)
     tree: Node = ABSENT
+    runtime: str = ""
+    """The runtime that a TrainJob refers to and adds nothing else to: it has the rest of its pods."""
 
     @property
     def is_template(self) -> bool:

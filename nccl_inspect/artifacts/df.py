@@ -1,4 +1,4 @@
-"""``df`` and ``df -h``: the file systems and the room that they have."""
+"""``df``, ``df -h`` and ``df -i``: the file systems and the room that they have, in bytes and in inodes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from nccl_inspect.artifacts import machine
 from nccl_inspect.artifacts.machine import Item, Line, Report
 
 KIND = "df output"
-START = re.compile(rb"Filesystem +(?:Type +)?(?:Size|1K-blocks|1024-blocks|1M-blocks|512-blocks|1B-blocks)\b")
+START = re.compile(rb"Filesystem +(?:Type +)?(?:Size|1K-blocks|1024-blocks|1M-blocks|512-blocks|1B-blocks|Inodes)\b")
 _ROW = re.compile(
     r"\S.*?\s+(?P<size>[\d.]+[kKMGTPE]?)i?\s+(?P<used>[\d.]+[kKMGTPE]?)i?\s+(?P<free>[\d.]+[kKMGTPE]?)i?\s+"
     r"(?P<share>\d+%|-)\s+(?P<mount>/.*)$"
 )
+_INODES = re.compile(r"Filesystem +(?:Type +)?Inodes\b")
 _BLOCKS = {"1K-blocks": 1024, "1024-blocks": 1024, "1M-blocks": 1 << 20, "512-blocks": 512}
 _UNITS = {unit: 1024**power for power, unit in enumerate("KMGTPE", 1)}
 
@@ -24,18 +25,19 @@ def recognises(_name: str, head: bytes) -> bool:
 
 
 def read(name: str, data: bytes) -> Report:
-    """The file systems, sizes in bytes."""
+    """The file systems, sizes in bytes and in inodes."""
     return machine.report(name, data, START, _items)
 
 
 def _items(lines: list[Line]) -> Iterator[Item]:
-    block = 1
+    block, part = 1, "filesystem"
     for line in lines:
         if line.text.startswith("Filesystem"):
+            part = "inodes" if _INODES.match(line.text) else "filesystem"
             block = next((size for word, size in _BLOCKS.items() if word in line.text), 1)
         elif match := _ROW.match(line.text):
             values = {key: _bytes(match[key], block) for key in ("size", "used", "free")}
-            yield Item("filesystem", match["mount"].strip(), values, line.number, " ".join(line.text.split()))
+            yield Item(part, match["mount"].strip(), values, line.number, " ".join(line.text.split()))
 
 
 def _bytes(text: str, block: int) -> int:

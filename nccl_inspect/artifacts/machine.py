@@ -38,8 +38,8 @@ class Item(Record):
     """What a tool says of one part of a machine."""
 
     part: str
-    """What it is: ``port``, ``gid``, ``gpu``, ``nvlink``, ``module``, ``limit``, ``filesystem``, ``provider``,
-    ``counter`` or ``list`` (that all of a kind were listed)."""
+    """What it is: ``port``, ``gid``, ``gpu``, ``nvlink``, ``module``, ``limit``, ``filesystem``, ``inodes``,
+    ``provider``, ``counter`` or ``list`` (that all of a kind were listed)."""
     name: str
     """Such as ``mlx5_0``, ``0000:18:00.0``, ``nvidia_peermem``."""
     values: Mapping[str, Any] = field(default_factory=dict)

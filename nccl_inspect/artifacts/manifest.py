@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from nccl_inspect.artifacts import located
-from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Pod, quantity, variables
+from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Place, Pod, quantity, variables
 from nccl_inspect.artifacts.identity import Identity, short
 from nccl_inspect.artifacts.located import ABSENT, Node
+from nccl_inspect.artifacts.trainjobs import RUNTIMES
 from nccl_inspect.records import Record
 
 KIND = "Kubernetes manifest"
@@ -54,8 +55,13 @@ _KEYS = (re.compile(rb"^apiVersion:[ \t]", re.MULTILINE), re.compile(rb"^kind:[ 
 _NCCL = re.compile(rb"\bNCCL (?:INFO|WARN|TRACE) ")
 _NETWORKS = ("k8s.v1.cni.cncf.io/networks", "networking.gke.io/interfaces", "v1.multus-cni.io/default-network")
 _MACHINE = "node.kubernetes.io/instance-type"
-_PARTIAL = ("TrainJob", "ClusterTrainingRuntime", "TrainingRuntime")
-_KEPT = ("resources", "securityContext", "volumeMounts", "volumes", "hostIPC", "hostNetwork")
+_JOB = "TrainJob"
+_PARTIAL = (_JOB, *RUNTIMES)
+_OVERRIDES = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
+"""Where a TrainJob may add anything to its pods."""
+_OF_TRAINER = {"resources": "resourcesPerNode"}
+"""Keys of a container that the trainer of a TrainJob has, too, and what they are called there."""
+_KEPT = ("resources", "resourcesPerNode", "securityContext", "volumeMounts", "volumes", "hostIPC", "hostNetwork")
 _SHM = "/dev/shm"  # noqa: S108 - a path in containers
 _MAX_TEXT = 200
 
@@ -136,8 +142,8 @@ def _pods(item: Node, file: str) -> Iterator[Pod]:
             ended=_ended(item.at("status")) if kind == "Pod" else [],
             tree=_kept(spec),
         )
-    if trainer := item.at("spec", "trainer"):
-        yield _trained(file, kind, name, trainer)
+    if kind == _JOB or item.at("spec", "trainer"):
+        yield _trained(file, item)
 
 
 def _owner(item: Node) -> str:
@@ -145,17 +151,29 @@ def _owner(item: Node) -> str:
     return owners[0].word("name") if owners else ""
 
 
-def _trained(file: str, kind: str, name: str, trainer: Node) -> Pod:
+def _trained(file: str, item: Node) -> Pod:
     """The trainer of a TrainJob, which replaces parts of what its runtime has."""
-    path = "spec.trainer"
+    trainer, path = item.at("spec", "trainer"), "spec.trainer"
+    has_overrides = any(item.at("spec", key) for key in _OVERRIDES)
     container = Container(
         name="trainer",
         path=path,
-        line=trainer.line,
+        line=trainer.line or item.line,
         resources=_resources(trainer.at("resourcesPerNode")),
         env=variables(_env(trainer), f"{path}.env"),
+        elsewhere=Place(file, path, _kept(trainer), _OF_TRAINER),
     )
-    return Pod(file, kind, name, path, trainer.line, [container], is_whole=False)
+    return Pod(
+        file,
+        item.word("kind") or _JOB,
+        item.word("metadata", "name"),
+        path,
+        container.line,
+        [container],
+        is_whole=False,
+        namespace=item.word("metadata", "namespace"),
+        runtime="" if has_overrides else item.word("spec", "runtimeRef", "name"),
+    )
 
 
 def _containers(spec: Node, path: str) -> list[Container]:

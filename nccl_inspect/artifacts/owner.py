@@ -68,7 +68,9 @@ class Hosts:
         text = part[:_MAX_PART].lower()
         starts, ends = ([match.start() for match in border.finditer(text)] for border in (_START, _END))
         words = (text[start:end] for start in starts for end in ends if start < end <= start + self._longest)
-        return min({host for word in words if (host := self._by_name.get(word))}, key=self._place.__getitem__, default=None)
+        return min(
+            {host for word in words if (host := self._by_name.get(word))}, key=self._place.__getitem__, default=None
+        )
 
 
 @lru_cache(maxsize=8)

@@ -63,7 +63,11 @@ def loads(data: bytes) -> Any:
     except (MemoryError, OverflowError, RecursionError):
         raise PlainPickleError("its contents are larger than the file") from None
     except Exception as error:  # a damaged pickle may raise anything: EOFError, IndexError, KeyError, TypeError, …
-        raise PlainPickleError(f"damaged: {type(error).__name__}") from None
+        if not data.endswith(pickle.STOP):
+            raise PlainPickleError(
+                "it breaks off: the process died while it wrote it, or the copy is not whole"
+            ) from None
+        raise PlainPickleError(type(error).__name__) from None
 
 
 def _check(data: bytes) -> None:
@@ -89,9 +93,9 @@ def _behind(data: bytes, at: int) -> int:
     width = _LENGTHS[data[at]]
     length = int.from_bytes(data[at + 1 : at + 1 + width], "little")
     if length > len(data):
-        raise PlainPickleError("damaged: a value is longer than the file")
+        raise PlainPickleError("a value is longer than the file")
     if data[at] in b"\x8a\x8b" and length > _WIDEST:
-        raise PlainPickleError("damaged: a number has more than 64 bits")
+        raise PlainPickleError("a number has more than 64 bits")
     return at + 1 + width + length
 
 
@@ -104,9 +108,9 @@ def _behind_lines(data: bytes, at: int) -> int:
             return len(data)
     text = data[begin:at].strip()
     if data[begin - 1] in b"IL" and len(text) > _DIGITS:
-        raise PlainPickleError("damaged: a number has more than 64 bits")
+        raise PlainPickleError("a number has more than 64 bits")
     if data[begin - 1] in b"pg" and not (text.isdigit() and len(text) < _DIGITS):
-        raise PlainPickleError("damaged: no place of the memo")
+        raise PlainPickleError("no place of the memo")
     if data[begin - 1] in b"p":
         _check_place(int(text), data)
     return at + 1

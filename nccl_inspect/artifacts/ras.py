@@ -36,6 +36,10 @@ _LAUNCHED = re.compile(
 )
 _SEVERAL = re.compile(r"^  \d+ ranks have (launched up to operation (\d+)|not launched any operations)$")
 _RANK = re.compile(r"^  Rank (?P<rank>\d+)" + _PROCESS)
+_DIFFERENT = "  Communicator ranks have different status"
+_FAILED = re.compile(r"^  (Initialization|Asynchronous) errors? on \d+ ranks?$")
+_SEVERAL_SAY = re.compile(r"^  (\d{1,9}) ranks (?:have status|reported) (.+)$")
+_SAYS = re.compile(r"^  Rank (?P<rank>\d+) (?:has status|reported) (?P<what>.+?)(?:" + _PROCESS[:-1] + ")?$")
 _PID = re.compile(r"\b[Pp]rocess (\d{1,9}) on node ")
 _LOST = re.compile(r"^  Process (?P<pid>\d+) on node (?P<host>\S+) managing GPUs? ")
 
@@ -73,6 +77,23 @@ class Mismatch(Record):
         return [member for member in self.members if member.launched < most]
 
 
+@dataclass(slots=True, eq=False, repr=False)
+class State(Record):
+    """Ranks of a communicator that say the same of it, where others say something else or where it is an error."""
+
+    comm_id: str
+    what: str
+    """A status: ``RUNNING``, ``INIT``, ``FINALIZE``, ``ABORT``, ``NOCOMM``; or an error in words."""
+    line: int
+    """Of a text; 1 of JSON."""
+    members: list[Member]
+    """Those that the answer lists."""
+    count: int = 0
+    """How many there are, listed or not."""
+    stage: str = ""
+    """Of an error: ``Initialization`` or ``Asynchronous``."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Lost(Record):
     """A process from which RAS has no answer."""
@@ -97,6 +118,10 @@ class Answer(Record):
     """Ranks of each communicator, where the answer lists them."""
     mismatches: list[Mismatch] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
+    errors: list[State] = field(default_factory=list)
+    """What ranks report, most frequent first."""
+    states: list[State] = field(default_factory=list)
+    """Of communicators whose ranks differ in it."""
     launched: dict[str, dict[str, int]] = field(default_factory=dict)
     """The operations of each communicator that all its ranks have launched equally often; JSON only."""
     lines: dict[str, int] = field(default_factory=dict)
@@ -146,8 +171,13 @@ def _of_document(name: str, document: Mapping[str, Any]) -> Answer:
         answer.mismatches.extend(_mismatches(comm_id, ranks))
         if len(ranks) == answer.sizes[comm_id]:
             answer.launched[comm_id] = _alike(ranks)
-        for lost in comm.get("missing_ranks") or ():
+        missing = comm.get("missing_ranks") or ()
+        answer.errors.extend(_errors(comm_id, ranks))
+        answer.states.extend(_states(comm_id, ranks, missing))
+        for lost in missing:
             is_dead = bool((lost.get("status") or {}).get("considered_dead"))
+            if _has_left(lost):
+                continue  # it answered
             # A communicator that is only being made may list ranks that do not exist: 2.28 reads foreign memory there.
             rank = index(lost.get("rank", -1))
             if lost.get("pid") and 0 <= rank < answer.sizes[comm_id]:
@@ -158,18 +188,63 @@ def _of_document(name: str, document: Mapping[str, Any]) -> Answer:
 def _mismatches(comm_id: str, ranks: Any) -> Iterator[Mismatch]:
     operations = dict.fromkeys(operation for rank in ranks for operation in rank.get("collective_counts") or ())
     for operation in operations:
-        members = [
-            Member(
-                index(rank.get("rank", -1)),
-                _text(rank, "host"),
-                _number(rank, "pid"),
-                _number(rank, "cuda_dev"),
-                index((rank.get("collective_counts") or {}).get(operation, 0)),
-            )
-            for rank in ranks
-        ]
+        members = [_of_entry(rank, index((rank.get("collective_counts") or {}).get(operation, 0))) for rank in ranks]
         if len({member.launched for member in members}) > 1:
             yield Mismatch(comm_id, operation, members)
+
+
+_ERRORS = {
+    1: "Unhandled CUDA error",
+    2: "System error",
+    3: "Internal error",
+    4: "Invalid argument",
+    5: "Invalid usage",
+    6: "Remote process error",
+    8: "Timeout",
+}
+"""``ncclResult_t`` in the words of the text; 0 and 7 (in progress) are no errors."""
+_STAGES = {"Initialization": "init_state", "Asynchronous": "async_error"}
+
+
+def _errors(comm_id: str, ranks: Any) -> Iterator[State]:
+    """What the ranks of a communicator report."""
+    for stage, key in _STAGES.items():
+        for code, what in _ERRORS.items():
+            members = [_of_entry(rank) for rank in ranks if (rank.get("status") or {}).get(key) == code]
+            if members:
+                yield State(comm_id, what, 1, members, len(members), stage)
+
+
+def _states(comm_id: str, ranks: Any, missing: Any) -> list[State]:
+    """The status of all ranks of a communicator, where they differ in it."""
+    found: dict[str, list[Member]] = {}
+    for rank in ranks:
+        found.setdefault(_status(rank.get("status") or {}), []).append(_of_entry(rank))
+    for rank in missing:
+        if _has_left(rank):
+            found.setdefault("NOCOMM", []).append(_of_entry(rank))
+    return [State(comm_id, what, 1, members, len(members)) for what, members in found.items() if len(found) > 1]
+
+
+def _status(entry: Mapping[str, Any]) -> str:
+    """The word for it in a text."""
+    if entry.get("abort_flag"):
+        return "ABORT"
+    if entry.get("finalize_called") or entry.get("destroy_flag"):
+        return "FINALIZE"
+    return "INIT" if entry.get("init_state") else "RUNNING"
+
+
+def _has_left(missing: Mapping[str, Any]) -> bool:
+    """Whether a process answered that has the communicator no more, or not yet."""
+    status = missing.get("status") or {}
+    has_answered = status.get("unresponsive") is False and not status.get("considered_dead")
+    return has_answered and (_number(missing, "pid") or 0) > 0
+
+
+def _of_entry(rank: Mapping[str, Any], launched: int = 0) -> Member:
+    pid = _number(rank, "pid")
+    return Member(index(rank.get("rank", -1)), _text(rank, "host"), pid, _number(rank, "cuda_dev"), launched)
 
 
 def _alike(ranks: Any) -> dict[str, int]:
@@ -194,15 +269,22 @@ def _of_text(name: str, text: str) -> Answer:
     answer = Answer(name, nccl_version=version[1] if version else None)
     comm_id, kind = None, ""
     counts: _Counts | None = None
+    states: _States | None = None
     for number, line in enumerate(text.splitlines(), 1):
         if section := _SECTION.match(line):
-            comm_id, kind, counts = f"0x{section[3].lstrip('0')}", section[4], None
+            comm_id, kind, counts, states = f"0x{section[3].lstrip('0')}", section[4], None, None
             answer.lines.setdefault(comm_id, number)
         elif line in ("INCOMPLETE", "DEAD"):
             comm_id, kind = None, line
         elif differs := _COUNTS.match(line):
-            counts = _Counts(comm_id or "", differs[1])
+            states, counts = None, _Counts(comm_id or "", differs[1])
             answer.mismatches.append(counts.mismatch)
+        elif line == _DIFFERENT:
+            states = _States(comm_id or "", answer.states)
+        elif failed := _FAILED.match(line):
+            states = _States(comm_id or "", answer.errors, failed[1])
+        elif states and line.strip():
+            states.take(line, number)
         elif counts and line.strip():
             counts.take(line)
         elif kind in ("INCOMPLETE", "DEAD"):
@@ -232,8 +314,34 @@ class _Counts:
             self._add(match, self._several)
 
     def _add(self, match: re.Match[str], launched: int) -> None:
-        pid, gpu = (int(number) if number else None for number in match.group("pid", "gpu"))
-        self.mismatch.members.append(Member(int(match["rank"]), match["host"], pid, gpu, launched))
+        self.mismatch.members.append(_member(match, launched))
+
+
+class _States:
+    """Reads what ranks of a communicator say of it: lines for several ranks, which may be listed, and for one."""
+
+    def __init__(self, comm_id: str, found: list[State], stage: str = "") -> None:
+        self._comm_id, self._found, self._stage = comm_id, found, stage
+        self._several: State | None = None
+
+    def take(self, line: str, number: int) -> None:
+        """Take in one line."""
+        if several := _SEVERAL_SAY.match(line):
+            self._several = self._add(several[2], number, int(several[1]))
+        elif said := _SAYS.match(line):
+            self._add(said["what"], number, 1).members.append(_member(said))
+        elif self._several and (listed := _RANK.match(line)):
+            self._several.members.append(_member(listed))
+
+    def _add(self, what: str, number: int, count: int) -> State:
+        state = State(self._comm_id, what, number, [], count, self._stage)
+        self._found.append(state)
+        return state
+
+
+def _member(match: re.Match[str], launched: int = 0) -> Member:
+    pid, gpu = (int(number) if number else None for number in match.group("pid", "gpu"))
+    return Member(int(match["rank"]), match["host"], pid, gpu, launched)
 
 
 def _lost(line: str, comm_id: str | None, kind: str) -> Iterator[Lost]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from nccl_inspect import artifacts, processes
 from nccl_inspect.artifacts import Kind
@@ -14,20 +14,21 @@ _MOST = 8
 """Processes: what they find is put together in one."""
 
 
-def read(found: Sequence[tuple[File, Kind]]) -> Iterator[list[Artifact] | None]:
+def read(found: Sequence[tuple[File, Kind]], count: Callable[[int], None]) -> Iterator[list[Artifact] | None]:
     """What files hold, in their order; None for one that proves to be a log.
 
     Args:
         found: files on disk, with their kinds.
+        count: told how many bytes were read: all processes are taken to be as quick as this one.
     """
     number = min(processors(), _MOST) if processes.can_fork() else 1  # an opened file and a kind cannot be pickled
     shares = [found[len(found) * place // number : len(found) * (place + 1) // number] for place in range(number)]
     with processes.Helpers() as helpers:
         started = [helpers.start(_work, share) for share in shares[1:]]
-        yield from (artifacts.read_one(file, kind) for file, kind in shares[0])
+        yield from artifacts.one_by_one(shares[0], lambda size: count(size * number))
         for share, helper in zip(shares[1:], started, strict=True):
-            yield from helper.result() or (artifacts.read_one(file, kind) for file, kind in share)
+            yield from helper.result() or artifacts.one_by_one(share)
 
 
 def _work(share: Sequence[tuple[File, Kind]]) -> list[list[Artifact] | None]:
-    return [artifacts.read_one(file, kind) for file, kind in share]
+    return list(artifacts.one_by_one(share))

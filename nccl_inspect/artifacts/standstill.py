@@ -253,7 +253,9 @@ def _causes(waits: Sequence[_Wait], stuck: Sequence[Standstill], by_rank: Mappin
     """What the waits come from: ranks that wait for nobody, a call in which those stand who did not come, a cycle."""
     if not waits:
         return []
-    in_calls = {part.rank for still in stuck for part in still.culprits}
+    in_calls = {part.rank for still in stuck for part in still.culprits} | {
+        part.rank for still in stuck for part in still.waiting if part.call and not part.call.is_completed
+    }
     held = {rank for wait in waits for rank in wait.waiting} | in_calls
     roots = [wait for wait in waits if _unknown(wait, held) or any(rank not in held for rank in wait.absent)]
     if roots:
@@ -286,9 +288,9 @@ def _root(wait: _Wait, held: set[int], by_rank: Mapping[int, Dump]) -> Standstil
 
 
 def _without_repeats(causes: list[Standstill]) -> list[Standstill]:
-    """The same ranks once, by the group in which the most wait for them, and there by the earliest call."""
+    """The same ranks once, by the first call that they did not make: others wait in later ones."""
     kept: dict[tuple[object, ...], Standstill] = {}
-    for cause in sorted(causes, key=lambda cause: (-len(cause.waiting), _order(cause))):
+    for cause in sorted(causes, key=lambda cause: (_order(cause), -len(cause.waiting))):
         kept.setdefault((*(part.rank for part in cause.culprits), None, *cause.unknown), cause)
     return list(kept.values())
 

@@ -309,8 +309,9 @@ def read(
         visit: is shown each job of the input.
     """
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
-    found = artifacts.inventory(given(logs))
     meta = click.get_current_context().meta
+    with Bar(meta.get(f"{__name__}.progress"), "reading evidence") as bar:
+        found = artifacts.inventory(given(logs), bar.update if bar.wanted else None)
     jobs, cluster = meta.get(f"{__name__}.jobs"), meta.get(f"{__name__}.cluster")
     if jobs and cluster:
         raise click.UsageError("--jobs and --cluster exclude each other; leave one out")

@@ -69,7 +69,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             if is_docker
             else "interfaces of the node, and addresses (GIDs) of its RDMA cards, are not in it"
         ),
-        fix=list(_fix(case, shown)),
+        fix=list(_fix(found, shown)),
         evidence=[
             one.line("NetworkMode: bridge" if is_docker else "no hostNetwork, no annotation for networks", one.pod.line)
             for one in found
@@ -83,13 +83,16 @@ def _has_own_network(pod: Pod, _: Container) -> bool:
 
 
 def _is_due(facts: Facts, effect: Finding, found: list[Case]) -> bool:
-    """Whether what is missing is in the network of the node: EFA needs nothing of that."""
+    """Whether what is missing is in the network of the node."""
     if effect.rule in _BRIDGED:
         return any(case.pod.kind == "container" for case in found)
     if effect.rule in _GOOGLE or (effect.rule == _UNKNOWN and _is_google(facts, found)):
         return True
+    if effect.rule != _INTERFACE:
+        return _has_cards(found)
+    # EFA does without interfaces of the node: only the name of one shows that they were meant to be there.
     has_efa = any(case.container.asks(EFA) for case in found)
-    return not has_efa and (effect.rule == _INTERFACE or _has_cards(found))
+    return not has_efa or _OF_NODE.search(effect.summary) is not None
 
 
 def _is_google(facts: Facts, found: list[Case]) -> bool:
@@ -99,7 +102,9 @@ def _is_google(facts: Facts, found: list[Case]) -> bool:
 
 
 def _has_cards(found: list[Case]) -> bool:
-    """Whether the containers were to have cards of the node."""
+    """Whether the containers were to have cards of the node that have addresses there: EFA has none."""
+    if any(case.container.asks(EFA) for case in found):
+        return False
     return any(case.container.privileged or asks_for_device(case.container) for case in found)
 
 
@@ -108,11 +113,11 @@ def _is_sure(effect: Finding, found: list[Case]) -> bool:
     return effect.rule != _INTERFACE or _has_cards(found) or _OF_NODE.search(effect.summary) is not None
 
 
-def _fix(case: Case, shown: list[Finding]) -> Iterator[str]:
-    if case.pod.kind == "container":
+def _fix(found: list[Case], shown: list[Finding]) -> Iterator[str]:
+    if found[0].pod.kind == "container":
         yield _DOCKER
         return
-    yield from workloads.steps(case, Change(("hostNetwork",), True, of_pod=True))
+    yield from workloads.patches(found, lambda _: [Change(("hostNetwork",), True, of_pod=True)])
     yield _DNS
     if any(effect.rule in _GOOGLE for effect in shown):
         yield NETWORKS_IN_POD

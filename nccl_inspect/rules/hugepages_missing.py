@@ -53,7 +53,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause="libfabric keeps buffers for EFA in huge pages where the node has some; a pod that asks for none may use "
         "none, and is refused or ended by SIGBUS when it does",
         fix=[
-            *workloads.steps(found[0], Change(("resources", "limits"), {_PAGES: "5120Mi"})),
+            *workloads.patches(found, lambda _: [Change(("resources", "limits"), {_PAGES: "5120Mi"})]),
             "FI_EFA_USE_HUGE_PAGE=0   # a stop-gap: libfabric then takes ordinary pages",
         ],
         evidence=[case.line(f"{EFA}: {case.container.resources[EFA]}, no {_PAGES}") for case in found],

@@ -67,7 +67,7 @@ def _missing(facts: Facts, found: list[Case], shown: list[Finding]) -> Finding:
         + (" and no --ulimit memlock" if is_docker else ""),
         cause="without the capability the limit on locked memory holds, which containers get from the runtime of the "
         "node: mostly 64 KiB or 8 MiB. NICs lock every buffer that they register",
-        fix=[*([RDMA_IN_DOCKER] if is_docker else workloads.steps(case, change)), _CHECK],
+        fix=[*([RDMA_IN_DOCKER] if is_docker else workloads.patches(found, lambda _: [change])), _CHECK],
         evidence=[
             one.line(f"no {_LOCK} in {'CapAdd, no memlock in Ulimits' if is_docker else 'securityContext'}")
             for one in found
@@ -87,7 +87,7 @@ def _of_user(facts: Facts, found: list[Case], shown: list[Finding]) -> Finding:
         cause="Kubernetes adds capabilities to the bounding set: a process of a user other than root has them only "
         "where the file it runs has them (setcap)",
         fix=[
-            *workloads.steps(found[0], Change(("securityContext", "runAsUser"), 0)),
+            *workloads.patches(found, lambda _: [Change(("securityContext", "runAsUser"), 0)]),
             "LimitMEMLOCK=infinity   # systemd unit of containerd on the nodes, then restart it: for any user",
             _CHECK,
         ],

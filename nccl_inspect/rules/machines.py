@@ -20,6 +20,8 @@ from nccl_inspect.topology import bus_number
 MIB, GIB = 1 << 20, 1 << 30
 _UP = {"ACTIVE", ""}
 _LINKED = {"LINKUP", ""}
+_FEWEST_INODES = 16
+"""Files that a rank may have to make."""
 _SHM = "/dev/shm"  # noqa: S108 - it is not opened
 
 
@@ -231,12 +233,23 @@ def shared_memory(is_small: bool) -> Finder:
     """Hosts and containers whose /dev/shm is small or full, or has room."""
 
     def find(facts: Facts) -> Iterator[Sighting]:
+        without = [(name, item) for name, item in items(facts, "inodes") if item.name == _SHM and _lacks_inodes(item)]
+        for name, item in without if is_small else ():
+            yield sighting(name, item, f"{_SHM} has {item.values['free']} of {item.values['size']:,} inodes free")
+        full = {item.host for _, item in without}
         for name, item in items(facts, "filesystem"):
             size, free = item.values["size"], item.values["free"]
+            if item.host in full:
+                continue
             if item.name == _SHM and (size < GIB or free < 64 * MIB) == is_small:
                 yield sighting(name, item, f"{_SHM} has {_size(size)}, {_size(free)} of it free")
 
     return find
+
+
+def _lacks_inodes(item: Item) -> bool:
+    """Whether no further files can be made; some file systems do not count them."""
+    return bool(item.values["size"] and item.values["free"] < _FEWEST_INODES)
 
 
 def _size(size: int) -> str:

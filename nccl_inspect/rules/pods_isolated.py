@@ -53,7 +53,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else f"{workloads.called(found)}: one GPU for each container, and IPC namespaces of their own",
         cause="CUDA's P2P and NCCL's shared memory need one IPC namespace and one /dev/shm: pods of a node have one "
         "each, unless hostIPC is true; what is left is the network",
-        fix=list(_fix(facts, case)),
+        fix=list(_fix(facts, found)),
         evidence=[one.line(_words(one, workloads.nodes(facts))) for one in found],
     )
 
@@ -68,13 +68,18 @@ def _words(case: Case, nodes: dict[str, str]) -> str:
     return f"one GPU, {share}" + (f", nodeName: {where}" if where else "")
 
 
-def _fix(facts: Facts, case: Case) -> Iterator[str]:
-    if case.pod.kind == "container":
+def _fix(facts: Facts, found: list[Case]) -> Iterator[str]:
+    if found[0].pod.kind == "container":
         yield _DOCKER
         return
+    yield from workloads.patches(found, lambda case: [_all_gpus(facts, case)])
+    yield from workloads.patches(found, lambda _: [Change(("hostIPC",), True, of_pod=True)])
+    yield _ALSO
+
+
+def _all_gpus(facts: Facts, case: Case) -> Change:
+    """One pod for each node with all its GPUs."""
     machine = workloads.machine(facts, case.pod)
     gpus = (machine.gpus if machine else None) or "<GPUs of the node>"
     name = next(key for key in case.container.resources if "/gpu" in key or key.startswith("nvidia.com/"))
-    yield from workloads.steps(case, Change(("resources", "limits"), {name: gpus}))
-    yield from workloads.steps(case, Change(("hostIPC",), True, of_pod=True))
-    yield _ALSO
+    return Change(("resources", "limits"), {name: gpus})

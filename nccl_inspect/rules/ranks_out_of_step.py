@@ -27,6 +27,7 @@ RULE = Rule(
         "groups-out-of-order",
         "p2p-without-partner",
         "process-unresponsive",
+        "ranks-in-error",
         "peer-death",
         "process-crashed",
     ),

@@ -98,8 +98,9 @@ def _without(facts: Facts, found: list[Case], shown: list[Finding], *, is_efa: b
         f"{workloads.called(found)} {workloads.verb(found, 'asks', 'ask')} for no {what}",
         cause="the container sees no card, so that libfabric and NCCL find none, and TCP is left",
         fix=[
-            *([RDMA_IN_DOCKER] if docker else workloads.steps(case, *_changes(facts, case, is_efa))),
-            "kubectl describe node <node> | grep -A12 Allocatable   # which of them the node offers, and how many",
+            *([RDMA_IN_DOCKER] if docker else workloads.patches(found, lambda case: _changes(facts, case, is_efa))),
+            f"kubectl describe node {workloads.node(facts, case)} | grep -A12 Allocatable   # which of them the node "
+            "offers, and how many",
         ],
         evidence=[one.line(f"no {what} in its {'devices' if docker else 'resources'}{_given(one)}") for one in found],
         confidence="certain" if sure else "possible",
@@ -145,6 +146,6 @@ def _too_few(facts: Facts, shown: list[Finding]) -> Finding | None:
         f"{workloads.called(found)} {workloads.verb(found, 'asks', 'ask')} for {count(asked, 'EFA device')}, "
         f"{facts.platform.name} has {nics}",
         cause="the container sees only as many NICs as it asks for, and all its GPUs share them",
-        fix=workloads.steps(found[0], Change(("resources", "limits"), {EFA: nics})),
+        fix=workloads.patches(found, lambda _: [Change(("resources", "limits"), {EFA: nics})]),
         evidence=[case.line(f"{EFA}: {int(case.container.amount(EFA))}") for case in found],
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect import artifacts
@@ -60,11 +60,12 @@ class Source(NamedTuple):
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the variables that findings are about by what manifests and scripts set, with the same value."""
-    shown = workloads.effects(facts, RULE)
-    sources = _sources(facts) if shown else []
-    blamed = {effect.rule: _blamed(facts, effect, sources) for effect in shown}
-    shown = [effect for effect in shown if blamed[effect.rule]]
+    effects = workloads.effects(facts, RULE)
+    sources = _sources(facts) if effects else []
+    blamed = {effect.rule: _blamed(facts, effect, sources) for effect in effects}
+    shown = [effect for effect in effects if blamed[effect.rule]]
     if not shown:
+        yield from _overridden(facts, effects, sources)
         return
     found = list(dict.fromkeys(source for effect in shown for source in blamed[effect.rule]))
     names = listed(dict.fromkeys(f"{one.variable.name}={one.variable.value}" for one in found))
@@ -82,6 +83,40 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             for one in found
         ],
     )
+
+
+def _overridden(facts: Facts, effects: Sequence[Finding], sources: Sequence[Source]) -> Iterator[Finding]:
+    """The first variable of a finding that files set to something else than the log shows."""
+    by_name: dict[str, list[Source]] = {}
+    for source in sources:
+        by_name.setdefault(source.variable.name, []).append(source)
+    for effect in effects:
+        for setting in _settings(facts, effect):
+            others = by_name.get(setting.name, [])
+            values = [source.variable.value for source in others]
+            if not others or any(value is None or value == setting.value or "$" in value for value in values):
+                continue  # a value that is filled in later may be any
+            first = others[0]
+            place = f"{first.file.rpartition('/')[2]}:{first.variable.line}"
+            yield workloads.explained(
+                RULE,
+                facts,
+                [],
+                [effect],
+                f"{place} sets {setting.name}={values[0]}, and the log shows {setting.name}={setting.value}",
+                cause="what the file says did not reach the processes: they began before it was applied, or something "
+                "sets the variable later, such as a script, the entry point of the image or nccl.conf",
+                fix=[
+                    f"grep -rn {setting.name} /etc/nccl.conf ~/.nccl.conf <script>   # in the container: what sets it?",
+                    "kubectl get pod <pod> -o yaml   # what the pod was given",
+                ],
+                evidence=[
+                    Evidence(first.file, first.variable.line, f"{first.variable.owner}: {setting.name}={values[0]}"),
+                    *setting.evidence[:1],
+                ],
+                confidence="likely",
+            )
+            return
 
 
 def _sources(facts: Facts) -> list[Source]:
@@ -105,13 +140,19 @@ def _step(file: str, variable: Variable, pod: Pod | None = None) -> str:
 
 def _blamed(facts: Facts, effect: Finding, sources: list[Source]) -> list[Source]:
     """The places that set what the finding is about: it names the variable, or shows the line that states it."""
-    lines = {(line.source, line.line) for line in effect.evidence}
     return [
         source
-        for setting in facts.job.environment
-        if setting.source in _OUTSIDE and _is_about(effect, setting, lines)
+        for setting in _settings(facts, effect)
         for source in sources
         if (source.variable.name, source.variable.value) == (setting.name, setting.value)
+    ]
+
+
+def _settings(facts: Facts, effect: Finding) -> list[Setting]:
+    """The settings from outside that a finding is about."""
+    lines = {(line.source, line.line) for line in effect.evidence}
+    return [
+        setting for setting in facts.job.environment if setting.source in _OUTSIDE and _is_about(effect, setting, lines)
     ]
 
 

@@ -51,7 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         + (": no volume is mounted there" if unset else ""),
         cause="NCCL makes a segment in /dev/shm for each connection through host memory, and PyTorch's data loaders "
         "put batches there; this is less than they need",
-        fix=[*_fix(case, unset), _CHECK],
+        fix=[*_fix(found, unset), _CHECK],
         evidence=[_line(one) for one in found],
     )
 
@@ -60,15 +60,15 @@ def _is_small(pod: Pod, container: Container) -> bool:
     return pod.is_whole and container.shm < _SMALL * max(container.gpus, 1)
 
 
-def _fix(case: Case, unset: bool) -> Iterator[str]:
+def _fix(found: list[Case], unset: bool) -> Iterator[str]:
+    case = found[0]
     if case.pod.kind == "container":
         yield _DOCKER
     elif unset:
         mount = {"name": "dshm", "mountPath": "/dev/shm"}  # noqa: S108 - a path in the container
         volume = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}
-        yield from workloads.steps(
-            case, Change(("volumeMounts",), [mount]), Change(("volumes",), [volume], of_pod=True)
-        )
+        changes = [Change(("volumeMounts",), [mount]), Change(("volumes",), [volume], of_pod=True)]
+        yield from workloads.patches([one for one in found if one.container.has_default_shm], lambda _: changes)
     else:
         yield f"sizeLimit: 64Gi{COMMENT}{case.pod.file.rpartition('/')[2]}:{case.container.shm_line}, in its place"
 

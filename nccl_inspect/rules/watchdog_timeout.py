@@ -27,6 +27,7 @@ RULE = Rule(
         "p2p-without-partner",
         "process-unresponsive",
         "ranks-out-of-step",
+        "ranks-in-error",
         "gpu-out-of-memory",
         "cuda-failure-in-connect",
         "cuda-call-failed",

@@ -16,10 +16,12 @@ from nccl_inspect.rules.remedies import COMMENT
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts import located
-    from nccl_inspect.artifacts.containers import Container, Pod
+    from nccl_inspect.artifacts.containers import Container, Place, Pod
 
 MERGED = ("Deployment", "StatefulSet", "DaemonSet")
 """Kinds with a template that may be changed, whose lists ``kubectl patch`` merges by name."""
+_TEMPLATES = 4
+"""Templates of which each gets steps of its own."""
 _LABEL = 63
 """The longest name of a host."""
 
@@ -56,6 +58,10 @@ def related(facts: Facts) -> list[Pod]:
     """Like :func:`pods`, with those that have no GPU, such as launchers."""
     files = artifacts.of(facts.job.artifacts, "manifest", "docker_inspect")
     everything = [pod for file in files for pod in file.pods]
+    if any(pod.runtime for pod in everything):
+        from nccl_inspect.artifacts import trainjobs  # few jobs have one
+
+        everything = trainjobs.joined(everything)
     joined = [pod for pod in everything if hosts(facts, pod)]
     owners = {pod.owner for pod in joined if pod.owner}
     known = set(map(id, joined))
@@ -91,6 +97,15 @@ def nodes(facts: Facts) -> dict[str, str]:
     """The node of each host of the log, where all hosts are pods whose node is known."""
     found = {host: pod.node or pod.address for pod in pods(facts) for host in hosts(facts, pod) if not pod.is_template}
     return found if all(found.values()) and set(found) >= set(facts.hosts()) else {}
+
+
+def node(facts: Facts, case: Case) -> str:
+    """The node of a pod as an argument of kubectl: by its name, else by a command that finds it."""
+    if case.pod.node:
+        return case.pod.node
+    name = next(iter(hosts(facts, case.pod)), "")
+    own = in_namespace(case.pod.namespace)
+    return f"$(kubectl {own}get pod {name} -o jsonpath='{{.spec.nodeName}}')" if name else "<node>"
 
 
 def machine(facts: Facts, pod: Pod) -> Platform | None:
@@ -193,18 +208,80 @@ def explained(
     return finding
 
 
+def patches(found: Sequence[Case], changes: Callable[[Case], Sequence[Change]]) -> Iterator[str]:
+    """The steps for each template with a fault: a job may have one for its first pod and another for the rest.
+
+    Args:
+        found: the containers with the fault.
+        changes: what one of them needs.
+    """
+    templates: dict[tuple[object, ...], Case] = {}
+    for case in found:
+        pod = case.pod
+        own = (pod.owner,) if pod.kind == "Pod" else (pod.file, pod.line, pod.path, case.container.path)
+        templates.setdefault(own, case)
+    for case in list(templates.values())[:_TEMPLATES]:
+        yield from steps(case, *changes(case))
+    if len(templates) > _TEMPLATES:
+        yield f"Change {count(len(templates) - _TEMPLATES, 'other template')} likewise."
+
+
 def steps(case: Case, *changes: Change) -> Iterator[str]:
     """What to paste into the manifest: each piece with the place where it belongs."""
     from nccl_inspect.artifacts import located  # only where a manifest is to be changed
 
-    pod, container = case
-    for change in changes:
-        base, path = (pod.tree, pod.path) if change.of_pod else (container.tree, container.path)
-        node, under, missing = located.slot(base, path, change.keys)
+    pod = case.pod
+    for change in (part for whole in changes for part in _both(case, whole)):
+        place = _base(case, change)
+        if place is None:
+            (piece,) = _pieces(located.ABSENT, change.keys, change.value)
+            yield f"{piece}{COMMENT}under {_in_runtime(case, change)}: a TrainJob has no such key"
+            continue
+        keys = (place.names.get(change.keys[0], change.keys[0]), *change.keys[1:])
+        node, under, missing = located.slot(place.tree, place.path, keys)
         for piece in _pieces(node, missing, change.value):
-            yield f"{piece}{COMMENT}{_place(pod, node, under)}"
+            yield f"{piece}{COMMENT}{_place(pod, place.file, node, under)}{_instead(pod, node, piece)}"
     if pod.kind in MERGED and changes:
         yield _command(case, changes)
+
+
+def _both(case: Case, change: Change) -> Iterator[Change]:
+    """A change of limits, with that of the requests that are written, too: of devices both have to be the same."""
+    yield change
+    if change.of_pod or change.keys != ("resources", "limits"):
+        return
+    place = _base(case, change)
+    name = place.names.get("resources", "resources") if place else ""
+    written = place.tree.at(name, "requests").entries if place else {}
+    both = {key: value for key, value in change.value.items() if key in written and key != "memory"}
+    if both:
+        yield Change(("resources", "requests"), both)
+
+
+def _instead(pod: Pod, node: located.Node, piece: str) -> str:
+    """That a piece replaces what stands there."""
+    there = node.entries.get(piece.partition(": ")[0])
+    if there is None:
+        return ""
+    return ", in its place" if pod.kind == "Pod" else f", in place of line {there.line}"
+
+
+def _base(case: Case, change: Change) -> Place | None:
+    """Below what the change is to be made; None where it stands in a file that is not here."""
+    from nccl_inspect.artifacts.containers import Place
+
+    pod, container = case
+    if not change.of_pod and container.elsewhere and change.keys[0] in container.elsewhere.names:
+        return container.elsewhere
+    base, path = (pod.tree, pod.path) if change.of_pod else (container.tree, container.path)
+    return Place(pod.file, path, base, {}) if base else None
+
+
+def _in_runtime(case: Case, change: Change) -> str:
+    """Where something belongs that only the runtime of a TrainJob may have."""
+    name = f" {case.pod.runtime}" if case.pod.runtime else ""
+    what = "the spec of the pods" if change.of_pod else f"the container {case.container.name}"
+    return f"{what} in the training runtime{name} (kubectl get clustertrainingruntime{name} -o yaml)"
 
 
 def _pieces(node: located.Node, missing: Sequence[str], value: Any) -> list[str]:
@@ -218,13 +295,13 @@ def _pieces(node: located.Node, missing: Sequence[str], value: Any) -> list[str]
     return [f"{key}: {flow(entry)}" for key, entry in value.items()]
 
 
-def _place(pod: Pod, node: located.Node, under: str) -> str:
+def _place(pod: Pod, file: str, node: located.Node, under: str) -> str:
     """Where a piece belongs."""
     if pod.kind == "Pod":
         owner = f" of {pod.owner}" if pod.owner else ""
         return f"under {under}, in the template{owner}: pods that run cannot be changed"
     indent = "" if node.is_flow else f", indented by {count(node.column, 'space')}"
-    return f"{pod.file.rpartition('/')[2]}:{node.line}, under {under}{indent}"
+    return f"{file.rpartition('/')[2]}:{node.line}, under {under}{indent}"
 
 
 def _command(case: Case, changes: Sequence[Change]) -> str:
@@ -232,7 +309,7 @@ def _command(case: Case, changes: Sequence[Change]) -> str:
     pod, container = case
     spec: dict[str, Any] = {}
     own: dict[str, Any] = {"name": container.name}
-    for change in changes:
+    for change in (part for whole in changes for part in _both(case, whole)):
         part = spec if change.of_pod else own
         for key in change.keys[:-1]:
             part = part.setdefault(key, {})

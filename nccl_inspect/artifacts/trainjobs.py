@@ -1,0 +1,56 @@
+"""TrainJobs joined to the runtimes that they refer to: both together say all that their pods get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nccl_inspect.artifacts.containers import Container, Pod, Variable
+
+RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
+_TRAINED = ("node", "trainer")
+"""What runtimes call the container that the trainer of a TrainJob replaces."""
+
+
+def joined(pods: Sequence[Pod]) -> list[Pod]:
+    """The pods, those of a runtime as the TrainJob has them that refers to it.
+
+    Args:
+        pods: of all files.
+    """
+    runtimes: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.kind in RUNTIMES:
+            runtimes.setdefault(pod.name, []).append(pod)
+    whole = {id(job): _of_job(job, runtimes[job.runtime]) for job in pods if job.runtime in runtimes}
+    used = {job.runtime for job in pods if id(job) in whole}
+    return [
+        made for pod in pods if not (pod.kind in RUNTIMES and pod.name in used) for made in whole.get(id(pod), [pod])
+    ]
+
+
+def _of_job(job: Pod, runtime: Sequence[Pod]) -> list[Pod]:
+    """The pods of a job; what stands neither here nor there they do not have."""
+    (trainer,) = job.containers
+    return [
+        replace(
+            pod,
+            kind=job.kind,
+            name=job.name,
+            namespace=job.namespace,
+            is_whole=True,
+            containers=[
+                _trained(container, trainer) if container.name in _TRAINED or len(runtime) == 1 else container
+                for container in pod.containers
+            ],
+        )
+        for pod in runtime
+    ]
+
+
+def _trained(container: Container, trainer: Container) -> Container:
+    own = {variable.name for variable in trainer.env}
+    env: list[Variable] = [*(one for one in container.env if one.name not in own), *trainer.env]
+    if not trainer.resources:
+        return replace(container, env=env)
+    return replace(container, env=env, resources=trainer.resources, elsewhere=trainer.elsewhere)
