@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nccl_inspect.anonymous.anonymizer import Anonymizer
+from nccl_inspect.anonymous.collected import Layout
 from nccl_inspect.anonymous.fields import Fields, Found
 from nccl_inspect.anonymous.scalars import Change, Place, of_json, of_yaml
 from nccl_inspect.artifacts import Kind, machine
@@ -64,6 +65,10 @@ class Evidence:
             found.by_meaning["host"].update(machine.hosts(data, kind.START))
         for text in self._pieces(kind, data, change, lambda text: self._learn_lines(kind, text, found)):
             del text
+        if isinstance(kind, Layout):
+            text = decode(data)
+            for start, end, meaning in kind.spans(text):
+                fields.learn_as(meaning, text[start:end], found)
         self._learn_texts(found)
         for meaning, names in found.by_meaning.items():
             self._anonymizer.learn_names(meaning, names)
@@ -102,7 +107,7 @@ class Evidence:
             return of_json(text, change, other)
         if getattr(kind, "FORM", "") == "yaml":
             return of_yaml(data.decode("utf-8-sig", "replace"), change, lambda mark: change(Place(("name",), ""), mark))
-        return (other(line[0]) for line in _LINE.finditer(text))
+        return (other(line) for line in _texts(kind, text))
 
     def _learn_texts(self, found: Found) -> None:
         lines = [*found.texts]
@@ -122,7 +127,17 @@ class Evidence:
         return text
 
     def _changed_lines(self, kind: Kind, text: str) -> str:
+        if isinstance(kind, Layout):
+            return self._changed_layout(kind, text)
         return "".join(self._changed_line(kind)(line[0]) for line in _LINE.finditer(text))
+
+    def _changed_layout(self, kind: Layout, text: str) -> str:
+        """A text with the names replaced where they stand, and all else by its shape."""
+        fields, scrubber, pieces, at = self._of(kind), self._anonymizer.scrubber, [], 0
+        for start, end, meaning in kind.spans(text):
+            pieces += [scrubber.text(text[at:start]), fields.of(meaning, text[start:end])]
+            at = end
+        return self._anonymizer.without("".join([*pieces, scrubber.text(text[at:])]))
 
     def _changed_line(self, kind: Kind) -> Callable[[str], str]:
         fields, pattern, anonymizer = self._of(kind), self._pattern(kind), self._anonymizer
@@ -149,6 +164,11 @@ class Evidence:
             source = rf"""(?<![\w/:])(?P<key>{keys})(?:(?<=[ ])|[ \t]*[:=][ \t]*["']?)(?P<value>[^\s"'<>()]+)"""
             self._keyed[kind] = re.compile(source) if keys else None
         return self._keyed[kind]
+
+
+def _texts(kind: Kind, text: str) -> Iterator[str]:
+    """What is looked at on its own: lines, or the whole of a text in which the lines before say what one means."""
+    return iter([text]) if isinstance(kind, Layout) else (line[0] for line in _LINE.finditer(text))
 
 
 class _Walk:

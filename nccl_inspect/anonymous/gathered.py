@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nccl_inspect import artifacts
-from nccl_inspect.artifacts import Kind
-from nccl_inspect.ingest import archives, compression, files, recognition
+from nccl_inspect.anonymous import collected
+from nccl_inspect.artifacts import Kind, packed
+from nccl_inspect.ingest import archives, files, recognition
 from nccl_inspect.ingest.files import File
-from nccl_inspect.ingest.limits import Allowance
 from nccl_inspect.ingest.streams import StreamError
+from nccl_inspect.text import printable
 
 Input = str | BinaryIO
 
@@ -33,6 +34,8 @@ class _Text:
 
 
 TEXT: Kind = _Text()
+_OTHERS = (recognition.UNKNOWN, recognition.OTHER, recognition.OWN)
+"""Why a file is passed over that may be one of a collection."""
 
 
 @dataclass(slots=True)
@@ -54,7 +57,7 @@ class Gathered:
 
     logs: list[File | BinaryIO] = field(default_factory=list)
     documents: list[Document] = field(default_factory=list)
-    archives: list[Path] = field(default_factory=list)
+    archives: list[File] = field(default_factory=list)
     """Those among the logs whose members may be evidence."""
     passed_over: dict[str, str] = field(default_factory=dict)
     """Files that are not handed on, with the reason."""
@@ -62,23 +65,26 @@ class Gathered:
     def evidence(self) -> Iterator[Document]:
         """All evidence; of an archive, open one before you ask for the next."""
         yield from self.documents
-        for path in self.archives:
-            yield from self._members(path)
+        for file in self.archives:
+            yield from self._members(file)
 
-    def _members(self, path: Path) -> Iterator[Document]:
+    def _members(self, archive: File) -> Iterator[Document]:
         try:
-            with path.open("rb", 0) as file:
-                data = compression.unpacked(iter(lambda: file.read(1 << 20), b""), Allowance())
-                for member in archives.of_tar(data, archives.ALL):
-                    head = b"".join(_first(member.open(), artifacts.MAX_BYTES + 1))
-                    name = f"{path}:{member.name}"
-                    kind = artifacts.kind_of(name, head[: artifacts.HEAD])
-                    if kind and len(head) <= artifacts.MAX_BYTES:
-                        yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
-                    elif kind or recognition.is_left_out(member.name) or not recognition.is_log(member.name, head):
-                        self.passed_over.setdefault(name, "too large" if kind else recognition.UNKNOWN)
+            for member in packed.members(archive, archives.ALL):
+                head = b"".join(_first(member.open(), artifacts.MAX_BYTES + 1))
+                name = f"{archive.name}:{printable(member.name.removeprefix('./'))}"
+                kind = _kind_of(name, head[: artifacts.HEAD])
+                if kind and len(head) <= artifacts.MAX_BYTES:
+                    yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
+                elif kind or recognition.is_left_out(member.name) or not recognition.is_log(member.name, head):
+                    self.passed_over.setdefault(name, "too large" if kind else recognition.UNKNOWN)
         except (StreamError, OSError):
             return  # reading its logs says why
+
+
+def _kind_of(name: str, head: bytes) -> Kind | None:
+    """The kind of a file that is handed on beside the logs."""
+    return artifacts.kind_of(name, head) or collected.kind_of(name, head)
 
 
 def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
@@ -95,7 +101,9 @@ def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
     names = [one for one in inputs if isinstance(one, str)]
 
     def passed(name: str, why: str) -> None:
-        if all_text and why in (recognition.UNKNOWN, recognition.OTHER) and _is_text(Path(name)):
+        if why in _OTHERS and (kind := collected.kind_of(name, _head(Path(name)))):
+            found.documents.append(Document(name, kind, Path(name).read_bytes))
+        elif all_text and why in (recognition.UNKNOWN, recognition.OTHER) and _is_text(Path(name)):
             found.documents.append(Document(name, TEXT, Path(name).read_bytes))
         else:
             found.passed_over[name] = why
@@ -117,7 +125,7 @@ def _sort_in(found: Gathered, file: File, path: Path) -> None:
     if kind is None:
         found.logs.append(file)
         if recognition.is_named_as_archive(path.name) or recognition.is_tar(head):
-            found.archives.append(path)
+            found.archives.append(file)
     elif (file.size or 0) > artifacts.MAX_BYTES:
         found.passed_over[file.name] = f"larger than {artifacts.MAX_BYTES >> 20} MB"
     else:

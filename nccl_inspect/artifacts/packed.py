@@ -27,13 +27,12 @@ def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
         file: on disk.
         passed: takes the name of each member that is neither a log nor evidence, with the reason.
     """
-    assert isinstance(file.place, Path)
     choice = _Choice(file.name, passed)
     wanted = Wanted(choice.may_be, choice.is_evidence)
     found: list[Artifact] = []
     without: set[str] = set()
     with suppress(StreamError, OSError):
-        for member in _members(file, file.place, wanted):
+        for member in members(file, wanted):
             kind = choice.kinds.get(member.name)
             if kind is None:  # it cannot be read
                 continue
@@ -44,10 +43,21 @@ def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
     return found, frozenset(without)
 
 
-def _members(file: File, place: Path, wanted: Wanted) -> Iterator[Member]:
+def members(file: File, wanted: Wanted) -> Iterator[Member]:
+    """The members of an archive of any form that are wanted.
+
+    Args:
+        file: on disk.
+        wanted: which members are given.
+
+    Raises:
+        StreamError: the archive is damaged.
+        OSError: it cannot be read.
+    """
+    assert isinstance(file.place, Path)
     head, data = peeked(compression.unpacked(file.open(), Allowance()), recognition.tells_archives)
     if recognition.is_zip(head):
-        return archives.of_zip(place.open("rb"), lambda _: None, wanted)
+        return archives.of_zip(file.place.open("rb"), lambda _: None, wanted)
     return archives.of_tar(data, wanted)
 
 
