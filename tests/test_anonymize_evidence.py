@@ -503,12 +503,23 @@ Non-terminated Pods:          (1 in total)
 INDEX = "nccl-inspect collection\n\nkept\n  logs/orion-train-worker-3/trainer.log\n      kubectl logs zenith-gpu17\n"
 
 
+SLURM = {
+    "scontrol-nodes": "NodeName=zenith-gpu17 \n   Partitions=orion,nlp Owner=bobsmith(7)\n   Reason=seen by bob\n",
+    "scontrol-step": "StepId=4711.0 UserId=1001\n   Partition=orion NodeList=zenith-gpu17\n   Name=payroll\n",
+    "sacct": "JobID|JobName|State|NodeList|Reason\n4711|payroll|FAILED|zenith-gpu[17-18]|seen by bob\n4|web|OOM|||\n",
+    "uname": "Linux zenith-gpu17 6.8.0-45-generic #1 SMP x86_64 GNU/Linux\n",
+    "ip-addr": "1: lo: <LOOPBACK,UP> mtu 65536\n2: eth0: <UP> mtu 1500\n    inet 10.128.7.7/24\n",
+}
+
+
 def collected(folder: Path) -> None:
     (folder / "nodes").mkdir(parents=True)
     (folder / "job.log").write_bytes(LOG.replace(b"gpu-a17", b"orion-train-worker-3"))
     (folder / "events").write_text(EVENTS)
     (folder / "nodes" / "zenith-gpu17").write_text(NODE)
     (folder / "collection.txt").write_text(INDEX)
+    for name, text in SLURM.items():
+        (folder / name).write_text(text)
 
 
 @pytest.mark.parametrize("form", ["", "gztar", "zip"])
@@ -517,13 +528,14 @@ def test_a_collection_is_written_as_a_whole(form: str, tmp_path: Path, capsys: p
     given_name = shutil.make_archive(str(tmp_path / "packed"), form, tmp_path / "in") if form else tmp_path / "in"
     run(given_name, "-o", tmp_path / "out")
     files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    assert len(files) == 4
+    assert len(files) == 4 + len(SLURM)
     assert not capsys.readouterr().err
     text = "".join(f"{path}\n{path.read_text()}" for path in files)
-    for name in ("orion", "zenith", "payroll", "nlp", "web", "7718812", "10.128", "0f1e2d3c"):
+    for name in ("orion", "zenith", "payroll", "nlp", "web", "bob", "7718812", "10.128", "0f1e2d3c"):
         assert name not in text
     assert "p5.48xlarge" in text
-    assert "Successfully assigned" in text
+    for kept in ("Successfully assigned", "eth0", "FAILED", "6.8.0-45", "]|redacted-"):
+        assert kept in text
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])

@@ -1,4 +1,4 @@
-"""What ``collect`` writes beside logs and evidence, which people read: events, nodes, its own list of files.
+"""What ``collect`` writes beside logs and evidence, which people read: events, nodes, interfaces, its list of files.
 
 Text that is laid out for people has no keys that say what a value names; each kind says where names stand in it.
 """
@@ -53,7 +53,7 @@ class Layout:
         """Where names stand, in their order."""
         for found in self.names.finditer(text):
             for group in sorted((name for name, value in found.groupdict().items() if value), key=found.start):
-                yield Span(*found.span(group), self._meaning(found, group))
+                yield from _listed(*found.span(group), self._meaning(found, group), text)
 
     @staticmethod
     def _meaning(found: re.Match[str], group: str) -> str:
@@ -62,6 +62,15 @@ class Layout:
             return meaning
         kept = manifest.NAMES.get(found[f"key{group.removeprefix('label')}"])
         return "kept" if kept == "kept" else "name"
+
+
+def _listed(start: int, end: int, meaning: str, text: str) -> Iterator[Span]:
+    """A place, or those of the names in a list: lists of hosts are known as a whole."""
+    if meaning not in ("name", "object"):
+        yield Span(start, end, meaning)
+        return
+    for word in re.finditer(r"[^,]+", text[start:end]):
+        yield Span(start + word.start(), start + word.end(), meaning)
 
 
 _INDEX = Layout("list of a collection", re.compile(re.escape(TITLE.encode()) + rb"\n"), re.compile(r"(?!)"))
@@ -89,7 +98,45 @@ _NODE = Layout(
         re.VERBOSE | re.MULTILINE,
     ),
 )
-_LAYOUTS = (_INDEX, _EVENTS, _NODE)
+_INTERFACES = Layout("interfaces of a host", re.compile(rb"1: \w+(?:@\w+)?: <[A-Z_,-]+> mtu \d"), re.compile(r"(?!)"))
+_SYSTEM = Layout("name of a system", re.compile(rb"Linux \S+ \d+\.\d+"), re.compile(r"^Linux (?P<host>\S+) \d"))
+_SLURM = Layout(
+    "Slurm nodes or steps",
+    re.compile(rb"(?:NodeName|StepId)=\S+[ \n]"),
+    re.compile(
+        r"""\b(?:NodeName|NodeHostName|NodeAddr|NodeList|BatchHost)=(?P<host>\S+)
+        |\b(?:Owner|UserId)=(?P<user>[A-Za-z_][\w.-]*)
+        |\b(?:Partitions?|MCS_label|Name|Account|ReservationName)=(?P<name>\S+)
+        |\b(?:Comment|AdminComment|Extra|Reason)=(?P<masked>[^\n]*\S)""",
+        re.VERBOSE,
+    ),
+)
+_COLUMNS = {
+    **dict.fromkeys(("NodeList", "MaxRSSNode"), "host"),
+    **dict.fromkeys(("JobName", "Account", "Partition"), "name"),
+    "User": "user",
+    "Reason": "masked",
+}
+
+
+class _Table(Layout):
+    """A table with a line of headings, as ``sacct --parsable2`` prints it."""
+
+    def spans(self, text: str) -> Iterator[Span]:
+        """Where names stand, in their order."""
+        headings: list[str] = []
+        for line in re.finditer(r"[^\r\n]+", text):
+            cells = line[0].split("|")
+            headings = headings or cells
+            at = line.start()
+            for heading, cell in zip(headings, cells, strict=False):
+                if cells is not headings and cell and (meaning := _COLUMNS.get(heading)):
+                    yield from _listed(at, at + len(cell), meaning, text)
+                at += len(cell) + 1
+
+
+_ACCOUNTING = _Table("Slurm accounting", re.compile(rb"JobID\|(?:\w+\|)+\w+\r?\n"), re.compile(r"(?!)"))
+_LAYOUTS = (_INDEX, _EVENTS, _NODE, _INTERFACES, _SYSTEM, _SLURM, _ACCOUNTING)
 
 
 def kind_of(name: str, head: bytes) -> Kind | None:
