@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from nccl_inspect.artifacts import Kind, manifest
 from nccl_inspect.collecting.collection import TITLE
+
+_NONE = re.compile(r"(?!)")
+"""Where names are known by their shapes alone."""
 
 
 class Span(NamedTuple):
@@ -23,27 +25,23 @@ class Span(NamedTuple):
     """One of :data:`nccl_inspect.anonymous.fields.MEANINGS`."""
 
 
-@dataclass(frozen=True, eq=False)
 class Layout:
     """A kind of text.
 
     Args:
-        KIND: in words.
+        kind: in words.
         begins: how it begins.
         names: what stands for names; the groups are called after the meanings, with a number where there are several.
     """
 
-    KIND: str
-    begins: re.Pattern[bytes]
-    names: re.Pattern[str]
-
-    @property
-    def __name__(self) -> str:
-        return self.KIND
+    def __init__(self, kind: str, begins: re.Pattern[bytes], names: re.Pattern[str] = _NONE) -> None:
+        self.__name__ = self.KIND = kind
+        self._begins = begins
+        self._names = names
 
     def recognises(self, _name: str, head: bytes) -> bool:
         """Whether it is such a text, by its first bytes."""
-        return self.begins.match(head) is not None
+        return self._begins.match(head) is not None
 
     def read(self, _name: str, data: bytes) -> bytes:
         """The text."""
@@ -51,7 +49,7 @@ class Layout:
 
     def spans(self, text: str) -> Iterator[Span]:
         """Where names stand, in their order."""
-        for found in self.names.finditer(text):
+        for found in self._names.finditer(text):
             for group in sorted((name for name, value in found.groupdict().items() if value), key=found.start):
                 yield from _listed(*found.span(group), self._meaning(found, group), text)
 
@@ -73,7 +71,7 @@ def _listed(start: int, end: int, meaning: str, text: str) -> Iterator[Span]:
         yield Span(start + word.start(), start + word.end(), meaning)
 
 
-_INDEX = Layout("list of a collection", re.compile(re.escape(TITLE.encode()) + rb"\n"), re.compile(r"(?!)"))
+_INDEX = Layout("list of a collection", re.compile(re.escape(TITLE.encode()) + rb"\n"))
 _EVENTS = Layout(
     "Kubernetes events",
     re.compile(rb"(?:NAMESPACE\s+)?LAST SEEN\s[^\n]{0,200}\bREASON\b"),
@@ -98,7 +96,7 @@ _NODE = Layout(
         re.VERBOSE | re.MULTILINE,
     ),
 )
-_INTERFACES = Layout("interfaces of a host", re.compile(rb"1: \w+(?:@\w+)?: <[A-Z_,-]+> mtu \d"), re.compile(r"(?!)"))
+_INTERFACES = Layout("interfaces of a host", re.compile(rb"1: \w+(?:@\w+)?: <[A-Z_,-]+> mtu \d"))
 _SYSTEM = Layout("name of a system", re.compile(rb"Linux \S+ \d+\.\d+"), re.compile(r"^Linux (?P<host>\S+) \d"))
 _SLURM = Layout(
     "Slurm nodes or steps",
@@ -135,7 +133,7 @@ class _Table(Layout):
                 at += len(cell) + 1
 
 
-_ACCOUNTING = _Table("Slurm accounting", re.compile(rb"JobID\|(?:\w+\|)+\w+\r?\n"), re.compile(r"(?!)"))
+_ACCOUNTING = _Table("Slurm accounting", re.compile(rb"JobID\|(?:\w+\|)+\w+\r?\n"))
 _LAYOUTS = (_INDEX, _EVENTS, _NODE, _INTERFACES, _SYSTEM, _SLURM, _ACCOUNTING)
 
 
