@@ -132,7 +132,7 @@ class Watch:
         clock: Callable[[], float] = time.monotonic,
         beside: Callable[[], Inventory] | None = None,
     ) -> None:
-        self._beside = beside
+        self._beside, self._of_failure = beside, NOTHING
         self._judge = judge
         self._timing = timing
         self._name = name
@@ -245,7 +245,7 @@ class Watch:
         return status
 
     def _judged(self) -> Job:
-        return self._judge(self._fold, going_on=True)
+        return self._judge(self._fold, going_on=True, beside=self._of_failure)
 
     def _first_or_later(self, job: Job, now: float) -> Iterator[News]:
         if self._told is not None:
@@ -284,7 +284,11 @@ class Watch:
     def _stalled(self, job: Job, now: float) -> Iterator[News]:
         """Warns after once, twice, four times … the time; what is known to be dead does not stand still."""
         seconds = now - self._progress
-        if seconds < self._next_warning or job.verdict == "failed":
+        if seconds < self._next_warning:
+            return
+        if job.verdict == "failed":  # its dumps may have come
+            self._next_warning *= 2
+            yield from self._settled(None)
             return
         for comm in job.communicators:
             if waiting := _unfinished(comm):
@@ -296,12 +300,13 @@ class Watch:
                 yield from self._settled(seconds)
                 return  # what follows the first one waits for it
 
-    def _settled(self, seconds: float) -> Iterator[News]:
-        """What the evidence says of a stall that there is by now."""
+    def _settled(self, seconds: float | None) -> Iterator[News]:
+        """What the evidence says by now of a stall, or of a failure: then there is no time of it."""
         beside = self._beside() if self._beside else NOTHING
         if not beside.evidence:
             return
-        job = self._job = self._judge(self._fold, quiet=seconds, beside=beside)
+        self._of_failure = beside if seconds is None else NOTHING
+        job = self._job = self._judge(self._fold, going_on=seconds is None, quiet=seconds, beside=beside)
         if self._told is None:
             self._told = job
             yield Verdict(job)
@@ -349,10 +354,8 @@ def paired(
 
 def _taken(findings: list[Finding], rule: str, summary: str | None = None) -> Finding | None:
     """The first such finding, taken out of the list."""
-    for index, finding in enumerate(findings):
-        if finding.rule == rule and summary in (None, finding.summary):
-            return findings.pop(index)
-    return None
+    known = (at for at, one in enumerate(findings) if one.rule == rule and summary in (None, one.summary))
+    return None if (at := next(known, None)) is None else findings.pop(at)
 
 
 def _unfinished(comm: CommunicatorInfo) -> list[int]:
@@ -371,8 +374,7 @@ def _stall(comm: CommunicatorInfo, waiting: list[int], missing: list[int], secon
 
 
 _STEPS: dict[type[events.Event], str] = {
-    events.CommSplit: "split",
-    events.CommNoColor: "split",
+    **dict.fromkeys((events.CommSplit, events.CommNoColor), "split"),
     events.CommShape: "nodes counted",
     events.CommEnd: "communicator ended",
     events.ChannelCounts: "channels counted",

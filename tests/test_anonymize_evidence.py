@@ -501,3 +501,86 @@ def test_a_name_that_is_left_is_told(tmp_path: Path, capsys: pytest.CaptureFixtu
     (folder / "ras.json").write_text(json.dumps(ras()).replace(HOST, "quartz"))
     run(folder, "-o", tmp_path / "out")
     assert ("quartz" in (tmp_path / "out" / "job.log").read_text()) == ("still names quartz" in capsys.readouterr().err)
+
+
+# --- what collect wrote -------------------------------------------------------------------------------------------
+
+EVENTS = """LAST SEEN  TYPE    REASON     OBJECT                     SOURCE                  MESSAGE
+1m         Normal  Scheduled  pod/orion-train-worker-3   default-scheduler       Successfully assigned nlp/web to zenith-gpu17
+1m         Normal  Pulling    pod/payroll                kubelet, zenith-gpu18   Back-off
+"""  # noqa: E501
+NODE = """Name:               zenith-gpu17
+Roles:              <none>
+Labels:             node.kubernetes.io/instance-type=p5.48xlarge
+                    team=payroll
+Annotations:        container.googleapis.com/instance_id: 7718812349912345678
+Addresses:
+  InternalIP:   10.128.7.7
+  Hostname:     zenith-gpu17
+System Info:
+  Machine ID:    0f1e2d3c4b5a69788796a5b4c3d2e1f0
+ProviderID:      gce://zenithcorp-1234/europe-west4-b/zenith-gpu17
+Non-terminated Pods:          (1 in total)
+  Namespace                   Name                      CPU Requests
+  ---------                   ----                      ------------
+  nlp                         web                       100m (0%)
+"""
+INDEX = "nccl-inspect collection\n\nkept\n  logs/orion-train-worker-3/trainer.log\n      kubectl logs zenith-gpu17\n"
+
+
+TABLES = {
+    "scontrol-nodes": "NodeName=zenith-gpu17 \n   Partitions=orion,nlp Owner=bobsmith(7)\n   Reason=seen by bob\n",
+    "scontrol-step": "StepId=4711.0 UserId=1001\n   Partition=orion NodeList=zenith-gpu17\n   Name=payroll\n",
+    "sacct": "JobID|JobName|State|NodeList|Reason\n4711|payroll|FAILED|zenith-gpu[17-18]|seen by bob\n4|web|OOM|||\n",
+    "uname": "Linux zenith-gpu17 6.8.0-45-generic #1 SMP x86_64 GNU/Linux\n",
+    "ip-addr": "1: lo: <LOOPBACK,UP> mtu 65536\n2: eth0: <UP> mtu 1500\n    inet 10.128.7.7/24\n",
+}
+
+
+def collected(folder: Path) -> None:
+    (folder / "nodes").mkdir(parents=True)
+    (folder / "job.log").write_bytes(LOG.replace(b"gpu-a17", b"orion-train-worker-3"))
+    (folder / "events").write_text(EVENTS)
+    (folder / "nodes" / "zenith-gpu17").write_text(NODE)
+    (folder / "collection.txt").write_text(INDEX)
+    for name, text in TABLES.items():
+        (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize("form", ["", "gztar", "zip"])
+def test_a_collection_is_written_as_a_whole(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    collected(tmp_path / "in")
+    given_name = shutil.make_archive(str(tmp_path / "packed"), form, tmp_path / "in") if form else tmp_path / "in"
+    run(given_name, "-o", tmp_path / "out")
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert len(files) == 4 + len(SLURM)
+    assert not capsys.readouterr().err
+    text = "".join(f"{path}\n{path.read_text()}" for path in files)
+    for name in ("orion", "zenith", "payroll", "nlp", "web", "bob", "7718812", "10.128", "0f1e2d3c"):
+        assert name not in text
+    assert "p5.48xlarge" in text
+    for kept in ("Successfully assigned", "eth0", "FAILED", "6.8.0-45", "]|redacted-"):
+        assert kept in text
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_variable_may_have_its_value_before_its_name(form: str, tmp_path: Path) -> None:
+    variables = [{"value": "eth0", "name": "NCCL_SOCKET_IFNAME"}, {"value": "zenith", "name": "ORION_OWNER"}]
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a", "image": "b", "env": variables}]}}
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "job.log").write_bytes(LOG)
+    text = json.dumps(pod, indent=1) if form == "json" else yaml.dump(pod, sort_keys=False)
+    (folder / f"pod.{form}").write_text(text)
+    run(folder, "-o", tmp_path / "out")
+    after = yaml.safe_load((tmp_path / "out" / f"pod.{form}").read_text())["spec"]["containers"][0]["env"]
+    assert after[0] == variables[0]
+    assert not {"zenith", "ORION_OWNER"} & set(after[1].values())
+
+
+def test_a_guid_is_one_in_each_notation() -> None:
+    names = Names()
+    written = [names.get("guid", guid) for guid in ("0x506b4b0300abcdef", "506b:4b03:00ab:cdef", "506B4B0300ABCDEF")]
+    assert written == ["0x0000000000000001", "0000:0000:0000:0001", "0000000000000001"]
+    assert Names(names.table).get("guid", "506b4b03.00abcdef") == "00000000.00000001"
+    assert names.get("guid", "0x506b4b0300abcdee") == "0x0000000000000002"

@@ -160,9 +160,24 @@ def test_dumps_of_another_world_are_not_used(tmp_path: Path) -> None:
 def test_a_dump_that_an_earlier_run_left_is_not_used(mesh: Path) -> None:
     (mesh / "nccl_trace_rank_1").write_bytes(dump(2, active=1_000_000_000))
     assert re.fullmatch(
-        r"\d+ days older than the dumps of other ranks|recorded \d+ days before the log began",
+        r"\d+ days older than the dumps of other ranks|recorded \d+ days before the log began|of another run: .*",
         unused(nccl_inspect.read(str(mesh)))["nccl_trace_rank_1"],
     )
+
+
+def test_dumps_that_another_run_of_the_same_job_left_are_not_used(tmp_path: Path) -> None:
+    samples, other = SAMPLES / "mesh", "sigstop-eager"
+    shutil.copy(samples / "order-lazy" / "job.log.xz", tmp_path)
+    alone = nccl_inspect.read(str(tmp_path))
+    for dump_file in (samples / other).glob("nccl_trace_rank_*"):
+        shutil.copy(dump_file, tmp_path)
+    job = nccl_inspect.read(str(tmp_path))
+    assert set(unused(job)) == {path.name for path in tmp_path.glob("nccl_trace_rank_*")}
+    assert all("another run" in why for why in unused(job).values())
+    assert [f.rule for f in job.findings] == [f.rule for f in alone.findings]
+    for dump_file in (samples / "order-lazy").glob("nccl_trace_rank_*"):
+        shutil.copy(dump_file, tmp_path)
+    assert not unused(nccl_inspect.read(str(tmp_path)))
 
 
 def test_of_two_dumps_of_a_rank_the_newer_one_counts(mesh: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +20,7 @@ import pytest
 import sample_data
 from command_line import invoke
 
+from nccl_inspect import artifacts
 from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.following import Note, Piece, Splitter, Waiter, follow
@@ -223,6 +226,29 @@ def test_what_disappears_and_what_gets_worse_is_told() -> None:
         watch.feed(b"other\n" + BAD_PLUGIN.replace(b"IB", b"X%d" % number))
         told.append([(one.how, one.finding.rule, one.before) for one in watch.look() if isinstance(one, Change)])
     assert told == [[("severity", "b", "warning"), ("gone", "a", "")], [("back", "a", "")]]
+
+
+def test_dumps_of_a_job_that_failed_are_read_while_the_log_goes_on(tmp_path: Path) -> None:
+    sample = sample_data.FOLDER / "mesh" / "order-lazy"
+    clock = Clock()
+    watch = Watch(
+        Judge(Options()),
+        Timing(settle=5, stall=60),
+        beside=lambda: artifacts.beside([str(tmp_path)]),
+        clock=clock,
+    )
+    watch.feed(lzma.decompress((sample / "job.log.xz").read_bytes()))
+    watch.look()
+    clock.now += 10
+    assert [news.job.verdict for news in watch.look() if isinstance(news, Verdict)] == ["failed"]
+    for dump in sample.glob("nccl_trace_rank_*"):
+        shutil.copy(dump, tmp_path)
+    clock.now += 60
+    told = [(news.how, news.finding.rule) for news in watch.look() if isinstance(news, Change)]
+    assert ("new", "groups-out-of-order") in told
+    clock.now += 10
+    watch.feed(b"another line\n")
+    assert watch.look() == []
 
 
 def test_a_stall_is_warned_of_with_growing_distance_and_its_end_is_told() -> None:

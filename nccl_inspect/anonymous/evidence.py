@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nccl_inspect.anonymous.anonymizer import Anonymizer
+from nccl_inspect.anonymous.collected import Layout
 from nccl_inspect.anonymous.fields import Fields, Found
 from nccl_inspect.anonymous.scalars import Change, Place, of_json, of_yaml
 from nccl_inspect.artifacts import Kind, machine
@@ -18,9 +19,13 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _PROTOCOL = 2
 """The one that PyTorch writes: lengths in four bytes, so that no letter stands before a text."""
+_MAX_FLAT = 4
+"""Entries of a mapping that is compared by what is in it."""
 _MAX_TEXTS = 20_000
 _PER_BLOCK = 2_000
 """Lines that are looked over for names at once."""
+
+Path = tuple[str, ...]
 
 
 class Evidence:
@@ -60,6 +65,10 @@ class Evidence:
             found.by_meaning["host"].update(machine.hosts(data, kind.START))
         for text in self._pieces(kind, data, change, lambda text: self._learn_lines(kind, text, found)):
             del text
+        if isinstance(kind, Layout):
+            text = decode(data)
+            for start, end, meaning in kind.spans(text):
+                fields.learn_as(meaning, text[start:end], found)
         self._learn_texts(found)
         for meaning, names in found.by_meaning.items():
             self._anonymizer.learn_names(meaning, names)
@@ -98,7 +107,7 @@ class Evidence:
             return of_json(text, change, other)
         if getattr(kind, "FORM", "") == "yaml":
             return of_yaml(data.decode("utf-8-sig", "replace"), change, lambda mark: change(Place(("name",), ""), mark))
-        return (other(line[0]) for line in _LINE.finditer(text))
+        return (other(line) for line in _texts(kind, text))
 
     def _learn_texts(self, found: Found) -> None:
         lines = [*found.texts]
@@ -118,7 +127,17 @@ class Evidence:
         return text
 
     def _changed_lines(self, kind: Kind, text: str) -> str:
+        if isinstance(kind, Layout):
+            return self._changed_layout(kind, text)
         return "".join(self._changed_line(kind)(line[0]) for line in _LINE.finditer(text))
+
+    def _changed_layout(self, kind: Layout, text: str) -> str:
+        """A text with the names replaced where they stand, and all else by its shape."""
+        fields, scrubber, pieces, at = self._of(kind), self._anonymizer.scrubber, [], 0
+        for start, end, meaning in kind.spans(text):
+            pieces += [scrubber.text(text[at:start]), fields.of(meaning, text[start:end])]
+            at = end
+        return self._anonymizer.without("".join([*pieces, scrubber.text(text[at:])]))
 
     def _changed_line(self, kind: Kind) -> Callable[[str], str]:
         fields, pattern, anonymizer = self._of(kind), self._pattern(kind), self._anonymizer
@@ -147,6 +166,11 @@ class Evidence:
         return self._keyed[kind]
 
 
+def _texts(kind: Kind, text: str) -> Iterator[str]:
+    """What is looked at on its own: lines, or the whole of a text in which the lines before say what one means."""
+    return iter([text]) if isinstance(kind, Layout) else (line[0] for line in _LINE.finditer(text))
+
+
 class _Walk:
     """Copies plain values with other texts; what shares parts shares them in the copy.
 
@@ -156,13 +180,17 @@ class _Walk:
 
     def __init__(self, change: Change) -> None:
         self._change = change
-        self._copies: dict[tuple[int, tuple[str, ...]], Any] = {}
-        self._texts: dict[tuple[tuple[str, ...], str], str] = {}
+        self._copies: dict[tuple[int, Path], Any] = {}
+        self._texts: dict[tuple[Path, str], str] = {}
         """By the keys above them: calls repeat each other."""
+        self._flat: dict[tuple[Path, tuple[Any, ...]], dict[Any, Any]] = {}
+        """Copies of small mappings, by what is in them: the frames of the calls are most of a dump."""
+        self._keys: dict[tuple[Path, str | int], tuple[Any, Path]] = {}
+        """What becomes of a key, and the path of what stands under it."""
         self._originals: list[Any] = []
         """Kept, so that none of them gives its identity to another one."""
 
-    def of(self, value: Any, path: tuple[str, ...], is_element: bool = False) -> Any:
+    def of(self, value: Any, path: Path, is_element: bool = False) -> Any:
         """A copy.
 
         Args:
@@ -170,34 +198,48 @@ class _Walk:
             path: the keys above it; the last ones only.
             is_element: whether it is one of a list.
         """
-        if value is None or isinstance(value, int | float):
-            return value
         if isinstance(value, str):
             known_text = self._texts.get((path, value))
             if known_text is None:
                 known_text = self._texts[path, value] = self._change(Place(path, "", is_element=is_element), value)
             return known_text
+        if isinstance(value, dict | list | tuple | set | frozenset):
+            known = id(value), path
+            if known not in self._copies:
+                self._originals.append(value)
+                self._copy(value, path, known)
+            return self._copies[known]
         if isinstance(value, bytes | bytearray):
             return encode(self._change(Place(path, ""), decode(bytes(value))))
-        if not isinstance(value, dict | list | tuple | set | frozenset):
-            return value
-        known = id(value), path
-        if known not in self._copies:
-            self._originals.append(value)
-            self._copy(value, path, known)
-        return self._copies[known]
+        return value
 
-    def _copy(self, value: Any, path: tuple[str, ...], known: tuple[int, tuple[str, ...]]) -> None:
+    def _copy(self, value: Any, path: Path, known: tuple[int, Path]) -> None:
         copies = self._copies
         if isinstance(value, dict):
+            flat = (path, tuple(value.items())) if len(value) <= _MAX_FLAT else None
+            try:
+                if flat is not None and flat in self._flat:
+                    copies[known] = self._flat[flat]
+                    return
+            except TypeError:  # it holds what has parts itself
+                flat = None
             copies[known] = new = {}
             for key, entry in value.items():
-                named = str(key) if isinstance(key, str | int) else ""
-                new_key = self._change(Place(path, "", is_key=True), key) if isinstance(key, str) else key
-                new[self.of(key, path) if isinstance(key, tuple) else new_key] = self.of(entry, (*path, named)[-3:])
+                is_simple = isinstance(key, str | int)
+                new_key, inner = self._key(key, path) if is_simple else (self.of(key, path), (*path, "")[-3:])
+                new[new_key] = entry if entry is None or isinstance(entry, int | float) else self.of(entry, inner)
+            if flat is not None:
+                self._flat[flat] = new
         elif isinstance(value, list):
             listed: list[Any] = []
             copies[known] = listed
             listed.extend(self.of(entry, path, is_element=True) for entry in value)
         else:
             copies[known] = type(value)(self.of(entry, path, is_element=True) for entry in value)
+
+    def _key(self, key: str | int, path: Path) -> tuple[Any, Path]:
+        found = self._keys.get((path, key))
+        if found is None:
+            new = self._change(Place(path, "", is_key=True), key) if isinstance(key, str) else key
+            found = self._keys[path, key] = new, (*path, str(key))[-3:]
+        return found

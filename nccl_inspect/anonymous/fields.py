@@ -39,6 +39,8 @@ _INNOCUOUS = re.compile(
 _JOINED = re.compile(r"[\s/@]")
 _SIMPLE = re.compile(r"[A-Za-z0-9_-]+")
 _DIGITS = re.compile(r"\d+")
+_SERIAL = re.compile(r"\d{11,}")
+"""A number that somebody gave: fewer digits may count seconds."""
 _ACCOUNT = re.compile(r"\d{12}")
 _VERSION = re.compile(r"v?\d[\d.]*(?:-?(?:py|cu|rc|post|dev|ubuntu|runtime|devel|cudnn)[\d.]*)*|latest")
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F-]{6,}")
@@ -130,10 +132,11 @@ class Fields:
             meaning = "secret" if self._is_secret_word(place) else meaning
             found.texts[f"{self._option[1]} {text}" if self._option[0] == place.path else text] = None
             self._option = place.path, text
-        self._learn(meaning, text, found)
+        self.learn_as(meaning, text, found)
 
     @staticmethod
-    def _learn(meaning: str, text: str, found: Found) -> None:
+    def learn_as(meaning: str, text: str, found: Found) -> None:
+        """Take the names out of a text of this meaning."""
         if meaning == "host":
             found.by_meaning["host"].update(_hosts(text))
         elif meaning in found.by_meaning:
@@ -218,6 +221,8 @@ class Fields:
         front, _, end = text.partition(name) if name else (text, "", "")
         if known := self._scrubber.known(name):
             return front + known + end
+        if _SERIAL.fullmatch(name):
+            return front + self._names.get("hash", name) + end
         if not name or _DIGITS.fullmatch(name) or name.lower() in vocabulary.ACCOUNTS or _is_plain(name):
             return text
         if _UUID.fullmatch(name):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nccl_inspect import artifacts
+from nccl_inspect.anonymous import collected
 from nccl_inspect.artifacts import Kind, packed
 from nccl_inspect.ingest import archives, compression, files, recognition
 from nccl_inspect.ingest.files import File
@@ -35,6 +36,8 @@ class _Text:
 
 
 TEXT: Kind = _Text()
+_OTHERS = (recognition.UNKNOWN, recognition.OTHER, recognition.OWN)
+"""Why a file is passed over that may be one of a collection."""
 
 
 @dataclass(slots=True)
@@ -74,14 +77,19 @@ class Gathered:
                     head = _unpacked(member.open())
                 except StreamError:  # of this member; reading it as a log says why
                     continue
-                name = f"{archive.name}:{printable(member.name)}"
-                kind = artifacts.kind_of(name, head[: artifacts.HEAD])
+                name = f"{archive.name}:{printable(member.name.removeprefix('./'))}"
+                kind = _kind_of(name, head[: artifacts.HEAD])
                 if kind and len(head) <= artifacts.MAX_BYTES:
                     yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
                 elif kind or recognition.is_left_out(member.name) or not recognition.is_log(member.name, head):
                     self.passed_over.setdefault(name, artifacts.TOO_LARGE if kind else recognition.UNKNOWN)
         except (StreamError, OSError):
             return  # reading its logs says why
+
+
+def _kind_of(name: str, head: bytes) -> Kind | None:
+    """The kind of a file that is handed on beside the logs."""
+    return artifacts.kind_of(name, head) or collected.kind_of(name, head)
 
 
 def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
@@ -98,7 +106,9 @@ def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
     names = [one for one in inputs if isinstance(one, str)]
 
     def passed(name: str, why: str) -> None:
-        if all_text and why in (recognition.UNKNOWN, recognition.OTHER) and _is_text(Path(name)):
+        if why in _OTHERS and (kind := collected.kind_of(name, _head(Path(name)))):
+            found.documents.append(Document(name, kind, Path(name).read_bytes))
+        elif all_text and why in (recognition.UNKNOWN, recognition.OTHER) and _is_text(Path(name)):
             found.documents.append(Document(name, TEXT, Path(name).read_bytes))
         else:
             found.passed_over[name] = why

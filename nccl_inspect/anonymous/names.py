@@ -34,6 +34,9 @@ _TELLING = ("169.254", "172.17")
 """Nets whose addresses tell nobody's network, and that rules know: one link, Docker's first bridge."""
 _EC2 = re.compile(r"ip(?:-\d{1,3}){4}")
 """How EC2 names its machines, which tells rules of the cloud and nobody of the machine."""
+_BETWEEN = re.compile(r"[:.-]")
+_HEXADECIMAL = re.compile(r"[0-9a-f]+")
+_MIN_GUID = 12
 _DIGITS = "0123456789abcdefABCDEF"
 
 
@@ -54,6 +57,8 @@ class Names:
         self._nets = {_net(name): _net(new) for name, new in self.table["ipv4"].items()}
         self._prefixes = {_prefix(name): _prefix(new) for name, new in self.table["ipv6"].items()}
 
+        self._guids = {digits: new for name, new in self.table["guid"].items() if (digits := _digits(name))}
+
     def settle(self, category: str, found: Iterable[str]) -> None:
         """Give replacements to names that were gathered, in their order."""
         new = sorted(set(found) - self.table[category].keys())
@@ -65,12 +70,17 @@ class Names:
     def get(self, category: str, name: str) -> str:
         """What stands in the place of a name; the same each time."""
         entries = self.table[category]
+        if name not in entries and category == "guid" and (known := self._guids.get(_digits(name))):
+            entries[name] = _filled(name, int(_digits(known) or "0", 16))
+            self._given[category].add(entries[name])
         if name not in entries:
             replacement = self._new(category, name)
             while replacement in self._given[category]:
                 replacement = self._new(category, name)
             self._given[category].add(replacement)
             entries[name] = replacement
+            if category == "guid" and (digits := _digits(name)):
+                self._guids[digits] = replacement
         return entries[name]
 
     def put(self, category: str, name: str, replacement: str) -> None:
@@ -158,6 +168,12 @@ def _like(name: str, new: ipaddress.IPv6Address) -> str:
     if all(len(group) == 4 for group in name.split(":")):
         return new.exploded
     return ":".join(f"{int(group, 16):x}" for group in new.exploded.split(":"))
+
+
+def _digits(name: str) -> str:
+    """The digits of a GUID, the same in each notation; empty where it is none: numbers of ports are short."""
+    digits = _BETWEEN.sub("", name.lower().removeprefix("0x"))
+    return digits.lstrip("0") if len(digits) >= _MIN_GUID and _HEXADECIMAL.fullmatch(digits) else ""
 
 
 def _filled(name: str, number: int) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*+"|[{}\[\],:]')
@@ -26,7 +27,7 @@ class Place(NamedTuple):
     path: tuple[str, ...]
     """The keys around it, without places in sequences; the last one is its own."""
     name: str
-    """What stands beside it under ``name``, in the same mapping and before it."""
+    """What stands beside it under ``name``, in the same mapping."""
     is_key: bool = False
     is_element: bool = False
     """One of a sequence."""
@@ -39,11 +40,12 @@ Change = Callable[[Place, str], str]
 class _Open:
     """A mapping or sequence that is not at its end."""
 
-    def __init__(self, path: tuple[str, ...], is_mapping: bool) -> None:
+    def __init__(self, path: tuple[str, ...], is_mapping: bool, number: int, name: str = "") -> None:
         self.path = path
         self.is_mapping = is_mapping
+        self.number = number
         self.key: str | None = None
-        self.name = ""
+        self.name = name
 
     def inner(self) -> tuple[str, ...]:
         """The path of what stands here."""
@@ -51,10 +53,18 @@ class _Open:
 
 
 class _Places:
-    """Knows where the next text stands."""
+    """Knows where the next text stands.
 
-    def __init__(self) -> None:
-        self._open = [_Open((), is_mapping=False)]
+    Args:
+        names: of a reading before, since a name may stand behind what it names.
+    """
+
+    def __init__(self, names: Mapping[int, str] = MappingProxyType({})) -> None:
+        self._open = [_Open((), is_mapping=False, number=0)]
+        self._known = names
+        self._count = 0
+        self.names: dict[int, str] = {}
+        """What stands under ``name``, by the number of the mapping."""
 
     def begin(self, is_mapping: bool) -> None:
         """A mapping or sequence begins."""
@@ -63,7 +73,8 @@ class _Places:
         top = self._open[-1]
         if top.is_mapping and top.key is None:
             top.key = ""  # YAML lets anything be a key
-        self._open.append(_Open(top.inner(), is_mapping))
+        self._count += 1
+        self._open.append(_Open(top.inner(), is_mapping, self._count, self._known.get(self._count, "")))
 
     def end(self) -> None:
         """One ends; more ends than beginnings are damage, and none of ours."""
@@ -83,7 +94,8 @@ class _Places:
             return Place(top.path, "", is_key=True)
         place = Place(top.inner(), top.name if top.is_mapping else "", is_element=not top.is_mapping)
         if top.is_mapping:
-            top.name = text if top.key == "name" else top.name
+            if top.key == "name":
+                top.name = self.names[top.number] = text
             top.key = None
         return place
 
@@ -96,7 +108,14 @@ def of_json(text: str, change: Change, other: Callable[[str], str]) -> Iterator[
         change: gives the new texts.
         other: gives what stands in the place of a text that is no JSON.
     """
-    places, at = _Places(), 0
+    before = _Places()
+    for _ in _json(text, before, lambda _, old: old, str):
+        pass
+    yield from _json(text, _Places(before.names), change, other)
+
+
+def _json(text: str, places: _Places, change: Change, other: Callable[[str], str]) -> Iterator[str]:
+    at = 0
     for found in _TOKEN.finditer(text):
         gap = text[at : found.start()]
         yield gap if _PLAIN_GAP.fullmatch(gap) else other(gap)
@@ -136,12 +155,19 @@ def of_yaml(text: str, change: Change, mark: Callable[[str], str]) -> Iterator[s
     Raises:
         ValueError: it is no YAML.
     """
+    before = _Places()
+    for _ in _yaml(text, before, lambda _, old: old, str):
+        pass
+    yield from _yaml(text, _Places(before.names), change, mark)
+
+
+def _yaml(text: str, places: _Places, change: Change, mark: Callable[[str], str]) -> Iterator[str]:
     import yaml  # takes some time to load
 
     def between(piece: str) -> str:
         return _MARK.sub(lambda found: found[1] + mark(found[2]) if found[1] else "", _COMMENT.sub("#", piece))
 
-    places, at = _Places(), 0
+    at = 0
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         for event in yaml.parse(text, Loader=loader):

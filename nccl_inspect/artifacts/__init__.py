@@ -34,7 +34,7 @@ _SHARED = 32 << 20
 """Bytes from which on starting processes pays."""
 _PARTS = (
     *("calls", "causes", "containers", "errors", "identity", "joining", "kernel", "located", "machine", "owner"),
-    *("packed", "pairwise", "plain_pickle", "sharing", "standstill", "stragglers", "trainjobs"),
+    *("packed", "pairwise", "plain_pickle", "reruns", "sharing", "standstill", "stragglers", "trainjobs"),
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from nccl_inspect.artifacts import owner
+from nccl_inspect.artifacts import owner, reruns
 from nccl_inspect.artifacts.identity import HOST, NEVER, NOTHING, Identity, Traits, contradiction, strength
 from nccl_inspect.model import runs
 from nccl_inspect.model.inventory import Artifact
@@ -33,7 +33,7 @@ def of_job(artifacts: Iterable[Artifact], job: Job, gathered: Gathered) -> list[
     earlier = {process for run in over for process in run.processes}
     traits = Traits.of(gathered, [source.name for source in job.sources], earlier)
     checked = [_checked(artifact, traits) for artifact in artifacts]
-    return owner.joined(_newest(checked), job)
+    return owner.joined(_newest(reruns.sorted_out(checked, job.notices)), job)
 
 
 def _checked(artifact: Artifact, job: Traits) -> Artifact:

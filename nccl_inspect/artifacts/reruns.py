@@ -1,0 +1,112 @@
+"""Dumps that an earlier run of the same job left in the folder: what timed out by the log is not in them.
+
+PyTorch writes a dump when a call runs out of time, and the log names that call: its number, its size, and how long it
+ran. A dump of the same run holds it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from nccl_inspect.artifacts.calls import Call
+from nccl_inspect.event_types import CollectiveTimeout
+from nccl_inspect.model.inventory import Artifact
+from nccl_inspect.model.job import Notice
+
+_TIME = re.compile(r"\[[A-Z]\d{4} \d\d:(\d\d):(\d\d(?:\.\d{1,9})?) ")
+_QUARTER = 900.0
+"""Seconds: the log names no time zone, and zones differ by quarters of an hour."""
+_SLACK = 30.0
+"""Seconds between a call and the moment from which its time is counted."""
+_READER = "flight_recorder"
+
+
+class _Timeout(NamedTuple):
+    """A call that ran out of time, by the log."""
+
+    seq: int
+    numel: int | None
+    began: float | None
+    """Seconds after a full quarter of an hour."""
+
+
+def sorted_out(artifacts: Iterable[Artifact], notices: Iterable[Notice]) -> list[Artifact]:
+    """The evidence, with a reason at dumps of another run.
+
+    Args:
+        artifacts: that may be of the job.
+        notices: what its log says.
+    """
+    entries = list(artifacts)
+    reported = _reported(notices) if any(_is_dump(entry) for entry in entries) else {}
+    if not reported:
+        return entries
+    fits = [_fits(entry, reported) if _is_dump(entry) else None for entry in entries]
+    is_other_run = False in fits and True not in fits
+    return [
+        _unused(entry, reported, fit) if fit is False or (is_other_run and _is_dump(entry)) else entry
+        for entry, fit in zip(entries, fits, strict=True)
+    ]
+
+
+def _is_dump(entry: Artifact) -> bool:
+    return entry.reader == _READER and entry.value is not None
+
+
+def _unused(entry: Artifact, reported: dict[int, list[_Timeout]], fit: bool | None) -> Artifact:
+    rank = entry.value.rank
+    why = "beside dumps of another run"
+    if fit is False:
+        why = (
+            f"of another run: by the log work {reported[rank][0].seq} of rank {rank} timed out, and it has no such call"
+        )
+    return replace(entry, value=None, problem=why)
+
+
+def _reported(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
+    """The calls that timed out, by rank of the job; PyTorch says it again when the process ends, long after that."""
+    found: dict[int, dict[tuple[int, int | None], _Timeout]] = {}
+    for notice in notices:
+        event = notice.event
+        if isinstance(event, CollectiveTimeout) and event.global_rank is not None and event.seq is not None:
+            timeout = _Timeout(event.seq, event.numel_in, _began(event, notice.message))
+            found.setdefault(event.global_rank, {}).setdefault((event.seq, event.ran_ms), timeout)
+    return {rank: [*timeouts.values()] for rank, timeouts in found.items()}
+
+
+def _began(event: CollectiveTimeout, message: str) -> float | None:
+    match = _TIME.search(message)
+    if match is None or event.ran_ms is None:
+        return None
+    return (60 * int(match[1]) + float(match[2]) - event.ran_ms / 1000) % _QUARTER
+
+
+def _fits(entry: Artifact, reported: dict[int, list[_Timeout]]) -> bool | None:
+    """Whether a dump holds a call that timed out on its rank; None where that cannot be known."""
+    dump = entry.value
+    timeouts = reported.get(dump.rank)
+    if timeouts is None or not dump.calls:
+        return None
+    answers = [
+        _holds([call for call in calls if not call.is_p2p], one) for calls in dump.calls.values() for one in timeouts
+    ]
+    return True if True in answers else None if None in answers else False
+
+
+def _holds(calls: Sequence[Call], timeout: _Timeout) -> bool | None:
+    """Whether one of the calls of a group is the one; None where it may have been overwritten."""
+    if calls and timeout.seq < min(call.seq for call in calls):
+        return None
+    return any(call.seq == timeout.seq and _is_alike(call, timeout) for call in calls)
+
+
+def _is_alike(call: Call, timeout: _Timeout) -> bool:
+    if timeout.numel is not None and call.inputs and sum(call.inputs) != timeout.numel:
+        return False
+    if timeout.began is None or not call.created_ns:
+        return True
+    apart = abs(call.created_ns / 1e9 % _QUARTER - timeout.began)
+    return min(apart, _QUARTER - apart) <= _SLACK
