@@ -553,7 +553,7 @@ def test_a_collection_is_written_as_a_whole(form: str, tmp_path: Path, capsys: p
     given_name = shutil.make_archive(str(tmp_path / "packed"), form, tmp_path / "in") if form else tmp_path / "in"
     run(given_name, "-o", tmp_path / "out")
     files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    assert len(files) == 4 + len(SLURM)
+    assert len(files) == 4 + len(TABLES)
     assert not capsys.readouterr().err
     text = "".join(f"{path}\n{path.read_text()}" for path in files)
     for name in ("orion", "zenith", "payroll", "nlp", "web", "bob", "7718812", "10.128", "0f1e2d3c"):

@@ -21,8 +21,11 @@ KNOWN = {fields[0]: (*fields[1:], "", "")[:3] for line in _LINES if line[:1] != 
 _LOG = re.compile(r"^```(?:log|console).*?^```$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"\b(?:TORCH_NCCL|OFI_NCCL|NCCL|FI_EFA)_[A-Z0-9_]*[A-Z0-9]\b(?![_*]|\|)")
 _SINCE = re.compile(r"\b(NCCL_[A-Z0-9_]+)=[^#\n]*# *(\d+\.\d+(?:\.\d+)?) and later")
-_NO_VARIABLES = {"NCCL_IB", "NCCL_P2P", "NCCL_SHM", "NCCL_PTR_CUDA", "NCCL_PTR_DMABUF"}
-"""What pages grep for, and constants of NCCL's source."""
+_NO_VARIABLES = {
+    *("NCCL_IB", "NCCL_P2P", "NCCL_SHM", "NCCL_PTR_CUDA", "NCCL_PTR_DMABUF"),
+    *("NCCL_HEAD", "NCCL_LINE", "NCCL_EVENT_CHANNEL_CONNECT", "NCCL_CHANNEL_P2P"),
+}
+"""What pages grep for, constants of NCCL's source, and our own names of Grok patterns."""
 
 
 def text_of(path: Path) -> str:

@@ -77,7 +77,8 @@ class Manifest(Record):
         """What tells of which jobs it is: names of pods, and how names begin that are made from templates."""
         return Identity(
             hosts=frozenset(short(name) for pod in self.pods for name in pod.hosts),
-            are_all_hosts=all(pod.is_host_known for pod in self.pods),
+            # A single one that somebody put beside the log is meant, whatever it is called there.
+            are_all_hosts=len(self.pods) > 1 and all(pod.is_host_known for pod in self.pods),
             prefixes=tuple(f"{short(pod.name)}-" for pod in self.pods if pod.is_template and pod.name),
             is_of_many=True,
         )

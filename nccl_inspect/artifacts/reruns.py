@@ -21,6 +21,7 @@ _QUARTER = 900.0
 """Seconds: the log names no time zone, and zones differ by quarters of an hour."""
 _SLACK = 30.0
 """Seconds between a call and the moment from which its time is counted."""
+_PAIRWISE = ("SEND", "RECV", "COALESCED", "BATCH_ISEND_IRECV")
 _READER = "flight_recorder"
 
 
@@ -71,7 +72,9 @@ def _reported(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
     found: dict[int, dict[tuple[int, int | None], _Timeout]] = {}
     for notice in notices:
         event = notice.event
-        if isinstance(event, CollectiveTimeout) and event.global_rank is not None and event.seq is not None:
+        if not isinstance(event, CollectiveTimeout) or event.operation in _PAIRWISE:  # they are numbered by themselves
+            continue
+        if event.global_rank is not None and event.seq is not None:
             timeout = _Timeout(event.seq, event.numel_in, _began(event, notice.message))
             found.setdefault(event.global_rank, {}).setdefault((event.seq, event.ran_ms), timeout)
     return {rank: [*timeouts.values()] for rank, timeouts in found.items()}
