@@ -191,7 +191,7 @@ DOCUMENTS = [
     *(file for file in ROOT.glob("*.md")),
     *(ROOT / "docs").glob("*.md"),
     *(ROOT / "docs" / "explanation").glob("*.md"),
-    *(ROOT / "docs" / "howto").glob("*.md"),
+    *(file for file in (ROOT / "docs" / "howto").glob("*.md") if file.name != "assistants.md"),
     *(ROOT / "nccl_inspect").rglob("*.py"),
 ]
 

@@ -29,6 +29,8 @@ messages. Of a variable, and its value, alone or behind its name. A command, or 
 _MASKED = "masked"
 _LEARNED = ("host", "user", "object", "name", "label", "secret")
 _TEXTS = ("text", "command", "path", "setting")
+_NO_HOSTS = ("localhost", "none", "null", "(null)", "~")
+"""What stands where a host would, and is none."""
 _OWN_KEYS = ("labels", "annotations", "matchLabels", "nodeSelector", "Labels", "data", "stringData", "binaryData")
 """Mappings whose keys somebody chose."""
 _KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
@@ -211,7 +213,7 @@ class Fields:
     def _bare_host(self, name: str) -> str:
         if not name or _is_address(name) or self._scrubber.known(name):
             return self._scrubber.host(name)
-        if _DIGITS.fullmatch(name) or name.lower() in ("localhost", "none", "(null)"):
+        if _DIGITS.fullmatch(name) or name.lower() in _NO_HOSTS:
             return name
         new = self._scrubber.host(name)
         return new if new != name else self._names.get("host", name)
@@ -319,7 +321,11 @@ def _setting(place: Place, text: str) -> tuple[str, str]:
 def _hosts(text: str) -> Iterable[str]:
     listed = hostlists.hosts(text) if "[" in text or "," in text else _LISTED.split(text)
     listed = (_PORT.sub(r"\1", name) for name in listed)
-    return (name for name in listed if name and not _is_address(name) and not _DIGITS.fullmatch(name))
+    return (name for name in listed if name and not _is_no_host(name))
+
+
+def _is_no_host(name: str) -> bool:
+    return _is_address(name) or _DIGITS.fullmatch(name) is not None or name.lower() in _NO_HOSTS
 
 
 @cache

@@ -126,7 +126,8 @@ def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) ->
     found = Inventory([], [], [])
 
     def passed(name: str, why: str) -> None:
-        found.passed_over.append(PassedOver(name, why))
+        if why != recognition.OWN:  # a report says the same whether an earlier one lies in the folder or not
+            found.passed_over.append(PassedOver(name, why))
 
     heads = ((file, head_of(file)) for file in files.find(inputs, is_artifact, passed))
     known = [(file, kind_of(file.name, head), _is_archive(head)) for file, head in heads]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from nccl_inspect.ingest.recognition import HARMLESS, OTHER, OWN, UNKNOWN
+from nccl_inspect.ingest.recognition import HARMLESS, OTHER, UNKNOWN
 from nccl_inspect.model.inventory import Artifact, PassedOver
 from nccl_inspect.model.job import Job
 from nccl_inspect.rules.facts import count
@@ -26,8 +26,8 @@ def rows(job: Job) -> Iterator[tuple[str, str]]:
         yield "" if place else "not used", words
     if len(unused) > _MAX_UNUSED:
         yield "", f"… and {len(unused) - _MAX_UNUSED} more"
-    if passed := [one for one in job.passed_over if one.reason != OWN]:
-        yield "passed over", _passed(passed)
+    if job.passed_over:
+        yield "passed over", _passed(job.passed_over)
 
 
 def problems(artifacts: Iterable[Artifact], short: bool = False) -> Iterator[str]:
