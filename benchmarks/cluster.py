@@ -24,12 +24,12 @@ import logs
 import run
 from tabulate import tabulate
 
-from nccl_inspect import distributed, reading
-from nccl_inspect.distributed import tasks
-from nccl_inspect.garbage import uncollected
 from nccl_inspect.grammar import engine
-from nccl_inspect.ingest import parts
-from nccl_inspect.model.fold import Fold
+from nccl_inspect.ingest.sources import partition
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.pipeline import distributed, reading
+from nccl_inspect.pipeline.distributed import tasks
+from nccl_inspect.util.gc_pause import uncollected
 
 COSTS = (
     *("ranks", "log kB", "fold kB, packed", "list ms", "read and pack ms", "join ms", "merge here ms"),
@@ -88,7 +88,7 @@ def _row(ranks: int) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         logs.per_process(Path(folder), len(logs.WIDE.read_bytes()) * ranks // 8)
         size = sum(file.stat().st_size for file in Path(folder).iterdir())
-        groups, listing = _timed(lambda: parts.all_of(folder, lambda size: distributed._tasks(size, 2)))
+        groups, listing = _timed(lambda: partition.all_of(folder, lambda size: distributed._tasks(size, 2)))
         asker = tasks.Asker.here()
         found, reads = _timed(lambda: [tasks.read(group, 0, False, asker) for group in groups])
     (stretch,), joins = _timed(lambda: tasks.joined(found, asker))

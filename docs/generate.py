@@ -26,8 +26,10 @@ import man_pages
 import notebook
 from markup import NOTE, escaped, table
 
-from nccl_inspect import cli, event, event_types
-from nccl_inspect.rules import engine
+from nccl_inspect import cli
+from nccl_inspect.event import base as event
+from nccl_inspect.event import types
+from nccl_inspect.judging import engine
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -136,12 +138,12 @@ def rules_page() -> Iterator[str]:
 def events_page() -> Iterator[str]:
     """Every event class with its fields."""
     yield "# Events\n"
-    yield inspect.getdoc(event_types) or ""
+    yield inspect.getdoc(types) or ""
     yield "\n`nccl_inspect.events(log)` gives one for each recognised line; which message becomes which is told by"
     yield "[the log format](../log-format/index.md)."
-    notes = {**_field_notes(inspect.getsource(event)), **_field_notes(inspect.getsource(event_types))}
+    notes = {**_field_notes(inspect.getsource(event)), **_field_notes(inspect.getsource(types))}
     common = {field.name for field in dataclasses.fields(event.Event)}
-    for name, kind in event_types.KINDS.items():
+    for name, kind in types.KINDS.items():
         yield f"\n## {name}\n\n{escaped(inspect.getdoc(kind) or '')}\n"
         bases = [notes.get(base.__name__, {}) for base in reversed(kind.__mro__)]
         meaning = {field: note for base in bases for field, note in base.items()}

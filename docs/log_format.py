@@ -9,8 +9,9 @@ from pathlib import Path
 
 from markup import escaped, table
 
-from nccl_inspect.grammar import files, meaning, notation
+from nccl_inspect.grammar import files, notation
 from nccl_inspect.grammar.production import Production
+from nccl_inspect.scanning import meaning
 
 Family = tuple[str, list[Production]]
 """The text of a grammar file and its productions."""

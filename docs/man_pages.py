@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from nccl_inspect import __version__, cli, kubectl, manual
+from nccl_inspect import __version__, cli, kubectl
+from nccl_inspect.cli import manual
 
 PROGRAM = "nccl-inspect"
 PLUGIN = "kubectl-nccl"

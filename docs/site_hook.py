@@ -17,8 +17,8 @@ from typing import Any
 
 from mkdocs.structure.files import File, InclusionLevel
 
+from nccl_inspect.judging import engine
 from nccl_inspect.report.words import EXAMPLE, proved
-from nccl_inspect.rules import engine
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-    from nccl_inspect.event_types import Event
-    from nccl_inspect.ingest.sources import Input
+    from nccl_inspect.event.types import Event
+    from nccl_inspect.ingest.sources.blocks import Input
     from nccl_inspect.model.job import Job
 
 __all__ = ["__version__", "events", "events_table", "read"]
@@ -64,7 +64,8 @@ def read(
     """
     from pathlib import Path
 
-    from nccl_inspect import artifacts, configuration, reading
+    from nccl_inspect import artifacts
+    from nccl_inspect.pipeline import configuration, reading
 
     # A single name is a sequence, too: of characters.
     files, wanted, unwanted = ((one,) if isinstance(one, str) else tuple(one) for one in (topology, select, ignore))
@@ -85,9 +86,9 @@ def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
         inputs: as for :func:`read`.
 
     Returns:
-        Frozen dataclasses of :mod:`nccl_inspect.event_types`.
+        Frozen dataclasses of :mod:`nccl_inspect.event.types`.
     """
-    from nccl_inspect import event_stream
+    from nccl_inspect.pipeline import event_stream
 
     return event_stream.events(inputs)
 
@@ -102,10 +103,11 @@ def events_table(inputs: Input | Sequence[Input], kinds: str | Sequence[str] = (
     Returns:
         A row for each event, in the order of their lines, with the columns that ``nccl-inspect events`` writes.
     """
-    from nccl_inspect import event_stream, exports, tables  # pyarrow takes its time to load: only where it is used
+    from nccl_inspect.event import arrow, writers  # pyarrow takes its time to load: only where it is used
+    from nccl_inspect.pipeline import event_stream
 
-    wanted = exports.kinds_named((kinds,) if isinstance(kinds, str) else kinds)
+    wanted = writers.kinds_named((kinds,) if isinstance(kinds, str) else kinds)
     stream = event_stream.EventStream(inputs)
-    found = tables.table((one for one in stream.told() if not wanted or type(one[1]).__name__ in wanted), wanted)
+    found = arrow.table((one for one in stream.told() if not wanted or type(one[1]).__name__ in wanted), wanted)
     stream.raise_problem()
     return found

@@ -21,7 +21,7 @@ def kubectl() -> None:
 
 def _guard() -> None:
     try:
-        from nccl_inspect import interruption
+        from nccl_inspect.util import interruption
 
         interruption.guard()
     except KeyboardInterrupt:

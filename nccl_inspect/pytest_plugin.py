@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from nccl_inspect.acceptance import TestedJob
-    from nccl_inspect.ingest.sources import Input
+    from nccl_inspect.ingest.sources.blocks import Input
 
 _MARK = "nccl_log"
 _HELP = (

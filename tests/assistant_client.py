@@ -14,10 +14,10 @@ pytest.importorskip("mcp")
 from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
-from nccl_inspect import reading
 from nccl_inspect.assistant import server
 from nccl_inspect.assistant.folders import Folders
 from nccl_inspect.assistant.reader import Reader
+from nccl_inspect.pipeline import reading
 
 _Result = TypeVar("_Result")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import nccl_inspect
 from nccl_inspect.grammar import engine
-from nccl_inspect.model.fold import Fold
+from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.job import Job
 
 FOLDER = Path(__file__).parent.parent / "sample_logs"

@@ -8,10 +8,10 @@ import pytest
 import sample_data
 
 import nccl_inspect
+from nccl_inspect.judging.agreement import AGREEMENTS
+from nccl_inspect.judging.engine import registered
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.rules.agreement import AGREEMENTS
-from nccl_inspect.rules.engine import registered
 
 OFF = "NCCL_P2P_DISABLE set by environment to 1"
 ERRORS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import nccl_inspect
-from nccl_inspect.model import alike
+from nccl_inspect.model import setting_names
 from nccl_inspect.model.job import Job
 
 BOTH = "unset NCCL_P2P_DISABLE NCCL_P2P_LEVEL   # until NCCL 2.22 both print as NCCL_P2P_LEVEL=LOC"
@@ -41,5 +41,5 @@ def test_since_2_23_each_prints_its_own_name(release: str) -> None:
     ("release", "is_alike"), [("2.5.6", False), ("2.6.4", True), ("2.22.3", True), ("2.23.4", False)]
 )
 def test_releases(release: str, is_alike: bool) -> None:
-    assert (alike.of("NCCL_P2P_LEVEL", "LOC", [release]) is not None) == is_alike
-    assert alike.of("NCCL_P2P_LEVEL", "NVL", [release]) is None
+    assert (setting_names.of("NCCL_P2P_LEVEL", "LOC", [release]) is not None) == is_alike
+    assert setting_names.of("NCCL_P2P_LEVEL", "NVL", [release]) is None

@@ -27,10 +27,10 @@ from nccl_inspect.anonymous.names import Names, load
 from nccl_inspect.anonymous.text import Scrubber
 from nccl_inspect.cli import cli
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.ingest import sources
-from nccl_inspect.ingest.streams import BLOCK
+from nccl_inspect.ingest.sources import blocks
+from nccl_inspect.ingest.sources.streams import BLOCK
 from nccl_inspect.model.job import Job
-from nccl_inspect.text import decode
+from nccl_inspect.util.text import decode
 
 RUN = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
 FIELD_NOTES = sorted((sample_data.FOLDER / "field-notes").glob("*.log"))
@@ -38,10 +38,10 @@ FIELD_NOTES = sorted((sample_data.FOLDER / "field-notes").glob("*.log"))
 
 def anonymized(*logs: bytes, names: Names | None = None) -> tuple[Anonymizer, list[bytes]]:
     anonymizer = Anonymizer(names or Names())
-    for source in sources.find(list(logs)):
+    for source in blocks.find(list(logs)):
         anonymizer.learn_from(source)
     anonymizer.settle()
-    return anonymizer, [b"".join(anonymizer.blocks(source)) for source in sources.find(list(logs))]
+    return anonymizer, [b"".join(anonymizer.blocks(source)) for source in blocks.find(list(logs))]
 
 
 def said(job: Job, anonymizer: Anonymizer | None = None) -> Any:

@@ -14,9 +14,9 @@ from simulation import Comm, Job, Release
 
 import nccl_inspect
 from nccl_inspect.grammar import engine
-from nccl_inspect.model import build
-from nccl_inspect.model.fold import Fold, source_and_line
-from nccl_inspect.model.gathering import Gathered
+from nccl_inspect.model import resolve
+from nccl_inspect.model.fold.fold import Fold, source_and_line
+from nccl_inspect.model.processes.gathering import Gathered
 
 SEEDS = st.integers(0, 1 << 30)
 LINE = tuple[str, tuple[Job, simulation.Truth] | None]
@@ -94,7 +94,7 @@ def outcome(log: list[LINE]) -> Outcome:
     fold.start("job.log")
     fold.feed([text.encode() for text, _ in log])
     assert not fold.unrecognised
-    built = build._Builder(fold, Gathered.of(fold))
+    built = resolve._Builder(fold, Gathered.of(fold))
     comms = {comm.name: comm for comm in built._communicators}
     assert len(comms) == len(built._communicators), "names are unique"
     found = Outcome()

@@ -11,13 +11,14 @@ import sample_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_inspect.event import Process
-from nccl_inspect.grammar import bulk, engine
-from nccl_inspect.grammar.counts import Counts, Text
-from nccl_inspect.grammar.scanner import Scanner
-from nccl_inspect.ingest.prefix import Origin
-from nccl_inspect.ingest.sources import Lines
-from nccl_inspect.model.fold import Fold
+from nccl_inspect.event.base import Process
+from nccl_inspect.grammar import engine
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.sources.blocks import Lines
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.scanning import bulk
+from nccl_inspect.scanning.counts import Counts, Text
+from nccl_inspect.scanning.scanner import Scanner
 
 Seen = tuple[int, Origin, str, bytes, str | None, object]
 

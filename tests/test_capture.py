@@ -8,8 +8,8 @@ import pytest
 
 import nccl_inspect
 from nccl_inspect import report
+from nccl_inspect.judging import capture
 from nccl_inspect.model.finding import NotJudged
-from nccl_inspect.rules import capture
 
 NOTES = Path(__file__).parent.parent / "sample_logs" / "field-notes"
 

@@ -24,10 +24,10 @@ from command_line import invoke
 import nccl_inspect
 from nccl_inspect.cli import cli
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.judging.engine import registered
 from nccl_inspect.report import Style
 from nccl_inspect.report.pairs import pairs
 from nccl_inspect.report.text import brief
-from nccl_inspect.rules.engine import registered
 
 HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
 SLOW = str(sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import nccl_inspect
+from nccl_inspect.judging import verdicts
+from nccl_inspect.judging.engine import Rule
 from nccl_inspect.model.document import finding_to_dict
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, load
 from nccl_inspect.report.digest import reason, verdict_line
-from nccl_inspect.rules import verdicts
-from nccl_inspect.rules.engine import Rule
 
 RULE = Rule(name="gdr-disabled", category="gpudirect", severity="warning", title="No GPUDirect RDMA")
 CONNECTED = b"node-a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"

@@ -10,8 +10,8 @@ import simulation
 from simulation import Job as Simulated
 
 import nccl_inspect
+from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings, is_closed, tree_shape
 from nccl_inspect.model.job import CommunicatorInfo, Job
-from nccl_inspect.model.shapes import crossings, fewest_crossings, is_closed, tree_shape
 
 RELEASE = next(release for release in simulation.RELEASES if release.name == "2.27.3")
 OLD = next(release for release in simulation.RELEASES if release.name == "2.14.3")

@@ -12,7 +12,7 @@ import pytest
 from command_line import invoke
 
 from nccl_inspect import platforms, report
-from nccl_inspect.rules.engine import registered
+from nccl_inspect.judging.engine import registered
 
 EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
 SHELLS = ("bash", "zsh", "fish")

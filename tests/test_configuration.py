@@ -13,8 +13,8 @@ import pytest
 import sample_data
 
 import nccl_inspect
-from nccl_inspect.discovery import SETTINGS
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.util.discovery import SETTINGS
 
 SLOW = str(sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log")
 HEALTHY = str(sample_data.FOLDER / "p2p-nvlink-8gpu" / "job.log")
@@ -280,7 +280,7 @@ def test_without_a_file_nothing_is_loaded_for_one(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom nccl_inspect.cli import cli\n"
         f"cli.main(['summarize', {SLOW!r}], standalone_mode=False)\n"
-        "parts = ('tomllib', 'nccl_inspect.toml', 'nccl_inspect.configuration', 'nccl_inspect.rules.accepted')\n"
+        "parts = ('tomllib', 'nccl_inspect.util.toml', 'nccl_inspect.pipeline.configuration', 'nccl_inspect.judging.accepted')\n"
         "print(*(name for name in parts if name in sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=60, check=True)

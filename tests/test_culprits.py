@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from large_job import log as large_log
 
 import nccl_inspect
-from nccl_inspect import reading
 from nccl_inspect.culprits import search
 from nccl_inspect.culprits.traits import Trait
 from nccl_inspect.differences import compare
 from nccl_inspect.differences.formats import text as diff_text
+from nccl_inspect.judging import culprits
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.job import Path as JobPath
+from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style, github, html, junit, markdown, prometheus, sarif, text
-from nccl_inspect.rules import culprits
 
 Ends = tuple[int, int]
 """Host and GPU."""

@@ -1,7 +1,7 @@
 """Messages that NCCL cut: until 2.28 prefix and message share 1,024 bytes."""
 
 import nccl_inspect
-from nccl_inspect.event_types import Message, NetDevices, TreeLinks
+from nccl_inspect.event.types import Message, NetDevices, TreeLinks
 
 PREFIX = "llama-3-8b-node-0-0:188:585 [0] NCCL INFO "
 DEVICES = (
@@ -10,7 +10,7 @@ DEVICES = (
 TREES = "Trees" + "".join(f" [{channel}] 1/-1/-1->0->-1" for channel in range(60))
 
 
-def events(message: str, size: int = 1023) -> list[nccl_inspect.event_types.Event]:
+def events(message: str, size: int = 1023) -> list[nccl_inspect.event.types.Event]:
     return list(nccl_inspect.events((PREFIX + message)[:size].encode()))
 
 

@@ -23,16 +23,16 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nccl_inspect import distributed, reading
 from nccl_inspect.cli import cli
-from nccl_inspect.distributed import cluster as connection
-from nccl_inspect.distributed import reduction, tasks
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import engine
-from nccl_inspect.ingest import limits, parts
-from nccl_inspect.interruption import Interruption
-from nccl_inspect.model.fold import Fold
-from nccl_inspect.workers import is_wrapped
+from nccl_inspect.ingest.sources import limits, partition
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.pipeline import distributed, reading
+from nccl_inspect.pipeline.distributed import cluster as connection
+from nccl_inspect.pipeline.distributed import reduction, tasks
+from nccl_inspect.pipeline.workers import is_wrapped
+from nccl_inspect.util.interruption import Interruption
 
 dask = pytest.importorskip("dask")
 clusters = pytest.importorskip("distributed")
@@ -88,7 +88,7 @@ def per_process(folder: Path, files: int = 16, copies: int = 1) -> Path:
 
 def put_together(inputs: str, jobs: int, fan: int) -> Fold:
     """What :class:`Reduction` has workers do, done here."""
-    groups = parts.all_of(inputs, lambda _: jobs)
+    groups = partition.all_of(inputs, lambda _: jobs)
     wrapped = is_wrapped(groups[0][0])
     asker = tasks.Asker.here()
     found = [tasks.read(group, number, wrapped and number > 0, asker) for number, group in enumerate(groups)]
@@ -110,7 +110,9 @@ def test_results_of_tasks_stay_as_they_are(tmp_path: Path) -> None:
     """A task may run again, with what other tasks gave."""
     folder = str(per_process(tmp_path / "logs"))
     asker = tasks.Asker.here()
-    found = [tasks.read(group, number, False, asker) for number, group in enumerate(parts.all_of(folder, lambda _: 4))]
+    found = [
+        tasks.read(group, number, False, asker) for number, group in enumerate(partition.all_of(folder, lambda _: 4))
+    ]
     once, again = (tasks.joined(found, asker) for _ in range(2))
     assert document(once[0].fold()) == document(again[0].fold()) == document(reading.fold(folder))
 
@@ -369,7 +371,7 @@ def test_what_kills_workers_is_not_read_and_all_of_the_rest_is(
 def test_what_is_given_up_is_asked_of_nobody() -> None:
     """A worker might die of what another one was given; then all would fail for a file that is left out anyway."""
     died: Any = Died()
-    group = [parts.Part("nccl.13.log", None, problem=("not found", ""))]
+    group = [partition.Part("nccl.13.log", None, problem=("not found", ""))]
     reducing = reduction.Reduction(died, [group], False, lambda _: None)
     found = list(reducing.pieces(Fold(engine.shipped())))
     assert [source.problem for fold in found for source in cast("Fold", fold).sources] == [
@@ -617,7 +619,7 @@ def test_what_workers_do_not_see_is_told_and_the_rest_is_read(cluster: Any) -> N
 
 
 def test_a_group_that_nobody_could_read_is_named() -> None:
-    (group,) = parts.all_of([LOG], lambda _: 1)
+    (group,) = partition.all_of([LOG], lambda _: 1)
     (stretch,) = tasks.unread(group, 0, False, "its workers died")
     state = Fold(engine.shipped())
     state.merge(stretch.fold())

@@ -10,8 +10,8 @@ import sample_data
 import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.answers import ranks
+from nccl_inspect.judging.process_ends import lost_peer
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.rules import lost_peer
 
 KILLED = b"".join(sample_data.contents("peer-killed"))
 """Rank 3 of 4 was killed, on the second host; its process is 5026, the others are 5023 to 5025."""

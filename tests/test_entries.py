@@ -20,11 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nccl_inspect
-from nccl_inspect import reading, report
+from nccl_inspect import report
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest import documents, entries, files, folded, parts, sheets
-from nccl_inspect.ingest.rejoin import Numbered
+from nccl_inspect.ingest.exports import csv_tables, json_documents, record_lines
+from nccl_inspect.ingest.lines import terminal_wraps
+from nccl_inspect.ingest.lines.torn import Numbered
+from nccl_inspect.ingest.sources import files, partition
 from nccl_inspect.model.job import Job
+from nccl_inspect.pipeline import reading
 
 CAPTURES = ("v2.28.9-libfabric-2node", "peer-killed", "rank-missing-hang", "torch-watchdog-timeout")
 LINE = "vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
@@ -111,7 +114,7 @@ def test_an_export_that_breaks_off_gives_what_came_before(kind: str, share: floa
 def test_an_export_may_come_in_any_pieces(kind: str, size: int, seed: int) -> None:
     data = exports.EXPORTS[kind](rows("rank-missing-hang"))
     choose = random.Random(seed)
-    whole, cut = entries.reader_of(data), entries.reader_of(data)
+    whole, cut = record_lines.reader_of(data), record_lines.reader_of(data)
     assert whole is not None
     assert cut is not None
     expected = [*whole.feed(data), *whole.finish()]
@@ -178,14 +181,14 @@ def test_a_row_that_does_not_fit_its_table_is_a_line() -> None:
 @pytest.mark.parametrize("kind", exports.TABLES)
 def test_the_names_of_columns_are_known_at_a_glance(kind: str) -> None:
     head = exports.TABLES[kind]([])
-    reader = sheets.reader(head)
+    reader = csv_tables.reader(head)
     assert reader is not None
-    assert isinstance(entries.reader_of(head), sheets.Sheet)
+    assert isinstance(record_lines.reader_of(head), csv_tables.Sheet)
 
 
 def test_nested_json_ends() -> None:
     for data in (b"[" * 200_000, b'{"a":' * 100_000, b"[{" * 50_000, b'["' + b'\\n"' * 50_000):
-        reader = documents.Document()
+        reader = json_documents.Document()
         list(reader.feed(data))
         list(reader.finish())
 
@@ -193,7 +196,7 @@ def test_nested_json_ends() -> None:
 @given(st.binary(max_size=300), st.sampled_from([b"[", b'{"events":[', b'"', b"@timestamp,@message\n", b'[{"log":"']))
 @settings(deadline=None)
 def test_no_bytes_break_the_readers_of_exports(data: bytes, head: bytes) -> None:
-    for reader in (documents.Document(), sheets.Sheet(["@message"], ","), folded.Folded(80)):
+    for reader in (json_documents.Document(), csv_tables.Sheet(["@message"], ","), terminal_wraps.Folded(80)):
         found = [*reader.feed(head + data), *reader.finish()]
         assert all(0 < one.number <= (head + data).count(b"\n") + 1 for one in found)
     nccl_inspect.read(head + data + b"\n" + LINE.encode())
@@ -203,7 +206,7 @@ def test_an_export_is_read_by_one_process(tmp_path: Path) -> None:
     for kind in ("gcloud-pretty", "insights"):
         path = tmp_path / f"{kind}.export"
         path.write_bytes(exports.EXPORTS[kind](rows("peer-killed")))
-        shares = parts.planned(str(path), 4, 1)
+        shares = partition.planned(str(path), 4, 1)
         assert not shares or [[part.is_whole for part in share] for share in shares] == [[True]]
         assert told(reading.Judge(reading.Options())(reading.fold(str(path), jobs=4))) == plain("peer-killed")
 
@@ -279,7 +282,7 @@ def test_that_it_was_turned_is_told() -> None:
 
 
 def test_one_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(entries, "MAX_TURNED", 1000)
+    monkeypatch.setattr(record_lines, "MAX_TURNED", 1000)
     path = tmp_path / "job.log"
     path.write_bytes(turned("timestamps", "peer-killed"))
     with pytest.raises(NoInputError, match="newest line comes first") as error:
@@ -342,7 +345,8 @@ def test_lines_that_a_terminal_broke_are_put_together(name: str, width: int, pad
 def test_no_log_as_it_was_written_is_taken_for_broken(name: str) -> None:
     for data in sample_data.contents(name):
         assert all(
-            folded.reader(data[at : at + (1 << 16)]) is None for at in range(0, min(len(data), 1 << 20), 1 << 16)
+            terminal_wraps.reader(data[at : at + (1 << 16)]) is None
+            for at in range(0, min(len(data), 1 << 20), 1 << 16)
         )
 
 
@@ -352,7 +356,7 @@ def test_lines_of_the_same_length_with_text_between_are_not_broken() -> None:
         % (index, index, index)
         for index in range(10, 60)
     ]
-    assert folded.reader(b"".join(lines)) is None
+    assert terminal_wraps.reader(b"".join(lines)) is None
 
 
 def test_json_of_one_line_is_json() -> None:

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nccl_inspect
-from nccl_inspect.ingest import envelopes, prefix
-from nccl_inspect.ingest.stated import CSV, NOTHING, Stated
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines import prefix
+from nccl_inspect.ingest.lines.envelope_fields import CSV, NOTHING, Stated
 
 LINE = b"vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
 MODULES = envelopes.shipped()
@@ -64,8 +65,8 @@ def first_origin(line: bytes) -> prefix.Origin | None:
 
 def scanned(line: bytes, sink: Callable[[int, prefix.Origin, object], None]) -> None:
     from nccl_inspect.grammar import engine
-    from nccl_inspect.grammar.counts import Counts
-    from nccl_inspect.grammar.scanner import Scanner
+    from nccl_inspect.scanning.counts import Counts
+    from nccl_inspect.scanning.scanner import Scanner
 
     Scanner(engine.shipped()).scan(line.split(b"\n"), Counts(), sink)
 

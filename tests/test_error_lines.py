@@ -7,10 +7,10 @@ import nccl_inspect
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.production import Production
+from nccl_inspect.judging import engine
+from nccl_inspect.judging.statements import is_error
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.rules import engine
-from nccl_inspect.rules.statements import is_error
 
 RULES = {entry.rule.name: entry.rule for entry in engine.registered()}
 PRODUCTIONS = grammar.shipped().productions

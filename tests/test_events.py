@@ -19,10 +19,11 @@ from command_line import invoke
 from pyarrow import feather, parquet
 
 import nccl_inspect
-from nccl_inspect import exports, outputs, tables
 from nccl_inspect.cli import cli
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.event_types import KINDS
+from nccl_inspect.event import arrow, writers
+from nccl_inspect.event.types import KINDS
+from nccl_inspect.util import atomic_files
 
 LOG = b"""\
 vm:11:11 [0] NCCL INFO cudaDriverVersion 13000
@@ -74,12 +75,12 @@ def test_nothing_that_an_event_states_is_lost() -> None:
     for event, row in zip(nccl_inspect.events(LOG), rows, strict=True):
         assert row["kind"] == type(event).__name__
         assert (row["host"], row["line"], row["message"]) == (event.host, event.line, event.message)
-        stated = {name: value for name, value in tables.said(event).items() if name != "values"}
+        stated = {name: value for name, value in arrow.said(event).items() if name != "values"}
         assert {name: row[name] for name in stated} == _with_lists(stated)
     plugin = next(row for row in rows if row["kind"] == "PluginStatus")
     assert (plugin["plugin_kind"], plugin["plugin"]) == ("NET", "Libfabric")
-    schema = tables.schema()
-    assert {name for kind in KINDS for name in tables.schema(frozenset({kind})).names} == set(schema.names)
+    schema = arrow.schema()
+    assert {name for kind in KINDS for name in arrow.schema(frozenset({kind})).names} == set(schema.names)
 
 
 def _with_lists(value: Any) -> Any:
@@ -117,7 +118,7 @@ def test_rows_of_places_that_never_come_again_are_forgotten() -> None:
     event = next(nccl_inspect.events(LOG))
     told = ((event.where._replace(label=f"{number}" * 10_000), event) for number in range(2000))
     tracemalloc.start()
-    exports.FORMATS["jsonl"].write(told, frozenset(), Nowhere())  # type: ignore[arg-type]
+    writers.FORMATS["jsonl"].write(told, frozenset(), Nowhere())  # type: ignore[arg-type]
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert size < 64 << 20
@@ -137,7 +138,7 @@ def test_csv_and_jsonl_hold_lists_as_json(log: Path) -> None:
 
 def test_the_columns_follow_from_the_kinds_and_not_from_the_log(log: Path) -> None:
     narrow = parquet.read_table(written(log, "e.parquet", "--kind", "channelconnect"))
-    assert narrow.schema.equals(tables.schema(frozenset({"ChannelConnect"})))
+    assert narrow.schema.equals(arrow.schema(frozenset({"ChannelConnect"})))
     assert set(narrow.column("kind").to_pylist()) == {"ChannelConnect"}
     assert "trees" not in narrow.schema.names
     assert narrow.equals(nccl_inspect.events_table(LOG, "ChannelConnect").set_column(1, "source", narrow["source"]))
@@ -228,7 +229,7 @@ def test_a_file_that_is_replaced_is_whole(tmp_path: Path) -> None:
     target, link = tmp_path / "real", tmp_path / "link"
     target.write_bytes(b"old")
     link.symlink_to(target)
-    with outputs.replacing(str(link), "-o", 0o600) as file:
+    with atomic_files.replacing(str(link), "-o", 0o600) as file:
         file.write(b"new")
         assert target.read_bytes() == b"old"
     assert target.read_bytes() == b"new"
@@ -237,9 +238,9 @@ def test_a_file_that_is_replaced_is_whole(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("name", exports.FORMATS)
+@pytest.mark.parametrize("name", writers.FORMATS)
 def test_batches_join(name: str, monkeypatch: pytest.MonkeyPatch, log: Path) -> None:
-    monkeypatch.setattr(tables, "_BATCH", 2)
+    monkeypatch.setattr(arrow, "_BATCH", 2)
     target = written(log, "e.bin", "--format", name)
     assert target.stat().st_size > 0
     if name == "parquet":

@@ -15,8 +15,8 @@ from command_line import invoke
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.model.fold.source_counts import MAX_RAISED
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.source_counts import MAX_RAISED
 
 _LINES = gzip.decompress((sample_data.FOLDER / "faults/exception.log.gz").read_bytes()).decode().splitlines(True)
 START = "".join(line for line in _LINES[:141] if " NCCL " in line)

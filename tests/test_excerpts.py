@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import nccl_inspect
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine
-from nccl_inspect.grammar.counts import Counts
-from nccl_inspect.grammar.excerpts import Excerpt
-from nccl_inspect.grammar.scanner import Scanner, Sink
-from nccl_inspect.ingest.elisions import PASTE, is_elided
+from nccl_inspect.ingest.lines.elisions import PASTE, is_elided
 from nccl_inspect.report.digest import verdict_line
+from nccl_inspect.scanning.counts import Counts
+from nccl_inspect.scanning.excerpts import Excerpt
+from nccl_inspect.scanning.scanner import Scanner, Sink
 
 ROOT = Path(__file__).parent.parent
 GRAMMAR = engine.shipped()

@@ -21,12 +21,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import nccl_inspect
 from nccl_inspect import __version__, report
+from nccl_inspect.judging.engine import registered
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
-from nccl_inspect.rules.engine import registered
-from nccl_inspect.text import printable
+from nccl_inspect.util.text import printable
 
 STYLE = Style()
 FORMATS = [name for name in ("markdown", "sarif", "junit", "github", "prometheus") if name in report.names()]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.ingest.rejoin import is_torn
+from nccl_inspect.ingest.lines.torn import is_torn
 
 CRASHERS = sorted((Path(__file__).parent / "data" / "crashers").iterdir())
 

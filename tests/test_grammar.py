@@ -3,11 +3,12 @@
 import pytest
 
 import nccl_inspect
-from nccl_inspect import event_types as events
-from nccl_inspect.grammar import engine, meaning, notation
+from nccl_inspect.event import types as events
+from nccl_inspect.grammar import engine, notation
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.types import FieldType, field_type
-from nccl_inspect.ingest import prefix
+from nccl_inspect.ingest.lines import prefix
+from nccl_inspect.scanning import meaning
 
 GRAMMAR = engine.shipped()
 PRODUCTIONS = [pytest.param(p, id=f"{p.dialect}-{p.name}") for p in GRAMMAR.productions]

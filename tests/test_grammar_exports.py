@@ -26,7 +26,7 @@ from nccl_inspect.grammar_exports import grok, vector
 from nccl_inspect.grammar_exports.events import groups, is_shown, ordered, typed
 from nccl_inspect.grammar_exports.lnav import column
 from nccl_inspect.grammar_exports.patterns import AUTOMATON, BACKTRACKING, Syntax, shapes, translated
-from nccl_inspect.ingest import prefix
+from nccl_inspect.ingest.lines import prefix
 
 ROOT = Path(__file__).parent.parent
 LOGS = ("efa-provider-missing-socket-fallback", "timestamps", "v2.19.4-socket-2node", "v2.30.7-shm-4gpu")

@@ -14,7 +14,8 @@ from sample_data import FOLDER
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.ingest import envelopes, prefix
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines import prefix
 
 GRAMMAR = engine.shipped()
 LOGS = sorted(file for file in FOLDER.rglob("*.log*") if file.is_file())

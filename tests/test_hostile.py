@@ -24,11 +24,13 @@ import pytest
 import nccl_inspect
 from nccl_inspect.cli import questions
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.grammar.counts import Counts
-from nccl_inspect.grammar.scanner import Scanner
-from nccl_inspect.ingest import limits
-from nccl_inspect.ingest.rejoin import Rejoiner
-from nccl_inspect.model import attribution, communicators, fold, paths, printed
+from nccl_inspect.ingest.lines.torn import Rejoiner
+from nccl_inspect.ingest.sources import limits
+from nccl_inspect.model.communicators import attribution, communicator
+from nccl_inspect.model.fold import fold, process_log
+from nccl_inspect.model.paths import build
+from nccl_inspect.scanning.counts import Counts
+from nccl_inspect.scanning.scanner import Scanner
 
 LINE = b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 COMMAND = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
@@ -85,14 +87,15 @@ def test_the_lines_of_too_many_processes_are_left_out_and_that_is_told(monkeypat
 
 
 def test_few_messages_of_hostile_size_are_kept() -> None:
-    lines = [b"vm:1:1 [0] x.cc:1 NCCL WARN %d %s\n" % (n, b"b" * 6000) for n in range(printed.MAX_LONG * 3)]
+    lines = [b"vm:1:1 [0] x.cc:1 NCCL WARN %d %s\n" % (n, b"b" * 6000) for n in range(process_log.MAX_LONG * 3)]
     job = nccl_inspect.read(b"".join(lines))
     assert sum(notice.count for notice in job.notices) == len(lines)
-    assert len(job.notices) <= printed.MAX_LONG + 1
+    assert len(job.notices) <= process_log.MAX_LONG + 1
 
 
 def test_what_is_remembered_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nccl_inspect.grammar import engine, scanner
+    from nccl_inspect.grammar import engine
+    from nccl_inspect.scanning import scanner
 
     monkeypatch.setattr(scanner, "_MAX_REMEMBERED", 25_000)
     one = Scanner(engine.shipped())
@@ -102,7 +105,8 @@ def test_what_is_remembered_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPa
 
 
 def test_parts_of_lines_that_never_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nccl_inspect.grammar import engine, scanner
+    from nccl_inspect.grammar import engine
+    from nccl_inspect.scanning import scanner
 
     monkeypatch.setattr(scanner, "_MAX_PENDING", 10)
     counts = Counts()
@@ -129,14 +133,14 @@ def test_connections_to_impossible_ranks_are_damage() -> None:
 
 
 def test_communicators_that_claim_too_many_ranks_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(communicators, "_MAX_LISTED", 100)
+    monkeypatch.setattr(communicator, "_MAX_LISTED", 100)
     text = "".join(TEMPLATE % ("vm", 1, n, 0, 60, n) for n in range(1, 5))
     listed = [len(comm.ranks) for comm in nccl_inspect.read(text.encode()).communicators]
     assert listed == [60, 0, 0, 0]
 
 
 def test_fragments_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paths, "_MAX_FRAGMENTS", 5)
+    monkeypatch.setattr(build, "_MAX_FRAGMENTS", 5)
     line = b"h%d:%d:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
     job = nccl_inspect.read(b"".join(line % (n, n) for n in range(20)))
     assert len({name for path in job.paths for name in path.communicators}) == 5
@@ -341,7 +345,7 @@ def test_a_file_may_change_while_it_is_read(change: str, tmp_path: Path) -> None
         else:
             path.unlink(missing_ok=True)
 
-    from nccl_inspect import reading
+    from nccl_inspect.pipeline import reading
 
     done: list[bool] = []
 

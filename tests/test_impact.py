@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import nccl_inspect
-from nccl_inspect import impact
-from nccl_inspect.impact import Rate
+from nccl_inspect.judging import impact
+from nccl_inspect.judging.impact import Rate
 from nccl_inspect.platforms import named
 
 ROOT = Path(__file__).parent.parent

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import nccl_inspect
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest import prefix, sources
-from nccl_inspect.text import decode, encode, printable
+from nccl_inspect.ingest.lines import prefix
+from nccl_inspect.ingest.sources import blocks
+from nccl_inspect.util.text import decode, encode, printable
 
 CHANNEL = b"vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
 POD = b"[pod/llama-3-8b-node-0-0/trainer] "
@@ -32,8 +33,8 @@ def origin_of(line: bytes) -> prefix.Origin:
 
 
 def lines_of(data: bytes) -> list[bytes]:
-    (source,) = sources.find(data)
-    return [line for block in sources.blocks(source) for line in block]
+    (source,) = blocks.find(data)
+    return [line for block in blocks.blocks(source) for line in block]
 
 
 # --- prefixes
@@ -236,7 +237,7 @@ def test_blanks_of_a_web_page_are_blanks(name: str) -> None:
 
 @pytest.mark.parametrize("shift", [-1, 0, 1])
 def test_a_line_end_may_lie_on_the_border_of_two_blocks(shift: int) -> None:
-    first = b"x" * (sources.BLOCK - 1 + shift)
+    first = b"x" * (blocks.BLOCK - 1 + shift)
     assert lines_of(first + b"\r\n" + CHANNEL) == [first, CHANNEL[:-1]]
 
 
@@ -246,7 +247,7 @@ def test_lines_are_whole_wherever_a_block_ends() -> None:
     assert lines_of(b"\n".join(lines) + b"\n") == lines
 
 
-@pytest.mark.parametrize("size", [sources.BLOCK - 1, sources.BLOCK, sources.BLOCK + 1, 5_000_000])
+@pytest.mark.parametrize("size", [blocks.BLOCK - 1, blocks.BLOCK, blocks.BLOCK + 1, 5_000_000])
 def test_a_very_long_line_is_one_line_and_the_numbers_after_it_are_right(size: int) -> None:
     job = nccl_inspect.read(b"z" * size + b"\n" + CHANNEL)
     assert job.sources[0].lines == 2
@@ -284,11 +285,11 @@ def test_gzip_of_several_members_is_read_to_its_end() -> None:
 
 def test_a_broken_off_gzip_gives_what_it_holds_and_then_an_error() -> None:
     lines = [b"a", b"b", b"c", *(random.Random(1).randbytes(1000).hex().encode() for _ in range(2000))]
-    data = gzip.compress(b"\n".join(lines) + random.Random(2).randbytes(2 * sources.BLOCK), compresslevel=1)
-    (source,) = sources.find(data[: len(data) // 2])
+    data = gzip.compress(b"\n".join(lines) + random.Random(2).randbytes(2 * blocks.BLOCK), compresslevel=1)
+    (source,) = blocks.find(data[: len(data) // 2])
     read: list[bytes] = []
     with pytest.raises(NoInputError, match="the compressed data is damaged"):
-        for block in sources.blocks(source):
+        for block in blocks.blocks(source):
             read += block
     assert len(read) > 3
     assert read[: len(lines) - 1] == lines[:-1][: len(read)]
@@ -306,7 +307,7 @@ def test_a_folder_gives_its_logs_in_the_order_of_their_names(tmp_path: Path) -> 
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(CHANNEL)
-    names = [Path(source.name).relative_to(tmp_path).as_posix() for source in sources.find(str(tmp_path))]
+    names = [Path(source.name).relative_to(tmp_path).as_posix() for source in blocks.find(str(tmp_path))]
     assert names == ["deeper/job.log.gz", "deeper/stdout.log", "rank0.log", "rank1.log"]
 
 

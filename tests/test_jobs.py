@@ -15,13 +15,14 @@ from command_line import invoke
 from jsonschema import Draft202012Validator
 
 import nccl_inspect
-from nccl_inspect import artifacts, reading
+from nccl_inspect import artifacts
 from nccl_inspect.artifacts import owner
 from nccl_inspect.artifacts.machine import Report
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Job
-from nccl_inspect.reading import Judge, Options
+from nccl_inspect.pipeline import reading
+from nccl_inspect.pipeline.reading import Judge, Options
 
 SCHEMA = Path(nccl_inspect.__file__).parent / "schema" / "nccl-inspect-1.json"
 HOSTS = re.compile(rb"(?m)^(?:\S+ )?([A-Za-z0-9_.-]+):\d+:\d+ \[")

@@ -7,7 +7,7 @@ from pathlib import Path
 import sample_data
 
 import nccl_inspect
-from nccl_inspect import event_types as events
+from nccl_inspect.event import types as events
 
 ATTENTION = (Path(__file__).parent / "data" / "attention.log").read_bytes()
 """What a healthy job of NCCL 2.32.3 printed with NCCL_DEBUG=ATTN, NCCL_BUFFSIZE=abc and NCCL_SOCKET_NTHREADS=99."""

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from nccl_inspect.grammar import engine, notation, scanner
+from nccl_inspect.grammar import engine, notation
 from nccl_inspect.grammar.notation import Choice, Literal
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.ingest import documents, envelopes, objects, prefix, recognition, rejoin, sheets
-from nccl_inspect.model import endings, unknown
-from nccl_inspect.rules import exceptions
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.exports import csv_tables, json_documents, json_records
+from nccl_inspect.ingest.lines import prefix, torn
+from nccl_inspect.ingest.sources import log_detection
+from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.model.statements import job_end, unrecognised
+from nccl_inspect.scanning import scanner
 
 SIZES = (2500, 10_000, 40_000)
 FAST = 0.002
@@ -98,15 +102,15 @@ READERS: dict[str, tuple[Match, bytes]] = {
     "split": (prefix.split, LINE),
     "glued": (scanner._GLUED.search, LINE),
     "colours": (envelopes._ANSI.search, b"\x1b[31mx\x1b]0;t\x07"),
-    "torn": (rejoin._PREFIX.findall, LINE + b"\n" + LINE),
-    "is torn": (rejoin.is_torn, LINE + HEAD + LINE + b"\n" + LINE),
-    "is a log": (recognition._NCCL_LINE.search, LINE),
-    "member": (objects._MEMBER.fullmatch, b'  "message" : "x" ,'),
-    "template": (lambda data: unknown.template(data.decode("latin-1")), b"a 0x12 12.5.3 :abcdef"),
+    "torn": (torn._PREFIX.findall, LINE + b"\n" + LINE),
+    "is torn": (torn.is_torn, LINE + HEAD + LINE + b"\n" + LINE),
+    "is a log": (log_detection._NCCL_LINE.search, LINE),
+    "member": (json_records._MEMBER.fullmatch, b'  "message" : "x" ,'),
+    "template": (lambda data: unrecognised.template(data.decode("latin-1")), b"a 0x12 12.5.3 :abcdef"),
     "last words": (scanner._LAST_WORDS.search, b"node-1: [rank3]: a.b.c_Error: Exception Error"),
     "peers": (lambda data: exceptions._OF_PEERS.match(data.decode("latin-1")), b"RuntimeError: [c10d/gloo/x Rank 1 f"),
     "absent": (lambda data: exceptions._ABSENT.findall(data.decode("latin-1")), b"Ranks 1, 2, 3 failed to pass"),
-    "endings": (endings.LAUNCHERS.search, b"slurmstepd: error: *** JOB 1 ON x CANCELLED AT DUE TO TIME LIMIT ***"),
+    "endings": (job_end.LAUNCHERS.search, b"slurmstepd: error: *** JOB 1 ON x CANCELLED AT DUE TO TIME LIMIT ***"),
 }
 UNITS = {b"a", b"0", b" ", b"[", b"(", b'"', b"{", b"\\", b",", b":", b"a:", b":1", b" NCCL ", b"a b", b"\x1b", b"-1 "}
 
@@ -142,13 +146,13 @@ EXPORTS = {
 
 
 def through_document(data: bytes) -> None:
-    document = documents.Document()
+    document = json_documents.Document()
     list(document.feed(data))
     list(document.finish())
 
 
 def through_sheet(data: bytes) -> None:
-    sheet = sheets.Sheet(["@message"], ",")
+    sheet = csv_tables.Sheet(["@message"], ",")
     list(sheet.feed(data))
     list(sheet.finish())
 

@@ -18,9 +18,9 @@ import nccl_inspect
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import containers, docker_inspect, located, manifest, slurm_job, slurm_script
 from nccl_inspect.cli import cli
+from nccl_inspect.judging.engine import registered
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.rules.engine import registered
 
 BESIDE = Path(__file__).parent / "data" / "beside"
 SOUND = (BESIDE / "pods-sound" / "pods.yaml").read_text()

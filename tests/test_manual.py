@@ -10,8 +10,8 @@ import click
 import man_pages
 import pytest
 
-from nccl_inspect import kubectl, manual
-from nccl_inspect.cli import cli
+from nccl_inspect import kubectl
+from nccl_inspect.cli import cli, manual
 
 TOP = cli.context_class(cli, info_name="nccl-inspect")
 COMMANDS = {name: command for name in cli.list_commands(TOP) if (command := cli.get_command(TOP, name))}

@@ -10,7 +10,7 @@ from command_line import invoke
 
 import nccl_inspect
 from nccl_inspect import report
-from nccl_inspect.masking import masked, secrets_in
+from nccl_inspect.util.secrets import masked, secrets_in
 
 TEXTS = {
     "HF_TOKEN set by environment to hf_s3cret value.": "HF_TOKEN set by environment to ***",

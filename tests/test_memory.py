@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nccl_inspect.ingest.memory import Memory
+from nccl_inspect.ingest.lines.generations import Memory
 
 
 def _look_up(memory: Memory[int], seen: bytes, meaning: int) -> bool:

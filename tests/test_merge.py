@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nccl_inspect.grammar import engine
-from nccl_inspect.model.fold import Fold
-from nccl_inspect.reading import Judge, Options
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.pipeline.reading import Judge, Options
 
 Part = tuple[str, Sequence[bytes]]
 """Lines in the order of a source, with its name."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import nccl_inspect
+from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
-from nccl_inspect.model.ways import End, Link
 
 
 def line(host: str, pid: int, message: str) -> str:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.objects import JsonReader, JsonReaders
-from nccl_inspect.ingest.stated import Inner, Stated, worth
+from nccl_inspect.ingest.exports.json_records import JsonReader, JsonReaders
+from nccl_inspect.ingest.lines.envelope_fields import Inner, Stated, worth
 
 READERS = [
     module.READ for module in envelopes.shipped().values() if isinstance(getattr(module, "READ", None), JsonReader)

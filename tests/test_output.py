@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import sample_data
 
-from nccl_inspect import outputs
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.util import atomic_files
 
 LOG = str(sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log")
 EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
@@ -38,18 +38,18 @@ def test_what_breaks_off_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     target = tmp_path / "report"
     target.write_text("before")
     with pytest.raises(RuntimeError):
-        outputs.lines(str(target), "-o", breaking_off())
+        atomic_files.lines(str(target), "-o", breaking_off())
     assert target.read_text() == "before"
     assert list(tmp_path.iterdir()) == [target]
     with pytest.raises(RuntimeError):
-        outputs.lines(str(tmp_path / "new"), "-o", breaking_off())
+        atomic_files.lines(str(tmp_path / "new"), "-o", breaking_off())
     assert list(tmp_path.iterdir()) == [target]
 
 
 def test_while_it_is_written_the_file_is_as_it_was(tmp_path: Path) -> None:
     target = tmp_path / "report"
     target.write_text("before")
-    with outputs.replacing(str(target), "-o") as file:
+    with atomic_files.replacing(str(target), "-o") as file:
         file.write(b"after")
         assert target.read_text() == "before"
     assert target.read_text() == "after"
@@ -58,12 +58,12 @@ def test_while_it_is_written_the_file_is_as_it_was(tmp_path: Path) -> None:
 def test_a_new_file_has_the_usual_mode_and_one_that_is_replaced_its_own(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        outputs.lines(str(tmp_path / "new"), "-o", ["x"])
+        atomic_files.lines(str(tmp_path / "new"), "-o", ["x"])
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
     (tmp_path / "new").chmod(0o604)
-    outputs.lines(str(tmp_path / "new"), "-o", ["y"])
+    atomic_files.lines(str(tmp_path / "new"), "-o", ["y"])
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o604
 
 
@@ -71,11 +71,11 @@ def test_links_stay_links(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("before")
     (tmp_path / "soft").symlink_to("file")
     (tmp_path / "hard").hardlink_to(tmp_path / "file")
-    outputs.lines(str(tmp_path / "soft"), "-o", ["soft"])
+    atomic_files.lines(str(tmp_path / "soft"), "-o", ["soft"])
     assert (tmp_path / "soft").is_symlink()
     assert (tmp_path / "hard").read_text() == "soft\n"
     (tmp_path / "dangling").symlink_to("made")
-    outputs.lines(str(tmp_path / "dangling"), "-o", ["x"])
+    atomic_files.lines(str(tmp_path / "dangling"), "-o", ["x"])
     assert (tmp_path / "made").read_text() == "x\n"
 
 
@@ -85,7 +85,7 @@ def test_a_named_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     found: list[str] = []
     reader = threading.Thread(target=lambda: found.append(pipe.read_text()))
     reader.start()
-    outputs.lines(str(pipe), "-o", ["x"])
+    atomic_files.lines(str(pipe), "-o", ["x"])
     reader.join(10)
     assert found == ["x\n"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
@@ -95,12 +95,12 @@ def test_a_named_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
 def test_a_file_that_may_not_be_written_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "file").touch(0o444)
     with pytest.raises(NcclInspectError, match="Permission denied"):
-        outputs.lines(str(tmp_path / "file"), "-o", ["x"])
+        atomic_files.lines(str(tmp_path / "file"), "-o", ["x"])
 
 
 def test_a_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NcclInspectError, match="Is a directory; check the name given with -o"):
-        outputs.lines(str(tmp_path), "-o", ["x"])
+        atomic_files.lines(str(tmp_path), "-o", ["x"])
     assert not list(tmp_path.iterdir())
 
 

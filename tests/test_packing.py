@@ -7,8 +7,8 @@ import pickle
 import pytest
 import sample_data
 
-from nccl_inspect import reading
-from nccl_inspect.model.fold import Fold
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.pipeline import reading
 
 
 @pytest.mark.parametrize("name", sample_data.names())

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from nccl_inspect.judging.engine import registered
 from nccl_inspect.report.words import fitted
-from nccl_inspect.rules.engine import registered
 
 PAGES = {entry.rule.name: entry.rule.page for entry in registered()}
 

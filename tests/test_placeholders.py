@@ -9,12 +9,12 @@ import sample_data
 from test_remedies import findings
 
 import nccl_inspect
-from nccl_inspect.event import Process
+from nccl_inspect.event.base import Process
+from nccl_inspect.judging import placeholders
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.places import Places, culprit_ranks, pod_of
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.rules import placeholders
-from nccl_inspect.rules.facts import Facts
-from nccl_inspect.rules.places import Places, culprit_ranks, pod_of
 
 _LOG = "".join(
     f"{front}{host}:{100 + rank}:{100 + rank} [{rank}] NCCL INFO ncclCommInitRank comm 0x{rank + 1}000 rank {rank} "

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_inspect.ingest.rejoin import Rejoiner, rejoined
+from nccl_inspect.ingest.lines.torn import Rejoiner, rejoined
 
 BLOCK = 4096
 

@@ -11,8 +11,8 @@ from itertools import pairwise
 import pytest
 from test_rules import RULES, examples
 
+from nccl_inspect.judging.remedies import COMMENT, is_sentence
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.rules.remedies import COMMENT, is_sentence
 
 _PLACEHOLDER = re.compile(r"<[A-Za-z][^<>]*>")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")

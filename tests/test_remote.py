@@ -17,10 +17,10 @@ import sample_data
 from click.testing import CliRunner
 
 import nccl_inspect
-from nccl_inspect import reading
 from nccl_inspect.cli import cli
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.ingest import parts, remote, sources
+from nccl_inspect.ingest.sources import blocks, partition, remote
+from nccl_inspect.pipeline import reading
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -38,7 +38,7 @@ def store() -> Any:
 
 
 def names(*inputs: str) -> list[str]:
-    return [source.name for source in sources.find(list(inputs))]
+    return [source.name for source in blocks.find(list(inputs))]
 
 
 def document(inputs: Any, **options: Any) -> str:
@@ -106,8 +106,8 @@ def test_packed_objects_are_unpacked(name: str, whole: int, store: Any, monkeypa
 def test_large_objects_are_cut_and_shared_out(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "_WHOLE", 0)
     store.pipe("/job/job.log", DATA)
-    groups = parts.planned("memory://job/job.log", 5, 1)
-    read = [p for group in groups for part in group for s in parts.read(part, lambda _: None) for p in s.open()]
+    groups = partition.planned("memory://job/job.log", 5, 1)
+    read = [p for group in groups for part in group for s in partition.read(part, lambda _: None) for p in s.open()]
     assert len(groups) == 5
     assert b"".join(read) == DATA
 

@@ -9,7 +9,7 @@ import pytest
 import sample_data
 
 import nccl_inspect
-from nccl_inspect.ingest import rotation
+from nccl_inspect.ingest.sources import rotation
 
 LOG = sample_data.contents("peer-killed")[0].splitlines(keepends=True)
 

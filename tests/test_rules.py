@@ -12,10 +12,10 @@ import pytest
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import engine as grammar
+from nccl_inspect.judging import engine
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.platforms import named
-from nccl_inspect.rules import engine
 
 HERE = Path(__file__).parent
 FIELD_NOTES = HERE.parent / "sample_logs" / "field-notes"

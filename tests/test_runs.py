@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.model.job import Job
-from nccl_inspect.times import moment
+from nccl_inspect.util.times import moment
 
 SAMPLES = Path(__file__).parent.parent / "sample_logs"
 ONE_HOST = (SAMPLES / "p2p-nvlink-8gpu" / "job.log").read_bytes()

@@ -11,8 +11,8 @@ import pytest
 import sample_data
 
 import nccl_inspect
+from nccl_inspect.judging.engine import registered
 from nccl_inspect.model.job import Job, Setting
-from nccl_inspect.rules.engine import registered
 
 EVERY = pytest.mark.parametrize("name", sample_data.names())
 LAZY = [

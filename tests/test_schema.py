@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 import nccl_inspect
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.rules.engine import CATEGORIES, SEVERITIES
+from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES
 
 
 def schema(name: str) -> dict[str, Any]:

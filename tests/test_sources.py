@@ -28,8 +28,8 @@ from command_line import invoke
 
 import nccl_inspect
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest import compression, recognition, sources
-from nccl_inspect.ingest.streams import BLOCK, StreamError, pieces
+from nccl_inspect.ingest.sources import blocks, compression, log_detection
+from nccl_inspect.ingest.sources.streams import BLOCK, StreamError, pieces
 
 EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()"]
 CHANNEL = b"vm:11:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
@@ -51,11 +51,11 @@ def run(*args: str, data: bytes = b"", cwd: Path | None = None, exe: list[str] =
 
 
 def names_in(*inputs: Any) -> list[str]:
-    return [source.name for source in sources.find(list(inputs))]
+    return [source.name for source in blocks.find(list(inputs))]
 
 
-def read(source: sources.Source) -> bytes:
-    return b"".join(sources.raw_blocks(source))
+def read(source: blocks.Source) -> bytes:
+    return b"".join(blocks.raw_blocks(source))
 
 
 def tar(members: dict[str, bytes], mode: Any = "w") -> bytes:
@@ -328,7 +328,7 @@ def test_an_archive_in_a_folder_is_read(tmp_path: Path) -> None:
 )
 def test_the_natural_order_counts(names: list[str]) -> None:
     backwards = names[::-1]
-    assert sorted(backwards, key=recognition.natural) == names
+    assert sorted(backwards, key=log_detection.natural) == names
 
 
 def test_a_glob_is_expanded(tmp_path: Path) -> None:
@@ -600,8 +600,8 @@ def test_lines_are_given_as_soon_as_they_are_there() -> None:
     ours, theirs = os.pipe()
     with os.fdopen(ours, "rb") as stream:
         os.write(theirs, b"first\nsecond\nthi")
-        source = next(sources.find(stream))
-        found = sources.blocks(source)
+        source = next(blocks.find(stream))
+        found = blocks.blocks(source)
         assert next(found).lines == [b"first", b"second"]
         os.write(theirs, b"rd\n")
         assert next(found).lines == [b"third"]

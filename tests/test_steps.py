@@ -10,7 +10,7 @@ from test_remedies import findings
 from test_rules import RULES
 
 import nccl_inspect
-from nccl_inspect.rules import clouds
+from nccl_inspect.judging import clouds
 
 MOST = 4
 CASES = sorted((Path(__file__).parent / "cases").glob("*.log"))

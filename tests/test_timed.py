@@ -7,9 +7,10 @@ from importlib import import_module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nccl_inspect.discovery import modules
-from nccl_inspect.ingest import envelopes, prefix
-from nccl_inspect.ingest.timed import Timed
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines import prefix
+from nccl_inspect.ingest.lines.timestamps import Timed
+from nccl_inspect.util.discovery import modules
 
 LAUNCHERS = [
     sample

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import nccl_inspect
 from nccl_inspect.grammar import engine
-from nccl_inspect.model import build
-from nccl_inspect.model.fold import Fold
+from nccl_inspect.model import resolve
+from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.traffic import load
@@ -167,7 +167,7 @@ def test_the_slowest_kind_of_path_is_the_bottleneck() -> None:
 def resolved(folds: list[Fold]) -> Job:
     for later in folds[1:]:
         folds[0].merge(later)
-    return build.resolve(folds[0])
+    return resolve.resolve(folds[0])
 
 
 @settings(max_examples=30, deadline=None)

@@ -23,12 +23,12 @@ from command_line import invoke
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import NOTHING, Inventory
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.following import Note, Piece, Splitter, Waiter, follow
 from nccl_inspect.grammar import engine
+from nccl_inspect.live.tail import Note, Piece, Splitter, Waiter, follow
+from nccl_inspect.live.watch import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, Watch, paired
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.fold import Fold
-from nccl_inspect.reading import Judge, Options
-from nccl_inspect.watching import Change, End, News, Resumed, Stall, Timing, Turn, Verdict, Watch, paired
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.pipeline.reading import Judge, Options
 
 EXE = [sys.executable, "-c", "from nccl_inspect.cli import main; main()", "watch"]
 ENV = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")} | {"TERM": "xterm"}

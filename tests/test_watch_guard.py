@@ -12,9 +12,9 @@ import sample_data
 from command_line import invoke
 from test_watch import FAST, HANG, HEALTHY, PATIENCE, Watched, fd, read_until, started, write
 
-from nccl_inspect import guarding, monitoring
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.watching import Stall
+from nccl_inspect.live import exit_conditions, metrics
+from nccl_inspect.live.watch import Stall
 
 DEGRADED = (sample_data.FOLDER / "v2.30.7-shm-4gpu" / "job.log").read_bytes()
 DEAD = (sample_data.FOLDER / "peer-killed" / "job.log").read_bytes()
@@ -79,7 +79,7 @@ def test_a_command_needs_to_know_when() -> None:
 def test_what_was_not_told_ends_nothing() -> None:
     watched = Watched()
     watched.watch.feed(b"".join(DEGRADED.splitlines(keepends=True)[:125]))
-    assert guarding.alarm(watched.watch.look(), ("warning",)) is None
+    assert exit_conditions.alarm(watched.watch.look(), ("warning",)) is None
 
 
 def test_the_end_after_a_stall_names_who_is_missing() -> None:
@@ -97,8 +97,8 @@ def test_the_end_after_a_stall_names_who_is_missing() -> None:
 
 def test_a_variable_that_is_too_long_for_a_command_is_empty(tmp_path: Path) -> None:
     hosts = ",".join(f"gpu-node-{number:06}.cluster.example.com" for number in range(5000))
-    why = guarding.Alarm("error", "failed", "it failed", hosts=hosts)
-    assert guarding.run(f'echo "$NCCLINSPECT_VERDICT|$NCCLINSPECT_HOSTS" > {tmp_path}/runs', why) == 0
+    why = exit_conditions.Alarm("error", "failed", "it failed", hosts=hosts)
+    assert exit_conditions.run(f'echo "$NCCLINSPECT_VERDICT|$NCCLINSPECT_HOSTS" > {tmp_path}/runs', why) == 0
     assert (tmp_path / "runs").read_text(encoding="utf-8") == "failed|\n"
 
 
@@ -185,7 +185,7 @@ def test_metrics_that_cannot_be_written_any_more_do_not_end_the_watch(tmp_path: 
     folder = tmp_path / "metrics"
     folder.mkdir()
     watch = Watched().watch
-    with monitoring.meter(str(folder / "x.prom"), 0) as meter:
+    with metrics.meter(str(folder / "x.prom"), 0) as meter:
         assert meter.update(watch) == ""
         (folder / "x.prom").unlink()
         folder.rmdir()
@@ -198,5 +198,5 @@ def test_metrics_that_cannot_be_written_any_more_do_not_end_the_watch(tmp_path: 
 
 @pytest.mark.parametrize("target", ["127.0.0.1:0", "localhost:0", ":0", "0"])
 def test_addresses(target: str) -> None:
-    with monitoring.meter(target, 1) as meter:
+    with metrics.meter(target, 1) as meter:
         meter.update(Watched().watch)

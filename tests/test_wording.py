@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_inspect.wording import expand, folded, plain_ranges, range_words, ranges, read_range, some_names, some_ranks
+from nccl_inspect.util.wording import (
+    expand,
+    folded,
+    plain_ranges,
+    range_words,
+    ranges,
+    read_range,
+    some_names,
+    some_ranks,
+)
 
 
 def numbers_of(text: str) -> set[int]:

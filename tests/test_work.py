@@ -8,10 +8,11 @@ import pytest
 import sample_data
 from call_count import calls
 
-from nccl_inspect import reading, report
+from nccl_inspect import report
 from nccl_inspect.cli.annotate import _Margin
 from nccl_inspect.grammar import engine
-from nccl_inspect.reading import Judge, Options
+from nccl_inspect.pipeline import reading
+from nccl_inspect.pipeline.reading import Judge, Options
 from nccl_inspect.report import Style
 
 ONCE = re.compile(rb"(?m)^.*(?: NCCL INFO (?:Bootstrap|cudaDriver|NET/|NCCL_|Check P2P|MNNVL)|NCCL version).*\n")

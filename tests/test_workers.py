@@ -13,9 +13,10 @@ import sample_data
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nccl_inspect import processes, reading
-from nccl_inspect.ingest import parts
-from nccl_inspect.model.fold import Fold
+from nccl_inspect.ingest.sources import partition
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.pipeline import reading
+from nccl_inspect.util import processes
 
 CRI = b"2026-11-20T23:13:07.071868123Z stdout %b "
 
@@ -103,13 +104,13 @@ def test_files_of_all_kinds_are_shared_out(tmp_path: Path) -> None:
 def test_parts_cover_each_byte_once(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_bytes(b"".join(b"%d\n" % number for number in range(100_000)))
-    groups = parts.planned(str(log), 7, 1)
+    groups = partition.planned(str(log), 7, 1)
     assert len(groups) == 7
     read = b"".join(
         piece
         for group in groups
         for part in group
-        for source in parts.read(part, lambda _: None)
+        for source in partition.read(part, lambda _: None)
         for piece in source.open()
     )
     assert read == log.read_bytes()
@@ -127,20 +128,20 @@ def test_the_first_process_reads_more_of_a_log_that_says_much(line: bytes, ahead
     log = tmp_path / "job.log"
     values = line.count(b"%")
     log.write_bytes(b"".join(line % tuple([number % 997] * values) for number in range(100_000)))
-    first, *rest = (sum(part.size for part in group) for group in parts.planned(str(log), 3, 1))
+    first, *rest = (sum(part.size for part in group) for group in partition.planned(str(log), 3, 1))
     assert (first > 1.3 * max(rest)) is ahead
     assert first + sum(rest) == log.stat().st_size
 
 
 def test_torn_packed_and_small_files_are_not_cut(tmp_path: Path) -> None:
     torn = sample_data.files("torn-p2p-8gpu")[0]
-    assert [len(group) for group in parts.planned(str(torn), 4, 1)] == [1]
+    assert [len(group) for group in partition.planned(str(torn), 4, 1)] == [1]
     packed = tmp_path / "job.log.gz"
     packed.write_bytes(gzip.compress(torn.read_bytes()))
-    assert [len(group) for group in parts.planned(str(packed), 4, 1)] == [1]
-    assert parts.planned(str(torn), 4, 16 << 20) == []
-    assert parts.planned([str(torn), "-"], 4, 1) == []
-    assert parts.planned(torn.read_bytes(), 4, 1) == []
+    assert [len(group) for group in partition.planned(str(packed), 4, 1)] == [1]
+    assert partition.planned(str(torn), 4, 16 << 20) == []
+    assert partition.planned([str(torn), "-"], 4, 1) == []
+    assert partition.planned(torn.read_bytes(), 4, 1) == []
 
 
 def test_a_process_that_dies_at_any_moment_has_no_result() -> None:

@@ -21,15 +21,19 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 import nccl_inspect
-from nccl_inspect import configuration, reading, topology
+from nccl_inspect import topology
 from nccl_inspect.cli import cli, shown
-from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, TopologyError
-from nccl_inspect.grammar import engine, meaning
-from nccl_inspect.ingest import envelopes, prefix, sources
+from nccl_inspect.grammar import engine
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines import prefix
+from nccl_inspect.ingest.sources import blocks
 from nccl_inspect.model.job import Job
+from nccl_inspect.pipeline import configuration, reading
 from nccl_inspect.policy import file as policy_file
 from nccl_inspect.policy import learn
+from nccl_inspect.scanning import meaning
+from nccl_inspect.util.discovery import modules
 
 VERDICTS = {"ok", "degraded", "failed", "unknown"}
 UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -128,11 +132,11 @@ def _texts(document: Any) -> Iterator[str]:
 
 def ingest(data: bytes) -> None:
     """Bytes of any kind: lines without line ends, and no more bytes told than there can be."""
-    for source in sources.find(data):
+    for source in blocks.find(data):
         try:
-            for lines in sources.blocks(source):
+            for lines in blocks.blocks(source):
                 promise(not any(b"\n" in line for line in lines), "a line holds a line end")
-                promise(all(len(line) <= 2 * sources.BLOCK for line in lines), "a line is longer than allowed")
+                promise(all(len(line) <= 2 * blocks.BLOCK for line in lines), "a line is longer than allowed")
         except NcclInspectError as error:
             _one_line(error)
 

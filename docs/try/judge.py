@@ -8,13 +8,14 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nccl_inspect import __version__, artifacts, reading, report
+from nccl_inspect import __version__, artifacts, report
 from nccl_inspect.cli import anonymize
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.garbage import uncollected
-from nccl_inspect.ingest import sources
+from nccl_inspect.ingest.sources import blocks
+from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style
 from nccl_inspect.report.beside import problems as problems_of
+from nccl_inspect.util.gc_pause import uncollected
 
 FOLDER = Path("/logs")
 """Where the worker puts what was dropped; names in reports are relative to it."""
@@ -43,7 +44,7 @@ def anonymized(names: Sequence[str], told: Callable[[int, int], None]) -> str:
     return _answered(lambda: _anonymized(names, told))
 
 
-def _summed(told: Callable[[int, int], None]) -> sources.Progress:
+def _summed(told: Callable[[int, int], None]) -> blocks.Progress:
     """What takes the size of each piece, and tells that of all pieces."""
     done = 0
 
@@ -80,16 +81,16 @@ def _judged(names: Sequence[str], limit: int, told: Callable[[int, int], None]) 
     return {"version": __version__, "verdict": job.verdict, "problems": problems, **reports}
 
 
-def _require_bearable(logs: Sequence[sources.Input], limit: int) -> None:
+def _require_bearable(logs: Sequence[blocks.Input], limit: int) -> None:
     """Make sure that packed logs do not unpack to more than a browser can hold.
 
     Raises:
         NcclInspectError: they do.
     """
     size = 0
-    for source in sources.find(logs):
+    for source in blocks.find(logs):
         try:
-            for block in sources.raw_blocks(source):
+            for block in blocks.raw_blocks(source):
                 size += len(block)
                 if size > limit:
                     raise NcclInspectError(

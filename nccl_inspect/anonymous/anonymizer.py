@@ -20,17 +20,17 @@ from nccl_inspect.anonymous.learning import Learned, words
 from nccl_inspect.anonymous.names import Names
 from nccl_inspect.anonymous.remains import Remains
 from nccl_inspect.anonymous.text import Scrubber, is_distinct
-from nccl_inspect.event_types import EnvSetting, Event
+from nccl_inspect.event.types import EnvSetting, Event
 from nccl_inspect.grammar import engine
-from nccl_inspect.grammar.counts import Counts, Text
 from nccl_inspect.grammar.engine import Parsed
-from nccl_inspect.grammar.excerpts import Short
-from nccl_inspect.grammar.scanner import Scanner
-from nccl_inspect.ingest import prefix
-from nccl_inspect.ingest.prefix import Origin
-from nccl_inspect.ingest.sources import Source
-from nccl_inspect.masking import MASK
-from nccl_inspect.text import decode, encode
+from nccl_inspect.ingest.lines import prefix
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.sources.blocks import Source
+from nccl_inspect.scanning.counts import Counts, Text
+from nccl_inspect.scanning.excerpts import Short
+from nccl_inspect.scanning.scanner import Scanner
+from nccl_inspect.util.secrets import MASK
+from nccl_inspect.util.text import decode, encode
 
 _MAX_REMEMBERED = 100_000
 _FEW, _MANY = 3, 10

@@ -13,7 +13,7 @@ from nccl_inspect.anonymous.fields import Fields, Found
 from nccl_inspect.anonymous.scalars import Change, Place, of_json, of_yaml
 from nccl_inspect.artifacts import Kind, machine
 from nccl_inspect.artifacts.plain_pickle import loads
-from nccl_inspect.text import decode, encode
+from nccl_inspect.util.text import decode, encode
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")

@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
-from nccl_inspect import masking
 from nccl_inspect.anonymous import hostlists, vocabulary
 from nccl_inspect.anonymous.scalars import Place
 from nccl_inspect.anonymous.text import Scrubber
 from nccl_inspect.artifacts import containers
+from nccl_inspect.util import secrets
 
 MEANINGS = frozenset(
     (
@@ -113,7 +113,7 @@ class Fields:
             within = (f"{key}.*" for key in reversed(path[:-1]))
             stated = (self._stated[key] for key in (*ends, *within) if key in self._stated)
             found = next((one if one in MEANINGS else _MASKED for one in stated), _MASKED)
-            if path and masking.is_secret(path[-1]) and found == _MASKED:
+            if path and secrets.is_secret(path[-1]) and found == _MASKED:
                 found = "secret"
             if len(self._meanings) < _MAX_REMEMBERED:
                 self._meanings[path] = found
@@ -129,7 +129,7 @@ class Fields:
         if meaning == "setting":
             name, text = _setting(place, text)
             found.texts[f"{name}={text}"] = None
-            meaning = "secret" if masking.is_secret(name) else meaning
+            meaning = "secret" if secrets.is_secret(name) else meaning
         elif meaning == "command":
             meaning = "secret" if self._is_secret_word(place) else meaning
             found.texts[f"{self._option[1]} {text}" if self._option[0] == place.path else text] = None
@@ -152,7 +152,7 @@ class Fields:
         """Whether the word before is an option that names a secret."""
         path, option = self._option
         is_option = place.is_element and path == place.path and _SECRET_OPTION.fullmatch(option)
-        return bool(is_option) and masking.is_secret(option)
+        return bool(is_option) and secrets.is_secret(option)
 
     # --- second reading -----------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Fields:
         return self._ways.get(meaning, self._masked)(text)
 
     def _secret(self, text: str) -> str:
-        return text if text == masking.MASK else self._names.get("secret", text)
+        return text if text == secrets.MASK else self._names.get("secret", text)
 
     def _text(self, text: str) -> str:
         return "\n".join(map(self._scrubber.text, text.split("\n")))
@@ -244,7 +244,7 @@ class Fields:
 
     def _setting(self, name: str, value: str) -> str:
         """The value of a variable."""
-        if masking.is_secret(name):
+        if secrets.is_secret(name):
             return self.of("secret", value)
         return self.of("text" if containers.is_relevant(name) else _MASKED, value)
 

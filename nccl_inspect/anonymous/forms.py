@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_inspect.ingest import entries, envelopes, sources
-from nccl_inspect.ingest.entries import Reader
-from nccl_inspect.ingest.rejoin import Mended
-from nccl_inspect.ingest.sources import Lines, Source
-from nccl_inspect.ingest.streams import BLOCK, HEAD, Pieces, peeked
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.exports import record_lines
+from nccl_inspect.ingest.exports.record_lines import Reader
+from nccl_inspect.ingest.lines.torn import Mended
+from nccl_inspect.ingest.sources import blocks
+from nccl_inspect.ingest.sources.blocks import Lines, Source
+from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, peeked
 
 _BETWEEN = re.compile(rb"(\r?\n|(?<=[}\]]),|(?<!\\)(?:\\\\)*(?:\\r)?\\n)")
 """What no name and no message goes on over: line ends, in letters too, and the commas between objects and lists."""
@@ -35,10 +37,10 @@ def parts(source: Source) -> Iterator[Part]:
     Raises:
         NoInputError: it cannot be read, or not to its end; what came before that was given.
     """
-    head, data = peeked(sources.raw_blocks(source), entries.tells)
-    reader = entries.reader_of(head[:HEAD])
-    if reader is None or not entries.may_be_export(head):
-        for lines in sources.cut(data) if reader is None else entries.read(reader, data):
+    head, data = peeked(blocks.raw_blocks(source), record_lines.tells)
+    reader = record_lines.reader_of(head[:HEAD])
+    if reader is None or not record_lines.may_be_export(head):
+        for lines in blocks.cut(data) if reader is None else record_lines.read(reader, data):
             yield Part([*envelopes.spelled_out(lines.lines, lines.text)], b"\n", lines)
     else:
         yield from _of_export(reader, data)

@@ -11,11 +11,11 @@ from typing import BinaryIO
 from nccl_inspect import artifacts
 from nccl_inspect.anonymous import collected
 from nccl_inspect.artifacts import Kind, packed
-from nccl_inspect.ingest import archives, compression, files, recognition
-from nccl_inspect.ingest.files import File
-from nccl_inspect.ingest.limits import Allowance
-from nccl_inspect.ingest.streams import Pieces, StreamError
-from nccl_inspect.text import printable
+from nccl_inspect.ingest.sources import archives, compression, files, log_detection
+from nccl_inspect.ingest.sources.files import File
+from nccl_inspect.ingest.sources.limits import Allowance
+from nccl_inspect.ingest.sources.streams import Pieces, StreamError
+from nccl_inspect.util.text import printable
 
 Input = str | BinaryIO
 
@@ -36,7 +36,7 @@ class _Text:
 
 
 TEXT: Kind = _Text()
-_OTHERS = (recognition.UNKNOWN, recognition.OTHER, recognition.OWN)
+_OTHERS = (log_detection.UNKNOWN, log_detection.OTHER, log_detection.OWN)
 """Why a file is passed over that may be one of a collection."""
 
 
@@ -81,8 +81,8 @@ class Gathered:
                 kind = _kind_of(name, head[: artifacts.HEAD])
                 if kind and len(head) <= artifacts.MAX_BYTES:
                     yield Document(name, kind, lambda head=head: head)  # type: ignore[misc]
-                elif kind or recognition.is_left_out(member.name) or not recognition.is_log(member.name, head):
-                    self.passed_over.setdefault(name, artifacts.TOO_LARGE if kind else recognition.UNKNOWN)
+                elif kind or log_detection.is_left_out(member.name) or not log_detection.is_log(member.name, head):
+                    self.passed_over.setdefault(name, artifacts.TOO_LARGE if kind else log_detection.UNKNOWN)
         except (StreamError, OSError):
             return  # reading its logs says why
 
@@ -108,7 +108,7 @@ def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
     def passed(name: str, why: str) -> None:
         if why in _OTHERS and (kind := collected.kind_of(name, _head(Path(name)))):
             found.documents.append(Document(name, kind, Path(name).read_bytes))
-        elif all_text and why in (recognition.UNKNOWN, recognition.OTHER) and _is_text(Path(name)):
+        elif all_text and why in (log_detection.UNKNOWN, log_detection.OTHER) and _is_text(Path(name)):
             found.documents.append(Document(name, TEXT, Path(name).read_bytes))
         else:
             found.passed_over[name] = why
@@ -129,7 +129,7 @@ def _sort_in(found: Gathered, file: File, path: Path) -> None:
     kind = artifacts.kind_of(file.name, head)
     if kind is None:
         found.logs.append(file)
-        if recognition.is_named_as_archive(path.name) or recognition.is_tar(head) or recognition.is_zip(head):
+        if log_detection.is_named_as_archive(path.name) or log_detection.is_tar(head) or log_detection.is_zip(head):
             found.archives.append(file)
     elif (file.size or 0) > artifacts.MAX_BYTES:
         found.passed_over[file.name] = artifacts.TOO_LARGE

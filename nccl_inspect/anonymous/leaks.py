@@ -12,7 +12,7 @@ from itertools import islice
 
 from nccl_inspect.anonymous import vocabulary
 from nccl_inspect.anonymous.names import Names
-from nccl_inspect.text import decode
+from nccl_inspect.util.text import decode
 
 _WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@:/+-]+[A-Za-z0-9]+)*")
 _PART = re.compile(r"[A-Za-z0-9]+")

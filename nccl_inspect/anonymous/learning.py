@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from nccl_inspect.anonymous import hostlists, vocabulary
-from nccl_inspect.text import decode
+from nccl_inspect.util.text import decode
 
 _USERS = frozenset(("user", "username", "login", "logname", "owner", "author"))
 _HOSTS = frozenset(("host", "hostname", "computer", "node", "nodename"))

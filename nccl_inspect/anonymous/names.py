@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from nccl_inspect import outputs
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.util import atomic_files
 
 SCHEMA = "nccl-inspect-names/1"
 _PATTERNS = {
@@ -149,7 +149,7 @@ class Names:
         """
         table = {category: entries for category, entries in self.table.items() if entries}
         text = json.dumps({"schema": SCHEMA, "names": table}, indent=1, ensure_ascii=True) + "\n"
-        with outputs.replacing(target, "--map", 0o600) as file:
+        with atomic_files.replacing(target, "--map", 0o600) as file:
             file.write(text.encode())
 
 

@@ -11,7 +11,7 @@ import re
 from nccl_inspect.anonymous import vocabulary
 from nccl_inspect.anonymous.names import Names
 from nccl_inspect.anonymous.text import is_distinct
-from nccl_inspect.text import decode, encode
+from nccl_inspect.util.text import decode, encode
 
 _WORD = re.compile(rb"[A-Za-z0-9]+(?:[._@-]+[A-Za-z0-9]+)*")
 _PART = re.compile(r"[A-Za-z0-9]+")

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from nccl_inspect import outputs
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.util import atomic_files
 
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lzma")
 _ARCHIVES = (".tar.gz", ".tgz")
@@ -78,7 +78,7 @@ class Target:
             NcclInspectError: it cannot be made.
         """
         if self.folder is None:
-            return nullcontext(sys.stdout.buffer) if self._output == "-" else outputs.replacing(self._output, "-o")
+            return nullcontext(sys.stdout.buffer) if self._output == "-" else atomic_files.replacing(self._output, "-o")
         path = self.folder / self._rename(self.inside(name))
         stem, number = path.name, 1
         while path in self._used:
@@ -89,7 +89,7 @@ class Target:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise NcclInspectError(f"{path.parent}: {error.strerror}", "check the folder given with -o") from None
-        return outputs.replacing(str(path), "-o")
+        return atomic_files.replacing(str(path), "-o")
 
     def written(self) -> Iterator[tuple[str, Path]]:
         """The files in the folder, by their names in it."""
@@ -106,7 +106,7 @@ class Target:
         if not self.is_archive:
             return
         top = next(Path(self._output).name.removesuffix(end) for end in _ARCHIVES if self._output.endswith(end))
-        with outputs.replacing(self._output, "-o") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+        with atomic_files.replacing(self._output, "-o") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
             for name, path in self.written():
                 info = tarfile.TarInfo(f"{top}/{name}")
                 info.size = path.stat().st_size

@@ -7,7 +7,7 @@ import re
 
 from nccl_inspect.anonymous import hostlists, vocabulary
 from nccl_inspect.anonymous.names import Names
-from nccl_inspect.masking import may_hide
+from nccl_inspect.util.secrets import may_hide
 
 _MAX_REMEMBERED = 200_000
 _FINDERS = re.compile(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple, Protocol
 
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 
 class Column(NamedTuple):

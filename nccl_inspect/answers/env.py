@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from nccl_inspect.answers import Column, place
 from nccl_inspect.model.job import Job, Setting
-from nccl_inspect.records import Record
-from nccl_inspect.rules.facts import ranges
+from nccl_inspect.util.records import Record
+from nccl_inspect.util.wording import ranges
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_inspect.event import Process
+from nccl_inspect.event.base import Process
+from nccl_inspect.judging.statements import is_error, is_survived
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job, Notice
-from nccl_inspect.rules.statements import is_error, is_survived
 
 
 class Error(NamedTuple):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nccl_inspect import event_types as events
 from nccl_inspect.answers import Column, nics, place
 from nccl_inspect.answers.last import latest
+from nccl_inspect.event import types as events
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Host, LastLine
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.versions import cuda
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 _WEIGHTS = {"error": 3, "warning": 2, "info": 1}
 

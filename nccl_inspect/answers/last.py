@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nccl_inspect.model.inventory import LastLine
-from nccl_inspect.times import in_order, moment
+from nccl_inspect.util.times import in_order, moment
 
 
 def latest(lines: Sequence[LastLine]) -> LastLine | None:

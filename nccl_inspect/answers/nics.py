@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from nccl_inspect import event_types as events
 from nccl_inspect.answers import Column
+from nccl_inspect.event import types as events
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.connection import End
 from nccl_inspect.model.job import Job, Path
-from nccl_inspect.model.nics import listed_as
-from nccl_inspect.model.ways import End
-from nccl_inspect.records import Record
-from nccl_inspect.rules.statements import value
+from nccl_inspect.model.paths.nics import listed_as
+from nccl_inspect.util.records import Record
 
 USED, IDLE, UNKNOWN = "used", "idle", "unknown"
 _SPEEDS = {"nic-speed": "interface", "ib-device": "name"}

@@ -9,13 +9,13 @@ from typing import NamedTuple
 from nccl_inspect.answers import Column, place
 from nccl_inspect.answers.errors import Error, first_errors
 from nccl_inspect.answers.last import latest
-from nccl_inspect.event import Process, is_named
+from nccl_inspect.event.base import Process, is_named
+from nccl_inspect.judging.facts import global_ranks
+from nccl_inspect.judging.places import blamed_ranks
+from nccl_inspect.judging.statements import words
 from nccl_inspect.model.inventory import Gpu, LastLine
 from nccl_inspect.model.job import CommunicatorInfo, Job
-from nccl_inspect.records import Record
-from nccl_inspect.rules.facts import global_ranks
-from nccl_inspect.rules.places import blamed_ranks
-from nccl_inspect.rules.statements import words
+from nccl_inspect.util.records import Record
 
 STATES = {
     "suspect": "is the one that the verdict points at: it died, hangs, or did something else than the others",

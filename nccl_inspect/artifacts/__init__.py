@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 from nccl_inspect.artifacts.errors import NotOfKindError
-from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.ingest import compression, files, recognition
-from nccl_inspect.ingest.files import File, Input
-from nccl_inspect.ingest.sources import Progress
-from nccl_inspect.ingest.streams import Pieces, StreamError
+from nccl_inspect.ingest.sources import compression, files, log_detection
+from nccl_inspect.ingest.sources.blocks import Progress
+from nccl_inspect.ingest.sources.files import File, Input
+from nccl_inspect.ingest.sources.streams import Pieces, StreamError
 from nccl_inspect.model.inventory import Artifact, PassedOver
+from nccl_inspect.util.discovery import modules
 
 HEAD = 64 << 10
 """Bytes by which a file is recognised."""
@@ -126,7 +126,7 @@ def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) ->
     found = Inventory([], [], [])
 
     def passed(name: str, why: str) -> None:
-        if why != recognition.OWN:  # a report says the same whether an earlier one lies in the folder or not
+        if why != log_detection.OWN:  # a report says the same whether an earlier one lies in the folder or not
             found.passed_over.append(PassedOver(name, why))
 
     heads = ((file, head_of(file)) for file in files.find(inputs, is_artifact, passed))
@@ -144,12 +144,12 @@ def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) ->
             found.evidence.extend(evidence)
             file = replace(file, without=without)
         found.logs.append(file)
-    found.passed_over.sort(key=lambda entry: recognition.natural(entry.name))
+    found.passed_over.sort(key=lambda entry: log_detection.natural(entry.name))
     return found
 
 
 def _is_archive(head: bytes) -> bool:
-    return recognition.is_tar(head) or recognition.is_zip(head)
+    return log_detection.is_tar(head) or log_detection.is_zip(head)
 
 
 def _shared(found: Sequence[tuple[File, Kind]], progress: Progress | None) -> Iterator[list[Artifact] | None]:
@@ -198,7 +198,7 @@ def is_artifact(name: str, head: bytes) -> bool:
     """Whether a file in a folder is of use whatever its name: a log of the kernel is one that is read as such."""
     from nccl_inspect.artifacts import kernel  # most inputs are no folders
 
-    text = recognition.unpacked(head) or b""
+    text = log_detection.unpacked(head) or b""
     return kind_of(name, text) is not None or kernel.is_log(text)
 
 
@@ -208,7 +208,7 @@ def head_of(file: File) -> bytes:
         return b""
     try:
         with file.place.open("rb", buffering=0) as stream:
-            return recognition.unpacked(stream.read(HEAD)) or b""
+            return log_detection.unpacked(stream.read(HEAD)) or b""
     except OSError:  # reading it as a log says why
         return b""
 

@@ -11,7 +11,7 @@ from math import prod
 from sys import intern
 from typing import Any, NamedTuple
 
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 _LIBRARY = ("/torch/distributed/", "/torch/_", "/torch/utils/", "/torch/nn/", "/torch/autograd/", "<frozen ")
 """Where a frame of PyTorch itself stands: what the program did stands below it."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nccl_inspect.artifacts.located import ABSENT, Node
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 DEFAULT_SHM = 64 << 20
 """Bytes of /dev/shm that a container gets where nothing else is asked for."""

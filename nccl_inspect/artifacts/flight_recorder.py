@@ -19,7 +19,7 @@ from typing import Any
 from nccl_inspect.artifacts.calls import Call, Recorded, as_list, as_text, recorded
 from nccl_inspect.artifacts.identity import Identity
 from nccl_inspect.artifacts.plain_pickle import PlainPickleError, loads
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 KIND = "flight recorder dump"
 NAMES = {

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Protocol
 
-from nccl_inspect.event import Process, is_named
-from nccl_inspect.model.gathering import Gathered
-from nccl_inspect.records import Record
-from nccl_inspect.times import Moment, moment
+from nccl_inspect.event.base import Process, is_named
+from nccl_inspect.model.processes.gathering import Gathered
+from nccl_inspect.util.records import Record
+from nccl_inspect.util.times import Moment, moment
 
 _LABEL = 63
 """The longest name of a host."""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts import owner, reruns
 from nccl_inspect.artifacts.identity import HOST, NEVER, NOTHING, Identity, Traits, contradiction, strength
-from nccl_inspect.model import runs
 from nccl_inspect.model.inventory import Artifact
+from nccl_inspect.model.processes import runs
 
 if TYPE_CHECKING:
-    from nccl_inspect.model.fold import Fold
-    from nccl_inspect.model.gathering import Gathered
+    from nccl_inspect.model.fold.fold import Fold
     from nccl_inspect.model.job import Job
-    from nccl_inspect.model.shares import Share
+    from nccl_inspect.model.jobs.shares import Share
+    from nccl_inspect.model.processes.gathering import Gathered
 
 _DAY = 86_400.0
 

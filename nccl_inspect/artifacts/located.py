@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 MAX_BYTES = 32 << 20
 MAX_VALUES = 2_000_000

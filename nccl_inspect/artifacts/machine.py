@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from nccl_inspect.artifacts.errors import NotOfKindError
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 _LEAD = re.compile(
     rb"[ \t\r\n]*\n|Defaulted container [^\n]*\n|(?:[^\n]{0,120}[$#%>]|\+{1,3})[ \t][^\n]{0,300}\n|\xef\xbb\xbf"

@@ -15,7 +15,7 @@ from nccl_inspect.artifacts.containers import DEFAULT_SHM, Container, Ended, Pla
 from nccl_inspect.artifacts.identity import Identity, short
 from nccl_inspect.artifacts.located import ABSENT, Node
 from nccl_inspect.artifacts.trainjobs import RUNTIMES
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 KIND = "Kubernetes manifest"
 FORM = "yaml"

@@ -10,10 +10,10 @@ from pathlib import PurePath
 
 from nccl_inspect.artifacts.identity import Identity, short, some
 from nccl_inspect.artifacts.machine import Item, Report
-from nccl_inspect.event_types import NetDevices
-from nccl_inspect.model import shown
+from nccl_inspect.event.types import NetDevices
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Job
+from nccl_inspect.model.statements import nvidia_smi
 from nccl_inspect.topology import Topology, bus_number
 
 _FOLDER = "hosts"
@@ -86,7 +86,7 @@ def joined(artifacts: Iterable[Artifact], job: Job) -> list[Artifact]:
         artifacts: as they were read.
         job: whose hosts they may be about.
     """
-    hosts, gpus, parts = Hosts(host.name for host in job.hosts), shown.most_gpus(job), _Parts(job)
+    hosts, gpus, parts = Hosts(host.name for host in job.hosts), nvidia_smi.most_gpus(job), _Parts(job)
     return [_joined(artifact, hosts, gpus, parts) for artifact in artifacts]
 
 

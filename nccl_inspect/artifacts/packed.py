@@ -7,14 +7,14 @@ from contextlib import suppress
 
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts.errors import NotOfKindError
-from nccl_inspect.ingest import archives, compression, recognition
-from nccl_inspect.ingest.archives import Member, Wanted
-from nccl_inspect.ingest.files import File, Pass
 from nccl_inspect.ingest.folders import why
-from nccl_inspect.ingest.limits import Allowance
-from nccl_inspect.ingest.streams import StreamError, peeked
+from nccl_inspect.ingest.sources import archives, compression, log_detection
+from nccl_inspect.ingest.sources.archives import Member, Wanted
+from nccl_inspect.ingest.sources.files import File, Pass
+from nccl_inspect.ingest.sources.limits import Allowance
+from nccl_inspect.ingest.sources.streams import StreamError, peeked
 from nccl_inspect.model.inventory import Artifact
-from nccl_inspect.text import printable
+from nccl_inspect.util.text import printable
 
 
 def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
@@ -53,8 +53,8 @@ def members(file: File, wanted: Wanted) -> Iterator[Member]:
         StreamError: it cannot be read.
         OSError: likewise.
     """
-    head, data = peeked(compression.unpacked(file.open(), Allowance()), recognition.tells_archives)
-    if recognition.is_zip(head):
+    head, data = peeked(compression.unpacked(file.open(), Allowance()), log_detection.tells_archives)
+    if log_detection.is_zip(head):
         return archives.of_zip_at(file.place, lambda _: None, wanted)
     return archives.of_tar(data, wanted)
 
@@ -75,11 +75,11 @@ class _Choice:
 
     def may_be(self, name: str) -> bool:
         """Whether a member may be evidence, by its name."""
-        if recognition.is_hidden(name):
+        if log_detection.is_hidden(name):
             return False
-        if not recognition.is_left_out(name) or recognition.is_document(name):
+        if not log_detection.is_left_out(name) or log_detection.is_document(name):
             return True
-        self._pass(name, recognition.OTHER)
+        self._pass(name, log_detection.OTHER)
         return False
 
     def is_evidence(self, name: str, head: bytes | None) -> bool:
@@ -87,10 +87,10 @@ class _Choice:
         member = name.removeprefix("./")
         if head is None:
             return False
-        if kind := artifacts.kind_of(member, recognition.unpacked(head) or b""):
+        if kind := artifacts.kind_of(member, log_detection.unpacked(head) or b""):
             self.kinds[member] = kind
             return True
-        if recognition.is_left_out(name) or not recognition.is_log(name, head):
+        if log_detection.is_left_out(name) or not log_detection.is_log(name, head):
             self._pass(name, why(head))
         return False
 

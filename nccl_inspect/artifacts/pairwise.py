@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nccl_inspect.artifacts.calls import Call, Direction
 from nccl_inspect.artifacts.flight_recorder import Dump, Group
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 NO_END, CROSSED, DIFFERENT, OPEN, HALF = "no other end", "both the same way", "different", "open", "half"
 """The other side does not take part; both send, or both receive, first; the ends do not fit; both are open; one is

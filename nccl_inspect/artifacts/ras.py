@@ -13,7 +13,7 @@ from operator import index
 from typing import Any
 
 from nccl_inspect.artifacts.identity import Identity, comm_number
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 KIND = "RAS answer"
 NAMES = {

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from nccl_inspect.artifacts.calls import Call
-from nccl_inspect.event_types import CollectiveTimeout
+from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Notice
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from nccl_inspect import artifacts, processes
+from nccl_inspect import artifacts
 from nccl_inspect.artifacts import Kind
-from nccl_inspect.ingest.files import File
-from nccl_inspect.ingest.parts import processors
+from nccl_inspect.ingest.sources.files import File
+from nccl_inspect.ingest.sources.partition import processors
 from nccl_inspect.model.inventory import Artifact
+from nccl_inspect.util import processes
 
 _MOST = 8
 """Processes: what they find is put together in one."""

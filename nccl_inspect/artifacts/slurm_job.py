@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from nccl_inspect.artifacts.identity import Identity, short
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 KIND = "Slurm job"
 NAMES = {

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from nccl_inspect.artifacts.containers import Variable, variables
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 KIND = "Slurm script"
 _OPTIONS = {

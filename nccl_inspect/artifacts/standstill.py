@@ -15,7 +15,7 @@ from nccl_inspect.artifacts import pairwise
 from nccl_inspect.artifacts.calls import SYMMETRIC, Call
 from nccl_inspect.artifacts.causes import CYCLE, DIFFERENT, MISSING, NO_PARTNER, PARTLY, UNFINISHED
 from nccl_inspect.artifacts.flight_recorder import WORLD, Dump, Group
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 _SAME_SIZE = ("all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor")
 """Operations to which every rank passes the same number of elements."""

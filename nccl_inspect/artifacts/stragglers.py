@@ -13,7 +13,7 @@ from statistics import median
 
 from nccl_inspect.artifacts import standstill
 from nccl_inspect.artifacts.flight_recorder import Dump, Group
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 FEWEST = 16
 """Calls in which some rank is late: fewer may be chance."""

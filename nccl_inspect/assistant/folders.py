@@ -16,10 +16,11 @@ from pathlib import Path, PosixPath
 from typing import IO, Any
 
 from nccl_inspect.artifacts import is_artifact
-from nccl_inspect.discovery import instead_of
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.ingest import files, folders, recognition
-from nccl_inspect.ingest.files import File
+from nccl_inspect.ingest import folders
+from nccl_inspect.ingest.sources import files, log_detection
+from nccl_inspect.ingest.sources.files import File
+from nccl_inspect.util.discovery import instead_of
 
 MAX_BYTES = 4 << 30
 """Of all files of one question: a larger log takes longer than assistants wait."""
@@ -54,7 +55,7 @@ class Folders:
         return [str(root) for root in self._roots]
 
     def logs(self, names: Iterable[str]) -> list[File]:
-        """The files that paths, folders and globs stand for, as :func:`nccl_inspect.ingest.files.find` takes them.
+        """The files that paths, folders and globs stand for, as :func:`nccl_inspect.ingest.sources.files.find` takes them.
 
         Raises:
             NcclInspectError: one of them is not there, lies outside, or is nothing that can be read.
@@ -101,7 +102,7 @@ class Folders:
         inside = [name for name in matches if self._root_of(Path(os.path.realpath(name)))]
         if not inside:
             raise NcclInspectError(f"{pattern}: no file matches", "check the pattern and the folder")
-        return sorted(inside, key=recognition.natural)
+        return sorted(inside, key=log_detection.natural)
 
     def _expanded(self, folder: Path, parts: Sequence[str]) -> Iterator[str]:
         """What a pattern stands for below a folder; unlike :mod:`glob`, it lists no folder that a link leads out to."""
@@ -151,7 +152,7 @@ class Folders:
                 found.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
         if not found:
             raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")
-        yield from sorted(found, key=lambda file: recognition.natural(file.name))
+        yield from sorted(found, key=lambda file: log_detection.natural(file.name))
 
     def _resolved(self, name: str) -> Path:
         """A path without links, which lies inside."""

@@ -13,12 +13,13 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from nccl_inspect import artifacts, reading, topology
+from nccl_inspect import artifacts, topology
 from nccl_inspect.assistant.folders import Folders
-from nccl_inspect.garbage import uncollected
-from nccl_inspect.ingest import limits
-from nccl_inspect.ingest.files import File
+from nccl_inspect.ingest.sources import limits
+from nccl_inspect.ingest.sources.files import File
 from nccl_inspect.model.job import Job
+from nccl_inspect.pipeline import reading
+from nccl_inspect.util.gc_pause import uncollected
 
 _MAX_KEPT = 4
 """Jobs that are kept: those of two runs that are compared, and what was asked before."""

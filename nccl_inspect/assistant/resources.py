@@ -9,12 +9,13 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 from mcp.types import Completion, CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
-from nccl_inspect import explaining
 from nccl_inspect.errors import suggestion
-from nccl_inspect.grammar import files, meaning
+from nccl_inspect.explain import line as explaining
+from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
+from nccl_inspect.judging.engine import CATEGORIES, registered
 from nccl_inspect.report.words import proved_page
-from nccl_inspect.rules.engine import CATEGORIES, registered
+from nccl_inspect.scanning import meaning
 
 SCHEME = "nccl-inspect"
 _RULE = f"{SCHEME}://rules/{{name}}"

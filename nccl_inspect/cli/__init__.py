@@ -15,11 +15,11 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
-from nccl_inspect import interruption
 from nccl_inspect._version import __version__
-from nccl_inspect.discovery import modules
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.text import PLAIN, printable
+from nccl_inspect.util import interruption
+from nccl_inspect.util.discovery import modules
+from nccl_inspect.util.text import PLAIN, printable
 
 _PARTS = ("shared", "filters", "formats", "questions", "several", "targets", "writing")
 COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
@@ -55,7 +55,7 @@ class _Context(click.Context):
     formatter_class = _Help
 
     def get_help(self) -> str:
-        from nccl_inspect import manual  # only for who asks
+        from nccl_inspect.cli import manual  # only for who asks
 
         return manual.page(self)
 

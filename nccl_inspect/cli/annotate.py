@@ -6,20 +6,23 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from nccl_inspect import reading
 from nccl_inspect.cli import say, shared, writing
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.grammar import engine, meaning
+from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.engine import Grammar
-from nccl_inspect.grammar.excerpts import Excerpt
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.ingest import envelopes, prefix, sources
-from nccl_inspect.ingest.elisions import PASTE
-from nccl_inspect.ingest.memory import Memory
-from nccl_inspect.masking import masked, may_hide
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines import prefix
+from nccl_inspect.ingest.lines.elisions import PASTE
+from nccl_inspect.ingest.lines.generations import Memory
+from nccl_inspect.ingest.sources import blocks
+from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import paint
-from nccl_inspect.text import decode, printable, printable_lines
+from nccl_inspect.scanning import meaning
+from nccl_inspect.scanning.excerpts import Excerpt
+from nccl_inspect.util.secrets import masked, may_hide
+from nccl_inspect.util.text import decode, printable, printable_lines
 
 _MARK = b" NCCL "
 _MAX_KNOWN = 50_000
@@ -50,9 +53,9 @@ def _annotated(logs: list[str], margin: _Margin) -> Iterator[str]:
     """
     problems: list[NoInputError] = []
     lines: dict[str, int] = {}
-    for source in sources.find(logs):
+    for source in blocks.find(logs):
         lines[source.name] = 0
-        for piece in sources.pieces_of(source):
+        for piece in blocks.pieces_of(source):
             if isinstance(piece, NoInputError):
                 problems.append(piece)
                 continue

@@ -23,13 +23,13 @@ from nccl_inspect.anonymous.target import Target
 from nccl_inspect.artifacts.errors import NotOfKindError
 from nccl_inspect.cli import say, shared, writing
 from nccl_inspect.errors import NoInputError
-from nccl_inspect.following import STDIN
-from nccl_inspect.ingest import sources
-from nccl_inspect.ingest.files import File
-from nccl_inspect.ingest.sources import Progress, Source
-from nccl_inspect.progress import Bar
+from nccl_inspect.ingest.sources import blocks as sources
+from nccl_inspect.ingest.sources.blocks import Progress, Source
+from nccl_inspect.ingest.sources.files import File
+from nccl_inspect.judging.facts import count
+from nccl_inspect.live.tail import STDIN
 from nccl_inspect.report.words import shortened
-from nccl_inspect.rules.facts import count
+from nccl_inspect.util.progress import Bar
 
 _MAX_TOLD = 20
 _EXAMPLES = """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from nccl_inspect import reading
 from nccl_inspect.cli import say, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.model.job import Job
+from nccl_inspect.pipeline import reading
 from nccl_inspect.policy import file, learn
 from nccl_inspect.policy import formats as forms
 from nccl_inspect.policy.worst import Worst

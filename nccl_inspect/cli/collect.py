@@ -11,12 +11,13 @@ from pathlib import Path
 
 import click
 
-from nccl_inspect import collecting, outputs
+from nccl_inspect import collecting
 from nccl_inspect.cli import say, shared
 from nccl_inspect.collecting import Target, Wanted
 from nccl_inspect.collecting.collection import INDEX, Collection
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.rules.facts import count
+from nccl_inspect.judging.facts import count
+from nccl_inspect.util import atomic_files
 
 _PACKED = (".tar.gz", ".tgz")
 _EXAMPLES = """
@@ -92,7 +93,7 @@ def _packed(module: Target, wanted: Wanted, timeout: float, name: str) -> int:
     inside = next(name.removesuffix(suffix) for suffix in _PACKED if name.endswith(suffix))
     with (
         tempfile.TemporaryDirectory(prefix="nccl-collect-") as folder,
-        outputs.replacing(name, "-o", mode=0o600) as file,
+        atomic_files.replacing(name, "-o", mode=0o600) as file,
     ):
         status = _collect(module, wanted, timeout, Path(folder), name)
         with tarfile.open(fileobj=file, mode="w:gz") as archive:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from nccl_inspect import reading
 from nccl_inspect.cli import shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.differences import Difference, compare, findings
 from nccl_inspect.differences import formats as forms
+from nccl_inspect.pipeline import reading
 
 _EXAMPLES = """
 \b

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from nccl_inspect import reading, selection
-from nccl_inspect.answers import env
+from nccl_inspect.answers import env, selection
 from nccl_inspect.cli import questions, shared, writing
+from nccl_inspect.pipeline import reading
 
 _EXAMPLES = """
 \b

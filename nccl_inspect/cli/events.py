@@ -10,13 +10,16 @@ from typing import BinaryIO
 
 import click
 
-from nccl_inspect import event_stream, exports, outputs, selection
+from nccl_inspect.answers import selection
 from nccl_inspect.cli import say, shared, writing
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.event import Event, Told, Where
-from nccl_inspect.levels import LEVELS
-from nccl_inspect.progress import Bar
-from nccl_inspect.rules.facts import count
+from nccl_inspect.event import writers
+from nccl_inspect.event.base import Event, Told, Where
+from nccl_inspect.judging.facts import count
+from nccl_inspect.pipeline import event_stream
+from nccl_inspect.util import atomic_files
+from nccl_inspect.util.levels import LEVELS
+from nccl_inspect.util.progress import Bar
 
 _LEVELS = (*(level.decode("ascii") for level in LEVELS), "VERSION", "OTHER")
 _EXAMPLES = """
@@ -39,9 +42,9 @@ Exit status: 130 Ctrl-C; FILE is not written.
 @click.option(
     "--format",
     "form",
-    type=click.Choice(tuple(exports.FORMATS)),
+    type=click.Choice(tuple(writers.FORMATS)),
     metavar="FORMAT",
-    help=f"Output format: {', '.join(exports.FORMATS)}. Default: by the suffix of FILE; jsonl on standard output.",
+    help=f"Output format: {', '.join(writers.FORMATS)}. Default: by the suffix of FILE; jsonl on standard output.",
 )
 @click.option(
     "--kind",
@@ -80,13 +83,13 @@ def command(
     There is one schema for all events and all logs, so that tables of different runs fit together; --kind leaves the
     columns of the named classes. Ranks are those of the communicator that printed the line. Memory stays flat.
     """
-    name = form or ("jsonl" if output == "-" else exports.format_of(output))
-    wanted = exports.kinds_named(kinds)
+    name = form or ("jsonl" if output == "-" else writers.format_of(output))
+    wanted = writers.kinds_named(kinds)
     target = _target(output, name)
     with Bar(progress) as bar:
         stream = event_stream.EventStream(shared.given(logs), bar.update if bar.wanted else None)
         asked = _Asked(wanted, hosts, selection.ranges_of("pid", pids), levels)
-        _write(exports.FORMATS[name], asked.of(stream), wanted, target)
+        _write(writers.FORMATS[name], asked.of(stream), wanted, target)
     for problem in stream.problems:
         say(str(problem))
     if not asked.found:
@@ -135,7 +138,7 @@ class _Asked:
 
 
 def _write(
-    form: exports.Format,
+    form: writers.Format,
     events: Iterator[Told],
     kinds: frozenset[str],
     target: AbstractContextManager[BinaryIO],
@@ -158,8 +161,8 @@ def _target(output: str, name: str) -> AbstractContextManager[BinaryIO]:
         NcclInspectError: standard output cannot take the format.
     """
     if output != "-":
-        return outputs.replacing(output, "-o")
-    form = exports.FORMATS[name]
+        return atomic_files.replacing(output, "-o")
+    form = writers.FORMATS[name]
     if not form.streams:
         raise NcclInspectError(f"{name} cannot be written to standard output", f"name a file: -o events.{name}")
     if not form.text and sys.stdout.isatty():

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 import click
 
-from nccl_inspect import explaining
 from nccl_inspect.cli import shared, writing
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.grammar import engine, meaning
-from nccl_inspect.masking import masked
+from nccl_inspect.explain import line as explaining
+from nccl_inspect.grammar import engine
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import PAGE_WIDTH, block, fitted, paint
-from nccl_inspect.text import decode, printable
+from nccl_inspect.scanning import meaning
+from nccl_inspect.util.secrets import masked
+from nccl_inspect.util.text import decode, printable
 
 _MAX_PIPED = 1 << 20
 """Bytes: more than any line has."""

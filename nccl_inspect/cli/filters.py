@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from nccl_inspect import selection
+from nccl_inspect.answers import selection
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

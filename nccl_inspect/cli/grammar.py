@@ -9,11 +9,13 @@ from pathlib import Path
 import click
 from tabulate import tabulate
 
-from nccl_inspect import grammar_exports, outputs
+from nccl_inspect import grammar_exports
 from nccl_inspect.cli import say, shared, writing
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.grammar import files, meaning
+from nccl_inspect.grammar import files
 from nccl_inspect.grammar.production import Production
+from nccl_inspect.scanning import meaning
+from nccl_inspect.util import atomic_files
 
 _EXAMPLES = """
 \b
@@ -59,7 +61,7 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
         return
     format_ = grammar_exports.load(export)
     written = format_.export(productions)
-    if out is None or out in outputs.STDOUT:
+    if out is None or out in atomic_files.STDOUT:
         main, *others = written
         writing.write_lines(written[main].removesuffix("\n").split("\n"), "-")
         if others and sys.stdout.isatty():
@@ -113,5 +115,5 @@ def _write(written: dict[str, str], out: Path) -> Path:
 
 
 def _replace(path: Path, text: str) -> None:
-    with outputs.replacing(str(path), "--out") as file:
+    with atomic_files.replacing(str(path), "--out") as file:
         file.write(text.encode())

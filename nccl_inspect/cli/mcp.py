@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from nccl_inspect import reading
 from nccl_inspect.cli import say, shared
 from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.pipeline import reading
 
 _EXAMPLES = """
 \b

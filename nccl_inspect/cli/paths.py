@@ -9,17 +9,19 @@ from textwrap import wrap
 import click
 from tabulate import tabulate
 
-from nccl_inspect import impact, platforms, reading, selection
-from nccl_inspect.answers import Column
+from nccl_inspect import platforms
+from nccl_inspect.answers import Column, selection
 from nccl_inspect.cli import filters, questions, say, shared, writing
 from nccl_inspect.cli.formats import formats
+from nccl_inspect.judging import impact
 from nccl_inspect.model.document import path_to_dict
 from nccl_inspect.model.job import Job, Path
+from nccl_inspect.pipeline import reading
 from nccl_inspect.report import host_matrix
 from nccl_inspect.report.columns import UNBOUNDED, drawn
 from nccl_inspect.report.pairs import OWN_RANKS, pairs
 from nccl_inspect.report.tables import Grid, Kind, grid, matrix, side_by_side, total_width
-from nccl_inspect.text import printable
+from nccl_inspect.util.text import printable
 
 VERDICTS = ("ok", "fallback", "unknown")
 _MANY = 50

@@ -9,10 +9,10 @@ from tabulate import tabulate
 
 from nccl_inspect.cli import shared, writing
 from nccl_inspect.cli.formats import formats
+from nccl_inspect.judging.engine import Rule, registered
 from nccl_inspect.report import Style
 from nccl_inspect.report.columns import UNBOUNDED
 from nccl_inspect.report.words import block
-from nccl_inspect.rules.engine import Rule, registered
 
 _EXAMPLES = """
 \b

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from nccl_inspect import artifacts, platforms, reading
+from nccl_inspect import artifacts, platforms
 from nccl_inspect.cli import ENDS, say, several, writing
-from nccl_inspect.discovery import settings_file
 from nccl_inspect.errors import NcclInspectError, NoInputError
-from nccl_inspect.garbage import uncollected
-from nccl_inspect.ingest import limits
-from nccl_inspect.interruption import PROCESS, STATUS
+from nccl_inspect.ingest.sources import limits
+from nccl_inspect.judging.engine import SEVERITIES, registered
 from nccl_inspect.model.job import Job
-from nccl_inspect.progress import Bar
+from nccl_inspect.pipeline import reading
 from nccl_inspect.report import beside
-from nccl_inspect.rules.engine import SEVERITIES, registered
+from nccl_inspect.util.discovery import settings_file
+from nccl_inspect.util.gc_pause import uncollected
+from nccl_inspect.util.interruption import PROCESS, STATUS
+from nccl_inspect.util.progress import Bar
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -219,7 +220,7 @@ def settled(options: reading.Options) -> reading.Options:
         return options
     if not named:
         say(f"settings from {path} (--no-config leaves them out)")
-    from nccl_inspect import configuration  # only where there is a file
+    from nccl_inspect.pipeline import configuration  # only where there is a file
 
     return configuration.completed(options, path)
 

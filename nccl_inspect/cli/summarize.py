@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from nccl_inspect import reading, report
+from nccl_inspect import report
 from nccl_inspect.cli import shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.model.job import Job
+from nccl_inspect.pipeline import reading
 
 _BRIEF = ("text", "markdown")
 """Formats of ``--brief``."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from nccl_inspect import outputs
 from nccl_inspect.cli import shared
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.ingest import files
+from nccl_inspect.ingest.sources import files
+from nccl_inspect.util import atomic_files
 
 _OUTPUT = "output"
 """The parameter that names what is written, whatever the command."""
@@ -33,7 +33,7 @@ def require_no_input(ctx: click.Context) -> None:
         NcclInspectError: an input would be lost.
     """
     target = ctx.params.get(_OUTPUT, "-")
-    if target in outputs.STDOUT:
+    if target in atomic_files.STDOUT:
         return
     try:
         status = Path(target).stat()
@@ -50,7 +50,7 @@ def require_no_input(ctx: click.Context) -> None:
 def unwritten(ctx: click.Context) -> str:
     """What is not written yet when a command begins: the file of ``-o``; empty for standard output."""
     target = str(ctx.params.get(_OUTPUT, "-"))
-    return "" if target in outputs.STDOUT else target
+    return "" if target in atomic_files.STDOUT else target
 
 
 def _inputs(ctx: click.Context) -> Iterator[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from nccl_inspect import drawing as drawings
-from nccl_inspect import reading, selection
 from nccl_inspect import topology as machines
+from nccl_inspect.answers import selection
 from nccl_inspect.cli import filters, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.picture.view import channels_of, largest, views
+from nccl_inspect.pipeline import reading
 from nccl_inspect.topology import detected
 
 _EXAMPLES = """

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from nccl_inspect import reading, selection
 from nccl_inspect import traffic as reports
+from nccl_inspect.answers import selection
 from nccl_inspect.cli import filters, shared, writing
 from nccl_inspect.cli.formats import formats
+from nccl_inspect.pipeline import reading
 from nccl_inspect.traffic.flows import traffic_of
 
 _EXAMPLES = """

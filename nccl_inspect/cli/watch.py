@@ -11,17 +11,21 @@ from typing import Any, TypeVar
 
 import click
 
-from nccl_inspect import artifacts, following, guarding, monitoring, reading, report
+from nccl_inspect import artifacts, report
 from nccl_inspect.cli import say, shared, writing
+from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.interruption import PROCESS
-from nccl_inspect.manual import FOUND
+from nccl_inspect.judging.facts import count
+from nccl_inspect.live import exit_conditions, tail
+from nccl_inspect.live import metrics as monitoring
+from nccl_inspect.live.watch import Change, End, News, Resumed, Stall, Status, Timing, Turn, Verdict, Watch
 from nccl_inspect.model.job import Job
+from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style, beside, text
 from nccl_inspect.report.words import block, paint, verdict_color
-from nccl_inspect.rules.facts import count, ranges
-from nccl_inspect.text import cut, printable
-from nccl_inspect.watching import Change, End, News, Resumed, Stall, Status, Timing, Turn, Verdict, Watch
+from nccl_inspect.util.interruption import PROCESS
+from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.wording import ranges
 
 _EXAMPLES = """
 \b
@@ -58,7 +62,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
 @click.option(
     "--exit-on",
     "exit_on",
-    type=click.Choice(guarding.CONDITIONS),
+    type=click.Choice(exit_conditions.CONDITIONS),
     multiple=True,
     help="End with status 1 as soon as a finding of this severity or a higher one is reported, the job failed, or a "
     "communicator stalls. May be repeated.",
@@ -67,7 +71,7 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     "--on-exit",
     metavar="COMMAND",
     help="Run COMMAND by 'sh -c', once, when --exit-on ends the watch. "
-    f"It gets {guarding.PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, … as variables.",
+    f"It gets {exit_conditions.PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, … as variables.",
 )
 @click.option(
     "--metrics",
@@ -106,13 +110,13 @@ def command(
         raise NcclInspectError(f"{metrics}: is the log, which would be lost", "give --metrics another name")
     judge = reading.Judge(shared.settled(options))
     (name,) = shared.given((log,) if log else ())
-    source = following.STDIN if name == "-" else name
+    source = tail.STDIN if name == "-" else name
     place = _Beside(evidence, name) if evidence else None
     watch = Watch(judge, Timing(interval, settle, stall), source, beside=place.read if place else None)
-    waiter = following.Waiter(min(_TICK, interval / 4), _descriptor(sys.stdout))
-    pieces = following.stream(0, waiter) if name == "-" else following.follow(Path(name), waiter, until_end)
+    waiter = tail.Waiter(min(_TICK, interval / 4), _descriptor(sys.stdout))
+    pieces = tail.stream(0, waiter) if name == "-" else tail.follow(Path(name), waiter, until_end)
     screen = _Screen(writing.style(no_color, "-"), interval)
-    alarm: guarding.Alarm | None = None
+    alarm: exit_conditions.Alarm | None = None
     job: Job | None = None
     try:
         with monitoring.meter(metrics, interval) as meter, PROCESS as interruption:
@@ -121,12 +125,12 @@ def command(
                 news = _take(watch, piece, screen)
                 if problem := meter.update(watch, is_news=bool(news)):
                     screen.note(problem)
-                if alarm := guarding.alarm(news, exit_on):
+                if alarm := exit_conditions.alarm(news, exit_on):
                     break
             else:
                 news, job = watch.end(interruption.happened)
                 screen.tell(news)
-                alarm = None if interruption.happened else guarding.alarm(news, exit_on)
+                alarm = None if interruption.happened else exit_conditions.alarm(news, exit_on)
             if problem := meter.update(watch, runs=False):
                 screen.note(problem)
     except BrokenPipeError:
@@ -177,18 +181,18 @@ class _Beside:
             yield f"{count(len(others), 'log')} beside it ({others[0]}) not read; read all when the job is over: {hint}"
 
 
-def _ended(alarm: guarding.Alarm, command: str | None) -> int:
+def _ended(alarm: exit_conditions.Alarm, command: str | None) -> int:
     """End because of an alarm; whatever becomes of the command, the status is that of the alarm."""
     say(f"stopped by --exit-on: {f'{alarm.condition} {alarm.rule}'.rstrip()}: {alarm.reason}")
     try:
-        if command and (status := guarding.run(command, alarm)):
+        if command and (status := exit_conditions.run(command, alarm)):
             say(f"the command of --on-exit ended with status {status}")
     except OSError as error:
         say(f"the command of --on-exit was not run: {error.strerror or error}")
     return FOUND
 
 
-def _take(watch: Watch, piece: following.Piece, screen: _Screen) -> list[News]:
+def _take(watch: Watch, piece: tail.Piece, screen: _Screen) -> list[News]:
     if isinstance(piece, bytes):
         watch.feed(piece)
     elif piece is not None:

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from nccl_inspect import outputs
 from nccl_inspect.cli import lead_nowhere
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.records import Record
 from nccl_inspect.report import Style
+from nccl_inspect.util import atomic_files
+from nccl_inspect.util.records import Record
 
 
 def style(no_color: bool, target: str, verbose: bool = False) -> Style:
@@ -24,7 +24,7 @@ def style(no_color: bool, target: str, verbose: bool = False) -> Style:
 
 def columns(target: str, usual: int) -> int:
     """The width of what is written: that of the terminal, the usual one in a file and where no terminal is known."""
-    return shutil.get_terminal_size((usual, 24)).columns if target in outputs.STDOUT else usual
+    return shutil.get_terminal_size((usual, 24)).columns if target in atomic_files.STDOUT else usual
 
 
 def end_in_silence() -> NoReturn:
@@ -68,8 +68,8 @@ def write_lines(lines: Iterable[str], target: str) -> None:
     Raises:
         NcclInspectError: they cannot be written.
     """
-    if target not in outputs.STDOUT:
-        outputs.lines(target, "-o", lines)
+    if target not in atomic_files.STDOUT:
+        atomic_files.lines(target, "-o", lines)
         return
     try:
         sys.stdout.writelines(f"{line}\n" for line in lines)

@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from nccl_inspect.collecting.collection import Collection
-from nccl_inspect.discovery import modules
-from nccl_inspect.records import Record
+from nccl_inspect.util.discovery import modules
+from nccl_inspect.util.records import Record
 
 _PARTS = ("collection", "commands", "manifests", "ras")
 

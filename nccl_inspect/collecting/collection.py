@@ -11,8 +11,8 @@ from tempfile import TemporaryFile
 
 from nccl_inspect.collecting import commands, manifests
 from nccl_inspect.collecting.commands import Command
-from nccl_inspect.masking import masked
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
+from nccl_inspect.util.secrets import masked
 
 INDEX = "collection.txt"
 TITLE = "nccl-inspect collection"

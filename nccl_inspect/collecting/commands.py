@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
-from nccl_inspect.masking import masked
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
+from nccl_inspect.util.secrets import masked
 
 NOT_INSTALLED = "not installed"
 """What is wrong with a command that this machine does not have."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nccl_inspect import masking
+from nccl_inspect.util import secrets
 
 _REPEATED = "last-applied-configuration"
 """The annotation that holds the whole manifest once more, as text."""
@@ -26,22 +26,22 @@ def masked(data: bytes) -> bytes:
 def _masked(value: Any) -> Any:
     if isinstance(value, dict):
         if isinstance(value.get("name"), str) and isinstance(value.get("value"), str):
-            value = {**value, "value": masking.value_of(value["name"], value["value"])}
+            value = {**value, "value": secrets.value_of(value["name"], value["value"])}
         return {key: _of_key(key, entry) for key, entry in value.items() if not key.endswith(_REPEATED)}
     if isinstance(value, list):
         return _arguments(value) if all(isinstance(entry, str) for entry in value) else list(map(_masked, value))
-    return masking.masked(value) if isinstance(value, str) else value
+    return secrets.masked(value) if isinstance(value, str) else value
 
 
 def _of_key(key: str, value: Any) -> Any:
     """The value of a key; a reference to a secret names it and does not hold it."""
-    return masking.value_of(key, value) if isinstance(value, str) and not key.endswith("Name") else _masked(value)
+    return secrets.value_of(key, value) if isinstance(value, str) and not key.endswith("Name") else _masked(value)
 
 
 def _arguments(words: list[str]) -> list[str]:
     """The words of a command: a secret may be the word after the option that names it."""
-    shown = [masking.masked(word) for word in words]
+    shown = [secrets.masked(word) for word in words]
     for place, word in enumerate(words[:-1]):
-        if word.startswith("-") and "=" not in word and masking.is_secret(word):
-            shown[place + 1] = masking.MASK
+        if word.startswith("-") and "=" not in word and secrets.is_secret(word):
+            shown[place + 1] = secrets.MASK
     return shown

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from nccl_inspect.model.connection import End
 from nccl_inspect.model.job import Job, Path
-from nccl_inspect.model.ways import End
 
 SIDES = ("send", "receive")
 _NONE: frozenset[int] = frozenset()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Job
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 AREAS = ("verdict", "versions", "network", "world", "environment", "communicators", "paths", "findings")
 """What is compared, causes before effects."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nccl_inspect.differences import Change, Explanation
-from nccl_inspect.rules.remedies import COMMENT
+from nccl_inspect.judging.remedies import COMMENT
 
 _CAUSES = ("versions", "environment")
 _PLAIN = re.compile(r"[^\s;]+")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.differences import Change
+from nccl_inspect.judging.culprit_words import subject
+from nccl_inspect.judging.engine import SEVERITIES
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.rules.culprit_words import subject
-from nccl_inspect.rules.engine import SEVERITIES
-from nccl_inspect.rules.facts import ranges
+from nccl_inspect.util.wording import ranges
 
 
 def changes(a: Job, b: Job, pairwise: bool, open_questions: list[str]) -> Iterator[Change]:

@@ -10,10 +10,10 @@ from functools import cache
 from importlib import import_module
 from typing import Protocol, cast
 
-from nccl_inspect.discovery import modules
 from nccl_inspect.picture.view import View
 from nccl_inspect.report import Style
 from nccl_inspect.topology import Topology
+from nccl_inspect.util.discovery import modules
 
 
 class Format(Protocol):

@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
 from nccl_inspect.model.document import clean, traits
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.model.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
 from nccl_inspect.picture.view import UNKNOWN_HOST, Link, Shape, View
 from nccl_inspect.report import Style
-from nccl_inspect.text import printable
 from nccl_inspect.topology import Topology
+from nccl_inspect.util.text import printable
 
 DRAWS = False
 _NO_COMMUNICATOR = CommunicatorInfo("", None, 0, [], [], None, [], [], "")

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from nccl_inspect import event_types as events
+from nccl_inspect.event import types as events
 from nccl_inspect.grammar import files, notation
 from nccl_inspect.grammar.production import Production
-from nccl_inspect.records import Record
-from nccl_inspect.text import decode
+from nccl_inspect.util.records import Record
+from nccl_inspect.util.text import decode
 
 _LEAD_SIZES = (16, 8, 4)
 _BARE_LEAD = 8

@@ -1,6 +1,6 @@
 """Makes the events of a production: what is alike in all of them is found out once.
 
-The result is that of :meth:`nccl_inspect.event.Event.build` with the values of the match, in about half of its time.
+The result is that of :meth:`nccl_inspect.event.base.Event.build` with the values of the match, in about half of its time.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nccl_inspect.event_types import KINDS, Event
-from nccl_inspect.records import slots
-from nccl_inspect.text import decode
+from nccl_inspect.event.types import KINDS, Event
+from nccl_inspect.util.records import slots
+from nccl_inspect.util.text import decode
 
 if TYPE_CHECKING:
     from nccl_inspect.grammar.production import Production

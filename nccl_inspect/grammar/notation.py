@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nccl_inspect.errors import GrammarError
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from nccl_inspect.event_types import Event
+from nccl_inspect.event.types import Event
 from nccl_inspect.grammar import notation, partial
 from nccl_inspect.grammar.making import Maker, maker
 from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.grammar.types import Value
-from nccl_inspect.records import Record
-from nccl_inspect.text import encode
+from nccl_inspect.util.records import Record
+from nccl_inspect.util.text import encode
 
 _TRIES = 1000
 """Messages that are worth compiling a pattern that none of them fits: it then tells faster than literals do."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from nccl_inspect.errors import GrammarError
 from nccl_inspect.grammar.notation import Choice, Field, Literal, Node, Sequence, fields, leads
 from nccl_inspect.grammar.types import FieldType, Value, field_type
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 _MAX_RUN = 512
 """Characters of a name whose end only the rest of the message tells."""

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from nccl_inspect.errors import GrammarError
-from nccl_inspect.records import Record
-from nccl_inspect.text import decode
+from nccl_inspect.util.records import Record
+from nccl_inspect.util.text import decode
 
 Value: TypeAlias = int | float | str | bool | tuple[object, ...] | None
 

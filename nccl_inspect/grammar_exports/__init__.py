@@ -10,8 +10,8 @@ from functools import cache
 from importlib import import_module
 from typing import Protocol, cast
 
-from nccl_inspect.discovery import modules
 from nccl_inspect.grammar.production import Production
+from nccl_inspect.util.discovery import modules
 
 _PARTS = ("events", "heads", "patterns")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from nccl_inspect.event_types import KINDS
+from nccl_inspect.event.types import KINDS
 from nccl_inspect.grammar.notation import fields
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.shape import Shape

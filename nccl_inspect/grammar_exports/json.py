@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from nccl_inspect.grammar import meaning
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.shape import Shape
 from nccl_inspect.grammar_exports import heads
 from nccl_inspect.grammar_exports.events import is_shown, kind, specs
 from nccl_inspect.grammar_exports.patterns import AUTOMATON, shapes, translated
+from nccl_inspect.scanning import meaning
 
 DESCRIPTION = "every message with patterns, fields, releases, samples"
 USE = "jq '.messages[] | select(.event == \"ChannelConnect\") | .line' {out}"

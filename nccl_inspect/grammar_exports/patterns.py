@@ -15,7 +15,7 @@ from itertools import product
 from nccl_inspect.grammar.notation import Choice, Field, Literal, Sequence, fields, parse
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.grammar.shape import Shape
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 Capture = Callable[[int, str], str]
 """Writes a group of a pattern: gets its number and what is in it."""

@@ -8,19 +8,19 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from nccl_inspect.ingest import compression, recognition
-from nccl_inspect.ingest.files import Beside, File, Pass, of_regular, unreadable
-from nccl_inspect.ingest.recognition import OTHER, OWN, UNKNOWN
-from nccl_inspect.ingest.streams import HEAD
+from nccl_inspect.ingest.sources import compression, log_detection
+from nccl_inspect.ingest.sources.files import Beside, File, Pass, of_regular, unreadable
+from nccl_inspect.ingest.sources.log_detection import OTHER, OWN, UNKNOWN
+from nccl_inspect.ingest.sources.streams import HEAD
 
 _SPECIAL = {
-    stat.S_IFSOCK: recognition.SOCKET,
-    stat.S_IFIFO: recognition.PIPE,
-    stat.S_IFCHR: recognition.DEVICE,
-    stat.S_IFBLK: recognition.DEVICE,
-    stat.S_IFDIR: recognition.FOLDER_LINK,
+    stat.S_IFSOCK: log_detection.SOCKET,
+    stat.S_IFIFO: log_detection.PIPE,
+    stat.S_IFCHR: log_detection.DEVICE,
+    stat.S_IFBLK: log_detection.DEVICE,
+    stat.S_IFDIR: log_detection.FOLDER_LINK,
 }
-_LINKS = {errno.ENOENT: recognition.NO_LINK, errno.ELOOP: recognition.LOOP}
+_LINKS = {errno.ENOENT: log_detection.NO_LINK, errno.ELOOP: log_detection.LOOP}
 _DENIED = "no permission to read it"
 
 
@@ -39,7 +39,7 @@ def of_folder(folder: Path, beside: Beside | None, passed: Pass) -> Iterator[Fil
         found.append(unreadable(name, problem.strerror or str(problem), "check its mode and owner"))
     if not found:
         yield unreadable(str(folder), "the folder holds no log", "name the files, or give them the suffix .log")
-    yield from sorted(found, key=lambda file: recognition.natural(file.name))
+    yield from sorted(found, key=lambda file: log_detection.natural(file.name))
 
 
 def walk(folder: Path, problems: list[OSError]) -> Iterator[Path]:
@@ -65,7 +65,7 @@ def entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) -> File
         passed: takes its name where it is of no use, and why.
     """
     inside = path.relative_to(folder).as_posix()
-    if recognition.is_left_out(inside) and not (beside and recognition.is_document(inside)):
+    if log_detection.is_left_out(inside) and not (beside and log_detection.is_document(inside)):
         passed(str(path), OTHER)
         return None
     try:
@@ -76,14 +76,14 @@ def entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) -> File
         with path.open("rb", buffering=0) as stream:
             head = stream.read(HEAD)
     except OSError as error:
-        if error.errno in _LINKS or not recognition.is_plausible(inside):
+        if error.errno in _LINKS or not log_detection.is_plausible(inside):
             denied = _DENIED if isinstance(error, PermissionError) else error.strerror or str(error)
             passed(str(path), _LINKS.get(error.errno or 0, denied))
             return None
         what = _DENIED if isinstance(error, PermissionError) else error.strerror or str(error)
         return unreadable(str(path), what, "check its mode and owner")
-    is_log = not recognition.is_left_out(inside) and recognition.is_log(inside, head)
-    if recognition.is_named_as_archive(inside) or is_log or (beside and beside(inside, head)):
+    is_log = not log_detection.is_left_out(inside) and log_detection.is_log(inside, head)
+    if log_detection.is_named_as_archive(inside) or is_log or (beside and beside(inside, head)):
         return of_regular(path, status, found=True)
     passed(str(path), why(head))
     return None
@@ -92,7 +92,7 @@ def entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) -> File
 def why(head: bytes) -> str:
     """Why a file that could be read is neither a log nor wanted."""
     if not head:
-        return recognition.EMPTY
+        return log_detection.EMPTY
     if compression.is_packed(head):
         return UNKNOWN
-    return OWN if recognition.is_report(head) else recognition.ZEROS if not head.strip(b"\0") else UNKNOWN
+    return OWN if log_detection.is_report(head) else log_detection.ZEROS if not head.strip(b"\0") else UNKNOWN

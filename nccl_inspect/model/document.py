@@ -11,8 +11,8 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Waiting
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Path
-from nccl_inspect.model.standing import Standing
-from nccl_inspect.text import printable
+from nccl_inspect.model.job_summary import Standing
+from nccl_inspect.util.text import printable
 
 SCHEMA = "nccl-inspect/1"
 _NO_TEXT = frozenset((int, float, bool, NoneType))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nccl_inspect.masking import masked
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
+from nccl_inspect.util.secrets import masked
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

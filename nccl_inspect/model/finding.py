@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

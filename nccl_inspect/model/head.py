@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 
 @dataclass(slots=True, eq=False, repr=False)

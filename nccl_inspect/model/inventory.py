@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 if TYPE_CHECKING:
-    from nccl_inspect.event import Process
+    from nccl_inspect.event.base import Process
     from nccl_inspect.model.evidence import Evidence
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nccl_inspect.errors import NoPathError
-from nccl_inspect.model.alike import Alike
+from nccl_inspect.model.connection import AlsoPath, End, Link
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.head import Head
@@ -25,15 +25,15 @@ from nccl_inspect.model.inventory import (
     Stage,
     Waiting,
 )
-from nccl_inspect.model.standing import Standing
-from nccl_inspect.model.ways import AlsoPath, End, Link
-from nccl_inspect.records import Record
+from nccl_inspect.model.job_summary import Standing
+from nccl_inspect.model.setting_names import Alike
+from nccl_inspect.util.records import Record
 
 if TYPE_CHECKING:
     import pandas
 
-    from nccl_inspect.event import Process
-    from nccl_inspect.event_types import Event
+    from nccl_inspect.event.base import Process
+    from nccl_inspect.event.types import Event
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nccl_inspect.judging.facts import STATES, count
 from nccl_inspect.picture.view import Link, View
-from nccl_inspect.rules.facts import STATES, count, ranges
-from nccl_inspect.text import printable
+from nccl_inspect.util.text import printable
+from nccl_inspect.util.wording import ranges
 
 
 class Look(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from nccl_inspect.model.inventory import Gpu
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 FOLD_ABOVE = 64
 """Ranks above which hosts are drawn instead of ranks."""

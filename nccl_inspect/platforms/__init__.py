@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 _IN_FRONT = ("standard-", "ml.", "nvidia-")
 """What Azure, SageMaker and the driver put in front of the names of their sizes and GPUs."""

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from nccl_inspect import platforms
 from nccl_inspect.platforms import Platform
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 SETTINGS = ("NCCL_IB_TC", "NCCL_TOPO_FILE")
 """One of these is in each sign that consists of settings, so that other logs do not wait for the platforms to load."""

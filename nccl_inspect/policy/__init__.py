@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 STATES = ("broken", "undecided", "kept")
 _MAX_EVIDENCE = 3

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from nccl_inspect import event_types as events
-from nccl_inspect.model.alike import Alike
-from nccl_inspect.model.environment import is_echoed
+from nccl_inspect.event import types as events
+from nccl_inspect.judging.engine import SEVERITIES
+from nccl_inspect.judging.facts import count, listed
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, Job, Setting
+from nccl_inspect.model.setting_names import Alike
+from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.model.versions import order
 from nccl_inspect.policy import Answer, broken, kept, undecided
-from nccl_inspect.rules.engine import SEVERITIES
-from nccl_inspect.rules.facts import count, listed, ranges
+from nccl_inspect.util.wording import ranges
 
 _FROM_THE_START = "give the log from the start of the job, with NCCL_DEBUG=INFO"
 _OTHER_RELEASE = {

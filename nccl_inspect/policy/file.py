@@ -11,7 +11,7 @@ from typing import Any
 from nccl_inspect.errors import suggestion
 from nccl_inspect.model.versions import order
 from nccl_inspect.policy import Expectation, Policy, expectations, ways
-from nccl_inspect.toml import Table, load
+from nccl_inspect.util.toml import Table, load
 
 EXAMPLE = """\
 world_size = 16

@@ -10,9 +10,9 @@ from functools import cache
 from importlib import import_module
 from typing import Protocol, cast
 
-from nccl_inspect.discovery import modules
 from nccl_inspect.model.job import Job
-from nccl_inspect.records import Record
+from nccl_inspect.util.discovery import modules
+from nccl_inspect.util.records import Record
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from nccl_inspect.ingest.recognition import HARMLESS, OTHER, UNKNOWN
+from nccl_inspect.ingest.sources.log_detection import HARMLESS, OTHER, UNKNOWN
+from nccl_inspect.judging.facts import count
 from nccl_inspect.model.inventory import Artifact, PassedOver
 from nccl_inspect.model.job import Job
-from nccl_inspect.rules.facts import count
 
 _MAX_UNUSED = 3
 _MAX_PASSED = 3

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from nccl_inspect.judging.remedies import COMMENT, is_sentence
+from nccl_inspect.judging.statements import is_error, quoted
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head
@@ -20,9 +22,7 @@ from nccl_inspect.report.digest import facts, first_said, lead_of, short_names, 
 from nccl_inspect.report.markup import code, plain
 from nccl_inspect.report.tables import by_kind
 from nccl_inspect.report.words import shortened
-from nccl_inspect.rules.remedies import COMMENT, is_sentence
-from nccl_inspect.rules.statements import is_error, quoted
-from nccl_inspect.text import cut, printable
+from nccl_inspect.util.text import cut, printable
 
 MAX_LINES = 10
 _MAX_EVIDENCE = 3

@@ -7,8 +7,8 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from nccl_inspect.answers import Column
-from nccl_inspect.rules.facts import ranges
-from nccl_inspect.text import cut, printable
+from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.wording import ranges
 
 UNBOUNDED = 1 << 30
 """The width of a table in a file or a pipe: programs read it."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.grammar import engine
+from nccl_inspect.judging import culprit_words
+from nccl_inspect.judging.facts import STATES, count, ranks_word
+from nccl_inspect.judging.statements import is_retold
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.report import beside, gaps
 from nccl_inspect.report.words import shortened
-from nccl_inspect.rules import culprit_words
-from nccl_inspect.rules.facts import STATES, count, ranks_word
-from nccl_inspect.rules.statements import is_retold
-from nccl_inspect.text import cut, printable
-from nccl_inspect.wording import some_names, some_ranks
+from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.wording import some_names, some_ranks
 
 _MAX_COMMUNICATORS = 8
 _MAX_PROBLEMS = 5

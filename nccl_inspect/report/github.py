@@ -13,7 +13,7 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style, head, jobs
 from nccl_inspect.report.digest import MAX_ERRORS, in_words
 from nccl_inspect.report.head import labelled
-from nccl_inspect.text import printable, printable_lines
+from nccl_inspect.util.text import printable, printable_lines
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
 _VERDICT = {"ok": "notice", "unknown": "warning", "degraded": "warning", "failed": "error"}

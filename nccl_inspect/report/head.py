@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from nccl_inspect.event import is_named
-from nccl_inspect.model import ages
+from nccl_inspect.event.base import is_named
+from nccl_inspect.judging import capture
+from nccl_inspect.judging.facts import count, ranks_word
+from nccl_inspect.judging.places import Places, culprit_ranks
+from nccl_inspect.judging.remedies import COMMENT
+from nccl_inspect.judging.statements import is_error, quoted, rank_in_front
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head, Place
 from nccl_inspect.model.job import Job, Notice
+from nccl_inspect.model.statements import ages
 from nccl_inspect.report.digest import first_said, lead_of, short_names, under, verdict_line
 from nccl_inspect.report.words import duration, shortened
-from nccl_inspect.rules import capture
-from nccl_inspect.rules.facts import count, ranks_word
-from nccl_inspect.rules.places import Places, culprit_ranks
-from nccl_inspect.rules.remedies import COMMENT
-from nccl_inspect.rules.statements import is_error, quoted, rank_in_front
 
 _MOST_PLACES = 2
 """Ranks that are told with their processes; of more the hosts are told."""

@@ -12,8 +12,8 @@ from itertools import groupby
 
 from nccl_inspect.model.job import Path
 from nccl_inspect.report.tables import CORNER, LEFT_OUT, MARKS, Grid, Kind, grid, host_pair, letters_of
-from nccl_inspect.text import cut
-from nccl_inspect.wording import folded
+from nccl_inspect.util.text import cut
+from nccl_inspect.util.wording import folded
 
 _SPEED = {"P2P": 0, "SHM": 1, "NET": 2}
 _NOTHING = "."

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from nccl_inspect.judging import culprit_words
+from nccl_inspect.judging.facts import count, ranks_word
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.standing import VERDICTS, Standing
+from nccl_inspect.model.job_summary import VERDICTS, Standing
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import aligned
 from nccl_inspect.report.words import block, paint, shortened, verdict_color
-from nccl_inspect.rules import culprit_words
-from nccl_inspect.rules.facts import count, ranks_word
-from nccl_inspect.text import cut, printable
+from nccl_inspect.util.text import cut, printable
 
 HEAD = ("#", "job", "verdict", "ranks", "hosts", "NCCL", "finding", "culprit", "began", "lines")
 MAX_ROWS = 20

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from nccl_inspect.judging.engine import CATEGORIES, registered
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.standing import Standing
+from nccl_inspect.model.job_summary import Standing
 from nccl_inspect.report import Style, head
 from nccl_inspect.report.digest import reason, who
 from nccl_inspect.report.head import labelled
-from nccl_inspect.rules.engine import CATEGORIES, registered
-from nccl_inspect.text import printable, printable_lines
+from nccl_inspect.util.text import printable, printable_lines
 
 _NAME = "nccl-inspect"
 

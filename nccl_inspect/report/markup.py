@@ -6,9 +6,9 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
+from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.report import Style
-from nccl_inspect.rules.remedies import is_sentence
-from nccl_inspect.text import cut, printable
+from nccl_inspect.util.text import cut, printable
 
 _MAX_LINE = 500
 """Characters of a line of evidence, unless all is wanted: an issue takes 65,536 in all."""

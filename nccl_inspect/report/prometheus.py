@@ -11,7 +11,7 @@ from nccl_inspect._version import __version__
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import gdr_word
-from nccl_inspect.text import printable
+from nccl_inspect.util.text import printable
 
 _VERDICTS = ("ok", "degraded", "failed", "unknown")
 WORLD_SIZE = "Ranks of the job."

@@ -16,14 +16,14 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from nccl_inspect._version import __version__
+from nccl_inspect.judging.engine import Rule, registered
 from nccl_inspect.model.document import standing_to_dict
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.digest import MAX_ERRORS, in_words, reason
-from nccl_inspect.rules.engine import Rule, registered
-from nccl_inspect.text import printable_lines
+from nccl_inspect.util.text import printable_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 LEVELS = {"error": "error", "warning": "warning", "info": "note"}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from nccl_inspect.model.job import Path
-from nccl_inspect.text import printable
+from nccl_inspect.util.text import printable
 
 _FOLD_ABOVE = 64
 """Ranks above which the matrix is folded to hosts."""

@@ -6,8 +6,8 @@ import re
 import textwrap
 from collections.abc import Iterable
 
+from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.report import Style
-from nccl_inspect.rules.remedies import COMMENT
 
 _COLORS = {"error": "31", "warning": "33", "info": "36", "ok": "32", "bold": "1", "dim": "2"}
 _VERDICT_COLOR = {"ok": "ok", "degraded": "warning", "failed": "error", "unknown": "info"}

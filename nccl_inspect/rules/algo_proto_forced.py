@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, listed, ranks_in, unset, words_of
+from nccl_inspect.judging.remedies import EFA_RELEASES
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, listed, ranks_in, unset, words_of
-from nccl_inspect.rules.remedies import EFA_RELEASES
 from nccl_inspect.rules.socket_instead_of_rdma import efa_hints
 
 RULE = Rule(

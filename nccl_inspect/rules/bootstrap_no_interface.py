@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, ranks_word, words_of
+from nccl_inspect.judging.networks.interfaces import included, offered
+from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.model.versions import order
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, ranks_word, words_of
-from nccl_inspect.rules.interfaces import included, offered
-from nccl_inspect.rules.remedies import CHOOSE_INTERFACE
 
 RULE = Rule(
     name="bootstrap-no-interface",

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_inspect.event_types import NetDevices
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Setting
-from nccl_inspect.rules.connecting import (
+from nccl_inspect.event.types import NetDevices
+from nccl_inspect.judging.connecting import (
     NO_ROUTE,
     REFUSED,
     addresses,
@@ -18,9 +16,9 @@ from nccl_inspect.rules.connecting import (
     peer,
     retried,
 )
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, listed, ranks_in, words_of
-from nccl_inspect.rules.interfaces import (
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, listed, ranks_in, words_of
+from nccl_inspect.judging.networks.interfaces import (
     Interface,
     included,
     is_loopback,
@@ -29,8 +27,10 @@ from nccl_inspect.rules.interfaces import (
     offered,
     same_address,
 )
-from nccl_inspect.rules.remedies import CHOOSE_INTERFACE
-from nccl_inspect.wording import some_names
+from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.util.wording import some_names
 
 RULE = Rule(
     name="bootstrap-wrong-interface",

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts.causes import DIFFERENT
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import flight_recorder
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, hosts_with, ranks_in, ranks_word
+from nccl_inspect.judging.hangs.watchdog import Wait, waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import recorder
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, hosts_with, ranks_in, ranks_word
-from nccl_inspect.rules.waits import Wait, waits
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
@@ -40,7 +40,7 @@ _CALL = re.compile(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL says of messages that do not fit, and different calls of one number: by dumps or time-outs."""
-    if recorded := recorder.standstills(facts, DIFFERENT):
+    if recorded := flight_recorder.standstills(facts, DIFFERENT):
         yield from (_recorded(facts, still) for still in recorded)
         return
     sizes = facts.notices(*_SIZES)
@@ -73,13 +73,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _recorded(facts: Facts, still: Standstill) -> Finding:
     """What the flight recorder shows: it names each call, also one that is over on some ranks."""
     parts = [*still.culprits, *still.waiting]
-    ranks = recorder.ranks_of(parts)
-    places = recorder.places(parts)
-    few = recorder.ranks_of(still.culprits) if still.waiting else set()
+    ranks = flight_recorder.ranks_of(parts)
+    places = flight_recorder.places(parts)
+    few = flight_recorder.ranks_of(still.culprits) if still.waiting else set()
     return RULE.finding(
-        f"ranks are in different calls: work {still.seq} of group {still.group.label} is {recorder.by_call(parts)}",
+        f"ranks are in different calls: work {still.seq} of group {still.group.label} is {flight_recorder.by_call(parts)}",
         cause=_cause(sizes=False, certain=True) + (f". The calls: {places}" if places else ""),
-        impact=recorder.IMPACT,
+        impact=flight_recorder.IMPACT,
         fix=[
             f"Look at {ranks_word(few)} first: the others agree."
             if few
@@ -88,7 +88,7 @@ def _recorded(facts: Facts, still: Standstill) -> Finding:
         ],
         ranks=few or ranks,
         hosts=hosts_with(facts.job, few or ranks),
-        evidence=[*recorder.lines(facts, still.culprits, 2), *recorder.lines(facts, still.waiting, 2)],
+        evidence=[*flight_recorder.lines(facts, still.culprits, 2), *flight_recorder.lines(facts, still.waiting, 2)],
         fatal=True,
     )
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts.causes import MISSING
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import flight_recorder
+from nccl_inspect.judging.facts import Facts, does, hosts_with, ranks_word
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import recorder
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, does, hosts_with, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
@@ -26,10 +26,10 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the dumps of all ranks: who waits in which call, and who did not come and waits for nobody."""
-    for still in recorder.standstills(facts, MISSING):
-        waiting = recorder.ranks_of(still.waiting)
-        call = recorder.work(still.waiting[0].call, still.group, still.seq)
-        absent = recorder.ranks_of(still.culprits)
+    for still in flight_recorder.standstills(facts, MISSING):
+        waiting = flight_recorder.ranks_of(still.waiting)
+        call = flight_recorder.work(still.waiting[0].call, still.group, still.seq)
+        absent = flight_recorder.ranks_of(still.culprits)
         missing = absent or set(still.unknown)
         yield RULE.finding(
             f"{ranks_word(absent)} never called {call}, in which {ranks_word(waiting)} {does(len(waiting), 'wait')}"
@@ -37,12 +37,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             else f"{ranks_word(waiting)} {does(len(waiting), 'wait')} in {call} for {ranks_word(missing)}, "
             + ("of which there is no dump" if still.silent else "of which the dump does not show whether it came"),
             cause=_cause(still),
-            impact=recorder.IMPACT,
+            impact=flight_recorder.IMPACT,
             fix=list(_fixes(still)),
-            confidence=recorder.confidence(still),
+            confidence=flight_recorder.confidence(still),
             ranks=missing,
             hosts=hosts_with(facts.job, missing),
-            evidence=[*recorder.lines(facts, still.waiting, 2), *recorder.lines(facts, still.culprits, 2)],
+            evidence=[
+                *flight_recorder.lines(facts, still.waiting, 2),
+                *flight_recorder.lines(facts, still.culprits, 2),
+            ],
             fatal=True,
         )
 
@@ -55,11 +58,13 @@ def _cause(still: Standstill) -> str:
             said.append(f"rank {part.rank} has made no call at all")
             continue
         place = f" from {part.call.frame}" if part.call.frame else ""
-        said.append(f"the last call of rank {part.rank} was {recorder.described(part.call)}{place}, which is over")
+        said.append(
+            f"the last call of rank {part.rank} was {flight_recorder.described(part.call)}{place}, which is over"
+        )
     text = "; ".join(said)
     if said:
         text += ": since then it is busy or stuck outside of NCCL, or took another branch"
-    return ". ".join(filter(None, [text, recorder.not_known(still)]))
+    return ". ".join(filter(None, [text, flight_recorder.not_known(still)]))
 
 
 def _fixes(still: Standstill) -> Iterator[str]:
@@ -67,4 +72,4 @@ def _fixes(still: Standstill) -> Iterator[str]:
     places = sorted({part.call.frame for part in still.culprits if part.call and part.call.frame})
     if places:
         yield f"Look at what follows {places[0]}: a branch that only some ranks take, a loop, I/O, an exception."
-    yield from recorder.fixes_of_dumps(still)
+    yield from flight_recorder.fixes_of_dumps(still)

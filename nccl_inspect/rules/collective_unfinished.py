@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts.causes import PARTLY, UNFINISHED
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import flight_recorder
+from nccl_inspect.judging.facts import Facts, hosts_with, ranks_word
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import recorder
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, hosts_with, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
@@ -34,14 +34,14 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge calls that all ranks made alike: where it stops is the device or the network, or work before it."""
-    if recorder.is_running(facts):
+    if flight_recorder.is_running(facts):
         yield RULE.undecided(
             "the flight recorder's dumps were written within seconds of a call, while the job was running: who waits",
             "dumps of all ranks from when the job stands still; PyTorch writes them when a time limit is over",
         )
-    for still in recorder.standstills(facts, PARTLY, UNFINISHED):
-        stuck = recorder.ranks_of(still.culprits)
-        call = recorder.work(still.culprits[0].call, still.group, still.seq)
+    for still in flight_recorder.standstills(facts, PARTLY, UNFINISHED):
+        stuck = flight_recorder.ranks_of(still.culprits)
+        call = flight_recorder.work(still.culprits[0].call, still.group, still.seq)
         partly = still.kind == PARTLY
         is_pair = bool(still.culprits[0].call and still.culprits[0].call.is_p2p)
         yield RULE.finding(
@@ -53,7 +53,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 if partly
                 else "the network between them, a GPU that hangs, or work queued before it on one rank"
             ),
-            impact=recorder.IMPACT,
+            impact=flight_recorder.IMPACT,
             fix=[
                 "dmesg -T | grep -iE 'xid|mlx5|nvlink'; nvidia-smi -q   # on the hosts of these ranks",
                 "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET   # what the transports report; ncclras -v on a stuck node",
@@ -62,7 +62,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             confidence="likely",
             ranks=stuck,
             hosts=hosts_with(facts.job, stuck),
-            evidence=[*recorder.lines(facts, still.culprits, 3), *recorder.lines(facts, still.waiting, 2)],
+            evidence=[
+                *flight_recorder.lines(facts, still.culprits, 3),
+                *flight_recorder.lines(facts, still.waiting, 2),
+            ],
             fatal=True,
         )
 
@@ -71,6 +74,6 @@ def _others(still: Standstill) -> str:
     """What the other ranks did; those that have the same call open are all culprits."""
     call = still.culprits[0].call
     if call and call.is_p2p:
-        over = recorder.ranks_of(still.waiting)
+        over = flight_recorder.ranks_of(still.waiting)
         return f"{ranks_word(over)} finished" if over else "both sides called"
     return "the other ranks finished" if still.kind == PARTLY else "all ranks of the group called"

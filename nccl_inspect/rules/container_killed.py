@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import workloads
+from nccl_inspect.judging.evidence.workloads import Case, Change
+from nccl_inspect.judging.facts import Facts, listed, ranks_in, ranks_word
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import workloads
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, listed, ranks_in, ranks_word
-from nccl_inspect.rules.workloads import Case, Change
 
 DEATHS = (
     "ended-from-outside",

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccl_inspect.event_types import NetDevices
+from nccl_inspect.event.types import NetDevices
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, ends, first_lines, hosts_of, lines_of, nics_used, words_of
+from nccl_inspect.model.connection import Link
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Path
-from nccl_inspect.model.ways import Link
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, lines_of, nics_used, words_of
 
 RULE = Rule(
     name="cross-rail-traffic",

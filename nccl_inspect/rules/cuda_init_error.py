@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.hardware.cuda import ANSWERS, CUDA_CODES, code_of, file_of
+from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.cuda_codes import AT_START
+from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import exceptions
-from nccl_inspect.rules.cuda import ANSWERS, CUDA_CODES, code_of, file_of
-from nccl_inspect.rules.cuda import failed as cuda_failed
-from nccl_inspect.rules.cuda_codes import AT_START
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.rules.statements import value
-from nccl_inspect.text import cut
+from nccl_inspect.util.text import cut
 
 RULE = Rule(
     name="cuda-init-error",

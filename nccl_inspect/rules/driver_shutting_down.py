@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.model import endings
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_in, ranks_in, ranks_word
+from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import cuda
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, global_ranks, hosts_in, ranks_in, ranks_word
+from nccl_inspect.model.statements import job_end
 
 RULE = Rule(
     name="driver-shutting-down",
@@ -21,7 +21,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge CUDA calls that failed because the process was ending already."""
-    notices = [notice for notice in cuda.failed(facts) if endings.is_shutting_down(notice.event)]
+    notices = [notice for notice in cuda.failed(facts) if job_end.is_shutting_down(notice.event)]
     if not notices:
         return
     ending = ranks_in(notices)

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, first_lines, first_said, listed, ranks_in
+from nccl_inspect.judging.networks.interfaces import Interface, offered
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, first_lines, first_said, listed, ranks_in
-from nccl_inspect.rules.interfaces import Interface, offered
-from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="duplicate-hostname",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import OfiPlatform, OfiProvider
+from nccl_inspect.event.types import OfiPlatform, OfiProvider
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.remedies import EFA_CHECK
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.platforms import Platform
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, first_said, hosts_in, ranks_in
-from nccl_inspect.rules.remedies import EFA_CHECK
 
 RULE = Rule(
     name="efa-nics-missing",

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from functools import partial
 
-from nccl_inspect.event import Process
-from nccl_inspect.event_types import ErrorCascade, OfiProvider
+from nccl_inspect.event.base import Process
+from nccl_inspect.event.types import ErrorCascade, OfiProvider
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.networks import slingshot
+from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import slingshot
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
-from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 
 RULE = Rule(
     name="efa-provider-missing",

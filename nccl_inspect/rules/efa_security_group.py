@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.rules.efa_completion_error import (
@@ -12,9 +15,6 @@ from nccl_inspect.rules.efa_completion_error import (
     never_connected,
     unreached,
 )
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="efa-security-group",

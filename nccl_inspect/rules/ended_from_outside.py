@@ -6,16 +6,16 @@ import signal
 from collections.abc import Container, Iterator
 from operator import attrgetter
 
-from nccl_inspect.model import endings
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.hangs.progress import silenced_at_once
+from nccl_inspect.judging.process_ends import exceptions, mpi, slurm_tasks
+from nccl_inspect.judging.process_ends.departures import departures, is_weak, since_start
+from nccl_inspect.judging.process_ends.silence import is_last
+from nccl_inspect.judging.statements import is_retold, value, words
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import exceptions, mpi, tasks
-from nccl_inspect.rules.departures import departures, is_weak, since_start
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.rules.hangs import silenced_at_once
-from nccl_inspect.rules.silence import is_last
-from nccl_inspect.rules.statements import is_retold, value, words
+from nccl_inspect.model.statements import job_end
 
 RULE = Rule(
     name="ended-from-outside",
@@ -27,10 +27,10 @@ RULE = Rule(
 )
 _OF_NOBODY = "python-interrupted"
 _REASONS = {
-    endings.TIME_LIMIT: "its time limit was reached",
-    endings.PREEMPTED: "a job of higher priority took its place",
-    endings.REQUEUED: "it was put back into the queue, by an administrator or because a node failed",
-    endings.NODE_FAILURE: "a node failed",
+    job_end.TIME_LIMIT: "its time limit was reached",
+    job_end.PREEMPTED: "a job of higher priority took its place",
+    job_end.REQUEUED: "it was put back into the queue, by an administrator or because a node failed",
+    job_end.NODE_FAILURE: "a node failed",
 }
 _SIGNAL = "a signal was sent to it: by its user (scancel, Ctrl-C), its launcher or an administrator"
 _KILLED = (
@@ -40,7 +40,7 @@ _KILLED = (
 )
 _SIGNALLED = 128
 """What programs add to a signal to make an exit code of it."""
-_OF_ONE = ("rank-interrupted", _OF_NOBODY, *endings.OF_WORKERS)
+_OF_ONE = ("rank-interrupted", _OF_NOBODY, *job_end.OF_WORKERS)
 """They tell that one process was ended."""
 _NODE = "scontrol show node <node>; dmesg -T | tail -100   # why did the node fail?"
 _IN_TIME = "sbatch --signal=B:USR1@300 --requeue …   # time to save a checkpoint, then go on in a new job"
@@ -50,7 +50,7 @@ _WHY_KILLED = "dmesg -T | grep -i 'killed process'   # on its host: was there no
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what says so, where nothing failed before that could be the reason."""
     stopped = mpi.stopped(facts)
-    forced = {id(notice): notice for notice in facts.errors() if endings.is_forced(notice.event)}
+    forced = {id(notice): notice for notice in facts.errors() if job_end.is_forced(notice.event)}
     forced.update((id(notice), notice) for notice in stopped)
     interrupts = facts.notices(_OF_NOBODY)
     facts.pass_over(interrupts)
@@ -67,8 +67,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if len(effects) < len(failed):
         return
     facts.pass_over(effects)
-    reason = next(filter(None, (endings.reason(notice.event) for notice in said)), None)
-    is_broken = reason == endings.NODE_FAILURE
+    reason = next(filter(None, (job_end.reason(notice.event) for notice in said)), None)
+    is_broken = reason == job_end.NODE_FAILURE
     is_unclear = reason is None and str(value(said[0], "how")).startswith("Killed")
     may_hang = not is_broken and bool(silenced_at_once(facts, facts.job.ended_by))
     is_of_some = _is_of_some(facts, said)
@@ -109,7 +109,7 @@ def _is_explained(facts: Facts, forced: Container[int], said: list[Notice]) -> b
     gone = departures(facts)
     if all(one.production in _OF_ONE for one in said) and any(one.echo is None and not is_weak(one) for one in gone):
         return True
-    return any(id(one.notice) in forced or one.notice.production == tasks.STATE for one in gone)
+    return any(id(one.notice) in forced or one.notice.production == slurm_tasks.STATE for one in gone)
 
 
 def _is_of_some(facts: Facts, said: list[Notice]) -> bool:

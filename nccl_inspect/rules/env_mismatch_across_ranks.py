@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nccl_inspect.event import is_named
-from nccl_inspect.event_types import BootstrapInterface
+from nccl_inspect.event.base import is_named
+from nccl_inspect.event.types import BootstrapInterface
+from nccl_inspect.judging.agreement import AGREEMENTS, Agreement, errors_of
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, first_said, global_ranks, lines_of, ranks_word, words_of
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
-from nccl_inspect.rules.agreement import AGREEMENTS, Agreement, errors_of
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, first_said, global_ranks, lines_of, ranks_word, words_of
 
 RULE = Rule(
     name="env-mismatch-across-ranks",

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.hardware.cuda import code_of
+from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import exceptions
-from nccl_inspect.rules.cuda import code_of
-from nccl_inspect.rules.cuda import failed as cuda_failed
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 
 RULE = Rule(
     name="fabric-manager-down",

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import stated_errors
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import stated
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
 
 RULE = Rule(
     name="feature-unavailable",
@@ -49,7 +49,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not said:
         return
     kind = said[0].production
-    yield stated.finding(
+    yield stated_errors.finding(
         RULE,
         facts,
         said,

@@ -2,15 +2,9 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import GdrDecision
-from nccl_inspect.impact import estimate
-from nccl_inspect.impact import network as network_of
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path, Setting
-from nccl_inspect.model.versions import order
-from nccl_inspect.rules import chip_link, distances, gdr_statements, google
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import (
+from nccl_inspect.event.types import GdrDecision
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import (
     Facts,
     count,
     does,
@@ -26,10 +20,17 @@ from nccl_inspect.rules.facts import (
     unset,
     words_of,
 )
+from nccl_inspect.judging.hardware import chip_link, distances
+from nccl_inspect.judging.impact import estimate
+from nccl_inspect.judging.impact import network as network_of
+from nccl_inspect.judging.networks import gdr_statements, google_plugins
+from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Path, Setting
+from nccl_inspect.model.versions import order
 from nccl_inspect.rules.gdr_one_sided import one_sided
-from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 from nccl_inspect.rules.socket_instead_of_rdma import over_tcp_provider, wording
-from nccl_inspect.wording import some_names
+from nccl_inspect.util.wording import some_names
 
 RULE = Rule(
     name="gdr-disabled",
@@ -211,15 +212,15 @@ def _lack(pairs: list[Path]) -> str:
 
 def _limits(facts: Facts, pairs: list[Path]) -> list[Setting]:
     """Settings that keep NICs and GPUs from each other: a distance of LOC is none at all; Google's guide has PIX."""
-    near = ("LOC", "0") if google.daemon(pairs) else ("LOC", "0", "PIX", "1")
+    near = ("LOC", "0") if google_plugins.daemon(pairs) else ("LOC", "0", "PIX", "1")
     return [setting for setting in facts.settings("NCCL_NET_GDR_LEVEL") if setting.value.upper() in near]
 
 
 def _fixes(facts: Facts, pairs: list[Path], reasons: list[Notice]) -> list[str]:
     if over_tcp_provider(facts):
         return [EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD]
-    if daemon := google.daemon(pairs):
-        return [*(f"unset {setting.name}" for setting in _limits(facts, pairs)), *google.fixes(daemon)]
+    if daemon := google_plugins.daemon(pairs):
+        return [*(f"unset {setting.name}" for setting in _limits(facts, pairs)), *google_plugins.fixes(daemon)]
     if distances.too_far(reasons):
         return [
             *(f"unset {setting.name}" for setting in _limits(facts, pairs)),
@@ -257,7 +258,7 @@ def _cause(facts: Facts, pairs: list[Path], reasons: list[Notice], able: bool | 
         return f"{distances.words(far, facts)}. The drivers of both can do it, or NCCL would not have measured"
     if reasons:
         return f"NCCL or its plugin says: {reasons[0].message}"
-    if google.daemon(pairs):
+    if google_plugins.daemon(pairs):
         return (
             "unknown from this log: "
             "these plugins offer GPU memory to NCCL, which decides by the distance between GPU and "

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import GdrDecision
+from nccl_inspect.event.types import GdrDecision
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, ends, first_lines, ranks_word, unset
+from nccl_inspect.judging.hardware import distances
+from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
-from nccl_inspect.rules import distances, google
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, ranks_word, unset
-from nccl_inspect.wording import some_names
+from nccl_inspect.util.wording import some_names
 
 RULE = Rule(
     name="gdr-one-sided",
@@ -86,8 +87,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         f"on {some_names(sorted(hosts)) or 'the side that lacks it'} nvidia-peermem or DMA-BUF is "
         "missing, or the NIC is too far from the GPU",
         impact="two extra copies through host memory and PCIe at that end for every byte; the slower end sets the pace",
-        fix=google.fixes(daemon)
-        if not normal and (daemon := google.daemon(paths))
+        fix=google_plugins.fixes(daemon)
+        if not normal and (daemon := google_plugins.daemon(paths))
         else _fixes(hosts, normal, reading=unset(reading) if senders else [], far=far is not None),
         severity="info" if normal else "warning",
         confidence="certain" if (senders and reading) or (reasons and not senders) else "likely",

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
 
 RULE = Rule(
     name="gpu-degraded",
@@ -18,6 +18,6 @@ RULE = Rule(
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the GPUs of ranks by the files of their hosts."""
     if facts.job.artifacts:
-        from nccl_inspect.rules import settled  # most jobs are a log alone
+        from nccl_inspect.judging.evidence import settled  # most jobs are a log alone
 
         yield from settled.clues(facts, RULE)

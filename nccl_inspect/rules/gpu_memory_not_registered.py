@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model import usage
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.model.statements import usage
 from nccl_inspect.rules.ib_bad_device import REFUSED
-from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="gpu-memory-not-registered",

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.judging.process_ends import exceptions, ray
+from nccl_inspect.judging.statements import rank_in_front
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import cuda, exceptions, ray
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.rules.statements import rank_in_front
 
 RULE = Rule(
     name="gpu-out-of-memory",

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.artifacts.causes import CYCLE
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import flight_recorder
+from nccl_inspect.judging.facts import Facts, hosts_with, listed
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import recorder
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, hosts_with, listed
 
 RULE = Rule(
     name="groups-out-of-order",
@@ -18,21 +18,21 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge calls in which ranks wait for each other in a circle."""
-    for still in recorder.standstills(facts, CYCLE):
+    for still in flight_recorder.standstills(facts, CYCLE):
         ring = [part for part in still.culprits if part.call]
-        ranks = recorder.ranks_of(ring)
+        ranks = flight_recorder.ranks_of(ring)
         waits = [
-            f"rank {part.rank} waits for rank {after.rank} in {recorder.operation(part.call.operation)} of group "
-            f"{recorder.label(facts, part)}"
+            f"rank {part.rank} waits for rank {after.rank} in {flight_recorder.operation(part.call.operation)} of group "
+            f"{flight_recorder.label(facts, part)}"
             for part, after in zip(ring, [*ring[1:], *ring[:1]], strict=True)
             if part.call
         ]
-        places = recorder.places(ring)
+        places = flight_recorder.places(ring)
         yield RULE.finding(
             f"ranks wait for each other: {listed(waits, limit=4)}",
             cause="each waits in a call that the other one has not made yet: the calls come in different order, or one "
             "of them is left out" + (f". The calls: {places}" if places else ""),
-            impact=recorder.IMPACT,
+            impact=flight_recorder.IMPACT,
             fix=[
                 "Call the groups in the same order on all ranks; send and receive: even ranks send first, odd ranks "
                 "receive first.",
@@ -40,6 +40,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             ],
             ranks=ranks,
             hosts=hosts_with(facts.job, ranks),
-            evidence=recorder.lines(facts, ring, 4),
+            evidence=flight_recorder.lines(facts, ring, 4),
             fatal=True,
         )

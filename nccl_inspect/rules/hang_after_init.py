@@ -2,15 +2,10 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model import usage
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.rules import standstill
-from nccl_inspect.rules.departures import departures
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, global_ranks, ranks_word
-from nccl_inspect.rules.hangs import (
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, global_ranks, ranks_word
+from nccl_inspect.judging.hangs import standstill
+from nccl_inspect.judging.hangs.progress import (
     broken_off,
     empty_tables,
     ends_with_empty_table,
@@ -23,7 +18,12 @@ from nccl_inspect.rules.hangs import (
     suspects,
     suspicion,
 )
-from nccl_inspect.rules.remedies import STACKS
+from nccl_inspect.judging.process_ends.departures import departures
+from nccl_inspect.judging.remedies import STACKS
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.model.statements import usage
 
 RULE = Rule(
     name="hang-after-init",

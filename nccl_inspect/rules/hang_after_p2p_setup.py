@@ -3,16 +3,12 @@
 import re
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import CollectiveTimeout
-from nccl_inspect.model import usage
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Notice
-from nccl_inspect.rules import answers, standstill
-from nccl_inspect.rules.departures import departures
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_of
-from nccl_inspect.rules.hangs import (
+from nccl_inspect.event.types import CollectiveTimeout
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import ras
+from nccl_inspect.judging.facts import Facts, count, ends, first_lines, first_said, hosts_of
+from nccl_inspect.judging.hangs import standstill
+from nccl_inspect.judging.hangs.progress import (
     broken_off,
     empty_tables,
     gave_up,
@@ -22,10 +18,15 @@ from nccl_inspect.rules.hangs import (
     silence,
     suspects,
 )
-from nccl_inspect.rules.machine_type import gpu_names
-from nccl_inspect.rules.remedies import STACKS
-from nccl_inspect.rules.statements import is_retold
-from nccl_inspect.rules.waits import waits
+from nccl_inspect.judging.hangs.watchdog import waits
+from nccl_inspect.judging.hardware.machine_type import gpu_names
+from nccl_inspect.judging.process_ends.departures import departures
+from nccl_inspect.judging.remedies import STACKS
+from nccl_inspect.judging.statements import is_retold
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.model.statements import usage
 
 RULE = Rule(
     name="hang-after-p2p-setup",
@@ -66,7 +67,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if stuck or (silent and not waits(facts)):
         comm = comms[0] if stuck else comms[-1]
         tables = [] if stuck else empty_tables(facts, silent)
-        together = answers.in_step(facts)
+        together = ras.in_step(facts)
         yield RULE.finding(
             f"{count(comm.nranks, 'rank')} on one host connected by P2P, and "
             + (
@@ -81,7 +82,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             impact="a call never returns, with GPUs at 100 %"
             if together
             else "the first collective never returns, with all GPUs at 100 %",
-            fix=[*answers.IN_STEP_FIX, *_FIX[:-1]] if together else _FIX,
+            fix=[*ras.IN_STEP_FIX, *_FIX[:-1]] if together else _FIX,
             confidence="likely" if stuck or tables or gave_up(silent) else "possible",
             ranks=[rank for rank in comm.ranks if rank is not None],
             hosts=comm.hosts,

@@ -2,14 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from nccl_inspect.event_types import NetDevices, P2pCheck
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.model.versions import order
-from nccl_inspect.rules import standstill
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import (
+from nccl_inspect.event.types import NetDevices, P2pCheck
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import (
     Facts,
     count,
     does,
@@ -21,7 +16,8 @@ from nccl_inspect.rules.facts import (
     ranks_in,
     ranks_word,
 )
-from nccl_inspect.rules.hangs import (
+from nccl_inspect.judging.hangs import standstill
+from nccl_inspect.judging.hangs.progress import (
     absent_elsewhere,
     broken_off,
     is_local_p2p,
@@ -31,6 +27,10 @@ from nccl_inspect.rules.hangs import (
     suspects,
     suspicion,
 )
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.model.versions import order
 
 RULE = Rule(
     name="hang-in-init",

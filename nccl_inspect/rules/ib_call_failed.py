@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import stated_errors
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.line_order import first_of_each
+from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import stated
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.ib_bad_device import AT_START, REFUSED
-from nccl_inspect.rules.lines import first_of_each
-from nccl_inspect.rules.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
-from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="ib-call-failed",
@@ -57,7 +57,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not said or _follows(facts, said):
         return
     name, error = value(said[0], "name"), value(said[0], "error")
-    yield stated.finding(
+    yield stated_errors.finding(
         RULE,
         facts,
         said,

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.impact import Estimate, over_tcp
+from nccl_inspect.judging.connecting import is_alone
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, hosts_of, lines_of, listed, unset, words_of
+from nccl_inspect.judging.impact import Estimate, over_tcp
+from nccl_inspect.judging.networks.interfaces import offered
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Path, Setting
 from nccl_inspect.platforms import Platform
-from nccl_inspect.rules.connecting import is_alone
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, words_of
-from nccl_inspect.rules.interfaces import offered
 from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, ib_cards, ib_hints, switched_off, tcp_paths
 
 RULE = Rule(

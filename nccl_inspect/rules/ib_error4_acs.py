@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, first_said, hosts_in, ranks_in
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, first_said, hosts_in, ranks_in
 
 RULE = Rule(
     name="ib-error4-acs",

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import NetDevices
+from nccl_inspect.event.types import NetDevices
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
 from nccl_inspect.rules.ib_bad_device import REFUSED
-from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="ib-gid-index",

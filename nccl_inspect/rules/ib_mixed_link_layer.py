@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import NetDevices
+from nccl_inspect.event.types import NetDevices
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, does, ends, first_lines, first_said, hosts_in, listed, ranks_in
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, does, ends, first_lines, first_said, hosts_in, listed, ranks_in
-from nccl_inspect.wording import some_names
+from nccl_inspect.util.wording import some_names
 
 RULE = Rule(
     name="ib-mixed-link-layer",

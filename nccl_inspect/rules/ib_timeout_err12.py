@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, first_said, hosts_in, lines_of, listed, ranks_in, unset
+from nccl_inspect.judging.line_order import precedes
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, first_said, hosts_in, lines_of, listed, ranks_in, unset
-from nccl_inspect.rules.lines import precedes
-from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="ib-timeout-err12",

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import propagated_errors, stated_errors
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.statements import is_retold
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import retold, stated
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
-from nccl_inspect.rules.statements import is_retold
 
 RULE = Rule(
     name="internal-error",
@@ -40,13 +40,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     said = [notice for notice in told if not is_retold(notice)]
     if said:
         yield _finding(facts, said)
-    elif reached := retold.unexplained(facts, _INTERNAL_ERROR):
+    elif reached := propagated_errors.unexplained(facts, _INTERNAL_ERROR):
         yield _without_words(facts, reached)
 
 
 def _finding(facts: Facts, said: list[Notice]) -> Finding:
     owner, address = _owner(said[0])
-    return stated.finding(
+    return stated_errors.finding(
         RULE,
         facts,
         said,
@@ -65,7 +65,7 @@ def _finding(facts: Facts, said: list[Notice]) -> Finding:
 
 
 def _without_words(facts: Facts, reached: list[Notice]) -> Finding:
-    return stated.finding(
+    return stated_errors.finding(
         RULE,
         facts,
         reached,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import propagated_errors
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.statements import is_retold
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import retold
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.rules.statements import is_retold
 
 RULE = Rule(
     name="invalid-usage",
@@ -82,7 +82,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _without_words(facts: Facts) -> Iterator[Finding]:
     """NCCL's codes 4 and 5 where no warning tells which argument or call cannot be."""
-    said = [notice for code in _CODES for notice in retold.unexplained(facts, code)]
+    said = [notice for code in _CODES for notice in propagated_errors.unexplained(facts, code)]
     if not said:
         return
     yield RULE.finding(

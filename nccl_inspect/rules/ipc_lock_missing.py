@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import workloads
+from nccl_inspect.judging.evidence.workloads import Case, Change
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.remedies import RDMA_IN_DOCKER
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import workloads
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
-from nccl_inspect.rules.remedies import RDMA_IN_DOCKER
-from nccl_inspect.rules.workloads import Case, Change
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count
 
 RULE = Rule(
     name="lines-cut-off",

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from nccl_inspect.levels import ANY
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count
+from nccl_inspect.util.levels import ANY
 
 RULE = Rule(
     name="lines-damaged",

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import ErrorCascade
-from nccl_inspect.levels import STATEMENTS
+from nccl_inspect.event.types import ErrorCascade
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.util.levels import STATEMENTS
 
 RULE = Rule(
     name="log-flood",

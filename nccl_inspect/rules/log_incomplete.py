@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import BootstrapInterface, CudaDriver, NcclVersion, NetDevices
+from nccl_inspect.event.types import BootstrapInterface, CudaDriver, NcclVersion, NetDevices
+from nccl_inspect.judging import placement
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, ranks_word
+from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import placement, standstill
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, ranks_word
 
 RULE = Rule(
     name="log-incomplete",

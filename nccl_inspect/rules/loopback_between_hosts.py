@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import Event, NetDevices
+from nccl_inspect.event.types import Event, NetDevices
+from nccl_inspect.judging.connecting import came_up, is_alone
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+from nccl_inspect.judging.networks.interfaces import lets_loopback_in, offered
+from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
-from nccl_inspect.rules.connecting import came_up, is_alone
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
-from nccl_inspect.rules.interfaces import lets_loopback_in, offered
-from nccl_inspect.rules.remedies import CHOOSE_INTERFACE
 
 RULE = Rule(
     name="loopback-between-hosts",

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import stated_errors
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.remedies import EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import stated
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
-from nccl_inspect.rules.remedies import EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD
-from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="memory-registration-failed",
@@ -56,7 +56,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     cause = _cause(said)
     is_libfabric = any(notice.event and notice.event.dialect == _OF_LIBFABRIC for notice in said)
-    yield stated.finding(
+    yield stated_errors.finding(
         RULE,
         facts,
         said,

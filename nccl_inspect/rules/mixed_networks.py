@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import ErrorCascade, Event, NetDevices
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Notice, Path
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import (
+from nccl_inspect.event.types import ErrorCascade, Event, NetDevices
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import (
     Facts,
     ends,
     first_lines,
@@ -19,10 +16,13 @@ from nccl_inspect.rules.facts import (
     ranks_in,
     ranks_word,
 )
-from nccl_inspect.rules.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
+from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo, Notice, Path
 from nccl_inspect.rules.socket_instead_of_rdma import no_cards_on, without_cards
-from nccl_inspect.rules.statements import value
-from nccl_inspect.wording import some_names
+from nccl_inspect.util.wording import some_names
 
 RULE = Rule(
     name="mixed-networks",

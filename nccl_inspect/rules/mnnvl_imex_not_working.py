@@ -2,14 +2,9 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import Notice as Said
-from nccl_inspect.impact import NVLINK, estimate, network
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path
-from nccl_inspect.rules.cuda import code_of
-from nccl_inspect.rules.cuda import failed as cuda_failed
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import (
+from nccl_inspect.event.types import Notice as Said
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import (
     Facts,
     count,
     does,
@@ -23,6 +18,11 @@ from nccl_inspect.rules.facts import (
     unset,
     words_of,
 )
+from nccl_inspect.judging.hardware.cuda import code_of
+from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.impact import NVLINK, estimate, network
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Path
 
 RULE = Rule(
     name="mnnvl-imex-not-working",

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.hardware.cuda import Answer
+from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import exceptions
-from nccl_inspect.rules.cuda import Answer
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said
 
 RULE = Rule(
     name="nccl-lib-missing",

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.judging.statements import is_retold, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import cuda
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said
-from nccl_inspect.rules.statements import is_retold, value
 
 RULE = Rule(
     name="nccl-tests-failed",

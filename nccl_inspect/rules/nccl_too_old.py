@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import NcclTestResult
+from nccl_inspect.event.types import NcclTestResult
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.hardware import generations
+from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
+from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.machine_type import LISTED_RANKS, gpu_names
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import generations
-from nccl_inspect.rules.cuda import CUDA_CODES, code_of
-from nccl_inspect.rules.cuda import failed as cuda_failed
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.rules.machine_type import LISTED_RANKS, gpu_names
 
 RULE = Rule(
     name="nccl-too-old",

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.impact import SHM, SOCKET, estimate
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, ends, first_lines, hosts_of, lines_of, unset, using, words_of
+from nccl_inspect.judging.impact import SHM, SOCKET, estimate
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Path
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, hosts_of, lines_of, unset, using, words_of
 from nccl_inspect.rules.p2p_disabled_by_env import switched_off
 
 RULE = Rule(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, does, first_said, hosts_in, lines_of, ranks_in, unset, words_of
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, does, first_said, hosts_in, lines_of, ranks_in, unset, words_of
 
 RULE = Rule(
     name="no-transport",

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import stated_errors
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.statements import words
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import stated
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
-from nccl_inspect.rules.statements import words
 
 RULE = Rule(
     name="node-failed",
@@ -23,7 +23,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not said:
         return
     is_memory = any(notice.production == _MEMORY for notice in said)
-    yield stated.finding(
+    yield stated_errors.finding(
         RULE,
         facts,
         said,

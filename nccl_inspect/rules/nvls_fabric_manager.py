@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.impact import WITHOUT_NVLS
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
+from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.judging.hardware.cuda_codes import AT_START, KERNEL_ERRORS
+from nccl_inspect.judging.impact import WITHOUT_NVLS
+from nccl_inspect.judging.process_ends.silence import is_last
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import cuda
-from nccl_inspect.rules.cuda_codes import AT_START, KERNEL_ERRORS
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
-from nccl_inspect.rules.silence import is_last
-from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="nvls-fabric-manager",

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.impact import WITHOUT_NVLS
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.impact import WITHOUT_NVLS
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
 
 RULE = Rule(
     name="nvls-unavailable",

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, hosts_of, lines_of, listed, unset, using, words_of
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Path, Setting
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, hosts_of, lines_of, listed, unset, using, words_of
 
 RULE = Rule(
     name="p2p-disabled-by-env",

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nccl_inspect.artifacts.causes import NO_PARTNER
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import flight_recorder
+from nccl_inspect.judging.facts import Facts, hosts_with, ranks_word
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import recorder
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, hosts_with, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill
@@ -26,28 +26,34 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge sends and receives that are open on one side only."""
-    for still in recorder.standstills(facts, NO_PARTNER):
-        waiting, missing = recorder.ranks_of(still.waiting), recorder.ranks_of(still.culprits) | set(still.silent)
-        there = recorder.ranks_of(still.culprits) or missing
-        place = recorder.places(still.waiting)
-        last = recorder.places(still.culprits)
+    for still in flight_recorder.standstills(facts, NO_PARTNER):
+        waiting, missing = (
+            flight_recorder.ranks_of(still.waiting),
+            flight_recorder.ranks_of(still.culprits) | set(still.silent),
+        )
+        there = flight_recorder.ranks_of(still.culprits) or missing
+        place = flight_recorder.places(still.waiting)
+        last = flight_recorder.places(still.culprits)
         yield RULE.finding(
             f"{ranks_word(waiting)} waits in {still.operation} of group {still.group.label}, and {ranks_word(missing)} "
             "does not take part",
             cause=_partner(still, there)
             + (f"; it was made at {place}" if place else "")
             + (f". The last call of the other side: {last}" if last else "")
-            + (f". {recorder.not_known(still)}" if recorder.not_known(still) else ""),
-            impact=recorder.IMPACT,
+            + (f". {flight_recorder.not_known(still)}" if flight_recorder.not_known(still) else ""),
+            impact=flight_recorder.IMPACT,
             fix=[
                 "py-spy dump --pid <pid>   # where is it now?",
                 "Compare the numbers of sends and receives of both ranks: an uneven number of microbatches, a wrong "
                 "peer, a stage that is skipped.",
             ],
-            confidence=recorder.confidence(still),
+            confidence=flight_recorder.confidence(still),
             ranks=missing,
             hosts=hosts_with(facts.job, missing),
-            evidence=[*recorder.lines(facts, still.waiting, 2), *recorder.lines(facts, still.culprits, 2)],
+            evidence=[
+                *flight_recorder.lines(facts, still.waiting, 2),
+                *flight_recorder.lines(facts, still.culprits, 2),
+            ],
             fatal=True,
         )
 
@@ -58,6 +64,6 @@ def _partner(still: Standstill, missing: set[int]) -> str:
     if still.made is None or call is None or not call.nth:
         return "no open call of the other side fits it"
     return (
-        f"it is number {call.nth} of {ranks_word(recorder.ranks_of(still.waiting))} in this direction, and "
+        f"it is number {call.nth} of {ranks_word(flight_recorder.ranks_of(still.waiting))} in this direction, and "
         f"{ranks_word(missing)} has made {still.made or 'none'}"
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.event import is_named
+from nccl_inspect.event.base import is_named
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, global_ranks, listed
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, global_ranks, listed
 
 RULE = Rule(
     name="paths-between-hosts-missing",

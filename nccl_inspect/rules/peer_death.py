@@ -3,16 +3,15 @@
 import signal
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import CollectiveTimeout
-from nccl_inspect.model import endings
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.inventory import LastLine
-from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import cuda, exceptions, ray, retold, tasks, victims
-from nccl_inspect.rules.departure import Departure
-from nccl_inspect.rules.departure_words import fix, what, why
-from nccl_inspect.rules.departures import (
+from nccl_inspect.event.types import CollectiveTimeout
+from nccl_inspect.judging import propagated_errors
+from nccl_inspect.judging.engine import Rule, registered
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
+from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.judging.line_order import first_of_each, precedes
+from nccl_inspect.judging.process_ends import exceptions, ray, slurm_tasks, victims
+from nccl_inspect.judging.process_ends.departure import Departure
+from nccl_inspect.judging.process_ends.departures import (
     TOLD,
     departures,
     in_order,
@@ -22,22 +21,19 @@ from nccl_inspect.rules.departures import (
     logged_at,
     since_start,
 )
-from nccl_inspect.rules.departures import echoes as told_as_echoes
+from nccl_inspect.judging.process_ends.departures import echoes as told_as_echoes
+from nccl_inspect.judging.process_ends.lost_peer import UNANSWERED, absent_of, one_of, summary, where, why_closed
+from nccl_inspect.judging.process_ends.mpi import stopped
+from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others, fell_silent, is_last, silence_of
+from nccl_inspect.judging.process_ends.wording import fix, what, why
+from nccl_inspect.judging.statements import FLUSHED, is_retold, rank_in_front, value, words
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.inventory import LastLine
+from nccl_inspect.model.job import Notice
+from nccl_inspect.model.statements import job_end
 from nccl_inspect.rules.efa_completion_error import lost_peers
-from nccl_inspect.rules.engine import Rule, registered
-from nccl_inspect.rules.facts import (
-    Facts,
-    first_said,
-    hosts_in,
-    ranks_in,
-    ranks_word,
-)
 from nccl_inspect.rules.ib_timeout_err12 import after_another
-from nccl_inspect.rules.lines import first_of_each, precedes
-from nccl_inspect.rules.lost_peer import UNANSWERED, absent_of, one_of, summary, where, why_closed
-from nccl_inspect.rules.mpi import stopped
-from nccl_inspect.rules.silence import Silence, closed_by_others, fell_silent, is_last, silence_of
-from nccl_inspect.rules.statements import FLUSHED, is_retold, rank_in_front, value, words
 
 RULE = Rule(
     name="peer-death",
@@ -47,7 +43,7 @@ RULE = Rule(
     echo_of=("gpu-hardware-error", "cuda-init-error", "cuda-call-failed", "fabric-manager-down"),
     leads=True,
 )
-_OF_ONE = ("slurm-task-ended", "rank-interrupted", "python-interrupted", *endings.OF_WORKERS)
+_OF_ONE = ("slurm-task-ended", "rank-interrupted", "python-interrupted", *job_end.OF_WORKERS)
 """They tell that one process was ended."""
 _AFTER_A_LOSS = ("ib-", "socket-", "bootstrap-", "ofi-")
 """Beginnings of what NCCL says where a peer does not answer any more."""
@@ -70,7 +66,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge processes that ended, and connections that closed by it, where no error came before."""
     closed = _closed(facts)
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]
-    killed = [*filter(_is_slurm_kill, facts.notices(tasks.TASK)), *facts.notices(*_KILLED)]
+    killed = [*filter(_is_slurm_kill, facts.notices(slurm_tasks.TASK)), *facts.notices(*_KILLED)]
     departed = _by_themselves(facts, closed)
     lost = _lost(facts)
     if _came_before(facts, [*closed, *given_up, *killed], killed, departed):
@@ -106,7 +102,7 @@ def _nccl_failed(facts: Facts) -> bool:
 def _closed(facts: Facts) -> list[Notice]:
     """Connections that closed, to ranks or to the store, for no reason that is told."""
     closed = [*facts.notices("socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
-    closed += [*lost_peers(facts), *_stores_lost(facts), *retold.remote(facts)]
+    closed += [*lost_peers(facts), *_stores_lost(facts), *propagated_errors.remote(facts)]
     late = _after_the_end(facts, closed)
     facts.pass_over(late)
     return [notice for notice in closed if not any(notice is one for one in late)]
@@ -163,7 +159,7 @@ def _silenced(facts: Facts, closed: list[Notice], given_up: list[Notice]) -> Ite
 
 def _after_the_end(facts: Facts, closed: list[Notice]) -> list[Notice]:
     """Connections that closed after the scheduler had ended the job for a reason of its own."""
-    ends = [notice for notice in facts.notices("slurm-cancelled") if endings.reason(notice.event)]
+    ends = [notice for notice in facts.notices("slurm-cancelled") if job_end.reason(notice.event)]
     return [notice for notice in closed if any(precedes(end, notice) for end in ends)]
 
 
@@ -197,7 +193,7 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> list[Departure]:
     connection before, or the exit code that a launcher tells of it.
     """
     first = first_of_each(end.evidence[0] for end in _ends(facts))
-    workers = (one for one in facts.notices(*endings.OF_WORKERS) if endings.is_forced(one.event))
+    workers = (one for one in facts.notices(*job_end.OF_WORKERS) if job_end.is_forced(one.event))
     first_worker = first_of_each(one.evidence[0] for one in workers)
     losses: dict[int, list[Evidence]] = {}
     for notice in closed:
@@ -219,7 +215,7 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> list[Departure]:
 
 def _ends(facts: Facts) -> list[Notice]:
     """Where somebody ended the job; of srun's tasks one may have been the first."""
-    ends = [one for one in facts.errors() if endings.is_forced(one.event) and one.production not in _OF_ONE]
+    ends = [one for one in facts.errors() if job_end.is_forced(one.event) and one.production not in _OF_ONE]
     if facts.notices("deepspeed-signalled"):  # told after what it did to the processes
         ends += facts.notices("deepspeed-killing")
     return since_start(facts, [*ends, *stopped(facts)])
@@ -289,7 +285,7 @@ def _of_memory(facts: Facts, killed: list[Notice], departed: list[Departure], ec
     """Processes of which the kernel, or who runs the job, says that it killed them for want of memory."""
     gone = [one for one in departed if one.code == -signal.SIGKILL]
     ranks = {rank for one in gone for rank in one.ranks} | ray.selected(facts)
-    by_task = set() if ranks else {rank for one in killed for rank in tasks.ranks_of(facts, one)}
+    by_task = set() if ranks else {rank for one in killed for rank in slurm_tasks.ranks_of(facts, one)}
     return RULE.finding(
         f"a process was killed because host memory ran out: {words(killed[0]).strip()}",
         cause="the memory of the host, or what the pod or the job may use of it, was exhausted: data loaders, a "

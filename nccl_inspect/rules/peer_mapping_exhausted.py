@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.event.types import Notice as Said
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
+from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.cuda import CUDA_CODES, code_of
-from nccl_inspect.rules.cuda import failed as cuda_failed
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 
 RULE = Rule(
     name="peer-mapping-exhausted",

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator
 
+from nccl_inspect.judging import stated_errors
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.remedies import EFA_RELEASES
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import stated
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.rules.remedies import EFA_RELEASES
 from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
 
 RULE = Rule(
@@ -30,7 +30,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield from _clue(facts)
         return
     is_libfabric = any(notice.event and notice.event.dialect == _OF_LIBFABRIC for notice in said)
-    yield stated.finding(
+    yield stated_errors.finding(
         RULE,
         facts,
         said,

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
 from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
 
 RULE = Rule(

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, listed, words_of
+from nccl_inspect.judging.networks.fallback import fallback
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, lines_of, listed, words_of
-from nccl_inspect.rules.fallback import fallback
 from nccl_inspect.rules.plugin_load_failed import lacks_a_library
 from nccl_inspect.rules.socket_instead_of_rdma import VERBS, lacking_verbs, plugins_off, tcp_paths
 

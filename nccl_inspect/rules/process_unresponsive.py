@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from nccl_inspect.model import ages
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import flight_recorder
+from nccl_inspect.judging.evidence.ras import answers, ranks_by_pid
+from nccl_inspect.judging.facts import Facts, count, hosts_with, listed, ranks_word
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import recorder
-from nccl_inspect.rules.answers import answers, ranks_by_pid
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, hosts_with, listed, ranks_word
+from nccl_inspect.model.statements import ages
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Lost
@@ -41,7 +41,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=f"{count(len(lost), 'process', 'es')} did not answer over RAS's own connections, which need neither the "
         "GPU nor the program: it died, is stopped (SIGSTOP, a debugger, a frozen container), or its host cannot be "
         "reached" + "".join(words for words, _ in alive),
-        impact=recorder.IMPACT,
+        impact=flight_recorder.IMPACT,
         fix=[
             f"ps -o pid,stat,etime,cmd -p {next(iter(lost))}   # T: stopped; Z or nothing: dead; on the host of {who}",
             "kubectl get pod -o wide; scontrol show node <node>; ping <host>   # is the host itself up?",
@@ -59,15 +59,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _alive(facts: Facts, ranks: Mapping[int, int], lost: Iterable[tuple[str, Lost]]) -> Iterator[tuple[str, Evidence]]:
     """What speaks against it: a rank made a call after the answer was written, so it lived then."""
-    dumps = {dump.rank: dump for dump in recorder.dumps_of(facts)}
+    dumps = {dump.rank: dump for dump in flight_recorder.dumps_of(facts)}
     for name, entry in lost:
         dump = dumps.get(ranks.get(entry.pid or -1))
         written = ages.written(name)
         if dump is None or dump.last is None or written is None:
             continue
         later = dump.active_ns / 1e9 - written
-        if later > recorder.CLOCKS:
-            text = f"rank {dump.rank}: {recorder.described(dump.last)}, {dump.last.state}"
+        if later > flight_recorder.CLOCKS:
+            text = f"rank {dump.rank}: {flight_recorder.described(dump.last)}, {dump.last.state}"
             yield (
                 f". But its dump contradicts that: rank {dump.rank} was active {later:.0f} s after this answer",
                 Evidence(dump.name, dump.last.order, text),

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said
-from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="program-not-started",

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import Notice as Statement
+from nccl_inspect.event.types import Notice as Statement
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, first_lines, first_said, hosts_in, nics_used, ranks_in, ranks_word
+from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
-from nccl_inspect.model.ways import End, Link
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, first_lines, first_said, hosts_in, nics_used, ranks_in, ranks_word
 
 RULE = Rule(
     name="rail-only-fabric",

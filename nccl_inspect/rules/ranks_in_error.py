@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import flight_recorder
+from nccl_inspect.judging.evidence.ras import answers, ranks_by_pid, stands_still
+from nccl_inspect.judging.facts import Facts, count, does, hosts_with, listed, ranks_word
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import recorder
-from nccl_inspect.rules.answers import answers, ranks_by_pid, stands_still
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, does, hosts_with, listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, State
@@ -109,7 +109,7 @@ def _apart(facts: Facts, answer: Answer, states: Sequence[State], odd: Sequence[
         return RULE.finding(
             summary,
             cause=cause,
-            impact=recorder.IMPACT,
+            impact=flight_recorder.IMPACT,
             fix=fix,
             confidence="likely",
             ranks=behind,
@@ -120,7 +120,7 @@ def _apart(facts: Facts, answer: Answer, states: Sequence[State], odd: Sequence[
     return RULE.clue(
         summary,
         cause=cause,
-        impact=recorder.IMPACT,
+        impact=flight_recorder.IMPACT,
         fix=fix,
         confirm="Ask RAS again after 10 s: ranks that leave a communicator at the end of a job differ for a moment.",
         severity="warning",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import flight_recorder
+from nccl_inspect.judging.evidence.ras import answers, ranks_by_pid, stands_still
+from nccl_inspect.judging.facts import Facts, hosts_with, listed, ranks_word
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import recorder
-from nccl_inspect.rules.answers import answers, ranks_by_pid, stands_still
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, hosts_with, listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, Member, Mismatch
@@ -58,7 +58,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.finding(
             summary,
             cause=cause,
-            impact=recorder.IMPACT,
+            impact=flight_recorder.IMPACT,
             fix=fix,
             confidence="likely",
             ranks=behind,
@@ -70,7 +70,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     yield RULE.clue(
         summary,
         cause=cause,
-        impact=recorder.IMPACT,
+        impact=flight_recorder.IMPACT,
         fix=fix,
         confirm="Ask RAS again after 10 s: the same counts mean that the job stands still; others, that it runs.",
         severity="warning",

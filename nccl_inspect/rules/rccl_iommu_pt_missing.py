@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import CollectiveTimeout, Notice
+from nccl_inspect.event.types import CollectiveTimeout, Notice
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 
 RULE = Rule(
     name="rccl-iommu-pt-missing",

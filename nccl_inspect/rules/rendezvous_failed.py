@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, listed
+from nccl_inspect.judging.line_order import is_before, short
+from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.judging.process_ends.exceptions import STORE
+from nccl_inspect.judging.statements import is_error, rank_in_front, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import exceptions
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.exceptions import STORE
-from nccl_inspect.rules.facts import Facts, first_said, listed
-from nccl_inspect.rules.lines import is_before, short
-from nccl_inspect.rules.statements import is_error, rank_in_front, value
 
 RULE = Rule(
     name="rendezvous-failed",

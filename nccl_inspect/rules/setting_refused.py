@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import stated_errors
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import stated
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
 
 RULE = Rule(
     name="setting-refused",
@@ -30,7 +30,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not said:
         return
     names = list(dict.fromkeys(filter(None, (_variable(notice.production, notice.message) for notice in said))))
-    yield stated.finding(
+    yield stated_errors.finding(
         RULE,
         facts,
         said,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import workloads
+from nccl_inspect.judging.evidence.workloads import Case, Change
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import workloads
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
-from nccl_inspect.rules.remedies import COMMENT
-from nccl_inspect.rules.workloads import Case, Change
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod

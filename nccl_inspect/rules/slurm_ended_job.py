@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
-from nccl_inspect.event import is_named
+from nccl_inspect.event.base import is_named
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import workloads
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import workloads
 from nccl_inspect.rules.container_killed import DEATHS
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.slurm_job import Entry

@@ -2,27 +2,17 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import NetDevices
-from nccl_inspect.impact import over_tcp
+from nccl_inspect.event.types import NetDevices
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of, lines_of, listed, unset, words_of
+from nccl_inspect.judging.impact import over_tcp
+from nccl_inspect.judging.networks import slingshot
+from nccl_inspect.judging.networks.fallback import CONFIRM, fallback, ways
+from nccl_inspect.judging.networks.interfaces import is_for_rdma, naming
+from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Setting
-from nccl_inspect.rules import slingshot
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import (
-    Facts,
-    ends,
-    first_lines,
-    first_said,
-    hosts_of,
-    lines_of,
-    listed,
-    unset,
-    words_of,
-)
-from nccl_inspect.rules.fallback import CONFIRM, fallback, ways
-from nccl_inspect.rules.interfaces import is_for_rdma, naming
-from nccl_inspect.rules.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.rules.socket_instead_of_rdma import (
     VERBS,
     efa_hints,

@@ -2,19 +2,27 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect import event_types as events
-from nccl_inspect.impact import over_tcp
+from nccl_inspect.event import types as events
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, count, ends, first_lines, first_said, hosts_in, hosts_of, listed
+from nccl_inspect.judging.impact import over_tcp
+from nccl_inspect.judging.networks import slingshot
+from nccl_inspect.judging.networks.fallback import (
+    CONFIRM,
+    NO_PROVIDER,
+    fallback,
+    is_of_libfabric,
+    is_over_tcp,
+    tried,
+    ways,
+)
+from nccl_inspect.judging.networks.interfaces import is_over_infiniband, naming
+from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path, Setting
-from nccl_inspect.rules import slingshot
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, count, ends, first_lines, first_said, hosts_in, hosts_of, listed
-from nccl_inspect.rules.fallback import CONFIRM, NO_PROVIDER, fallback, is_of_libfabric, is_over_tcp, tried, ways
-from nccl_inspect.rules.interfaces import is_over_infiniband, naming
-from nccl_inspect.rules.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
-from nccl_inspect.rules.statements import value
-from nccl_inspect.wording import some_names
+from nccl_inspect.util.wording import some_names
 
 RULE = Rule(
     name="socket-instead-of-rdma",

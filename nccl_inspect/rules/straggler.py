@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import flight_recorder
+from nccl_inspect.judging.facts import Facts, does, hosts_with, ranks_word
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import recorder
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, does, hosts_with, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.stragglers import Straggler, Timed
@@ -28,7 +28,7 @@ _MOST = 3
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge how long the calls took on each rank, where PyTorch measured it."""
-    dumps = recorder.dumps_of(facts)
+    dumps = flight_recorder.dumps_of(facts)
     if len(dumps) < 2:
         return
     from nccl_inspect.artifacts import stragglers  # most logs come alone

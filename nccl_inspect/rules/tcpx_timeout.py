@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.judging.networks import google_plugins
+from nccl_inspect.judging.statements import value, words
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import google
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
-from nccl_inspect.rules.statements import value, words
 
 RULE = Rule(
     name="tcpx-timeout",
@@ -40,11 +40,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     The plugin of TCPX is read by its texts only: a WARN of it about a time-out counts.
     """
     own = facts.notices(*_DAEMON_SAYS)
-    gone = [*facts.notices(*_GONE), *facts.notices(_CALL), *google.aborted(facts, *_ABORTS)]
+    gone = [*facts.notices(*_GONE), *facts.notices(_CALL), *google_plugins.aborted(facts, *_ABORTS)]
     late = [notice for notice in facts.job.notices if _is_timeout(notice)]
     waiting = _waiting(facts)
     told = [*own, *gone, *late, *waiting]
-    works = google.works(facts)
+    works = google_plugins.works(facts)
     if facts.is_over():
         facts.pass_over(gone)  # the daemon may end before the job
     if not told or (works and not facts.job.failed and (facts.is_over() or not (own or gone or late))):
@@ -137,9 +137,9 @@ def _fix(own: list[Notice], about_daemon: list[Notice]) -> list[str]:
     peers = "Let the firewall of the GPU networks pass all traffic between the nodes; each GPU NIC needs its own VPC."
     if own or about_daemon:
         return [
-            google.DAEMON_LOG,
+            google_plugins.DAEMON_LOG,
             "NCCL_FASTRAK_RXDM_INIT_TIMEOUT=300   # seconds; only where the daemon is well and begins late (30)",
-            google.NETWORKS_IN_POD,
-            google.ONE_RELEASE,
+            google_plugins.NETWORKS_IN_POD,
+            google_plugins.ONE_RELEASE,
         ]
-    return [google.DAEMON_LOG, peers, google.ONE_RELEASE]
+    return [google_plugins.DAEMON_LOG, peers, google_plugins.ONE_RELEASE]

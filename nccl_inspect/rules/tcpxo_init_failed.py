@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import google
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 
 RULE = Rule(
     name="tcpxo-init-failed",
@@ -25,10 +25,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge that the plugin ends its process, whatever the reason; other rules know some reasons better."""
     aborted = facts.notices("fastrak-init-failed")
     why = facts.leading_to(RULE.name)
-    if not (aborted or why) or google.works(facts):
+    if not (aborted or why) or google_plugins.works(facts):
         return
     facts.pass_over([*aborted, *why])
-    reasons = [google.reason(notice).rstrip(": ") for notice in aborted] + [notice.message for notice in why]
+    reasons = [google_plugins.reason(notice).rstrip(": ") for notice in aborted] + [notice.message for notice in why]
     reason = next(filter(None, reasons), "no CUDA device")
     yield RULE.finding(
         f"GPUDirect-TCPXO cannot start: {reason}",
@@ -61,6 +61,6 @@ def _fix(reason: str) -> list[str]:
         ]
     return [
         "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET   # prints each step of the plugin",
-        google.DAEMON_LOG,
-        google.ONE_RELEASE,
+        google_plugins.DAEMON_LOG,
+        google_plugins.ONE_RELEASE,
     ]

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.networks import google_plugins
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import google
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="tcpxo-llcm-missing",
@@ -22,11 +22,11 @@ _READ_ONLY = "Read-only file system"
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the search for the devices of LLCM; one that cannot be read is passed over by the plugin itself."""
-    told = [*facts.notices(*_SAID), *google.aborted(facts, *_REASONS)]
-    if not told or (google.works(facts) and not facts.job.failed):
+    told = [*facts.notices(*_SAID), *google_plugins.aborted(facts, *_REASONS)]
+    if not told or (google_plugins.works(facts) and not facts.job.failed):
         return
     read_only = any(_READ_ONLY in str(value(notice, "error")) for notice in told) or any(
-        _READ_ONLY in google.reason(notice) for notice in told
+        _READ_ONLY in google_plugins.reason(notice) for notice in told
     )
     yield RULE.finding(
         "GPUDirect-TCPXO cannot use LLCM: "

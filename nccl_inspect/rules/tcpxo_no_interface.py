@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.judging.networks import google_plugins
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import google
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
-from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="tcpxo-no-interface",
@@ -29,7 +29,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     missing = [
         *facts.notices(_NONE, _NO_NIC, _NOT_HERE, "fastrak-interface-path"),
         *facts.leading_to(RULE.name),
-        *google.aborted(facts, "Could not find closest netdev", "No interface found for source IP"),
+        *google_plugins.aborted(facts, "Could not find closest netdev", "No interface found for source IP"),
     ]
     unknown = facts.notices(_UNKNOWN)
     if missing:
@@ -41,7 +41,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             f"GPUDirect-TCPXO leaves out NICs that its daemon names ({_addresses(unknown)})",
             cause="the interface is not in the pod, or not in NCCL_FASTRAK_IFNAME",
             impact="the GPU beside that NIC has none, or ranks share fewer NICs than the machine has",
-            fix=[google.NETWORKS_IN_POD, _IFNAME],
+            fix=[google_plugins.NETWORKS_IN_POD, _IFNAME],
             confirm="Compare 'ip -brief address' inside the container with the addresses.",
             severity="warning",
             ranks=ranks_in(unknown),
@@ -57,7 +57,7 @@ _CONTROL = "NCCL_FASTRAK_CTRL_DEV=eth0   # the interface of the pod or host that
 def _finding(facts: Facts, missing: list[Notice], unknown: list[Notice]) -> Finding:
     told = [*missing, *unknown]
     control = next((value(notice, "interface") for notice in missing if notice.production == _NONE), None)
-    stops = not google.works(facts) or facts.job.failed
+    stops = not google_plugins.works(facts) or facts.job.failed
     return RULE.finding(
         f"GPUDirect-TCPXO lacks an interface: {_what(missing, control)}",
         cause=f"no interface has the name {control}, which NCCL_FASTRAK_CTRL_DEV gives (eth0 where it is not set)"
@@ -65,7 +65,7 @@ def _finding(facts: Facts, missing: list[Notice], unknown: list[Notice]) -> Find
         else "the interfaces of the GPU NICs are not in the pod, or NCCL_FASTRAK_IFNAME does not name them",
         impact="the plugin ends the process: the job does not start",
         fix=["ip -brief address   # inside the container of the job: which interfaces are there?"]
-        + ([_CONTROL] if control else [_IFNAME, google.NETWORKS_IN_POD]),
+        + ([_CONTROL] if control else [_IFNAME, google_plugins.NETWORKS_IN_POD]),
         severity="error" if stops else "warning",
         ranks=ranks_in(told),
         hosts=hosts_in(told),

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.networks import google_plugins
+from nccl_inspect.judging.statements import value, words
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import google
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.rules.statements import value, words
 
 RULE = Rule(
     name="tcpxo-offload-failed",
@@ -35,10 +35,12 @@ _MEMORY = ("registration", "daemon-memory", "daemon-request")
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what fails between plugin and offload engine; at the end of a job the connection is just closed."""
     told = [*facts.notices(*_SAID), *facts.leading_to(RULE.name)]
-    told += google.aborted(facts, "Failed to initialize DXS", "getaddrinfo failed", "bind failed", "SctpHandler")
+    told += google_plugins.aborted(
+        facts, "Failed to initialize DXS", "getaddrinfo failed", "bind failed", "SctpHandler"
+    )
     if facts.is_over():
         facts.pass_over(told)  # connections that are closed under way
-    if not told or (google.works(facts) and not facts.job.failed):
+    if not told or (google_plugins.works(facts) and not facts.job.failed):
         return
     first = told[0]
     yield RULE.finding(
@@ -51,10 +53,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         "that ended is at fault",
         impact="this rank cannot connect, or its transfers fail: the job stops",
         fix=[
-            google.DAEMON_LOG,
+            google_plugins.DAEMON_LOG,
             "Restart daemon and job; where it stays with the machine, drain the node and have Google look at it.",
             *(_BIND if first.production == "fastrak-dxs-socket" else []),
-            google.ONE_RELEASE,
+            google_plugins.ONE_RELEASE,
         ],
         confidence="likely",
         ranks=ranks_in(told),
@@ -72,7 +74,7 @@ def _is_about_memory(notice: Notice) -> bool:
 
 
 def _what(notice: Notice) -> str:
-    text = google.reason(notice) or words(notice).partition(": ")[2]
+    text = google_plugins.reason(notice) or words(notice).partition(": ")[2]
     status = value(notice, "status")
     return (
         text if notice.production != "fastrak-dxs-failed" or not status else f"the offload engine refuses it ({status})"

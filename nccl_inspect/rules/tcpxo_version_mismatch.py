@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect import event_types as events
+from nccl_inspect.event import types as events
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.judging.networks import google_plugins
+from nccl_inspect.judging.statements import value, words
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import google
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, listed, ranks_in
-from nccl_inspect.rules.statements import value, words
-from nccl_inspect.wording import some_names
+from nccl_inspect.util.wording import some_names
 
 RULE = Rule(
     name="tcpxo-version-mismatch",
@@ -33,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             if peers
             else "the plugin is older or newer than the offload engine of the machine accepts",
             impact="ranks cannot connect over the fast network: the job stops",
-            fix=[google.ONE_RELEASE, "kubectl get pod <pod> -o yaml   # which images, on each node?"],
+            fix=[google_plugins.ONE_RELEASE, "kubectl get pod <pod> -o yaml   # which images, on each node?"],
             ranks=ranks_in(told),
             hosts=hosts_in(told),
             evidence=first_said(told),
@@ -42,13 +42,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     loading = [notice for notice in facts.plugin("NET", "loading") if notice.production == "fastrak-initializing"]
     releases = _releases(loading)
-    if len(releases) < 2 or google.works(facts):
+    if len(releases) < 2 or google_plugins.works(facts):
         return
     yield RULE.clue(
         f"nodes run different releases of the GPUDirect-TCPXO plugin ({listed(releases)})",
         cause="; ".join(f"{release} on {some_names(sorted(hosts))}" for release, hosts in releases.items()),
         impact="ranks may not connect over the fast network; Google qualifies plugin, daemon and NCCL together",
-        fix=[google.ONE_RELEASE],
+        fix=[google_plugins.ONE_RELEASE],
         confirm="Look for 'VERSION MISMATCH' in the logs of all ranks; 'via NET/FasTrak' means that the plugin works.",
         severity="warning",
         confidence="possible",

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import stated_errors
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.remedies import LIBFABRIC_SAYS
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import stated
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
-from nccl_inspect.rules.remedies import LIBFABRIC_SAYS
 
 RULE = Rule(
     name="transfer-failed",
@@ -26,7 +26,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not said:
         return
     is_libfabric = any(notice.event and notice.event.dialect == _OF_LIBFABRIC for notice in said)
-    yield stated.finding(
+    yield stated_errors.finding(
         RULE,
         facts,
         said,

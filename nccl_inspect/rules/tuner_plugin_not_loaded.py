@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import PluginStatus
+from nccl_inspect.event.types import PluginStatus
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+from nccl_inspect.judging.remedies import NOTHING
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
-from nccl_inspect.rules.remedies import NOTHING
 
 RULE = Rule(
     name="tuner-plugin-not-loaded",

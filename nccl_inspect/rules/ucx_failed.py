@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import stated_errors
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import stated
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
 
 RULE = Rule(
     name="ucx-failed",
@@ -22,7 +22,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     said = facts.leading_to(RULE.name)
     if not said:
         return
-    yield stated.finding(
+    yield stated_errors.finding(
         RULE,
         facts,
         said,

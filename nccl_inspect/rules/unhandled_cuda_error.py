@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import propagated_errors, stated_errors
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import cuda, retold, stated
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts
 
 RULE = Rule(
     name="unhandled-cuda-error",
@@ -19,10 +20,10 @@ _CUDA_ERROR = 1
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's code 1 where neither a warning nor CUDA's own words explain it."""
-    said = retold.unexplained(facts, _CUDA_ERROR)
+    said = propagated_errors.unexplained(facts, _CUDA_ERROR)
     if not said or cuda.failures(facts):
         return
-    yield stated.finding(
+    yield stated_errors.finding(
         RULE,
         facts,
         said,

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging import propagated_errors
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules import retold
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in
 
 RULE = Rule(
     name="unhandled-system-error",
@@ -26,14 +26,14 @@ _PLACES = {
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's code 2 where no warning explains it: without the warnings only the code is left."""
-    said = retold.unexplained(facts, _SYSTEM_ERROR)
+    said = propagated_errors.unexplained(facts, _SYSTEM_ERROR)
     if not said:
         return
-    first = next(iter(retold.frames(facts, _SYSTEM_ERROR)), None)
-    place = next((text for key, text in _PLACES.items() if first and key in retold.file_of(first)), None)
+    first = next(iter(propagated_errors.frames(facts, _SYSTEM_ERROR)), None)
+    place = next((text for key, text in _PLACES.items() if first and key in propagated_errors.file_of(first)), None)
     yield RULE.finding(
         "NCCL reports a system error (code 2) and no warning says which call failed"
-        + (f"; it came from {retold.file_of(first)}" if first else ""),
+        + (f"; it came from {propagated_errors.file_of(first)}" if first else ""),
         cause=f"unknown from this log. The place suggests {place}"
         if place
         else "unknown from this log; likely: a socket, memory, a file, shared memory or a library call",

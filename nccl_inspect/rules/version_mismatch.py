@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event import Process
-from nccl_inspect.event_types import NcclVersion
+from nccl_inspect.event.base import Process
+from nccl_inspect.event.types import NcclVersion
+from nccl_inspect.judging import stated_errors
+from nccl_inspect.judging.connecting import connected
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import stated
-from nccl_inspect.rules.connecting import connected
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
-from nccl_inspect.rules.statements import value
 
 RULE = Rule(
     name="version-mismatch",
@@ -47,7 +47,7 @@ def _watched(facts: Facts, said: list[Notice]) -> Finding:
         impact="where it is a rank of this job the initialisation fails or hangs; of another job it means nothing",
         fix=[_RELEASES, _COPIES],
         confirm="Compare 'NCCL version' on all ranks.",
-        severity="warning" if stated.is_fatal(facts, said) else "info",
+        severity="warning" if stated_errors.is_fatal(facts, said) else "info",
         confidence="possible",
         ranks=ranks_in(said),
         hosts=hosts_in(said),

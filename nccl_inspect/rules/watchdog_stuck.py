@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.model import usage
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.facts import Facts, first_said, hosts_with, ranks_word
+from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.judging.process_ends.departures import departures
+from nccl_inspect.judging.statements import rank_in_front, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules import exceptions, watchdog_timeout
-from nccl_inspect.rules.departures import departures
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, hosts_with, ranks_word
-from nccl_inspect.rules.statements import rank_in_front, value
+from nccl_inspect.model.statements import usage
+from nccl_inspect.rules import watchdog_timeout
 
 RULE = Rule(
     name="watchdog-stuck",

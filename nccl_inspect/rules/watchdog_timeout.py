@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.event.types import Notice as Said
+from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.evidence import flight_recorder
+from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_with, listed, ranks_word
+from nccl_inspect.judging.hangs.progress import suspects
+from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, enqueued, latecomers, waits
+from nccl_inspect.judging.line_order import short
+from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.judging.statements import rank_in_front, value, words
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
-from nccl_inspect.rules import exceptions, recorder
-from nccl_inspect.rules.engine import Rule
-from nccl_inspect.rules.facts import Facts, first_said, global_ranks, hosts_with, listed, ranks_word
-from nccl_inspect.rules.hangs import suspects
-from nccl_inspect.rules.lines import short
-from nccl_inspect.rules.statements import rank_in_front, value, words
-from nccl_inspect.rules.waits import Wait, communicator_of, enqueued, latecomers, waits
 
 RULE = Rule(
     name="watchdog-timeout",
@@ -109,7 +110,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _unless_recorded(facts: Facts, blamed: set[int], why: str) -> tuple[set[int], str]:
     """What dumps of the flight recorder prove goes before what the log suggests, which they then contradict."""
-    proved = recorder.proved(facts)
+    proved = flight_recorder.proved(facts)
     if not proved or blamed == proved:
         return blamed, why
     contradiction = f"The log alone points at {ranks_word(blamed)}, which they contradict: {why}" if blamed else why

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nccl_inspect.records import Record
 from nccl_inspect.running import folder, reports, streams, variables
 from nccl_inspect.running.child import Child, NotStartedError, Signals
 from nccl_inspect.running.folder import Place
 from nccl_inspect.running.gathering import Gathering
 from nccl_inspect.running.standstill import Standstill
 from nccl_inspect.running.streams import JobLog
+from nccl_inspect.util.records import Record
 
 _LEAVE = 5.0
 """Seconds to wait at the end for what a stand-still began."""

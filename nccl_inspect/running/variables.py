@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nccl_inspect.records import Record
+from nccl_inspect.util.records import Record
 
 DEBUG_FILE = "NCCL_DEBUG_FILE"
 

@@ -12,9 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from nccl_inspect.discovery import instead_of, modules
 from nccl_inspect.errors import TopologyError
-from nccl_inspect.records import Record
+from nccl_inspect.util.discovery import instead_of, modules
+from nccl_inspect.util.records import Record
 
 P2P_CLASSES = ("NV", "PIX", "PXB")
 """Classes over which NCCL uses P2P by default on every platform (src/graph/paths.cc, 2.4 to 2.31)."""

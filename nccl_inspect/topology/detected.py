@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from nccl_inspect.errors import TopologyError
-from nccl_inspect.event_types import Notice
-from nccl_inspect.model import shown
+from nccl_inspect.event.types import Notice
 from nccl_inspect.model.job import Job
+from nccl_inspect.model.statements import nvidia_smi as shown
 from nccl_inspect.topology import Gpu, Topology, nvidia_smi
 
 _PROVED = ("NVL", "NVB", "PIX", "PXB")

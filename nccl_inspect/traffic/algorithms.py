@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nccl_inspect.event import Process
-from nccl_inspect.event_types import Notice as Said
+from nccl_inspect.event.base import Process
+from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.model.inventory import Calls
 from nccl_inspect.model.job import Job
 

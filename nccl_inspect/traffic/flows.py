@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nccl_inspect import impact, platforms
-from nccl_inspect.impact import Rate
+from nccl_inspect import platforms
+from nccl_inspect.judging import impact
+from nccl_inspect.judging.impact import Rate
 from nccl_inspect.model.inventory import Calls
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
-from nccl_inspect.records import Record
 from nccl_inspect.traffic.algorithms import Choice, Choices
+from nccl_inspect.util.records import Record
 
 DATATYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16")
 _FP8 = ("float8e4m3", "float8e5m2")

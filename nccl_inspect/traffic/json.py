@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from nccl_inspect.report import Style
-from nccl_inspect.text import printable
 from nccl_inspect.traffic.flows import Flow, Operation, Traffic
+from nccl_inspect.util.text import printable
 
 
 def render(traffic: Traffic, by: str, style: Style) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nccl_inspect.assistant.reader import Reader
-from nccl_inspect.discovery import modules
+from nccl_inspect.util.discovery import modules
 
 _PARTS = ("around", "shapes")
 

@@ -8,10 +8,10 @@ import anyio.from_thread
 
 from nccl_inspect.assistant.quotes import Quote, raw
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.ingest import sources
-from nccl_inspect.ingest.files import File
-from nccl_inspect.ingest.streams import BLOCK
-from nccl_inspect.text import decode
+from nccl_inspect.ingest.sources import blocks
+from nccl_inspect.ingest.sources.files import File
+from nccl_inspect.ingest.sources.streams import BLOCK
+from nccl_inspect.util.text import decode
 
 MAX_AROUND = 20
 """Lines before and after."""
@@ -41,7 +41,7 @@ def lines(found: Iterable[File], place: tuple[str, int], about: int) -> list[Quo
         NcclInspectError: there is no such source, or it has no such line.
     """
     wanted, number = place
-    for source in sources.find(list(found)):
+    for source in blocks.find(list(found)):
         if source.name == wanted or source.name.endswith(f"/{wanted}"):
             first, last = max(1, number - about), number + about
             quotes = [raw(source.name, at, text) for at, text in _between(source, first, last)]
@@ -51,10 +51,10 @@ def lines(found: Iterable[File], place: tuple[str, int], about: int) -> list[Quo
     raise NcclInspectError(f"no file '{wanted}' among the logs", "take source and line from 'evidence'")
 
 
-def _between(source: sources.Source, first: int, last: int) -> Iterator[tuple[int, str]]:
+def _between(source: blocks.Source, first: int, last: int) -> Iterator[tuple[int, str]]:
     """Some lines with their numbers; what stands behind them is not read."""
     at, rest = 1, b""
-    for block in sources.raw_blocks(source):
+    for block in blocks.raw_blocks(source):
         anyio.from_thread.check_cancelled()
         ends = block.count(b"\n")
         if at + ends < first:  # what stands behind its last line end is not wanted either

@@ -16,9 +16,9 @@ from nccl_inspect.assistant.tools import Logs, Offset, Platform, Topology, Which
 from nccl_inspect.assistant.tools import around as surroundings
 from nccl_inspect.assistant.tools.shapes import ranks, step, where
 from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.judging.engine import registered
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.rules.engine import registered
 
 TITLE = "Findings in full, with the lines that show them"
 _MAX_STEPS = 5

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 from mcp.types import CallToolResult
 from pydantic import BaseModel, Field
 
-from nccl_inspect import explaining
 from nccl_inspect.assistant.bounds import MAX_RESULT, Page, answer, cut_list
 from nccl_inspect.assistant.quotes import MAX_NAME, MAX_QUOTE, NOTE, Note, shown
 from nccl_inspect.assistant.reader import Reader
 from nccl_inspect.assistant.tools import several
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.masking import masked
+from nccl_inspect.explain import line as explaining
 from nccl_inspect.report.words import proved_page
+from nccl_inspect.util.secrets import masked
 
 TITLE = "What a rule or a log line means"
 _MAX_LINES = 20

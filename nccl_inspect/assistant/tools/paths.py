@@ -9,7 +9,7 @@ from mcp.server.mcpserver import Context
 from mcp.types import CallToolResult
 from pydantic import BaseModel, Field
 
-from nccl_inspect import selection
+from nccl_inspect.answers import selection
 from nccl_inspect.assistant.bounds import MAX_RESULT, Page, answer, cut_list
 from nccl_inspect.assistant.quotes import MAX_NAME, NOTE, Note, shown
 from nccl_inspect.assistant.reader import Reader, Wish

@@ -12,7 +12,7 @@ from nccl_inspect.assistant.bounds import MAX_RESULT, Page, answer, cut_list
 from nccl_inspect.assistant.reader import Reader
 from nccl_inspect.assistant.tools import Offset
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.rules.engine import CATEGORIES, registered
+from nccl_inspect.judging.engine import CATEGORIES, registered
 
 TITLE = "What is looked for"
 _ROOM = MAX_RESULT - 800

@@ -15,10 +15,10 @@ from nccl_inspect.assistant.reader import Reader, Wish
 from nccl_inspect.assistant.tools import Logs, Platform, Topology, WhichJob, WhichRun, several
 from nccl_inspect.assistant.tools.shapes import BriefFinding, KindOfPath, brief_finding, kind_of_path, ranks, step
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.standing import Standing
+from nccl_inspect.model.job_summary import Standing
 from nccl_inspect.report import brief, head
 from nccl_inspect.report.tables import by_kind
-from nccl_inspect.text import printable
+from nccl_inspect.util.text import printable
 
 TITLE = "Verdict on a job by its NCCL log"
 _MAX_LINE = 500

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from nccl_inspect.differences import Difference
-from nccl_inspect.discovery import modules
 from nccl_inspect.report import Style
+from nccl_inspect.util.discovery import modules
 
 
 class Format(Protocol):

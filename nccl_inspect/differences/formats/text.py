@@ -18,7 +18,7 @@ from nccl_inspect.differences.formats.words import (
 )
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import block, paint, step_block, verdict_color
-from nccl_inspect.text import printable
+from nccl_inspect.util.text import printable
 
 _COLORS = {"new": "warning", "gone": "info", "changed": "bold"}
 

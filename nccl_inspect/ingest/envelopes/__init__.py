@@ -1,7 +1,7 @@
 """What launchers and collectors put around a line, one module for each; a new file here is a new envelope.
 
 Each module states ``FIRST``, the bytes with which its lines may begin (others are told from them by one byte), and
-``SAMPLES``, each with what is known from it (:class:`~nccl_inspect.ingest.stated.Stated`). It is of one of two kinds:
+``SAMPLES``, each with what is known from it (:class:`~nccl_inspect.ingest.lines.envelope_fields.Stated`). It is of one of two kinds:
 
 - A *prefix* states ``PATTERN``, matched at the start of the line, whose groups ``time``, ``label``, ``rank`` and
   ``stream`` are kept where it has them; a group ``partial`` that is ``P`` says that the line goes on. Samples are
@@ -21,11 +21,11 @@ from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
 
-from nccl_inspect.discovery import modules
-from nccl_inspect.ingest.objects import JsonReader, JsonReaders
-from nccl_inspect.ingest.stated import PART, Inner, Reader, Stated, worth
-from nccl_inspect.levels import ANY
-from nccl_inspect.text import decode, encode
+from nccl_inspect.ingest.exports.json_records import JsonReader, JsonReaders
+from nccl_inspect.ingest.lines.envelope_fields import PART, Inner, Reader, Stated, worth
+from nccl_inspect.util.discovery import modules
+from nccl_inspect.util.levels import ANY
+from nccl_inspect.util.text import decode, encode
 
 _ANSI = re.compile(
     rb"\x1b(?:\[[0-9;?:]*[A-Za-z]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|_[^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|\(B)"

@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_inspect.ingest.stated import Stated
+from nccl_inspect.ingest.lines.envelope_fields import Stated
 
 FIRST = b"`-*+>"
 PATTERN = re.compile(rb"(?:[-*+>] )?`{1,3}(?!`)")

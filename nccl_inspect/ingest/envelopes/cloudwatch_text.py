@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_inspect.ingest.stated import Stated
+from nccl_inspect.ingest.lines.envelope_fields import Stated
 
 FIRST = b"E"
 PATTERN = re.compile(rb"EVENTS\t(?P<id>\d{40,60}\t)?(?P<time>\d{13})\t(?(id)(?P<label>[^\t]{1,512})\t)")

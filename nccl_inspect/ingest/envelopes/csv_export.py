@@ -1,6 +1,6 @@
 """Rows of CSV: CloudWatch Logs Insights, Grafana, Azure; the cell that holds the line is told by its content."""
 
-from nccl_inspect.ingest.stated import CSV, CSV_FIRST, Stated, csv_reader
+from nccl_inspect.ingest.lines.envelope_fields import CSV, CSV_FIRST, Stated, csv_reader
 
 FIRST = CSV_FIRST
 OPENING = CSV

@@ -1,7 +1,7 @@
 """Datadog: answers of the logs API with ``attributes.message``."""
 
-from nccl_inspect.ingest.objects import JSON, JSON_FIRST, JsonReader
-from nccl_inspect.ingest.stated import Stated
+from nccl_inspect.ingest.exports.json_records import JSON, JSON_FIRST, JsonReader
+from nccl_inspect.ingest.lines.envelope_fields import Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON

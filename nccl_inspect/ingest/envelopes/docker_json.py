@@ -1,7 +1,7 @@
 """Docker's ``json-file`` driver: ``{"log":"…\\n","stream":"stdout","time":"…"}``; long lines come in parts of 16 kB."""
 
-from nccl_inspect.ingest.objects import JSON, JSON_FIRST, JsonReader
-from nccl_inspect.ingest.stated import PART, Stated
+from nccl_inspect.ingest.exports.json_records import JSON, JSON_FIRST, JsonReader
+from nccl_inspect.ingest.lines.envelope_fields import PART, Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON

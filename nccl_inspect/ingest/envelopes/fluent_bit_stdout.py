@@ -3,8 +3,8 @@
 import re
 
 from nccl_inspect.ingest import envelopes
-from nccl_inspect.ingest.stated import Inner, Stated
-from nccl_inspect.text import decode
+from nccl_inspect.ingest.lines.envelope_fields import Inner, Stated
+from nccl_inspect.util.text import decode
 
 FIRST = b"["
 OPENING = re.compile(

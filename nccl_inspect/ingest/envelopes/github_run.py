@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_inspect.ingest.stated import ISO, Stated
+from nccl_inspect.ingest.lines.envelope_fields import ISO, Stated
 
 FIRST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 PATTERN = re.compile(rb"(?P<label>[^\t\n\x22]{1,120})\t[^\t\n]{1,120}\t(?:\xef\xbb\xbf)?(?P<time>" + ISO + rb") ")

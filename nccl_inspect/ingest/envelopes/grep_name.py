@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_inspect.ingest.stated import Stated
+from nccl_inspect.ingest.lines.envelope_fields import Stated
 
 FIRST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./"
 PATTERN = re.compile(rb"(?P<label>[\w./@=+-]{0,200}(?:/[\w.@=+-]+|\.(?:log|txt|out|err))):")

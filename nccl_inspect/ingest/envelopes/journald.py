@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_inspect.ingest.stated import DAY, ISO, Stated
+from nccl_inspect.ingest.lines.envelope_fields import DAY, ISO, Stated
 
 FIRST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
 PATTERN = re.compile(

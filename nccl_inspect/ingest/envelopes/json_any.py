@@ -1,7 +1,7 @@
 """JSON objects of no known kind: the text of NCCL in them, else the longest one."""
 
-from nccl_inspect.ingest.objects import JSON, JSON_FIRST, any_reader
-from nccl_inspect.ingest.stated import Stated
+from nccl_inspect.ingest.exports.json_records import JSON, JSON_FIRST, any_reader
+from nccl_inspect.ingest.lines.envelope_fields import Stated
 
 FIRST = JSON_FIRST
 OPENING = JSON

@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_inspect.ingest.stated import Stated
+from nccl_inspect.ingest.lines.envelope_fields import Stated
 
 FIRST = b"\xe2|"
 PATTERN = re.compile(rb"(?:\xe2\x94\x82|\xe2\x95\x91|\xe2\x94\x83|\|) ?")

@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_inspect.ingest.stated import Stated
+from nccl_inspect.ingest.lines.envelope_fields import Stated
 
 FIRST = b" 0123456789"
 PATTERN = re.compile(rb" {0,8}\d{1,9}(?:\xe2\x86\x92|\t|:(?! )| ?\xe2\x94\x82 ?| ?\| ?)")

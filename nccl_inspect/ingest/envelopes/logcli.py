@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_inspect.ingest.stated import ISO, Stated
+from nccl_inspect.ingest.lines.envelope_fields import ISO, Stated
 
 FIRST = b"0123456789{"
 PATTERN = re.compile(

@@ -2,8 +2,8 @@
 
 import re
 
-from nccl_inspect.ingest.stated import Inner, Stated, quoted_text
-from nccl_inspect.text import decode
+from nccl_inspect.ingest.lines.envelope_fields import Inner, Stated, quoted_text
+from nccl_inspect.util.text import decode
 
 FIRST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_@"
 _VALUE = rb"\"(?:[^\"\\]|\\.)*+\"|[^\s\"]*+"

@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_inspect.ingest.stated import DAY, ISO, Stated
+from nccl_inspect.ingest.lines.envelope_fields import DAY, ISO, Stated
 
 FIRST = b"[ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 PATTERN = re.compile(

@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_inspect.ingest.stated import Stated, quoted_reader
+from nccl_inspect.ingest.lines.envelope_fields import Stated, quoted_reader
 
 FIRST = b"\"'b \t,["
 OPENING = re.compile(rb"[\s,\[]*b?[\"'](?!\w{1,40}[\"']\s*:)")

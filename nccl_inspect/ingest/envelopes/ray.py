@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_inspect.ingest.stated import Stated
+from nccl_inspect.ingest.lines.envelope_fields import Stated
 
 FIRST = b"("
 PATTERN = re.compile(rb"\((?P<label>(?:[^()]{0,200}\b)?pid=\d{1,10}[^()]{0,200}|raylet[^()]{0,100})\) ")

@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_inspect.ingest.stated import Stated
+from nccl_inspect.ingest.lines.envelope_fields import Stated
 
 FIRST = b" 0123456789"
 PATTERN = re.compile(rb" {0,6}(?P<rank>\d{1,7}): ")

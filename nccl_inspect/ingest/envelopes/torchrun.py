@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_inspect.ingest.stated import Stated
+from nccl_inspect.ingest.lines.envelope_fields import Stated
 
 FIRST = b"["
 PATTERN = re.compile(rb"\[(?P<label>(?!rank\d)[a-z][\w-]{0,40}\d|\d{1,4})\]: ?")

@@ -2,7 +2,7 @@
 
 import re
 
-from nccl_inspect.ingest.stated import Stated
+from nccl_inspect.ingest.lines.envelope_fields import Stated
 
 FIRST = b" 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ|"
 PATTERN = re.compile(

@@ -10,7 +10,7 @@ from nccl_inspect.policy import Checked, Outcome
 from nccl_inspect.policy.formats.words import about, label, level, sentence
 from nccl_inspect.report import Style
 from nccl_inspect.report.junit import document, failure, lines, new_case, suite, unread
-from nccl_inspect.text import printable
+from nccl_inspect.util.text import printable
 
 _SUITE = "policy"
 

@@ -8,7 +8,7 @@ from nccl_inspect.policy import Checked, Outcome
 from nccl_inspect.policy.formats.words import by_fix, label, numbers, place, sentence, verdict
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import block, paint, step_block
-from nccl_inspect.text import printable
+from nccl_inspect.util.text import printable
 
 _COLORS = {"broken": "error", "undecided": "warning", "kept": "ok"}
 _HANG = 11

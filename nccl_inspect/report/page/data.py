@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from nccl_inspect.judging.culprit_words import name
 from nccl_inspect.model.document import clean
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path
 from nccl_inspect.picture.looks import LOOKS, gpu_words, lanes, look_of, title_of
 from nccl_inspect.picture.view import UNKNOWN_HOST, Link, Shape, View, views
 from nccl_inspect.report.tables import gdr_word
-from nccl_inspect.rules.culprit_words import name
-from nccl_inspect.rules.facts import ranges
+from nccl_inspect.util.wording import ranges
 
 _NUMBER = re.compile(r"(\d+)")
 LETTERS = {"p2p": "P", "gdr": "G", "net": "N", "shm": "S", "collnet": "C", "unknown": "U"}

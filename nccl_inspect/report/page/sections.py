@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from nccl_inspect import event_types as events
 from nccl_inspect.answers import Answer
 from nccl_inspect.answers.env import unusual
+from nccl_inspect.event import types as events
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Progress, SourceInfo, Stamp
 from nccl_inspect.model.job import Job
 from nccl_inspect.report.columns import UNBOUNDED, cells, fitted
 from nccl_inspect.report.digest import accepted_causes, folded
-from nccl_inspect.rules.facts import ranges
+from nccl_inspect.util.wording import ranges
 
 _FOLD_ABOVE = 128
 """Ranks above which the time line has one row for each host."""

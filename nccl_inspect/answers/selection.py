@@ -1,0 +1,196 @@
+"""Chooses parts of a job: what is named must be there, else the user is told what is."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from nccl_inspect import platforms
+from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.judging import impact
+from nccl_inspect.judging.engine import selected
+from nccl_inspect.judging.facts import count, ends, listed
+from nccl_inspect.model.job import Job, Path
+from nccl_inspect.util.text import printable
+from nccl_inspect.util.wording import expand, range_word, read_range, some_names, some_ranks
+
+_TRANSPORTS = ("p2p", "shm", "net", "collnet", "ib", "socket")
+"""Words that are good to ask for, also where the log has no such path."""
+_IS_GLOB = re.compile(r"[*?\[]")
+_MAX_NAMES = 6
+_BADNESS = {"fallback": 0, "unknown": 1, "ok": 2}
+
+
+class Places(NamedTuple):
+    """Ranks and hosts that options name."""
+
+    ranks: list[range]
+    hosts: tuple[str, ...]
+
+    def of(self, job: Job) -> Callable[[Iterable[int], Iterable[str | None]], bool]:
+        """What tells whether ranks and hosts are among them: one of each that is named.
+
+        Raises:
+            NcclInspectError: the log has none of them.
+        """
+        require_numbers("rank", self.ranks, {*job.ranks_seen, *range(job.world_size or 0), *ends(job.paths)})
+        hosts = set(names_known("host", self.hosts, [host.name for host in job.hosts]))
+
+        def fits(ranks: Iterable[int], names: Iterable[str | None]) -> bool:
+            is_rank = not self.ranks or any(rank in some for rank in ranks for some in self.ranks)
+            return is_rank and (not hosts or not hosts.isdisjoint(names))
+
+        return fits
+
+
+class Wanted(NamedTuple):
+    """Which paths are chosen; empty fields choose all."""
+
+    places: Places
+    scope: str | None = None
+    transports: tuple[str, ...] = ()
+    verdicts: tuple[str, ...] = ()
+    rules: frozenset[str] = frozenset()
+    """Names of rules: only paths that their findings are about."""
+
+    def of(self, job: Job) -> list[Path]:
+        """The paths of a job that are chosen.
+
+        Raises:
+            NcclInspectError: the log has none of the ranks, hosts or transports that are named.
+        """
+        fits = self.places.of(job)
+        details = transports_known(self.transports, job.paths)
+        return [
+            path
+            for path in job.paths
+            if fits((path.src, path.dst), (path.src_host, path.dst_host))
+            and self.scope in (None, path.scope)
+            and (not self.transports or path.detail in details)
+            and (not self.verdicts or path.verdict in self.verdicts)
+            and (not self.rules or not self.rules.isdisjoint(path.rules))
+        ]
+
+
+def slowest(paths: Iterable[Path], job: Job) -> list[Path]:
+    """The slowest first; of those that are alike the ones that should be better."""
+    platform = platforms.find(job.platform) if job.platform else None
+    return sorted(paths, key=lambda path: (impact.usual(path, platform), _BADNESS[path.verdict]))
+
+
+def no_path(job: Job, verdicts: Sequence[str]) -> str:
+    """Why no path is chosen.
+
+    Args:
+        job: whose paths they are.
+        verdicts: those that were asked for.
+    """
+    if not len(job.paths):
+        return "no path: the log has no connection line"
+    there = Counter(path.verdict for path in job.paths)
+    if verdicts and not any(there[verdict] for verdict in verdicts):
+        counted = ", ".join(f"{number} {verdict}" for verdict, number in sorted(there.items()))
+        wanted = " or ".join("a fallback" if verdict == "fallback" else verdict for verdict in verdicts)
+        return f"no path is {wanted}; the log has {count(len(job.paths), 'path')}: {counted}"
+    kinds = Counter(f"{path.scope} {path.transport}" for path in job.paths)
+    counted = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+    return f"no path matches; the log has {count(len(job.paths), 'path')}: {counted}"
+
+
+def rules_known(patterns: Sequence[str]) -> set[str]:
+    """The names of the rules that patterns fit; empty without one.
+
+    Raises:
+        NcclInspectError: a pattern fits no rule.
+    """
+    return {entry.rule.name for entry in selected(patterns)} if patterns else set()
+
+
+def transports_known(words: Sequence[str], paths: Iterable[Path]) -> set[str]:
+    """The transports, as tables print them, that words fit: the beginning of one or of a part of it, in any case.
+
+    Raises:
+        NcclInspectError: a word is no transport, and the log has none that begins so.
+    """
+    kinds = {(path.transport, path.detail) for path in paths} if words else set()
+    found: set[str] = set()
+    for word in words:
+        start = word.lower()
+        fits = {
+            detail
+            for transport, detail in kinds
+            if transport.lower() == start or any(part.startswith(start) for part in _parts(detail))
+        }
+        if not fits and start not in _TRANSPORTS:
+            there = sorted({detail for _, detail in kinds})
+            has = f"the log has {printable(listed(there, _MAX_NAMES))}" if there else "the log has none"
+            raise NcclInspectError(f"no transport '{word}'", suggestion(word, there) or has)
+        found |= fits
+    return found
+
+
+def _parts(detail: str) -> list[str]:
+    """``net/ib`` and ``ib`` of ``NET/IB``."""
+    parts = detail.lower().split("/")
+    return ["/".join(parts[at:]) for at in range(len(parts))]
+
+
+def ranges_of(noun: str, words: tuple[str, ...]) -> list[range]:
+    """The numbers that an option names: ``3``, ``0-7``, ``0-56:8``, or several with commas.
+
+    Raises:
+        NcclInspectError: a word is none of these.
+    """
+    found = []
+    for word in ",".join(words).split(",") if words else ():
+        some = read_range(word)
+        if some is None:
+            raise NcclInspectError(f"--{noun} {word}: not a {noun}", "write 3, 0-7 or 0-56:8")
+        found.append(some)
+    return found
+
+
+def require_numbers(noun: str, wanted: Sequence[range], known: Iterable[int]) -> None:
+    """Make sure that something of each range is there.
+
+    Raises:
+        NcclInspectError: one has nothing of it.
+    """
+    there = set(known) if wanted else set()
+    for some in wanted:
+        if there.isdisjoint(some):
+            named = f"{noun}{'s' * (len(some) > 1)} {range_word(some)}"
+            has = f"the log has {noun}s {some_ranks(there)}" if there else "the log has none"
+            raise NcclInspectError(f"no {named}", has)
+
+
+def names_known(noun: str, patterns: Sequence[str], known: Iterable[str]) -> list[str]:
+    """The names that patterns fit.
+
+    Raises:
+        NcclInspectError: a pattern fits none.
+    """
+    there = list(dict.fromkeys(known)) if patterns else []
+    found: list[str] = []
+    for pattern in patterns:
+        # Numbers in brackets as reports write them; to a glob they are characters: node-[10-12] is node-0 to node-2.
+        ones = {pattern, *expand(pattern)}
+        globs = [one for one in expand(pattern) if _IS_GLOB.search(one)]
+        fits = [name for name in there if name in ones or any(fnmatchcase(name, one) for one in globs)]
+        if not fits:
+            has = f"the log has {printable(some_names(there, _MAX_NAMES))}" if there else "the log has none"
+            raise NcclInspectError(f"no {noun} '{pattern}'", suggestion(pattern, there) or has)
+        found += fits
+    return found
+
+
+def communicators_named(job: Job, patterns: tuple[str, ...]) -> list[str]:
+    """The names of the communicators that an option chooses.
+
+    Raises:
+        NcclInspectError: a pattern fits none.
+    """
+    return names_known("communicator", patterns, (comm.id for comm in job.communicators))

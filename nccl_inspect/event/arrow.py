@@ -1,0 +1,173 @@
+"""Events as Arrow tables: one schema for all of them, with a column for every field that any event has.
+
+Column types follow from the annotations of :mod:`nccl_inspect.event.types`; a field that an event does not have is
+null. The columns depend on what is asked for (all, or those of some kinds) and never on what a log holds, so that the
+tables of any logs fit together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import islice
+from typing import Any, get_type_hints
+
+import pyarrow as pa
+
+from nccl_inspect.event.base import Told
+from nccl_inspect.event.types import KINDS, Event, Where
+from nccl_inspect.util.records import values
+
+_BATCH = 20_000
+_SCALARS = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+_NESTED = {
+    "ranks": pa.list_(pa.int64()),
+    "trees": pa.list_(pa.list_(pa.int64())),
+    "devices": pa.list_(pa.list_(pa.string())),
+    "values": pa.map_(pa.string(), pa.string()),
+}
+"""Fields that hold tuples."""
+_CONVERTED = ("values", "devices")
+"""Those of them that hold what is written as text."""
+_WHERE = "where"
+_FIRST = ("kind", *Where._fields, "dialect", "production", "message")
+"""The columns that every table begins with."""
+_RENAMED = {"kind": "plugin_kind"}
+"""Fields whose name is taken: ``kind`` is the class of the event, of a PluginStatus also what sort of plugin it is."""
+
+
+@cache
+def schema(kinds: frozenset[str] = frozenset()) -> pa.Schema:
+    """The schema: ``kind`` (the class), where the line stood, what every event has, then the classes' fields by name.
+
+    Args:
+        kinds: the classes whose fields are wanted; all when empty.
+
+    Raises:
+        TypeError: two classes give one name different types.
+    """
+    whole = _whole()
+    wanted = {name for kind in kinds or KINDS for name in _columns(kind)}
+    return pa.schema([column for column in whole if column.name in _FIRST or column.name in wanted])
+
+
+@cache
+def _whole() -> pa.Schema:
+    columns: dict[str, pa.DataType] = {"kind": pa.string()}
+    columns.update({name: _column(name, hint) for name, hint in get_type_hints(Where).items()})
+    classes: list[type[Event]] = [Event, *sorted(KINDS.values(), key=lambda kind: kind.__name__)]
+    for kind in classes:
+        hints = get_type_hints(kind)
+        for field in dataclasses.fields(kind):
+            if field.name == _WHERE:
+                continue
+            name, column = _RENAMED.get(field.name, field.name), _column(field.name, hints[field.name])
+            if columns.setdefault(name, column) != column:
+                raise TypeError(f"{kind.__name__}.{field.name} is {column}, elsewhere {columns[name]}")
+    rest = sorted(columns.keys() - set(_FIRST))
+    return pa.schema([(name, columns[name]) for name in (*_FIRST, *rest)])
+
+
+@cache
+def _columns(kind: str) -> tuple[str, ...]:
+    """The columns of the fields of a class, in their order."""
+    return tuple(_RENAMED.get(field.name, field.name) for field in dataclasses.fields(KINDS[kind]))
+
+
+def _column(name: str, hint: Any) -> pa.DataType:
+    if name in _NESTED:
+        return _NESTED[name]
+    options = [option for option in getattr(hint, "__args__", (hint,)) if option is not type(None)]
+    return _SCALARS[options[0]]
+
+
+def batches(events: Iterable[Told], kinds: frozenset[str] = frozenset()) -> Iterator[pa.RecordBatch]:
+    """The events as record batches of at most 20,000 rows, in their order.
+
+    Args:
+        events: each with where it stood.
+        kinds: their classes, where these are known: then other classes have no columns.
+    """
+    stream = iter(events)
+    while some := list(islice(stream, _BATCH)):
+        yield _batch(some, schema(kinds))
+
+
+def _batch(events: list[Told], columns: pa.Schema) -> pa.RecordBatch:
+    """One batch: each event once, those of a class together, is put wherever a line states it."""
+    by_kind: dict[type[Event], dict[int, Event]] = {}
+    for _, event in events:
+        by_kind.setdefault(type(event), {})[id(event)] = event
+    numbers = {one: number for number, one in enumerate(one for group in by_kind.values() for one in group)}
+    places = pa.array([numbers[id(event)] for _, event in events])
+    groups = [_Group(list(group.values())) for group in by_kind.values()]
+    wheres = dict(zip(Where._fields, zip(*(where for where, _ in events), strict=True), strict=True))
+    arrays = []
+    for column in columns:
+        if column.name in wheres:
+            arrays.append(_array(column, wheres[column.name]))
+        elif any(column.name in group.values for group in groups):
+            arrays.append(pa.concat_arrays([group.array(column) for group in groups]).take(places))
+        else:  # most columns of most batches hold nothing and cost nothing
+            arrays.append(pa.nulls(len(events), column.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+class _Group:
+    """What events of one class state, by column.
+
+    Args:
+        events: at least one.
+    """
+
+    def __init__(self, events: list[Event]) -> None:
+        self._size = len(events)
+        kind = type(events[0]).__name__
+        columns = zip(*map(values, events), strict=True)
+        self.values: dict[str, Sequence[Any]] = dict(zip(_columns(kind), columns, strict=True))
+        del self.values[_WHERE]
+        self.values["kind"] = [kind] * self._size
+
+    def array(self, column: pa.Field) -> pa.Array:
+        """A column, which the events of this class may not have."""
+        found = self.values.get(column.name)
+        return pa.nulls(self._size, column.type) if found is None else _array(column, found)
+
+
+def _array(column: pa.Field, found: Sequence[Any]) -> pa.Array:
+    """A column; the few values that Arrow does not take as they are are looked for where there are some."""
+    if column.name not in _CONVERTED:
+        try:
+            return pa.array(found, column.type)
+        except (UnicodeEncodeError, OverflowError, pa.ArrowInvalid):
+            pass
+    return pa.array([plain(column.name, value) for value in found], column.type)
+
+
+def table(events: Iterable[Told], kinds: frozenset[str] = frozenset()) -> pa.Table:
+    """All events as one table; arguments as for :func:`batches`."""
+    return pa.Table.from_batches(batches(events, kinds), schema=schema(kinds))
+
+
+def said(event: Event) -> dict[str, Any]:
+    """What an event states, by column; columns that it says nothing about are left out."""
+    found = zip(_columns(type(event).__name__), values(event), strict=True)
+    plainly = {name: plain(name, value) for name, value in found if name != _WHERE}
+    return {name: value for name, value in plainly.items() if value is not None}
+
+
+def plain(name: str, value: Any) -> Any:
+    """The value of a column as tables and files hold it."""
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        # Arrow text is UTF-8: what could not be decoded is shown as \xNN.
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return None  # a damaged or hostile line: no field of NCCL's is that large
+    if name == "values":
+        return [(key, None if item is None else plain("", str(item))) for key, item in value]
+    if name == "devices":
+        return [[str(part) for part in device] for device in value]
+    return value

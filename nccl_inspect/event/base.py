@@ -1,0 +1,203 @@
+"""What all events have in common, and the two events that keep their values by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
+
+from nccl_inspect.util import secrets as masking
+from nccl_inspect.util.records import Frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Maker(Protocol):
+    """What an event needs to know of the production that recognised its message."""
+
+    name: str
+    dialect: str
+
+    @property
+    def constants(self) -> Mapping[str, str]:
+        """Fields that the shape itself decides."""
+
+
+NO_HOST = "?"
+"""The beginning of the made-up host of a process whose lines name none, or the whole of it where they name no rank."""
+
+
+def is_named(host: str | None) -> bool:
+    """Whether a log names a host: of two that it does not name nobody knows whether they are one."""
+    return host is not None and not host.startswith(NO_HOST)
+
+
+class Process(NamedTuple):
+    """What identifies a process in a log."""
+
+    host: str
+    pid: int
+    apart: str = ""
+    """What else keeps it apart from others: what its collector calls it (pods that share host name and pid numbers), or
+    which of its lives this is (a container that was started again)."""
+
+
+class Where(NamedTuple):
+    """Where a line stood and who printed it."""
+
+    source: str = ""
+    line: int = 0
+    time: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    tid: int | None = None
+    device: int | None = None
+    level: str = "INFO"
+    location: str | None = None
+    label: str | None = None
+    """What a launcher or collector calls the printer: pod, container, node or worker."""
+    label_rank: int | None = None
+    """The rank that a launcher states."""
+
+
+_NOWHERE = Where()
+
+
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+class Event(Frozen):
+    """What every event has: the message, the production that recognised it, and where it stood."""
+
+    kept: ClassVar[bool] = True
+    """Whether the model wants it; what is only recognised and counted says False."""
+
+    where: Where = _NOWHERE
+    dialect: str = ""
+    production: str = ""
+    message: str = ""
+
+    @property
+    def source(self) -> str:
+        """The name of the input."""
+        return self.where.source
+
+    @property
+    def line(self) -> int:
+        """Number of the line in its source, from 1."""
+        return self.where.line
+
+    @property
+    def time(self) -> str | None:
+        """The time stamp as printed, by NCCL or by what collected the log."""
+        return self.where.time
+
+    @property
+    def host(self) -> str | None:
+        """The host that the prefix names: under Kubernetes the pod; None for a bare line."""
+        return self.where.host
+
+    @property
+    def pid(self) -> int | None:
+        """The process."""
+        return self.where.pid
+
+    @property
+    def tid(self) -> int | None:
+        """The kernel's id of the thread; equal to pid for the main thread."""
+        return self.where.tid
+
+    @property
+    def device(self) -> int | None:
+        """The current CUDA device of the calling thread; not always that of the rank."""
+        return self.where.device
+
+    @property
+    def level(self) -> str:
+        """INFO, WARN, TRACE, CALL, ABORT or VERSION; OTHER for a line of another program."""
+        return self.where.level
+
+    @property
+    def location(self) -> str | None:
+        """``file:line`` (or whatever a plugin gave) of a WARN."""
+        return self.where.location
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.where, self.message))
+
+    @classmethod
+    def build(cls, production: Maker, values: Mapping[str, Any], message: str) -> Event:
+        """The event of a parsed message: its values, and the constants that the production states."""
+        constants = {name: _constant(text) for name, text in production.constants.items()}
+        return cls(
+            dialect=production.dialect,
+            production=production.name,
+            message=message,
+            **cls.arrange(values),
+            **constants,
+        )
+
+    @classmethod
+    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The fields of the class made of the values that were read; names that begin with ``_`` are left out."""
+        return {name: value for name, value in values.items() if name[0] != "_"}
+
+
+Told: TypeAlias = tuple[Where, Event]
+"""Where a line stood, and the event that it states: the same object wherever a line says the same."""
+
+_FLAGS: dict[str, object] = {"true": True, "false": False}
+
+
+def _constant(text: str) -> object:
+    """What a grammar file states of a field: a flag, a number or a text."""
+    return int(text) if text.isdecimal() else _FLAGS.get(text, text)
+
+
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+class Message(Event):
+    """Recognised, and nothing that the model needs."""
+
+    kept: ClassVar[bool] = False
+
+    values: tuple[tuple[str, Any], ...] = ()
+    """Field names and values, as the production names them."""
+    cut: bool = False
+    """NCCL cut the message, so that it has no values."""
+
+    @classmethod
+    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """All values in one tuple."""
+        return {"values": tuple(values.items())}
+
+
+@dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
+class Notice(Message):
+    """A statement that rules look for by the name of its production."""
+
+    kept: ClassVar[bool] = True
+
+    tone: str = "info"
+    """``info``, ``error`` (something failed here), ``echo`` (something failed elsewhere and is passed on) or ``loose``
+    (somebody's exception, which may have been caught)."""
+
+    def value(self, name: str) -> Any:
+        """The value of one field, None when the message left it out.
+
+        Raises:
+            KeyError: the production has no such field.
+        """
+        return dict(self.values)[name]
+
+
+def without_secrets(event: Event) -> Event:
+    """The event with its secrets hidden, in the message and in all values."""
+    secrets = masking.secrets_in(event.message)
+    if not secrets:
+        return event
+    values = {field.name: getattr(event, field.name) for field in fields(event)}
+    return replace(event, **{name: _hidden(value, secrets) for name, value in values.items() if name != "where"})
+
+
+def _hidden(value: Any, secrets: list[str]) -> Any:
+    if isinstance(value, str):
+        return masking.without(value, secrets)
+    return tuple(_hidden(item, secrets) for item in value) if isinstance(value, tuple) else value

@@ -1,0 +1,219 @@
+"""Events as files: one writer for each format, each writes as events come and keeps no more than a batch of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from pathlib import PurePath
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
+
+from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.event.base import Told
+from nccl_inspect.event.types import KINDS, Event, Where
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_MAX_REMEMBERED = 8 << 20
+"""Characters of what was written and is still known."""
+
+_Thing = TypeVar("_Thing")
+_Writer = Callable[[Iterable[Told], frozenset[str], BinaryIO], None]
+
+
+class Format(NamedTuple):
+    """How events are written."""
+
+    write: _Writer
+    """Takes the events, the kinds whose columns are wanted (all when empty), and where to write to."""
+    suffixes: tuple[str, ...]
+    text: bool = False
+    """Whether a terminal can show it."""
+    streams: bool = True
+    """Whether it can be written to a pipe."""
+
+
+def kinds_named(names: Iterable[str]) -> frozenset[str]:
+    """The event classes that a user names.
+
+    Raises:
+        NcclInspectError: there is no such class.
+    """
+    by_lower = {name.lower(): name for name in KINDS if name != "Event"}
+    names = tuple(names)
+    for name in names:
+        if name.lower() not in by_lower:
+            hint = suggestion(name, by_lower.values()) or f"known are {', '.join(sorted(by_lower.values()))}"
+            raise NcclInspectError(f"no event '{name}'", hint)
+    return frozenset(by_lower[name.lower()] for name in names)
+
+
+def format_of(target: str) -> str:
+    """The format that a file name asks for.
+
+    Raises:
+        NcclInspectError: its suffix says nothing.
+    """
+    suffix = PurePath(target).suffix.lower()
+    for name, form in FORMATS.items():
+        if suffix in form.suffixes:
+            return name
+    known = ", ".join(form.suffixes[0] for form in FORMATS.values())
+    raise NcclInspectError(f"{target}: its suffix names no format", f"known are {known}; or say --format")
+
+
+def _parquet(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> None:
+    from pyarrow import parquet
+
+    from nccl_inspect.event import arrow  # pyarrow takes its time to load: only where it is needed
+
+    with parquet.ParquetWriter(file, arrow.schema(kinds), compression="zstd") as writer:
+        for batch in arrow.batches(events, kinds):
+            writer.write_batch(batch)
+
+
+def _arrow(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> None:
+    """The file format; a pipe gets the stream format, which needs no way back."""
+    from pyarrow import ipc
+
+    from nccl_inspect.event import arrow
+
+    new = ipc.new_file if file.seekable() else ipc.new_stream
+    with new(file, arrow.schema(kinds)) as writer:
+        for batch in arrow.batches(events, kinds):
+            writer.write_batch(batch)
+
+
+def _arrow_stream(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> None:
+    from pyarrow import ipc
+
+    from nccl_inspect.event import arrow
+
+    with ipc.new_stream(file, arrow.schema(kinds)) as writer:
+        for batch in arrow.batches(events, kinds):
+            writer.write_batch(batch)
+
+
+def _csv(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> None:
+    """A header, then a row for each event; lists are JSON, what an event does not say is empty."""
+    from nccl_inspect.event import arrow
+
+    names = arrow.schema(kinds).names
+    places = {name: place for place, name in enumerate(names[1 + len(Where._fields) :])}
+    blank: list[object] = [""] * len(places)
+
+    def stated(event: Event) -> str:
+        cells = blank.copy()
+        for name, value in arrow.said(event).items():
+            cells[places[name]] = _cell(name, value)
+        return _row(cells)
+
+    file.write(f"{_row(names)}\n".encode())
+    for line in _lines(events, lambda *begin: f"{_row(begin)},", lambda place: _row(place.values()), stated):
+        file.write(line)
+
+
+def _row(cells: Iterable[object]) -> str:
+    row = io.StringIO()
+    csv.writer(row, lineterminator="\n").writerow(cells)
+    return row.getvalue()[:-1]
+
+
+def _cell(name: str, value: Any) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return _json(_named(name, value))
+    return value
+
+
+def _jsonl(events: Iterable[Told], _kinds: frozenset[str], file: BinaryIO) -> None:
+    """An object for each event, with what it states only."""
+    from nccl_inspect.event import arrow
+
+    def begun(kind: str, source: str) -> str:
+        return _json({"kind": kind, "source": source})[:-1] + ',"line":'
+
+    def placed(place: dict[str, Any]) -> str:
+        return _json({name: value for name, value in place.items() if value is not None})[1:-1]
+
+    def stated(event: Event) -> str:
+        return _json({name: _named(name, value) for name, value in arrow.said(event).items()})[1:]
+
+    for line in _lines(events, begun, placed, stated):
+        file.write(line)
+
+
+def _lines(
+    events: Iterable[Told],
+    begun: Callable[[str, str], str],
+    placed: Callable[[dict[str, Any]], str],
+    stated: Callable[[Event], str],
+) -> Iterator[bytes]:
+    """A line for each event: what lines have alike is written once, and all but the number of the line mostly is.
+
+    Args:
+        events: each with where it stood.
+        begun: writes the kind of an event and its source, up to the number of the line.
+        placed: writes who printed it, and when: what is known of its place behind that number.
+        stated: writes what an event states.
+    """
+    from nccl_inspect.event import arrow
+
+    names = Where._fields[2:]
+
+    def beginning(of: tuple[str, str]) -> str:
+        kind, source = of
+        return begun(kind, arrow.plain("source", source))
+
+    def place(where: tuple[Any, ...]) -> str:
+        return placed({name: arrow.plain(name, value) for name, value in zip(names, where, strict=True)})
+
+    beginnings, places, rests = _Remembered(beginning), _Remembered(place), _Remembered(stated)
+    for where, event in events:
+        begin, at = (type(event).__name__, where.source), where[2:]
+        line = f"{beginnings.of(begin, begin)}{where.line},{places.of(at, at)},{rests.of(id(event), event)}\n"
+        yield line.encode()
+
+
+class _Remembered(Generic[_Thing]):
+    """What is written for a thing, made once.
+
+    Args:
+        make: gives it.
+    """
+
+    def __init__(self, make: Callable[[_Thing], str]) -> None:
+        self._make = make
+        self._made: dict[Hashable, tuple[_Thing, str]] = {}
+        """By the key of a thing; the thing is kept because its key may be its identity."""
+        self._size = 0
+
+    def of(self, key: Hashable, thing: _Thing) -> str:
+        """What is written for a thing."""
+        known = self._made.get(key)
+        if known is None:
+            known = self._made[key] = thing, self._make(thing)
+            self._size += len(known[1])
+            if self._size > _MAX_REMEMBERED:
+                self._made.clear()
+                self._size = 0
+        return known[1]
+
+
+def _named(name: str, value: Any) -> Any:
+    return dict(value) if name == "values" else value
+
+
+def _json(value: object) -> str:
+    return _ENCODER.encode(value)
+
+
+FORMATS: dict[str, Format] = {
+    "parquet": Format(_parquet, (".parquet", ".pq"), streams=False),
+    "arrow": Format(_arrow, (".arrow", ".feather", ".ipc")),
+    "arrow-stream": Format(_arrow_stream, (".arrows",)),
+    "csv": Format(_csv, (".csv",), text=True),
+    "jsonl": Format(_jsonl, (".jsonl", ".ndjson"), text=True),
+}
+"""By name, as ``--format`` has them."""

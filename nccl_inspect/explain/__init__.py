@@ -1,0 +1,1 @@
+"""Single lines: what they mean, which rule they lead to, what to do first."""

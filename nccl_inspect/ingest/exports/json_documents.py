@@ -1,0 +1,348 @@
+"""Exports that are JSON over many lines, or one array in one line: taken apart into their records, one line for each.
+
+``gcloud logging read --format=json``, ``aws logs get-log-events``, the results of Logs Insights, Elasticsearch, Loki,
+Datadog and Azure Monitor are such documents. JSON with one object in each line is none: its lines are read as they are.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import chain
+from typing import Any
+
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.exports.json_records import at
+from nccl_inspect.ingest.lines.torn import Numbered
+from nccl_inspect.ingest.sources.streams import BLOCK
+from nccl_inspect.util.text import decode, encode
+
+_OPENING = re.compile(rb'\s*(?:"|\[\s*(?:[\[{"]|\Z)|\{\s*(?:"|\Z))')
+_VALUE = re.compile(r'\[\s*(?:[\[{"\]]|\Z)|\{\s*(?:["}]|\Z)|"')
+_OPEN_STRING = re.compile(rb'"(?:[^"\\]|\\.)*\\?', re.DOTALL)
+_BETWEEN = re.compile(r"[\s,]*")
+_SCALAR = re.compile(r"(?:-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?=[\s,\]}]|\Z)")
+_COLON = re.compile(r"\s*:")
+_BLANK = re.compile(r"\s*\Z")
+_CLOSERS = frozenset("]}")
+_OPENERS = frozenset('[{"')
+_CONTEXT = ("columns", "fields", "stream")
+"""Members that tell what the lists beside them mean: names of columns, labels of a stream."""
+_MARK = "NCCL "
+_MOST = 4
+"""Records for one line that is none: else it is no document but a log that begins with some JSON."""
+_MAX_DEPTH = 8
+"""Arrays and objects around the records."""
+_DONE = 1 << 16
+"""Characters that were read and are still kept."""
+_MAX_RECORD = BLOCK
+_MAX_TEXT = 8 << 20
+"""The longest string: a log that is one string is longer than a record."""
+
+
+def reader(head: bytes, turned: bool = False) -> Document | None:
+    """What takes a source that begins so apart; None when it is no document with lines of a log."""
+    if not may_be(head):
+        return None
+    first, _, rest = head.lstrip().partition(b"\n")
+    value = _whole(first)
+    if isinstance(value, dict) and rest.strip() and (_path(value) or not _tried(first).records):
+        return None  # an object in each line, or one line that is JSON
+    if first.startswith(b'"') and not _is_text(value, first):
+        return None  # lines in quotes
+    trial = _tried(head)
+    return Document(turned, trial.paths) if trial.records > _MOST * trial.others else None
+
+
+def _is_text(value: Any, first: bytes) -> bool:
+    """Whether a string has several lines, or so many that its end is far."""
+    return "\n" in value if isinstance(value, str) else _OPEN_STRING.fullmatch(first) is not None
+
+
+def _tried(head: bytes) -> Document:
+    trial = Document()
+    deque(chain(trial.feed(head), trial.finish()), maxlen=0)
+    return trial
+
+
+def may_be(head: bytes) -> bool:
+    """Whether a source that begins so opens like a document, as few logs do."""
+    return _OPENING.match(head) is not None
+
+
+def _whole(line: bytes) -> Any:
+    try:
+        return json.loads(decode(line), strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+class Document:
+    """Takes the bytes of a document as they come and gives its records, each as a line with the number of its message.
+
+    What is no JSON is given as it is, and so is the rest of a document that breaks off.
+
+    Args:
+        turned: whether the lines will be read from the last one on; those of one record then come turned round.
+        paths: where the message stands in records of a kind that no envelope knows.
+    """
+
+    def __init__(self, turned: bool = False, paths: Iterable[str] = ()) -> None:
+        self.paths = list(paths)
+        self._path = ""
+        """Where the message of the record before stood."""
+        self._step = -1 if turned else 1
+        self.lines = 0
+        """Line ends seen."""
+        self.records = 0
+        """Records given."""
+        self.others = 0
+        """Lines given as they are."""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._json = json.JSONDecoder(strict=False)
+        self._text = ""
+        self._at = 0
+        self._since = 0
+        """Where what was not given begins: in the same line as ``_at``."""
+        self._number = 1
+        """Of the line in which ``_at`` is."""
+        self._key: str | None = None
+        self._frames: list[_Frame] = []
+        self._wanted = 0
+        """Characters without which it is in vain to try again."""
+
+    def feed(self, data: bytes) -> Iterator[Numbered]:
+        """The records that are whole by now."""
+        self.lines += data.count(b"\n")
+        self._forget(max(self._since, self._at - _MAX_RECORD))
+        self._text += self._decoder.decode(data)
+        if len(self._text) - self._at >= self._wanted:
+            yield from self._records(ended=False)
+
+    def finish(self) -> Iterator[Numbered]:
+        """The records that are left at the end of the source."""
+        yield from self._records(ended=True)
+        self._text = ""
+
+    def _records(self, ended: bool) -> Iterator[Numbered]:
+        while (found := self._next(ended)) is not None:
+            yield from found
+            if self._since > _DONE:
+                self._forget(self._since)
+
+    def _forget(self, done: int) -> None:
+        """Drop the beginning of the text: what is no JSON costs ``json`` a look at all that stands before it."""
+        self._text = self._text[done:]
+        self._at, self._since = self._at - done, max(self._since - done, 0)
+
+    def _next(self, ended: bool) -> list[Numbered] | None:
+        """What the next piece of the text gives; None when more of it must come first."""
+        self._go_to(_match(_BETWEEN, self._text, self._at))
+        sign = self._text[self._at : self._at + 1]
+        if not sign:
+            return None
+        if sign in _CLOSERS and self._frames:
+            self._frames.pop()
+            self._go_to(self._at + 1)
+            return []
+        if self._opens_value(sign):
+            return self._value(sign, ended)
+        scalar = _SCALAR.match(self._text, self._at) if self._frames else None
+        if scalar and (ended or scalar.end() < len(self._text)):
+            self._key = None
+            self._go_to(scalar.end())
+            return []
+        return self._as_it_is(ended)
+
+    def _opens_value(self, sign: str) -> bool:
+        """Whether a value begins here; outside of documents, what looks like one without doubt."""
+        return sign in _OPENERS if self._frames else _VALUE.match(self._text, self._at) is not None
+
+    def _value(self, sign: str, ended: bool) -> list[Numbered] | None:
+        """A string, or an array or object, whole or entered."""
+        try:
+            value, end = self._json.raw_decode(self._text, self._at)
+        except RecursionError:
+            return self._as_it_is(ended)
+        except ValueError:
+            left = len(self._text) - self._at
+            if not ended and left < (_MAX_TEXT if sign == '"' else _MAX_RECORD):
+                self._wanted = 2 * left
+                return None
+            if sign == '"':
+                return self._broken_off(ended)
+            return self._enter(sign) if len(self._frames) < _MAX_DEPTH else self._as_it_is(ended)
+        if isinstance(value, str) and self._key is None:
+            colon = _COLON.match(self._text, end)
+            if colon is None and not ended and _BLANK.match(self._text, end):
+                return None
+            if colon:
+                return self._named(value, colon.end(), ended)
+        return self._taken(sign, value, end)
+
+    def _broken_off(self, ended: bool) -> list[Numbered] | None:
+        """A string without an end: its whole lines."""
+        text, end, _ = self._text[self._at :].rpartition("\\n")
+        try:
+            value = json.loads(text + '"', strict=False) if end else ""
+        except ValueError:
+            value = ""
+        return self._taken('"', value, len(self._text)) if _MARK in value else self._as_it_is(ended)
+
+    def _named(self, key: str, end: int, ended: bool) -> list[Numbered] | None:
+        """The name of a member; where there is no object, the line is none of a document."""
+        if not self._frames or self._frames[-1].sign != "{":
+            return self._as_it_is(ended)
+        self._key = key
+        self._go_to(end)
+        return []
+
+    def _taken(self, sign: str, value: Any, end: int) -> list[Numbered]:
+        """What a whole value gives."""
+        record = None
+        if self._key in _CONTEXT:
+            self._frames[-1].context[self._key] = value
+        else:
+            record = self._record(value)
+            if record is None and isinstance(value, dict | list) and value and len(self._frames) < _MAX_DEPTH:
+                return self._enter(sign)
+        found = [] if record is None else self._lines(value, record, end)
+        self._go_to(end)
+        self._since = end if found else self._since
+        self._key = None
+        return found
+
+    def _enter(self, sign: str) -> list[Numbered]:
+        self._frames.append(_Frame(sign))
+        self._key = None
+        self._go_to(self._at + 1)
+        return []
+
+    def _record(self, value: Any) -> Any:
+        """The record that a value is: an object, or the text of a line; None when it is neither."""
+        if isinstance(value, str):
+            return value if _MARK in value or (self._frames and self._key is None) else None
+        if isinstance(value, list):
+            value = self._row(value)
+        return value if isinstance(value, dict) and self._place_of_message(value) else None
+
+    def _place_of_message(self, record: dict[str, Any]) -> str:
+        """Where the message of a record stands; empty when it is none."""
+        if self._path and isinstance(at(record, self._path), str):
+            return self._path
+        self._path = _path(record) or next((path for path in self.paths if at(record, path) is not None), "")
+        if not self._path and (path := _marked(record)):
+            self.paths.append(path)
+            self._path = path
+        return self._path
+
+    def _row(self, row: list[Any]) -> dict[str, Any] | None:
+        """A row of a table as an object: with the names of its columns, or as Loki's streams and Insights have it."""
+        if row and all(isinstance(cell, dict) and cell.keys() >= {"field", "value"} for cell in row):
+            return {str(cell["field"]): cell["value"] for cell in row}
+        context: dict[str, Any] = {}
+        for frame in self._frames:
+            context.update(frame.context)
+        names = context.get("columns") or context.get("fields")
+        if isinstance(names, list) and len(names) == len(row):
+            return dict(zip(map(_name, names), row, strict=True))
+        if "stream" in context and len(row) > 1 and all(isinstance(cell, str) for cell in row[:2]):
+            return {"timestamp": row[0], "line": row[1], "labels": context["stream"]}
+        return None
+
+    def _lines(self, value: Any, record: Any, end: int) -> list[Numbered]:
+        """A record as a line, or as one for each line of its message."""
+        source = self._text[self._at : end]
+        if isinstance(record, str):
+            self.records += _MARK in record
+            return [Numbered(self._number, encode(line)) for line in _split(record)[:: self._step]]
+        self.records += 1
+        path = self._place_of_message(record)
+        number = self._number + source.count("\n", 0, _place(source, path))
+        texts = _split(str(at(record, path)))[:: self._step]
+        if len(texts) > 1:
+            return [Numbered(number, _dumped({**record, path: text})) for text in texts]
+        line = encode(source.replace("\n", " ").replace("\r", " ")) if record is value else _dumped(record)
+        return [Numbered(number, line)]
+
+    def _as_it_is(self, ended: bool) -> list[Numbered] | None:
+        """The rest of a line that is no JSON."""
+        end = self._text.find("\n", self._at)
+        if end < 0:
+            if not ended and len(self._text) - self._at < _MAX_RECORD:
+                return None
+            end = len(self._text)
+        found = [Numbered(self._number, encode(self._text[self._since : end])[:BLOCK].rstrip(b"\r"))]
+        self._go_to(end)
+        self._since = end
+        self._key = None
+        self.others += 1
+        return found
+
+    def _go_to(self, place: int) -> None:
+        ends = self._text.count("\n", self._at, place)
+        if ends:
+            self._number += ends
+            self._since = self._text.rindex("\n", self._at, place) + 1
+        self._at = place
+        self._wanted = 0
+
+
+class _Frame:
+    """An array or object whose contents are read one by one."""
+
+    __slots__ = ("context", "sign")
+
+    def __init__(self, sign: str) -> None:
+        self.sign = sign
+        self.context: dict[str, Any] = {}
+
+
+def _match(pattern: re.Pattern[str], text: str, place: int) -> int:
+    found = pattern.match(text, place)
+    return found.end() if found else place
+
+
+def _name(column: Any) -> str:
+    return str(column.get("name", "")) if isinstance(column, dict) else str(column)
+
+
+def _dumped(record: dict[str, Any]) -> bytes:
+    return encode(json.dumps(record, ensure_ascii=False))
+
+
+def _split(text: str) -> list[str]:
+    return text.rstrip("\r\n").split("\n")
+
+
+def _place(source: str, path: str) -> int:
+    """Where in a record its message stands."""
+    marked = source.find(_MARK)
+    return marked if marked >= 0 else max(source.find(f'"{path.rpartition(".")[2]}"'), 0)
+
+
+@cache
+def message_paths() -> list[str]:
+    """Where envelopes of one record have the message."""
+    readers = (getattr(module, "READ", None) for module in envelopes.shipped().values())
+    paths = dict.fromkeys(path for one in readers if (path := getattr(one, "message", "")))
+    return [path for path in paths if "[]" not in path]
+
+
+def _path(record: dict[str, Any]) -> str:
+    """Where the message of a record stands, as far as an envelope tells; empty when none does."""
+    return next((path for path in message_paths() if isinstance(at(record, path), str)), "")
+
+
+def _marked(record: dict[str, Any], depth: int = 3) -> str:
+    """Where a text of NCCL stands in a record of an unknown kind; empty when there is none."""
+    for name, value in record.items():
+        if isinstance(value, str) and _MARK in value:
+            return name
+        if isinstance(value, dict) and depth and (inner := _marked(value, depth - 1)):
+            return f"{name}.{inner}"
+    return ""

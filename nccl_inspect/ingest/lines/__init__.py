@@ -1,0 +1,1 @@
+"""What stands around a message in a line, and lines that belong together."""

@@ -1,0 +1,159 @@
+"""What people put around lines that they pass on in an issue, a chat or a mail, and how it is taken off again.
+
+Nothing here knows a message of NCCL: a line is given with less and less around it, and who knows messages says which of
+these it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines.elisions import ELISION
+
+_MOST = 32
+"""Ways to see a line that are tried: a sentence has more of them, and is none."""
+_MARKUP = re.compile(rb"<(?:/?(?:b|i|em|strong|code|pre|p|li|ul|ol|td|tr|span|div|samp|tt|kbd)|font[^<>]{0,80})>", re.I)
+_TYPOGRAPHY = {
+    b"\xc2\xa0": b" ",
+    b"\xe2\x80\xaf": b" ",
+    b"\xe2\x80\x8b": b"",
+    b"\xef\xbb\xbf": b"",
+    b"\xe2\x80\x98": b"'",
+    b"\xe2\x80\x99": b"'",
+    b"\xe2\x80\x9c": b'"',
+    b"\xe2\x80\x9d": b'"',
+    b"\t": b" ",
+}
+"""What word processors and chats make of blanks and quotation marks."""
+_BREAKS = re.compile(rb"<br\s?/?>|\xe2\x8f\x8e|\xe2\x86\xb5|\\n", re.IGNORECASE)
+"""What stands for a line end."""
+_CELL = re.compile(rb"\s\|\s")
+_CELLS = 3
+"""A row of a log has a time, maybe who printed, and the line; others are of a table about something."""
+_ARROWS = re.compile(rb"\s*(?:\xe2\x86\x92|\xe2\x87\x92|\xe2\x9e\x9c|\xe2\x86\x93|\s=>\s)\s*")
+_ARROW = re.compile(rb"\xe2\x86\x92|\xe2\x87\x92")
+_KEYS = rb"sample|example|line|says|event|fix|cause|means|note|evidence|needs|format|message|text|name|e\.g"
+"""Words before a colon that introduce a quotation; others may be the name of who speaks or prints."""
+_SPEAKER = rb"@?[\w.@-]{1,40}(?: [A-Z][\w.-]{0,30})?(?: ?\[[^\[\]]{1,30}\]| ?\([^()]{1,30}\))?"
+_LEADS = tuple(
+    re.compile(lead)
+    for lead in (
+        rb"(?:> ?)+|\|+ ?",
+        rb"(?:[-*+\xb7]|\xe2\x80\xa2|\xe2\x80\xa3|\xe2\x97\xa6|\xe2\x80\x93|\xe2\x80\x94|[-*] \[[ x]\]) ",
+        rb"(?:\(?\d{1,4}[.):]|L\d{1,5}:?|\d{1,6}(?: ?[|:]| {1,3})) ?(?=\S)",
+        rb"[$#%] ?(?=\S)",
+        rb"[+-](?=[^\s+-])",
+        rb"(?:\xe2\x86\x92|\xe2\x87\x92|\xe2\x9e\x9c|\xe2\x86\xb3|[-=]{1,2}>|<-)\s*",
+        rb"[\[(]?(?:\d{4}-\d\d-\d\d[ T])?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?Z?(?: ?[AaPp][Mm])?[\])]?:? ?",
+        rb"(?!(?:" + _KEYS + rb"):)(?:<[@\w][\w .@-]{0,40}>:? |" + _SPEAKER + rb": (?=\S))",
+        rb"Last error: ?",
+        ELISION + rb"\s*",
+        rb"(?P<mark>[_*~`'\"])(?P=mark){0,2}(?=\S)",
+    )
+)
+"""What may stand before a line, one by one."""
+_TRAILS = tuple(
+    re.compile(rb"(?:" + trail + rb")$")
+    for trail in (
+        rb"(?P<mark>[_*~`'\"])(?P=mark){0,2}",
+        rb"[,;]",
+        rb"\s*\|",
+        rb"\s*" + ELISION,
+        rb"\s*\\|\s*<br\s?/?>",
+        rb"\s+<-.{0,60}|\s+#.{0,60}",
+    )
+)
+"""What may stand behind it."""
+_MARGIN = re.compile(rb"^[\s>|]+")
+_CODE = re.compile(
+    rb"^[\s>]*(?:`{3,}|~{3,}) *(?P<language>[\w+-]*)[^`\n]*$|^\s*\{(?:code|noformat)(?::(?P<jira>[\w+-]*))?[^{}\n]*\}"
+)
+_REPORT = re.compile(rb"log {10}.{1,400}: [\d,]+ lines?, [\d,]+ of NCCL")
+"""How a report of this program begins: it cites lines, and folds them."""
+_PROGRAMS = frozenset(b"python py c cpp c++ cuda sh bash shell zsh toml yaml yml ini json xml make cmake diff".split())
+
+
+def normal(line: bytes) -> bytes:
+    """A line without what typography and markup did to it."""
+    if b"&" in line:
+        line = envelopes.without_entities(line)
+    for sign, plain in _TYPOGRAPHY.items() if not line.isascii() or b"\t" in line else ():
+        line = line.replace(sign, plain)
+    if b"<" in line:
+        line = _MARKUP.sub(b"", line)
+    return line.strip()
+
+
+def layers(line: bytes) -> Iterator[bytes]:
+    """Each way to see a line, from that with the most around it to that with the least."""
+    ways = [line]
+    known = {line}
+    for way in ways:
+        yield way
+        for less in _with_less(way):
+            if less and less not in known and len(ways) < _MOST:
+                known.add(less)
+                ways.append(less)
+
+
+def _with_less(text: bytes) -> Iterator[bytes]:
+    for lead in _LEADS:
+        if found := lead.match(text):
+            yield text[found.end() :].strip()
+    for trail in _TRAILS:
+        if found := trail.search(text):
+            yield text[: found.start()].strip()
+    layer = envelopes.peel(text)
+    if layer and (text.startswith(b"[") or layer.stated.time or layer.stated.rank is not None):
+        yield layer.text.strip()
+
+
+def parts(line: bytes) -> list[bytes]:
+    """What a line was put together from: by line ends written in letters, arrows, and few cells of a table."""
+    cells = [cell for cell in _CELL.split(line.strip(b"| ")) if cell.strip()]
+    if len(cells) > _CELLS:
+        return [line]
+    pieces = [piece for cell in cells for piece in _BREAKS.split(cell)]
+    return [part for piece in pieces for part in _ARROWS.split(piece) if part.strip()]
+
+
+def without_margin(line: bytes) -> bytes:
+    """A line that goes on with the one before, without the marks of a quotation or a table."""
+    return _MARGIN.sub(b"", line)
+
+
+def joined(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+    """What lines are together that were one before, and how many they are: first the fewest.
+
+    A terminal breaks inside of words, a mail at a blank.
+    """
+    tried = [lines[0]]
+    for size, line in enumerate(lines[1:], 2):
+        rest = without_margin(line)
+        tried = [text.rstrip() + glue + rest for text in tried for glue in (b" ", b"")]
+        yield from ((size, text) for text in tried)
+
+
+def with_plain_arrows(line: bytes) -> bytes:
+    """A line in which an arrow of two signs became one."""
+    return _ARROW.sub(b"->", line)
+
+
+def in_code(lines: Sequence[bytes]) -> list[bool]:
+    """Of each line whether it may be one of a log: where a text marks what is, all else is prose.
+
+    Args:
+        lines: of a text.
+    """
+    marks = [_CODE.match(line) for line in lines]
+    is_marked = sum(mark is not None for mark in marks) > 1
+    found, opened, wanted = list[bool](), not is_marked, True
+    for line, mark in zip(lines, marks, strict=True):
+        wanted = wanted and not _REPORT.match(line)
+        found.append(opened and wanted and mark is None)
+        if mark is not None and is_marked:
+            opened = not opened
+            wanted = (mark["language"] or mark["jira"] or b"").lower() not in _PROGRAMS
+    return found

@@ -1,0 +1,128 @@
+"""What an envelope states about the line in it, and the reading of whole-line envelopes: quoted lines, CSV rows.
+
+Envelopes (:mod:`nccl_inspect.ingest.envelopes`) are written in these terms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from nccl_inspect.util.text import decode
+
+ISO = rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?Z|[+-]\d\d:?\d\d)?"
+"""A date and time by ISO 8601 or nearly so, as envelopes print them."""
+PART = 1 << 14
+"""Bytes at which container runtimes cut a line."""
+DAY = rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
+"""A day and time as syslog prints them."""
+
+
+class Stated(NamedTuple):
+    """What a launcher or collector says of a line."""
+
+    time: str | None = None
+    label: str | None = None
+    """Pod, container, node or worker: what it calls the printer."""
+    rank: int | None = None
+    stream: str = ""
+    partial: bool = False
+    """The line goes on in the next one of the same stream."""
+
+    def within(self, outer: Stated) -> Stated:
+        """This and what an envelope around it states; the inner one was nearer to the printer."""
+        if outer is NOTHING:
+            return self
+        labels = [label for label in (outer.label, self.label) if label]
+        return Stated(
+            self.time or outer.time,
+            " ".join(dict.fromkeys(labels)) or None,
+            outer.rank if self.rank is None else self.rank,
+            self.stream or outer.stream,
+            self.partial,
+        )
+
+
+NOTHING = Stated()
+
+
+class Inner(NamedTuple):
+    """The line in an envelope."""
+
+    text: bytes
+    stated: Stated = NOTHING
+
+
+Reader: TypeAlias = Callable[[bytes], list[Inner]]
+"""Gives the lines in a whole-line envelope; none when the line is of another kind."""
+
+
+def worth(found: list[Inner]) -> tuple[int, int]:
+    """How much a reader knows of a line: the more lines in it, the better; then the more it states of the first one."""
+    return len(found), sum(value is not None for inner in found[:1] for value in inner.stated[:3])
+
+
+_STRING = re.compile(rb"""[\s,\[]*(b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))[\s,\]]*""")
+
+
+def quoted_reader(line: bytes) -> list[Inner]:
+    """The line that a string stands for, as JSON or Python writes it."""
+    from ast import literal_eval  # few logs are such
+
+    string = _STRING.fullmatch(line)
+    try:
+        found = literal_eval(decode(string[1])) if string else ""
+    except (ValueError, SyntaxError):
+        return []
+    inner = found if isinstance(found, bytes) else text_of(found)
+    return [Inner(inner)] if inner and inner != line else []
+
+
+def quoted_text(value: bytes) -> bytes:
+    """The bytes that a value stands for, which may be in quotes as JSON writes them."""
+    if not value.startswith(b'"'):
+        return value
+    import json  # few logs have such
+
+    try:
+        return text_of(json.loads(decode(value), strict=False)) or b""
+    except ValueError:
+        return value[1:-1]
+
+
+def text_of(value: Any) -> bytes | None:
+    """The bytes that a value of JSON stands for; None when it is no text."""
+    if isinstance(value, list):  # journald writes bytes that are not UTF-8 as numbers
+        small = value and all(isinstance(item, int) and 0 <= item < 256 for item in value)
+        return bytes(value) if small else None
+    if not isinstance(value, str):
+        return None
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "replace")
+
+
+TIME = re.compile((ISO + rb"|\d{10,19}").decode("ascii"))
+"""What is nothing but a time."""
+CSV = re.compile(rb'"|(?:' + ISO + rb"|\d{10,19}),(?!\d{3} )")
+"""How a row of CSV opens that holds a log line: with a time, or with a quoted cell; no comma before thousandths."""
+CSV_FIRST = b'"0123456789'
+
+
+def csv_reader(line: bytes) -> list[Inner]:
+    """The log line in a row: the cell of NCCL, else the longest that is no time."""
+    import csv  # only logs in CSV need it
+
+    try:
+        cells = next(csv.reader([decode(line)], strict=True), [])
+    except csv.Error:
+        return []
+    times = [cell for cell in cells if TIME.fullmatch(cell)]
+    texts = [cell for cell in cells if not TIME.fullmatch(cell)]
+    if not texts:
+        return []
+    best = max(texts, key=lambda cell: ("NCCL " in cell, len(cell)))
+    text = text_of(best)
+    return [Inner(text, Stated(times[0] if times else None))] if text and text != line else []

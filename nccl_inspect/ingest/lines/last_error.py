@@ -1,0 +1,92 @@
+"""What exceptions retell: PyTorch ends its own with ``Last error:`` and the text of NCCL's last warning.
+
+The text stands on the same line or on the next one of the same rank, behind the same lead (``[rank3]: ``, a time, a
+worker's name); other ranks may print in between. Since often the exception alone is passed on, it may be all that is
+left of the warning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Inner, Stated
+
+MARK = b"Last error:"
+_LOG_ENTRY = b"Last NCCL warning(error) log entry (may be unrelated) "
+"""XLA's mark: the text follows in quotes (xla/service/gpu/nccl_utils.cc)."""
+_FAR = 64
+"""So many lines later at most: others print in between."""
+_DIGIT = re.compile(rb"\d")
+
+
+class _Printer(NamedTuple):
+    """What tells the printers of exceptions apart: what stands in front, without its numbers, and what that states."""
+
+    lead: bytes
+    label: str | None
+    rank: int | None
+
+
+class _Announced(NamedTuple):
+    size: int
+    """Bytes of the lead."""
+    last: int
+    """The last line that may be what NCCL said last."""
+
+
+Awaited: TypeAlias = dict[_Printer, _Announced]
+
+
+def inline(line: bytes, stated: Stated = NOTHING) -> Inner:
+    """What stands behind the mark; empty when it is to come on a line of its own."""
+    lead, _, text = line.partition(MARK)
+    return Inner(text.strip(), _stated(lead, stated))
+
+
+def is_quoted(line: bytes) -> bool:
+    """Whether a line holds NCCL's last warning as XLA quotes it."""
+    return _LOG_ENTRY in line
+
+
+def quoted(line: bytes, stated: Stated = NOTHING) -> Inner:
+    """What stands in the quotes behind XLA's mark; empty where they are."""
+    lead, _, text = line.partition(_LOG_ENTRY)
+    return Inner(text.partition(b"'")[2].rpartition(b"'")[0].strip(), _stated(lead, stated))
+
+
+def announce(line: bytes, number: int, stated: Stated, awaited: Awaited) -> None:
+    """Remember that NCCL's last warning is to come."""
+    lead = line[: line.index(MARK)]
+    awaited[_printer(lead, _stated(lead, stated))] = _Announced(len(lead), number + _FAR)
+
+
+def told(line: bytes, number: int, stated: Stated, awaited: Awaited) -> Iterator[Inner]:
+    """What a line says if its printer has announced a warning."""
+    for printer, announced in list(awaited.items()):
+        lead = line[: announced.size]
+        if number > announced.last:
+            del awaited[printer]
+        elif _printer(lead, own := _stated(lead, stated)) == printer:
+            yield Inner(line[announced.size :].strip(), own)
+
+
+def moved(awaited: Awaited, lines: int) -> Awaited:
+    """The same where so many lines come before."""
+    return {printer: announced._replace(last=announced.last + lines) for printer, announced in awaited.items()}
+
+
+def _printer(lead: bytes, stated: Stated) -> _Printer:
+    return _Printer(_DIGIT.sub(b"0", lead), stated.label, stated.rank)
+
+
+def _stated(lead: bytes, stated: Stated) -> Stated:
+    """What all prefixes of a line state together."""
+    for _ in range(envelopes.MAX_DEPTH):
+        layer = envelopes.peel(lead)
+        if layer is None:
+            break
+        lead, stated = layer.text, layer.stated.within(stated)
+    return stated

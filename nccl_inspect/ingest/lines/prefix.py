@@ -1,0 +1,282 @@
+"""Takes the prefix of an NCCL line apart: ``[time ]host:pid:tid [dev][ file:line[ (func)]]`` before ``NCCL LEVEL``.
+
+Source: src/debug.cc of all releases. The device is that of the calling thread and absent from CALL lines; WARN has a
+location (since 2.30.7 with the function), for which plugins pass anything, a C++ signature with blanks included.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from nccl_inspect.event.base import NO_HOST, Process
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Stated
+from nccl_inspect.util.levels import ANY, LEVELS
+from nccl_inspect.util.text import decode, encode
+
+MARK = b" NCCL "
+"""What stands between a prefix and the level."""
+_SPLIT = re.compile(rb"^(.*?) NCCL (" + ANY + rb")(?: |$)", re.DOTALL)
+
+_TIME = rb"(?:(?P<time>\[(?=\d{1,4}[/:-]|\d{9,11}[.\]])\d[\d/:., TZ+-]{5,40}\]|\d{9,11}(?:\.\d{1,9})?) )?"
+_USUAL_TIME = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]")
+"""As NCCL prints it, unless it is told another form; others mostly come from what collects the log."""
+_HEAD = (
+    _TIME + rb"(?P<host>(?!MESSAGE=)[A-Za-z0-9_][^\s:\[\]<>(){},\"'|\\\x80-\xff]*):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
+    rb"(?: \[(?P<device>-?\d{1,10})\](?P<location> .+:\d{1,7}(?: \([^()]*\))?)?)?"
+)
+_CORE = re.compile(_HEAD, re.DOTALL)
+_LED = re.compile(rb"(?P<lead>.{0,500}?(?:[\s>|\]]|:(?!\d)))" + _HEAD, re.DOTALL)
+"""Anything that an unknown launcher may have put in front, as long as it is set apart from the host."""
+_NUMBER = rb"\d{1,10}|[Xx]{1,10}|[*#?]{1,10}|<\w{1,10}>|\{\w{1,10}\}|pid|tid|PID|TID|"
+_PLACEHOLDER = rb"<\w[\w.-]{0,63}>|\{{1,2}\w[\w.-]{0,63}\}{1,2}|\[[A-Za-z][\w.-]{0,63}\]"
+_MASKED = re.compile(
+    _TIME
+    + rb"(?:(?P<host>[A-Za-z0-9_][\w.-]*|[*#?]{1,64}|"
+    + _PLACEHOLDER
+    + rb"|):{1,2}(?P<pid>"
+    + _NUMBER
+    + rb"):(?P<tid>"
+    rb"" + _NUMBER + rb") |(?P<alone>(?=[\d._-]*[A-Za-z])[A-Za-z0-9_][\w.-]*)(?::[Xx*#?]{1,10})? )?"
+    rb"\[(?P<device>-?\d{1,10})\](?P<location> [\w./+-]+:\d{1,7}(?: \([^()]*\))?)?"
+)
+"""A prefix whose host or numbers were taken out before the log was passed on, or that has the device only.
+
+A host that stands ``alone`` has a letter: a number is what is left of others.
+"""
+_PLACE = re.compile(
+    rb"(?:/?[a-z_][\w/]{0,120}\.(?:cc|cpp|cu|c|h):\d{1,7}(?: \([^()]{1,200}\))?"
+    rb"|[a-z]{2,40}_\w{2,80}:\d{1,7}|[a-z]\w{1,40} [a-z]\w{1,80}\([^()]{0,200}\):\d{1,7})"
+)
+"""What is left where everything before the place in NCCL's source was taken out: ``misc/socket.cc:71``.
+
+Plugins print the function instead: ``find_ofi_provider:543``, ``tcpxResult_t tcpxCommProgress(tcpxComm*):1231``.
+"""
+_NO_HOST = re.compile(
+    rb"[Xx*#?]*|(?i:(?:my|your|the)?[_-]?(?:host|hostname|host[_-]name|node|nodename|node[_-]name|server|machine|name|pod)|"
+    rb"redacted|masked|removed|hidden|censored|private|anonymi[sz]ed|hostname[_-]redacted|redacted[_-](?:host|hostname|name))"
+)
+"""What stands for every host alike; ``<node-A>`` stands for one."""
+_PRINTER = re.compile(rb"(?<![\s\[(T]\d\d):\d{1,10}:\d{1,10} \[-?\d{1,10}\]")
+"""What every prefix holds once, twice where a torn line was run together with another; no time of the day."""
+_TWICE = rb":\d{1,10}:\d{1,10} \[-?\d{1,10}\] "
+
+
+class Origin(NamedTuple):
+    """Who printed a line."""
+
+    head: bytes
+    """The line up to ``NCCL``, as it stands: with the message it is the line again."""
+    process: Process
+    tid: int
+    device: int | None
+    time: str | None = None
+    location: str | None = None
+    label: str | None = None
+    rank: int | None = None
+    """The rank that an envelope states."""
+    wrapped: bool = False
+    """Whether the line stood in an envelope."""
+    lead: bytes = b""
+    """What stands before it, where that is no envelope that is known."""
+
+    @property
+    def host(self) -> str | None:
+        """The host as the line names it; under Kubernetes that is the pod. None where it was taken out."""
+        return None if is_masked(self.process) else self.process[0]
+
+    @property
+    def pid(self) -> int | None:
+        """The process id; None where it was taken out."""
+        return None if self.process[1] < 0 else self.process[1]
+
+
+NOBODY = Origin(b"", Process("", 0), 0, None)
+"""The origin of a bare line, such as the version line of NCCL 2.21 and before."""
+
+
+def split(line: bytes) -> tuple[bytes, bytes] | None:
+    """A line as (head, level and message), or None when it holds no ``NCCL LEVEL``."""
+    at = line.find(MARK)
+    if at < 0:
+        return None
+    rest = line[at + 6 :]
+    if rest[:5] in BEGINNINGS:
+        return line[:at], rest
+    found = _SPLIT.match(line)
+    return (found[1], line[found.start(2) :]) if found else None
+
+
+BEGINNINGS = frozenset(level[:5].ljust(5) if len(level) < 5 else level for level in LEVELS)
+"""The first five bytes of level and message."""
+
+
+def is_masked(process: Process) -> bool:
+    """Whether the host of a process was taken out of the log: then its name is made up."""
+    return process[0].startswith(NO_HOST)
+
+
+def parse(head: bytes) -> Origin | None:
+    """The origin that a head states, or None when it is damaged or the beginning of a whole-line envelope."""
+    rest, stated = head, NOTHING
+    seen = [rest]
+    for _ in range(envelopes.MAX_DEPTH):
+        if found := _CORE.fullmatch(rest):
+            return _origin(head, found, stated)
+        if (found := _MASKED.fullmatch(rest)) and not _PRINTER.search(found["location"] or b""):
+            return _masked(head, stated, **_groups(found))
+        if _PLACE.fullmatch(rest):
+            return _masked(head, stated, location=b" " + rest)
+        layer = envelopes.peel(rest + b" ")
+        if layer is None or layer.stated.partial:
+            break
+        stated = layer.stated.within(stated)
+        if layer.text == b"":
+            return _masked(head, stated)
+        rest = layer.text[:-1]
+        if not rest:
+            return None
+        seen.append(rest)
+    else:
+        return None
+    if layer or any(map(envelopes.is_whole, seen)) or len(_PRINTER.findall(rest)) > 1:
+        return None
+    found = _LED.fullmatch(rest)
+    return _origin(head, found, stated) if found else None
+
+
+def _origin(head: bytes, found: re.Match[bytes], stated: Stated) -> Origin | None:
+    time, host, pid, tid, device, location = found.group("time", "host", "pid", "tid", "device", "location")
+    if location and len(_PRINTER.findall(found[0])) > 1:
+        return None
+    lead = found["lead"] if found.re is _LED else b""
+    return Origin(
+        head,
+        Process(decode(host), int(pid), stated.label or ""),
+        int(tid),
+        None if device is None else int(device),
+        decode(time).strip("[]") if time else stated.time,
+        decode(location[1:]) if location else None,
+        stated.label,
+        stated.rank,
+        len(found[0]) < len(head) or bool(lead or (time and not _USUAL_TIME.fullmatch(time))),
+        head[: len(head) - len(found[0]) + len(lead)] if lead else b"",
+    )
+
+
+def _masked(
+    head: bytes,
+    stated: Stated,
+    time: bytes | None = None,
+    host: bytes | None = None,
+    pid: bytes | None = None,
+    tid: bytes | None = None,
+    device: bytes | None = None,
+    location: bytes | None = None,
+) -> Origin:
+    """The origin of a line without host, process id or both: what is left keeps processes apart."""
+    host = host and host.strip(b"<>{}[]")
+    name = decode(host) if host and not _NO_HOST.fullmatch(host) else " ".join(_marks(stated))
+    own = int(pid) if pid and pid.isdigit() else -1 if device is None else -2 - abs(int(device))
+    return Origin(
+        head=head,
+        process=Process(name, own, stated.label or ""),
+        tid=int(tid) if tid and tid.isdigit() else own,
+        device=None if device is None else int(device),
+        time=decode(time).strip("[]") if time else stated.time,
+        location=decode(location[1:]) if location else None,
+        label=stated.label,
+        rank=stated.rank,
+        wrapped=stated != NOTHING,
+    )
+
+
+def _groups(found: re.Match[bytes]) -> dict[str, bytes | None]:
+    """The parts of a prefix; a host may stand alone, without the numbers of process and thread."""
+    groups = found.groupdict()
+    alone = groups.pop("alone")
+    return {**groups, "host": groups["host"] or alone}
+
+
+def _marks(stated: Stated) -> list[str]:
+    """The made-up name of a process whose host is not known."""
+    rank = [] if stated.rank is None else [f"rank {stated.rank}"]
+    return [NO_HOST, *([stated.label] if stated.label else []), *rank]
+
+
+def pieces(line: bytes, origin: Origin) -> list[bytes]:
+    """A line cut before every prefix of its own host: several lines may have been run together."""
+    again = re.compile(rb"(?:\[\d[\d/:., TZ+-]{5,40}\] )?" + re.escape(encode(origin.process.host)) + _TWICE)
+    starts = [found.start() for found in again.finditer(line)][1:]
+    return [line[begin:end] for begin, end in zip([0, *starts], [*starts, len(line)], strict=True)]
+
+
+def unwrapped(line: bytes) -> bytes:
+    """A line without what collectors put in front of it."""
+    for _ in range(envelopes.MAX_DEPTH):
+        layer = envelopes.peel(line)
+        if layer is None:
+            break
+        line = layer.text
+    return line
+
+
+def bare(line: bytes) -> bytes | None:
+    """Level and message of a line that begins with ``NCCL``: its whole prefix was taken out."""
+    found = _ALONE.match(line)
+    return line[5:] if found else None
+
+
+_ALONE = re.compile(rb"NCCL (?:" + ANY + rb") ")
+ALONE = _masked(b"", NOTHING)
+"""The origin of such a line."""
+
+
+def is_prose(head: bytes) -> bool:
+    """Whether what stands before ``NCCL`` is a sentence: it does not end as prefixes do, and not with half of one."""
+    return _END.search(head) is None
+
+
+_END = re.compile(rb"[\])\d:*?>] *$|^ *$")
+_DIGITS = re.compile(rb"\d+")
+_MAX_LEADS = 32
+
+
+def learn(lead: bytes, leads: dict[bytes, re.Pattern[bytes]]) -> None:
+    """Remember what stands before a prefix, whatever its numbers."""
+    shape = _DIGITS.sub(b"0", lead)
+    if shape not in leads and len(leads) < _MAX_LEADS:
+        leads[shape] = re.compile(rb"\d+".join(map(re.escape, _DIGITS.split(lead))))
+
+
+def layers(line: bytes, leads: Iterable[re.Pattern[bytes]]) -> Iterator[bytes]:
+    """A line without a prefix, without what stands before and after it: each way to see it in turn."""
+    for layer in (*envelopes.layers(line), *(line[lead.end() :] for one in leads if (lead := one.match(line)))):
+        if (shorter := envelopes.without_trailer(layer)) != layer:
+            yield shorter
+        yield layer
+
+
+def stated_by(origin: Origin, stated: Stated) -> Origin:
+    """The origin of a line in a whole-line envelope, with what that states."""
+    known = Stated(origin.time, origin.label, origin.rank)
+    known = stated if known == NOTHING else known.within(stated)
+    host = " ".join(_marks(known)) if is_masked(origin.process) else origin.process.host
+    return Origin(
+        origin.head,
+        Process(host, origin.process.pid, known.label or ""),
+        origin.tid,
+        origin.device,
+        known.time,
+        origin.location,
+        known.label,
+        known.rank,
+        True,
+        origin.lead,
+    )
+
+
+def retold_by(stated: Stated) -> Origin:
+    """The origin of what an exception retells: of no process that is known, but maybe of a known rank."""
+    nobody = Process("", 0 if stated.rank is None else -1 - stated.rank)
+    return NOBODY._replace(process=nobody, time=stated.time, label=stated.label, rank=stated.rank)

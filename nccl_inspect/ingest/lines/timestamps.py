@@ -1,0 +1,135 @@
+"""Prefixes that differ in their time only: what collects logs puts another one before each line.
+
+What stands around the time tells all the rest, as soon as two prefixes have shown that it does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nccl_inspect.ingest.lines.generations import Memory
+from nccl_inspect.ingest.lines.prefix import MARK, Origin
+
+_TIME = re.compile(
+    rb"(?:(?<=\d[T_])|(?<![\w.:-]))"
+    rb"(?:(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))"
+    rb"|\d{10}\.\d{1,9}(?![\w.:-]))"
+)
+"""The time of the day, or the seconds since 1970, set apart from all else; the date before it is mostly the same."""
+_SECONDS = len(b"23:59:59")
+_FRACTION = re.compile(rb"(?:[.,]\d{1,9})?(?=Z?(?:[+-]\d\d:?\d\d)?(?:[^\w.:+-]|$))")
+"""The rest of a time of the day, after the seconds."""
+_MAX_BEGINNINGS = 10_000
+_MAX_ENDS = 4
+_WIDTH = 500
+"""Bytes behind which no time is looked for."""
+_SAMPLE = 128
+_FORM = bytes.maketrans(b"123456789", b"000000000")
+
+
+class Frame(NamedTuple):
+    """What prefixes that differ in their time have in common."""
+
+    origin: Origin
+    """Of one of them."""
+    time: str
+    """Its time."""
+    begin: int
+    """Bytes before the time."""
+    rest: int
+    """Bytes after the time."""
+    stamp: tuple[str, str] | None
+    """What the stamp has before and after the time; None where the origin states no time."""
+    is_proven: bool
+    """Whether one with another time had the same origin but for that."""
+
+    def at(self, head: bytes) -> Origin:
+        """The origin of a prefix with another time."""
+        _, process, tid, device, _, location, label, rank, wrapped, lead = self.origin
+        stamp = None
+        if self.stamp is not None:
+            stamp = self.stamp[0] + head[self.begin : len(head) - self.rest].decode("ascii") + self.stamp[1]
+        return Origin(head, process, tid, device, stamp, location, label, rank, wrapped, lead and head[: len(lead)])
+
+
+class Timed:
+    """Tells the origin of a prefix by what stands around its time.
+
+    Args:
+        entries: so many different ones are remembered in a generation.
+        size: and so many bytes.
+    """
+
+    def __init__(self, entries: int, size: int) -> None:
+        self._known: Memory[Frame] = Memory(entries, size)
+        self._beginnings: dict[bytes, bytes] = {}
+        """What many prefixes begin with, up to the seconds, and with what their keys begin."""
+        self._ends: tuple[int, ...] = ()
+        """How long the last ones were."""
+
+    def tells(self, lines: Sequence[bytes]) -> bool:
+        """Whether most lines have a time, and few the same."""
+        heads = {line.partition(MARK)[0] for line in lines[:_SAMPLE] if MARK in line}
+        few = min(len(lines), _SAMPLE) // 2
+        return len(heads) > few and sum(self.key(head) is not None for head in heads) > few
+
+    def without(self, line: bytes) -> bytes:
+        """A line with zeros for the time, if that is seen at once; then its head is a key (:meth:`key`)."""
+        for end in self._ends:
+            begin = self._beginnings.get(line[:end])
+            if begin is not None and (fraction := _FRACTION.match(line, end)):
+                return begin + fraction[0].translate(_FORM) + line[fraction.end() :]
+        return line
+
+    def key(self, head: bytes) -> bytes | None:
+        """A prefix with zeros for the time; None where there is none."""
+        found = _TIME.search(head)
+        if found is None:
+            return None
+        key = _around(head, found)
+        if found[0][2:3] == b":" and found.start() < _WIDTH:
+            self._begins(head, key, found.start() + _SECONDS)
+        return key
+
+    def _begins(self, head: bytes, key: bytes, end: int) -> None:
+        """Remember how a prefix and its key begin."""
+        if end not in self._ends:
+            self._ends = (end, *self._ends)[:_MAX_ENDS]
+        if len(self._beginnings) >= _MAX_BEGINNINGS:
+            self._beginnings.clear()
+        self._beginnings[head[:end]] = key[:end]
+
+    def proven(self, key: bytes) -> Frame | None:
+        """What prefixes with a key have in common, as soon as it tells their origin."""
+        frame = self._known.young.get(key) or self._known.recall(key)
+        return frame if frame is not None and frame.is_proven else None
+
+    def known(self, head: bytes) -> Origin | None:
+        """What :func:`nccl_inspect.ingest.lines.prefix.parse` would give; None where that is not known yet."""
+        key = self.key(head)
+        frame = None if key is None else self.proven(key)
+        return None if frame is None else frame.at(head)
+
+    def learn(self, head: bytes, origin: Origin) -> None:
+        """Remember the origin of a prefix."""
+        found = _TIME.search(head)
+        if found is None:
+            return
+        time = found[0].decode("ascii")
+        stamp = None
+        if origin.time is not None:
+            before, among, after = origin.time.partition(time)
+            if not among or time in after:
+                return
+            stamp = before, after
+        key = _around(head, found)
+        known = self._known.young.get(key) or self._known.recall(key)
+        is_proven = known is not None and known.time != time and known.at(head) == origin
+        self._known.keep(key, Frame(origin, time, found.start(), len(head) - found.end(), stamp, is_proven))
+
+
+def _around(head: bytes, time: re.Match[bytes]) -> bytes:
+    start, end = time.span()
+    return head[:start] + time[0].translate(_FORM) + head[end:]

@@ -1,0 +1,234 @@
+"""Puts torn lines together again.
+
+Since 2.13 NCCL does not flush standard output after each line (src/debug.cc). On a pipe or file, stdio then writes
+blocks of 4,096 bytes: a block ends inside a line, a block of another process follows at once, and the rest of the line
+opens the *next* block of the first process, often hundreds of lines later::
+
+    vm:5983:6067 [4] NCCL INFO ncclCommSplit comm … parent 0x55fbe88vm:5985:5985 [6] NCCL INFO cudaDriverVersion 13000
+    …
+     19600 splitCount 1 color 2 key 4 - Init COMPLETE
+
+Blocks are found again by their size and by the prefixes inside; shorter ones occur only at explicit flushes and end
+with a line. This needs the bytes as they were written: where a collector rewrote the lines, the blocks are gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from nccl_inspect.ingest.sources.streams import BLOCK
+from nccl_inspect.util.levels import ANY
+from nccl_inspect.util.records import Record
+
+LOOK_AHEAD = 4 << 20
+"""Bytes that decide whether a source is torn."""
+_BLOCK = 4096
+_SAMPLE = 1 << 18
+_MAX_HOSTS = 32
+_FEW_HOSTS = 8
+_MAX_HEADS = 10_000
+"""Lines that wait for their end; then the oldest one is given as it is."""
+_PREFIX = re.compile(
+    rb"^(?:\[\d[\d/:., TZ+-]{5,40}\] |\d{9,11}(?:\.\d{1,9})? )?([^\s:\[\]]+):(\d+):\d+ (?:\[-?\d+\] )?"
+    rb"(?:[^\n]{1,200}:\d+ (?:\([^()\n]*\) )?)?NCCL (?:" + ANY + rb")",
+    re.MULTILINE,
+)
+Owner: TypeAlias = tuple[bytes, bytes]
+"""Host and pid; empty for text of unknown origin."""
+_NOBODY: Owner = (b"", b"")
+
+
+class Numbered(NamedTuple):
+    """A line with the number that its beginning has in the source."""
+
+    number: int
+    line: bytes
+    repaired: bool = False
+    """Whether it was put together from two places."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Mended(Record):
+    """What a scanner has to know of lines that do not simply follow each other."""
+
+    numbers: Sequence[int]
+    """The number of each line: where its beginning stands, or which one in the order of reading it is."""
+    lines: int
+    """Line ends in the source so far."""
+    repaired: int = 0
+    """Lines put together in the source so far."""
+    examples: Sequence[Numbered] = ()
+    """Those of this block."""
+    stands: Sequence[int] | None = None
+    """Where each line stands, when its number is that of the order of reading."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Head(Record):
+    """The beginning of a line whose end has not come yet."""
+
+    text: bytes
+    number: int
+    end: int
+    """Where in the source it broke off."""
+
+
+class Rejoiner:
+    """Takes the bytes of a source as they come and gives whole lines.
+
+    Args:
+        lines: line ends that came before.
+    """
+
+    def __init__(self, lines: int = 0) -> None:
+        self.repaired = 0
+        """Lines put together from two places."""
+        self.lines = lines
+        """Line ends seen."""
+        self._rest = b""
+        self._offset = 0
+        self._heads: dict[Owner, _Head] = {}
+        self._last_torn: Owner = _NOBODY
+
+    def feed(self, data: bytes) -> Iterator[Numbered]:
+        """The lines that are whole by now."""
+        self._rest += data
+        at = 0
+        while len(self._rest) - at >= _BLOCK:
+            end = at + self._size(self._rest[at : at + _BLOCK])
+            yield from self._block(self._rest[at:end])
+            at = end
+        self._rest = self._rest[at:]
+
+    def finish(self) -> Iterator[Numbered]:
+        """The lines that are left at the end of the source; heads without an end come as they are."""
+        while self._rest:
+            end = self._size(self._rest[:_BLOCK])
+            block, self._rest = self._rest[:end], self._rest[end:]
+            yield from self._block(block)
+        for head in sorted(self._heads.values(), key=lambda head: head.number):
+            yield Numbered(head.number, head.text)
+        self._heads.clear()
+
+    def _size(self, data: bytes) -> int:
+        """How many of the bytes one process wrote: up to the first line of another one."""
+        found = _PREFIX.finditer(data)
+        first = next(found, None)
+        if first is None:
+            return len(data)
+        owner = self._owner(first)
+        if first.start() and owner not in self._heads and self._last_torn in self._heads:
+            return first.start()  # the end of the line torn last was flushed by itself
+        starts = {first.start()}
+        for other in found:
+            if other.groups() == owner:
+                starts.add(other.start())
+                continue
+            before = data.rfind(b"\n", 0, other.start() - 1) + 1
+            is_tail = other.groups() in self._heads and before not in starts and before > first.start()
+            return before if is_tail else other.start()
+        return len(data)
+
+    def _block(self, block: bytes) -> Iterator[Numbered]:
+        """The lines of what one process wrote at once."""
+        first = _PREFIX.search(block)
+        owner = self._owner(first) if first else _NOBODY
+        start = first.start() if first else len(block)
+        number = self.lines + 1
+        texts = block.split(b"\n")
+        if start or (first and self._completed(first)):
+            yield from self._opening(owner, texts, number, single=len(texts) == 1)
+        else:
+            yield from ()
+        for index, text in enumerate(texts[:-1]):
+            if text is not _TAKEN:
+                yield Numbered(number + index, text)
+        self.lines += len(texts) - 1
+        self._offset += len(block)
+        if texts[-1] and texts[-1] is not _TAKEN:
+            yield from self._tear(owner, texts[-1])
+
+    def _owner(self, found: re.Match[bytes]) -> Owner:
+        """Who printed a line: the one that opens a block may lack the beginning of its host, which a head then has."""
+        return self._completed(found) or (found[1], found[2])
+
+    def _completed(self, found: re.Match[bytes]) -> Owner | None:
+        """Whose head a prefix goes on with: the block before may have ended in the time or in the host."""
+        if found.start():
+            return None
+        for owner, head in self._heads.items():
+            if owner[1] == found[2] and owner[0].endswith(found[1]):
+                whole = _PREFIX.fullmatch(head.text + found[0])
+                if whole and whole.groups() == owner:
+                    return owner
+        return None
+
+    def _opening(self, owner: Owner, texts: list[bytes], number: int, single: bool) -> Iterator[Numbered]:
+        """The first line of a block has no prefix: it may be the end of a head; it is then marked as taken."""
+        whose = owner if owner in self._heads else self._last_torn
+        head = self._heads.get(whose)
+        if head is None:
+            return
+        del self._heads[whose]
+        text, texts[0] = (head.text + texts[0])[:BLOCK], _TAKEN
+        repaired = head.end != self._offset
+        self.repaired += repaired
+        if single:
+            self._heads[whose] = _Head(text, head.number, self._offset + len(texts[0]))
+            return
+        yield Numbered(head.number, text, repaired)
+
+    def _tear(self, owner: Owner, text: bytes) -> Iterator[Numbered]:
+        """The block ends inside a line."""
+        if old := self._heads.get(owner):
+            yield Numbered(old.number, old.text)
+        self._heads[owner] = _Head(text, self.lines + 1, self._offset)
+        self._last_torn = owner
+        if len(self._heads) > _MAX_HEADS:
+            oldest = self._heads.pop(next(iter(self._heads)))
+            yield Numbered(oldest.number, oldest.text)
+
+
+_TAKEN = b"\x00taken"
+
+
+def is_torn(head: bytes) -> bool:
+    """Whether the beginning of a source shows torn lines, and whether putting them together makes it sounder."""
+    glued = _glued(head)
+    if not glued:
+        return False
+    rejoiner = Rejoiner()
+    lines = [*rejoiner.feed(head), *rejoiner.finish()]
+    return _glued(b"\n".join(one.line for one in lines)) < glued
+
+
+def _glued(text: bytes) -> int:
+    """Lines of one process in which the prefix of another one begins."""
+    hosts = {found[1] for found in _PREFIX.finditer(text[:_SAMPLE])}
+    if not hosts or len(hosts) > _MAX_HOSTS:
+        hosts = set(sorted(hosts)[:_MAX_HOSTS])
+    if not hosts or (len(hosts) <= _FEW_HOSTS and not any(_is_inside(text, host + b":") for host in hosts)):
+        return 0
+    names = b"|".join(map(re.escape, sorted(hosts, key=len, reverse=True)))
+    pattern = rb"(?m)^(?:%b):\d[^\n]*?[^\n](?:%b):\d+:\d+ \[-?\d+\] (?:[^\n]{1,200}:\d+ )?NCCL " % (names, names)
+    return len(re.findall(pattern, text))
+
+
+def _is_inside(text: bytes, word: bytes) -> bool:
+    """Whether a word stands anywhere but at the beginning of a line: told in a twentieth of the time of a pattern."""
+    return text.count(word) > text.count(b"\n" + word) + text.startswith(word)
+
+
+def rejoined(blocks: Iterable[bytes], rejoiner: Rejoiner) -> Iterator[list[Numbered]]:
+    """The whole lines of a source, in lists of about the size of its blocks.
+
+    Args:
+        blocks: the bytes as they stand in the source.
+        rejoiner: counts what it repaired.
+    """
+    for data in blocks:
+        yield list(rejoiner.feed(data))
+    yield list(rejoiner.finish())

@@ -1,0 +1,92 @@
+"""Where Python tracebacks end: the exception stands in the first line that is not indented, whatever its name is.
+
+Several printers may write tracebacks at once; what stands in front of their lines tells them apart. Where nothing
+stands there others print in between: lines that have no name of an exception are theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines.envelope_fields import Inner, Stated
+
+MARK = b"Traceback (most recent call last):"
+_OF_RAY = b": ray::"
+"""With which Ray names the call that raised: the frames of that call follow, and then the exception."""
+_FAR = 5_000
+"""So many lines later at most: others print in between."""
+_FRAME = b'  File "'
+"""Others print lines that are indented, too."""
+_ENDS_NOTHING = re.compile(rb"SystemExit(?:: 0)?|GeneratorExit.*")
+"""With which programs end in order, or not at all."""
+_EXCEPTION = re.compile(rb"[A-Za-z_]\w{0,100}(?:\.\w{1,100}){0,20}(?:: .*)?")
+_IS_NAMED = re.compile(rb"[\w.]*(?:\.|\b)[A-Z]\w*(?:$|:)|\w+\.\w")
+"""A class begins with a capital, or comes with its module: ``socket.timeout``."""
+_IS_SAFELY_NAMED = re.compile(
+    rb"[\w.]+\.[A-Z]\w*(?:$|:)|[\w.]+\.\w*(?:error|timeout)(?:$|:)|(?:\w*Error|Exception)(?:$|:)"
+    rb"|\w+(?:Exception|Warning|Exit|Interrupt|Iteration|Fail(?:ed|ure)|Timeout|TimedOut|Expired|Empty|Full|Group"
+    rb"|Abort(?:ed)?|Cancell?ed|Stop(?:ped)?|Interrupted|Exceeded|Exhausted|Unavailable|Lost|Died|Killed|NotFound)(?:$|:)"
+)
+"""Where others may print between the lines of a traceback: ``Loss: 2.31`` looks like a class, too. Only classes of
+Python and of the script come without a module, and few of them have another ending."""
+
+
+class _Printer(NamedTuple):
+    """What tells the printers of tracebacks apart: how many prefixes stand in front, and what they state."""
+
+    depth: int
+    label: str | None
+    rank: int | None
+
+
+Open: TypeAlias = dict[_Printer, int]
+"""The printers of tracebacks that have not ended, with the last line that may be the next one."""
+
+
+def begin(line: bytes, number: int, stated: Stated, found: Open) -> None:
+    """Remember that a traceback begins, if that is all that stands in a line."""
+    for printer, text in _printers(line, stated):
+        if text.startswith(MARK):
+            _wait(printer, number, found)
+            return
+
+
+def ended(line: bytes, number: int, stated: Stated, found: Open) -> Inner | None:
+    """The exception that a line tells, if a traceback ends with it; None for all other lines."""
+    while found and number > found[oldest := next(iter(found))]:
+        del found[oldest]
+    for printer, text in _printers(line, stated) if found else ():
+        if printer not in found:
+            continue
+        is_mixed = printer.label is None and printer.rank is None
+        if not text.strip() or text[:1].isspace() or text.startswith(MARK) or _OF_RAY in text:
+            if not is_mixed or text.startswith((_FRAME, MARK)) or _OF_RAY in text:
+                _wait(printer, number, found)
+            return None
+        text = envelopes.without_trailer(text).rstrip()
+        is_exception = _EXCEPTION.fullmatch(text) and (_IS_SAFELY_NAMED if is_mixed else _IS_NAMED).match(text)
+        if is_exception or not is_mixed:
+            del found[printer]
+            is_told = is_exception and not _ENDS_NOTHING.fullmatch(text)
+            return Inner(text, Stated(label=printer.label, rank=printer.rank)) if is_told else None
+    return None
+
+
+def _wait(printer: _Printer, number: int, found: Open) -> None:
+    """Wait for the next line of a printer; those that have waited longest stand first."""
+    found.pop(printer, None)
+    found[printer] = number + _FAR
+
+
+def _printers(line: bytes, stated: Stated) -> Iterator[tuple[_Printer, bytes]]:
+    """Who may have printed a line: by each number of prefixes, with what is left of it."""
+    inner = Inner(line, stated)
+    for depth in range(envelopes.MAX_DEPTH):
+        yield _Printer(depth, inner.stated.label, inner.stated.rank), inner.text
+        layer = envelopes.peel(inner.text)
+        if layer is None:
+            return
+        inner = Inner(layer.text, layer.stated.within(inner.stated))

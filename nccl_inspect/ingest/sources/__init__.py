@@ -1,0 +1,1 @@
+"""Opens what the user names and hands out blocks of whole lines."""

@@ -1,0 +1,221 @@
+"""The members of tar and zip archives, read one after the other without putting anything on disk."""
+
+from __future__ import annotations
+
+import stat
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nccl_inspect.ingest.sources import log_detection
+from nccl_inspect.ingest.sources.streams import HEAD, Pieces, StreamError, failing, peeked, pieces
+
+if TYPE_CHECKING:
+    import tarfile
+    import zipfile
+
+_IMPOSSIBLE = (ValueError, OverflowError, IndexError, struct.error)
+"""What zipfile raises, besides its own errors, for offsets and names that cannot be."""
+_MAX_NAME = 1 << 20
+"""The longest name or extended header of a member: tarfile reads them whole."""
+
+
+class Member(NamedTuple):
+    """A member that looks like a log; its data can be read until the next member is asked for."""
+
+    name: str
+    open: Callable[[], Pieces]
+
+
+class Wanted(NamedTuple):
+    """Which members are given; others are skipped."""
+
+    by_name: Callable[[str], bool]
+    """Whether one may be wanted, by its name alone."""
+    by_head: Callable[[str, bytes | None], bool]
+    """Whether it is, by its name and first bytes; None where they cannot be read."""
+
+
+def _may_be_log(name: str) -> bool:
+    return not log_detection.is_left_out(name)
+
+
+def _is_log(name: str, head: bytes | None) -> bool:
+    return log_detection.is_plausible(name) if head is None else log_detection.is_log(name, head)
+
+
+LOGS = Wanted(_may_be_log, _is_log)
+ALL = Wanted(lambda _: True, lambda *_: True)
+
+
+def of_tar(data: Pieces, wanted: Wanted = LOGS) -> Iterator[Member]:
+    """The logs in a tar archive, or what else is wanted, in its order.
+
+    Args:
+        data: of the archive, unpacked.
+        wanted: which members are given.
+
+    Raises:
+        StreamError: the archive is damaged or breaks off, and no member has said so.
+    """
+    import tarfile
+
+    watched = _Watched()
+    try:
+        with tarfile.open(fileobj=_Readable(data), mode="r|", tarinfo=_tar_info()) as archive:  # type: ignore[call-overload]
+            while (info := archive.next()) is not None:
+                archive.members.clear()  # else it keeps them all
+                if not info.isreg() or not wanted.by_name(info.name):
+                    continue
+                member = _tar_member(archive, info, watched, wanted)
+                if member is not None:
+                    yield member
+                if watched.failed:
+                    return
+    except tarfile.TarError as error:
+        raise _damaged(error) from None
+
+
+def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo, watched: _Watched, wanted: Wanted) -> Member | None:
+    name = info.name.removeprefix("./")
+    try:
+        head, data = peeked(watched.read(archive.extractfile(info)), lambda taken: len(taken) >= HEAD)
+    except StreamError as error:
+        return Member(name, failing(error))
+    return Member(name, lambda: data) if wanted.by_head(name, head) else None
+
+
+class _Watched:
+    """Reads members and remembers whether one could not be read: then the archive has come to its end as well."""
+
+    def __init__(self) -> None:
+        self.failed = False
+
+    def read(self, stream: Any) -> Pieces:
+        """The data of a member."""
+        import tarfile
+
+        try:
+            yield from pieces(stream)
+        except tarfile.TarError as error:
+            self.failed = True
+            raise _damaged(error) from None
+        except StreamError:
+            self.failed = True
+            raise
+
+
+def _damaged(error: Exception) -> StreamError:
+    return StreamError(f"the archive is damaged ({' '.join(str(error).split())})", "copy it again")
+
+
+def _tar_info() -> type[tarfile.TarInfo]:
+    import tarfile
+
+    lengthy = (
+        tarfile.XHDTYPE,
+        tarfile.XGLTYPE,
+        tarfile.SOLARIS_XHDTYPE,
+        tarfile.GNUTYPE_LONGNAME,
+        tarfile.GNUTYPE_LONGLINK,
+    )
+
+    class Checked(tarfile.TarInfo):
+        """Damage is an error wherever it stands; tarfile takes most of it for the end of the archive."""
+
+        @classmethod
+        def frombuf(cls, buf: Any, encoding: Any, errors: Any) -> Any:
+            try:
+                info = super().frombuf(buf, encoding, errors)
+            except (tarfile.TruncatedHeaderError, tarfile.InvalidHeaderError) as error:  # type: ignore[attr-defined]
+                raise _damaged(error) from None
+            if info.type in lengthy and info.size > _MAX_NAME:
+                raise StreamError("the archive holds a name of absurd length", "pack the logs again")
+            return info
+
+    return Checked
+
+
+class _Readable:
+    """Pieces as a file that can only be read on."""
+
+    def __init__(self, data: Pieces) -> None:
+        self._data = data
+        self._piece = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        """Some bytes, none at the end."""
+        if not self._piece:
+            self._piece = memoryview(next(self._data, b""))
+        taken, self._piece = self._piece[:size], self._piece[size:]
+        return bytes(taken)
+
+
+def of_zip(file: Any, told: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
+    """The logs in a zip archive, or what else is wanted, in the natural order of their names.
+
+    Args:
+        file: path or seekable file object.
+        told: learns how many packed bytes were dealt with.
+        wanted: which members are given.
+
+    Raises:
+        StreamError: the list of members cannot be read.
+    """
+    import zipfile
+
+    try:
+        archive = zipfile.ZipFile(file)
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, struct.error) as error:
+        raise _damaged(error) from None
+    with archive:
+        for info in sorted(archive.infolist(), key=lambda info: log_detection.natural(info.filename)):
+            if _is_file(info) and wanted.by_name(info.filename):
+                member = _zip_member(archive, info, wanted)
+                if member is not None:
+                    yield member
+            told(info.compress_size)
+
+
+def of_zip_at(place: Any, told: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
+    """The same of a file on disk, which is closed after the last one.
+
+    Args:
+        place: its path.
+        told: likewise.
+        wanted: likewise.
+
+    Raises:
+        StreamError: likewise.
+    """
+    with place.open("rb") as file:
+        yield from of_zip(file, told, wanted)
+
+
+def _is_file(info: zipfile.ZipInfo) -> bool:
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    return info.filename[-1:] not in ("", "/") and kind in (0, stat.S_IFREG)
+
+
+def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, wanted: Wanted) -> Member | None:
+    data = partial(_of_zip_member, archive, info)
+    head: bytes | None = None
+    with suppress(StreamError):
+        head, _ = peeked(data(), lambda taken: len(taken) >= HEAD)
+    return Member(info.filename, data) if wanted.by_head(info.filename, head) else None
+
+
+def _of_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Pieces:
+    import zipfile
+    import zlib
+    from lzma import LZMAError
+
+    try:
+        with archive.open(info) as stream:
+            yield from pieces(stream)
+    except (zipfile.BadZipFile, zlib.error, EOFError, LZMAError, OSError, *_IMPOSSIBLE) as error:
+        raise _damaged(error) from None
+    except (NotImplementedError, RuntimeError) as error:  # packed in an unknown way; needs a password
+        raise StreamError(" ".join(str(error).split()), "unpack it, and give the folder") from None

@@ -1,0 +1,254 @@
+"""Opens what the user names (files, folders, archives, ``-``) and gives blocks of whole lines in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+
+from nccl_inspect.errors import NoInputError
+from nccl_inspect.ingest.lines.torn import LOOK_AHEAD, Mended, Numbered, Rejoiner, is_torn
+from nccl_inspect.ingest.sources import archives, compression, files, log_detection
+from nccl_inspect.ingest.sources.archives import Member
+from nccl_inspect.ingest.sources.encodings import as_utf8
+from nccl_inspect.ingest.sources.files import File, Input
+from nccl_inspect.ingest.sources.limits import Allowance
+from nccl_inspect.ingest.sources.streams import BLOCK, Pieces, StreamError, counted, failing, peeked
+from nccl_inspect.util.records import Record
+from nccl_inspect.util.text import printable
+
+Progress = Callable[[int, int | None], None]
+"""Told how many bytes were read (as stored, not as unpacked), and how many there are where that is known."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Source(Record):
+    """One stream of log bytes."""
+
+    name: str
+    """Path, ``archive.tar.gz:path/in/it``, ``<stdin>``, ``<bytes>`` or ``<stream>``."""
+    open: Callable[[], Pieces]
+    """Gives the bytes as stored; those of an archive's member until the next source is asked for."""
+    is_cut: bool = False
+    """Whether it is some lines of a plain file that is not torn: bytes are taken as they are."""
+    allowance: Allowance = field(default_factory=Allowance)
+    """How much its input may unpack to."""
+    newest_first: bool = False
+    """Whether it is read from its end."""
+
+
+def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Iterator[Source]:
+    """The sources that the inputs stand for, one after the other: read one before you ask for the next.
+
+    A folder gives the logs in it, an archive its members that look like logs. What is missing or unreadable is a source
+    as well: reading it raises the error.
+
+    Args:
+        inputs: a path, a glob, ``-`` for standard input, bytes, a binary file object, or a list of these.
+        progress: told after each piece that was read.
+    """
+    found = files.find(inputs)
+    total = files.size(found) if progress else None
+
+    def told(size: int) -> None:
+        if progress:
+            progress(size, total)
+
+    for file in found:
+        yield from of_file(file, told)
+
+
+def of_file(file: File, told: Callable[[int], None]) -> Iterator[Source]:
+    """The sources that a file stands for.
+
+    Args:
+        file: a log or an archive.
+        told: after each piece how many bytes it had.
+    """
+    data = file.open() if file.again else counted(file.open(), told)
+    allowance = Allowance()
+    try:
+        head, unpacked = peeked(compression.unpacked(data, allowance), log_detection.tells_archives)
+    except (StreamError, OSError) as error:
+        yield Source(file.name, failing(_problem(error)))
+        return
+    if log_detection.is_tar(head):
+        if file.again:
+            unpacked = compression.unpacked(counted(file.open(), told), allowance)
+        yield from _members(file, archives.of_tar(unpacked), allowance)
+    elif log_detection.is_zip(head):
+        yield from _members(file, _of_zip(file, told, allowance), allowance)
+    elif file.again:
+        yield Source(file.name, lambda: counted(file.open(), told), allowance=allowance)
+    else:
+        yield Source(file.name, lambda: unpacked, allowance=allowance)
+
+
+def _of_zip(file: File, told: Callable[[int], None], allowance: Allowance) -> Iterator[Member]:
+    if file.place is None and file.stream is None:
+        raise StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
+    allowance.take(file.size or 0)
+    members = archives.of_zip_at(file.place, told) if file.place else archives.of_zip(file.stream, told)
+    for member in members:
+        yield member._replace(open=lambda member=member: allowance.counted(member.open()))  # type: ignore[misc]
+
+
+def _members(file: File, members: Iterator[Member], allowance: Allowance) -> Iterator[Source]:
+    empty = True
+    try:
+        for member in members:
+            if member.name in file.without:
+                continue
+            empty = False
+            yield Source(f"{file.name}:{printable(member.name)}", member.open, allowance=allowance)
+    except (StreamError, OSError) as error:
+        yield Source(file.name, failing(_problem(error)))
+        return
+    if empty and not file.found:
+        problem = StreamError("the archive holds no log", "give its members the suffix .log, or unpack it")
+        yield Source(file.name, failing(problem))
+
+
+def _problem(error: StreamError | OSError) -> StreamError:
+    if isinstance(error, StreamError):
+        return error
+    return StreamError(error.strerror or str(error), "check the file")
+
+
+def raw_blocks(source: Source) -> Iterator[bytes]:
+    """The bytes of a source, unpacked, in pieces of at most about :data:`BLOCK` bytes.
+
+    Raises:
+        NoInputError: the data breaks off or cannot be read; what came before that was given.
+    """
+    try:
+        yield from source.open() if source.is_cut else as_utf8(compression.unpacked(source.open(), source.allowance))
+    except (StreamError, OSError) as error:
+        problem = _problem(error)
+        raise NoInputError(f"{source.name}: {problem.what}", problem.hint) from None
+
+
+class Lines:
+    """Whole lines without their line ends, in one piece or one by one: whichever form a reader asks for is made then.
+
+    Args:
+        lines: in their order; left out where ``text`` holds them.
+        size: bytes that they took in the source, with line ends and what was cut off.
+        mended: where torn lines were put together, so that the lines do not simply follow each other.
+        text: the lines with a line end between each two; at least one.
+    """
+
+    __slots__ = ("_lines", "_text", "mended", "size")
+
+    def __init__(
+        self, lines: Iterable[bytes] | None, size: int, mended: Mended | None = None, text: bytes | None = None
+    ) -> None:
+        self._lines = None if lines is None else list(lines)
+        self._text = text
+        self.size = size
+        self.mended = mended
+
+    @property
+    def lines(self) -> list[bytes]:
+        """Each by itself."""
+        if self._lines is None:
+            self._lines = [] if self._text is None else self._text.split(b"\n")
+        return self._lines
+
+    @property
+    def text(self) -> bytes:
+        """All in one, with a line end between each two."""
+        if self._text is None:
+            self._text = b"\n".join(self.lines)
+        return self._text
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.lines)
+
+    def __bool__(self) -> bool:
+        return bool(self._lines) if self._text is None else True
+
+    def __len__(self) -> int:
+        return self._text.count(b"\n") + 1 if self._lines is None and self._text is not None else len(self.lines)
+
+
+def blocks(source: Source) -> Iterator[Lines]:
+    """The lines of a source, without their line ends, as they come; in lists of at most about :data:`BLOCK` bytes.
+
+    Compressed data is told by its first bytes, not by its name; torn lines are put together again where the first
+    :data:`~nccl_inspect.ingest.lines.torn.LOOK_AHEAD` bytes show that the source is torn.
+
+    Raises:
+        NoInputError: the data breaks off or cannot be read; the whole lines before that were given.
+    """
+    yield from cut(raw_blocks(source), 0 if source.is_cut else LOOK_AHEAD)
+
+
+def _rejoined(pieces: Iterator[bytes], rejoiner: Rejoiner, size: int) -> Iterator[Lines]:
+    """Lines put together again; ``size`` bytes of the first piece are told with it, for those before were told."""
+    for piece in pieces:
+        yield _lines_of(rejoiner.feed(piece), size or len(piece), rejoiner)
+        size = 0
+    yield _lines_of(rejoiner.finish(), 0, rejoiner)
+
+
+def _lines_of(found: Iterator[Numbered], size: int, rejoiner: Rejoiner) -> Lines:
+    numbered = list(found)
+    mended = Mended(
+        [one.number for one in numbered], rejoiner.lines, rejoiner.repaired, [one for one in numbered if one.repaired]
+    )
+    return Lines((one.line[:BLOCK].rstrip(b"\r") for one in numbered), size, mended)
+
+
+def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
+    """The lines of a source, then the error that ended it if there was one."""
+    try:
+        yield from blocks(source)
+    except NoInputError as error:
+        yield error
+
+
+def is_torn_stream(pieces: Iterator[bytes]) -> bool:
+    """Whether lines of these bytes would be put together again."""
+    return any(lines.mended for lines in cut(islice(pieces, LOOK_AHEAD // BLOCK + 1), LOOK_AHEAD))
+
+
+def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
+    """The lines in pieces of a source.
+
+    Args:
+        pieces: as they come.
+        look: so many bytes decide whether torn lines are put together.
+    """
+    rest, size, seen, ends = b"", 0, 0, 0
+    for piece in pieces:
+        size += len(piece)
+        text = rest + piece
+        if seen < look and is_torn(text):
+            yield from _rejoined(chain([text], pieces), Rejoiner(ends), size)
+            return
+        seen += len(piece)
+        end = text.rfind(b"\n")
+        rest = text[end + 1 :][:BLOCK]
+        if end < 0:
+            continue
+        whole = Lines(None, size, text=_sound(text[:end]))
+        if seen < look:
+            ends += len(whole)
+        yield whole
+        size = 0
+    if rest:
+        yield Lines([rest.rstrip(b"\r")], size)
+
+
+def _sound(text: bytes) -> bytes:
+    """The lines without returns before their ends; the first one, which may come from before, not longer than any."""
+    first = text.find(b"\n")
+    if first > BLOCK or (first < 0 and len(text) > BLOCK):
+        text = text[:BLOCK] + (text[first:] if first > 0 else b"")
+    if b"\r" in text and (b"\r\n" in text or text.endswith(b"\r")):
+        return b"\n".join([line.rstrip(b"\r") for line in text.split(b"\n")])
+    return text
+
+
+__all__ = ["BLOCK", "Input", "Lines", "Progress", "Source", "blocks", "find", "raw_blocks"]

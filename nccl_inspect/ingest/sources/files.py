@@ -1,0 +1,303 @@
+"""From what the user names (files, folders, globs, ``-``, bytes, file objects) to the files that are read."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
+
+from nccl_inspect.errors import NoInputError
+from nccl_inspect.ingest.sources import log_detection, rotation
+from nccl_inspect.ingest.sources.streams import Pieces, StreamError, failing, pieces
+from nccl_inspect.util.discovery import instead_of
+from nccl_inspect.util.records import Record
+
+if TYPE_CHECKING:
+    from nccl_inspect.ingest.sources.remote import Remote
+
+Place: TypeAlias = "Path | Remote"
+"""Where a file is that any process can open."""
+_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
+_MAX_KEPT = 16 << 20
+"""Bytes of a stream that are kept, should it have to be read again."""
+_TURN = f"its newest line comes first, and a stream of more than {_MAX_KEPT >> 20} MB is not turned round"
+_KINDS = "a path, bytes, an open file, or a list of these"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class File(Record):
+    """Something that is read: a log or an archive of logs."""
+
+    name: str
+    open: Callable[[], Pieces]
+    size: int | None = None
+    """Bytes as stored; None where that is not known."""
+    again: bool = True
+    """Whether it can be opened more than once, at no cost."""
+    place: Place | None = None
+    stream: Any = None
+    """A file object that can be read anywhere, as zip archives need it; where there is no place."""
+    problem: StreamError | None = None
+    """Why it cannot be opened."""
+    found: bool = False
+    """Found in a folder, not named by the user."""
+    without: frozenset[str] = frozenset()
+    """Members of an archive that are no logs, whatever they look like: evidence."""
+
+
+Beside: TypeAlias = Callable[[str, bytes], bool]
+"""Whether a file in a folder is of use although it is no log, by its name and first bytes."""
+Pass: TypeAlias = Callable[[str, str], None]
+"""Takes the name of a file in a folder that is of no use, and why."""
+Input: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | TextIO | File
+
+
+def find(inputs: Input | Sequence[Input], beside: Beside | None = None, passed: Pass | None = None) -> list[File]:
+    """The files that the inputs stand for, each once; those of folders and globs in the natural order of their names.
+
+    What was rotated away (``job.log.1``) stands before the file that goes on (``job.log``). What cannot be read is
+    among them: opening it says why.
+
+    Args:
+        inputs: paths, folders, globs, ``-``, bytes or file objects.
+        beside: of files in folders that are no logs, which are wanted, too: told by name and first bytes.
+        passed: takes those files in folders that are neither, with the reason.
+
+    Raises:
+        NoInputError: nothing is given, or something that cannot be a log.
+    """
+    several: Sequence[Any] = inputs if isinstance(inputs, list | tuple) else [inputs]
+    if not several:
+        raise NoInputError("no input: the list is empty", f"give {_KINDS}")
+    seen: set[object] = set()
+    files = [file for item in several for file in _files(item, beside, passed or _forget) if _is_new(file, seen)]
+    return [files[place] for place in rotation.order([file.name for file in files])]
+
+
+def is_url(name: str) -> bool:
+    """Whether an input is an address, such as ``s3://bucket/job.log``."""
+    return _URL.match(name) is not None
+
+
+def lasting(files: Iterable[File]) -> list[File]:
+    """The same files, of which also streams can be opened again, as long as they are short."""
+    return [file if file.again else replace(file, open=_Kept(file)) for file in files]
+
+
+def require_again(files: Iterable[File], turned: Iterable[str]) -> None:
+    """Make sure that everything can be read once more.
+
+    Args:
+        files: that :func:`lasting` gave.
+        turned: the names of those for which it has to be.
+
+    Raises:
+        NoInputError: there is a stream that was too long to be kept.
+    """
+    if any(isinstance(file.open, _Kept) and not file.open.is_whole for file in files):
+        raise NoInputError(f"{', '.join(sorted(turned))}: {_TURN}", "… | tac | nccl-inspect summarize, or name a file")
+
+
+class _Kept:
+    """Opens a stream, and opens it again.
+
+    Args:
+        file: that can be opened once.
+    """
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._pieces: list[bytes] | None = None
+        self._is_whole = False
+
+    def __call__(self) -> Pieces:
+        """The bytes, from the first one on."""
+        if self._pieces is None:
+            self._pieces = []
+            return self._keeping(self._pieces)
+        if self._is_whole:
+            return iter(self._pieces)
+        return failing(StreamError("the stream is too long to be read twice", "name a file"))()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it can be opened again."""
+        return self._is_whole
+
+    def _keeping(self, pieces: list[bytes]) -> Pieces:
+        size = 0
+        for piece in self._file.open():
+            size += len(piece)
+            if size <= _MAX_KEPT:
+                pieces.append(piece)
+            else:
+                pieces.clear()
+            yield piece
+        self._is_whole = size <= _MAX_KEPT
+
+
+def size(files: Iterable[File]) -> int | None:
+    """Bytes of all files together, where all are known."""
+    total = 0
+    for file in files:
+        if file.size is None:
+            return None
+        total += file.size
+    return total
+
+
+def _is_new(file: File, seen: set[object]) -> bool:
+    key: object = id(file)
+    if file.name == "<stdin>":
+        key = file.name
+    elif isinstance(file.place, Path):
+        status = file.place.stat()
+        key = (status.st_dev, status.st_ino)
+    elif file.place:
+        key = file.place
+    new = key not in seen
+    seen.add(key)
+    return new
+
+
+def _forget(_name: str, _why: str) -> None:
+    """Pass over a file without a word."""
+
+
+def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
+    if isinstance(item, File):
+        return [item]
+    if isinstance(item, bytes | bytearray | memoryview):
+        data = bytes(item)
+        return [File("<bytes>", lambda: pieces(io.BytesIO(data)), len(data), stream=io.BytesIO(data))]
+    if not isinstance(item, (str, os.PathLike)):
+        return [_stream(_binary(item))]
+    if item == "-":
+        return [_stdin()]
+    if isinstance(item, str) and is_url(item):
+        return _of_url(item)
+    path = Path(item)
+    if "\n" in str(item) or "\0" in str(item):
+        return [unreadable(repr(str(item)[:40]), "not a path", "to read text that you have, give text.encode()")]
+    if not os.path.lexists(path) and any(mark in str(item) for mark in "*?["):
+        return _matching(str(item), beside, passed)
+    return _of_path(path, beside, passed)
+
+
+def _binary(item: Any) -> Any:
+    """A file object, that below it where it was opened as text: so bytes that are not UTF-8 do no harm.
+
+    Raises:
+        NoInputError: it is no file object, or closed.
+    """
+    if isinstance(item, type) or not callable(getattr(item, "read", None)):
+        raise NoInputError(f"{type(item).__name__} cannot be read as a log", f"give {_KINDS}")
+    if getattr(item, "closed", False):
+        raise NoInputError(f"{getattr(item, 'name', '<stream>')}: the file is closed", "open it again")
+    return getattr(item, "buffer", item)
+
+
+def _stream(stream: Any) -> File:
+    name = getattr(stream, "name", None)
+    seekable = getattr(stream, "seekable", None)
+    return File(
+        name if isinstance(name, str) else "<stream>",
+        lambda: pieces(stream),
+        again=False,
+        stream=stream if seekable is not None and seekable() else None,
+    )
+
+
+def _stdin() -> File:
+    stream = sys.stdin.buffer
+    try:
+        status = os.fstat(stream.fileno())
+    except OSError:  # something that only looks like a file
+        return replace(_stream(stream), name="<stdin>")
+    size = status.st_size if stat.S_ISREG(status.st_mode) else None
+    return replace(_stream(stream), name="<stdin>", size=size)
+
+
+def _matching(pattern: str, beside: Beside | None, passed: Pass) -> Iterator[File]:
+    import glob  # rarely needed: shells do it
+
+    names = sorted(glob.glob(pattern, recursive=True), key=log_detection.natural)  # noqa: PTH207 - patterns may be absolute
+    if not names:
+        yield unreadable(pattern, "no file matches", "check the pattern and the folder")
+    for name in names:
+        yield from _of_path(Path(name), beside, passed)
+
+
+def _of_path(path: Path, beside: Beside | None, passed: Pass) -> Iterable[File]:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return [unreadable(str(path), "no such file", instead_of(path, "check the path"))]
+    except OSError as error:
+        return [unreadable(str(path), error.strerror or str(error), "check the path and the folders in it")]
+    if stat.S_ISDIR(status.st_mode):
+        from nccl_inspect.ingest.folders import of_folder  # most inputs are files
+
+        return of_folder(path, beside, passed)
+    return [of_regular(path, status)]
+
+
+def of_file(path: Place, found: bool, without: frozenset[str] = frozenset()) -> File:
+    """A file again that :func:`find` gave.
+
+    Args:
+        path: of something that is no folder.
+        found: as it was.
+        without: likewise.
+    """
+    if not isinstance(path, Path):
+        return _of_object(path, found)
+    try:
+        return replace(of_regular(path, path.stat(), found), without=without)
+    except OSError as error:
+        return unreadable(str(path), error.strerror or str(error), "check the path and the folders in it")
+
+
+def of_regular(path: Path, status: os.stat_result, found: bool = False) -> File:
+    """A file on disk.
+
+    Args:
+        path: of it.
+        status: what the system says of it.
+        found: in a folder, not named by the user.
+    """
+    if not os.access(path, os.R_OK):
+        return unreadable(str(path), "no permission to read it", "check its mode and owner")
+    if not stat.S_ISREG(status.st_mode):
+        return File(str(path), lambda: _pieces(path), again=False)
+    return File(str(path), lambda: _pieces(path), status.st_size, place=path, found=found)
+
+
+def _of_url(url: str) -> Iterable[File]:
+    from nccl_inspect.ingest.sources import remote  # most logs are files
+
+    try:
+        return [_of_object(one, found) for one, found in remote.find(url)]
+    except StreamError as error:
+        return [unreadable(remote.shown(url), error.what, error.hint)]
+
+
+def _of_object(place: Remote, found: bool) -> File:
+    return File(str(place), lambda: _pieces(place), place.size, again=False, place=place, found=found)
+
+
+def _pieces(path: Place) -> Pieces:
+    with path.open("rb", 0) as file:
+        yield from pieces(file)
+
+
+def unreadable(name: str, what: str, hint: str) -> File:
+    """What can be opened only to say why it cannot."""
+    problem = StreamError(what, hint)
+    return File(name, failing(problem), 0, problem=problem)

@@ -1,0 +1,218 @@
+"""Shares files out: parts of about the same size that several processes can read at once.
+
+A log that is plain text is cut at line ends. One that is torn is not: its lines are put together over long distances.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.ingest.exports import record_lines
+from nccl_inspect.ingest.lines.prefix import MARK
+from nccl_inspect.ingest.sources import blocks, compression, files, log_detection
+from nccl_inspect.ingest.sources.files import File, Input, Place
+from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, StreamError, failing, pieces
+from nccl_inspect.util.records import Record
+
+_SLACK = 4
+"""What is larger than its share by less than the share divided by this stays whole."""
+_AHEAD = 1.35
+"""How much more the first process reads of a log that says much: the others must hand over what they found."""
+_MUCH = 10
+"""A log says much when at least one line in so many is a text of NCCL that the lines around it do not have."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Part(Record):
+    """A file, or some of its lines."""
+
+    name: str
+    place: Place | None
+    found: bool = False
+    """As in :class:`~nccl_inspect.ingest.sources.files.File`."""
+    start: int = 0
+    end: int | None = None
+    """None: up to the end of the file."""
+    size: int = 0
+    """Bytes as stored."""
+    problem: tuple[str, str] | None = None
+    """Why there is nothing to read, and what to do about it."""
+    without: frozenset[str] = frozenset()
+    """As in :class:`~nccl_inspect.ingest.sources.files.File`."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a file from its beginning to its end, of whatever kind."""
+        return self.start == 0 and self.end is None
+
+
+def planned(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> list[list[Part]]:
+    """What each of several processes is to read, in the order of the inputs; nothing where one process is to read all.
+
+    Args:
+        inputs: paths, globs, URLs; with anything else there is nothing to share out.
+        jobs: at most so many processes.
+        smallest: bytes that are worth a process.
+    """
+    found = files.find(inputs) if jobs > 1 and _are_paths(inputs) else []
+    if not all(file.place for file in found):
+        return []
+    total = files.size(found) or 0
+    jobs = min(jobs, total // max(1, smallest))
+    return _shared(found, _shares(total, jobs, _AHEAD if _says_much(found) else 1)) if jobs > 1 else []
+
+
+def all_of(inputs: Input | Sequence[Input], jobs: Callable[[int], int]) -> list[list[Part]]:
+    """What there is to read, in about so many groups as asked for; what cannot be read is in its place among them.
+
+    Args:
+        inputs: paths, globs, URLs.
+        jobs: how many groups there are to be of so many bytes.
+
+    Raises:
+        NcclInspectError: something among the inputs can be read by this process only.
+    """
+    found = files.find(inputs) if _are_paths(inputs) else []
+    alone = [file.name for file in found if not file.place and not file.problem]
+    if alone or not found:
+        what = alone[0] if alone else "what is piped in or open"
+        raise NcclInspectError(f"{what} cannot be read by other machines", "give files, folders, globs or URLs")
+    total = sum(file.size or 0 for file in found)
+    groups = _shared(found, _shares(total, max(1, jobs(total))))
+    return [[replace(part, place=_absolute(part.place)) for part in group] for group in groups]
+
+
+def _absolute(place: Place | None) -> Place | None:
+    """The place for a process that works in another folder."""
+    return place.absolute() if isinstance(place, Path) else place
+
+
+def _are_paths(inputs: Input | Sequence[Input]) -> bool:
+    several = inputs if isinstance(inputs, list | tuple) else [inputs]
+    return all(_is_path(item) for item in several)
+
+
+def _is_path(item: object) -> bool:
+    """Whether any process could open it, or would say why it cannot."""
+    if isinstance(item, File):
+        return item.place is not None or item.problem is not None
+    return isinstance(item, (str, Path)) and item != "-"
+
+
+def _shares(total: int, jobs: int, ahead: float = 1) -> list[int]:
+    """How many bytes each process is to read, of which the first one takes ``ahead`` times as many as each other."""
+    share = math.ceil(total / (jobs - 1 + ahead))
+    return [math.ceil(share * ahead), *[share] * (jobs - 1)]
+
+
+def _says_much(found: Sequence[File]) -> bool:
+    """Whether what is found in a log will be large: by the middle of the largest file, where training goes on."""
+    largest = max(found, key=lambda file: file.size or 0)
+    try:
+        lines = _read(largest.place, (largest.size or 0) // 2, HEAD).split(b"\n")
+    except (StreamError, OSError):
+        return False
+    return len({line.partition(MARK)[2] for line in lines if MARK in line}) * _MUCH > len(lines)
+
+
+def _shared(found: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:
+    groups: list[list[Part]] = [[]]
+    room, jobs, slack = shares[0], len(shares), min(shares) // _SLACK
+    for file in found:
+        start, left = 0, file.size or 0
+        line_ends = _LineEnds(file.place)
+        while left > room + slack and len(groups) < jobs:
+            if room > slack:
+                cut = line_ends.after(start + room)
+                if cut is None:
+                    break
+                groups[-1].append(Part(file.name, file.place, file.found, start, cut, cut - start))
+                left -= cut - start
+                start = cut
+            groups.append([])
+            room = shares[len(groups) - 1]
+        problem = (file.problem.what, file.problem.hint) if file.problem else None
+        groups[-1].append(Part(file.name, file.place, file.found, start, None, left, problem, file.without))
+        room -= left
+    return [group for group in groups if group]
+
+
+class _LineEnds:
+    """Where a file can be cut: only one that is text, and not torn, is looked into further.
+
+    Args:
+        place: of the file.
+    """
+
+    def __init__(self, place: Place | None) -> None:
+        self._place = place
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether the file is text that can be cut at any line end."""
+        head = _read(self._place, 0)
+        if log_detection.is_tar(head) or log_detection.is_zip(head) or compression.is_packed(head):
+            return False
+        if record_lines.reader_of(head[:HEAD]):
+            return False
+        assert self._place is not None
+        with self._place.open("rb", 0) as file:
+            return not blocks.is_torn_stream(pieces(file))
+
+    def after(self, place: int) -> int | None:
+        """The first beginning of a line after some bytes, if one comes soon and is not the end."""
+        try:
+            data = _read(self._place, place) if self._is_plain else b""
+        except (StreamError, OSError):
+            return None
+        end = data.find(b"\n") + 1
+        return place + end if 0 < end < len(data) else None
+
+
+def _read(place: Place | None, start: int, size: int = BLOCK) -> bytes:
+    if place is None:
+        return b""
+    with place.open("rb", 0) as file:
+        file.seek(start)
+        return file.read(size) or b""
+
+
+def read(part: Part, progress: Callable[[int], None]) -> Iterator[blocks.Source]:
+    """The sources of a part; one of some lines of a file is read as it is.
+
+    Args:
+        part: to read.
+        progress: told after each piece how long it was.
+    """
+    if part.place is None:
+        yield blocks.Source(part.name, failing(StreamError(*part.problem or ("not found", ""))))
+    elif part.is_whole:
+        file = files.of_file(part.place, part.found, part.without)
+        yield from blocks.of_file(replace(file, name=part.name), progress)
+    else:
+        place = part.place
+        yield blocks.Source(part.name, lambda: _between(place, part, progress), is_cut=True)
+
+
+def _between(place: Place, part: Part, progress: Callable[[int], None]) -> Pieces:
+    try:
+        with place.open("rb", 0) as file:
+            file.seek(part.start)
+            left = part.end - part.start if part.end is not None else None
+            while data := file.read(BLOCK if left is None else min(BLOCK, left)):
+                yield data
+                progress(len(data))
+                left = None if left is None else left - len(data)
+    except OSError as error:
+        raise StreamError(error.strerror or str(error), "check the file") from None
+
+
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

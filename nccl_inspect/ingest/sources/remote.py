@@ -1,0 +1,197 @@
+"""Logs wherever fsspec reaches: ``s3://bucket/prefix/*.log``, and every other store that has a library for it."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from nccl_inspect.ingest.sources import log_detection
+from nccl_inspect.ingest.sources.streams import StreamError
+from nccl_inspect.util.records import Record
+from nccl_inspect.util.secrets import masked
+
+_WEB = re.compile(r"https?://[^?#]*")
+_WHOLE = 4 << 20
+"""Bytes up to which an object is fetched by one request: a store answers slowly, and then fast."""
+_EXTRA = "pip install 'nccl-inspect[dask]'"
+_MAX_WORDS = 200
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Remote(Record):
+    """An object in a store; opened like a path, in whatever process."""
+
+    url: str
+    size: int | None = None
+
+    def __str__(self) -> str:
+        return shown(self.url)
+
+    def open(self, _mode: str = "rb", _buffering: int = 0) -> io.RawIOBase | io.BytesIO:
+        """Its bytes.
+
+        Raises:
+            StreamError: they cannot be read.
+        """
+        system, path = _system(self.url)
+        with _told():
+            if self.size is not None and self.size <= _WHOLE:
+                return io.BytesIO(system.cat_file(path))
+            return _Stream(system.open(path, "rb"))
+
+    def stat(self) -> None:
+        """Find out whether it is there.
+
+        Raises:
+            StreamError: it is not, or cannot be asked for.
+        """
+        system, path = _system(self.url)
+        with _told():
+            system.info(path)
+
+
+class _Stream(io.RawIOBase):
+    """A file of fsspec whose faults are told like those of any input."""
+
+    def __init__(self, opened: Any) -> None:
+        self._opened = opened
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(self._opened.seekable())
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._opened.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._opened.tell())
+
+    def readinto(self, buffer: Any) -> int:
+        with _told():
+            data = self._opened.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._opened.close()
+        super().close()
+
+
+def find(url: str) -> list[tuple[Remote, bool]]:
+    """The objects that a URL or a pattern of URLs stands for, each with whether it was found below a prefix.
+
+    Below a prefix only names tell what is a log: looking into each object would fetch all of them twice.
+
+    Raises:
+        StreamError: there is none, or the store cannot be asked.
+    """
+    system, path = _system(url)
+    with _told():
+        system.invalidate_cache()
+        if any(mark in path for mark in "*?[") and not system.exists(path):
+            found = _matching(system, path, url)
+        else:
+            info = system.info(path)
+            found = _below(system, path, url) if info["type"] == "directory" else [(Remote(url, info["size"]), False)]
+    return sorted(found, key=lambda one: log_detection.natural(one[0].url))
+
+
+def _matching(system: Any, pattern: str, url: str) -> list[tuple[Remote, bool]]:
+    infos = system.glob(pattern, detail=True)
+    if not infos:
+        raise StreamError("no object matches", "check the pattern and the bucket")
+    found = []
+    for name, info in infos.items():
+        if info["type"] == "directory":
+            found += _below(system, name, url)
+        else:
+            found.append((Remote(_named(system, name, url), info["size"]), False))
+    return found
+
+
+def _below(system: Any, prefix: str, url: str) -> list[tuple[Remote, bool]]:
+    infos = system.find(prefix, detail=True)
+    found = [
+        (Remote(_named(system, name, url), info["size"]), True)
+        for name, info in infos.items()
+        if info["type"] == "file" and _is_wanted(name.removeprefix(prefix).lstrip("/"))
+    ]
+    if not found:
+        raise StreamError("no object below it has the name of a log", "give a pattern, such as PREFIX/*")
+    return found
+
+
+def _is_wanted(inside: str) -> bool:
+    named = log_detection.is_plausible(inside) or log_detection.is_named_as_archive(inside)
+    return named and not log_detection.is_left_out(inside)
+
+
+def _named(system: Any, name: str, url: str) -> str:
+    """The URL of an object that was found for another URL, which may be a chain such as ``zip://*.log::s3://…``."""
+    parts = url.split("::")
+    place = next(place for place, part in enumerate(parts) if "://" in part)
+    parts[place] = system.unstrip_protocol(name)
+    return "::".join(parts)
+
+
+def shown(url: str) -> str:
+    """A URL without what it may hold of secrets: passwords, and the signature of one that was made for a while."""
+    web = _WEB.match(url)
+    return masked(web[0] if web else url)
+
+
+def _system(url: str) -> tuple[Any, str]:
+    """What opens a URL, and the path in it.
+
+    Raises:
+        StreamError: a library is missing, or nobody knows the protocol.
+    """
+    try:
+        from fsspec.core import url_to_fs  # takes its time to load
+    except ImportError:
+        raise StreamError("a URL is read with fsspec, which is not installed", _EXTRA) from None
+    try:
+        system, path = url_to_fs(url)
+    except ImportError as error:
+        raise StreamError(_words(error), f"{_EXTRA} {_library(url)}".rstrip()) from None
+    except Exception as error:
+        raise _problem(error) from None
+    return system, path
+
+
+def _library(url: str) -> str:
+    """The package that fsspec needs for a protocol, where it is one of its own."""
+    from fsspec.registry import known_implementations
+
+    protocol = re.split("::|://", url)[0]
+    package = known_implementations.get(protocol, {}).get("class", "").split(".")[0]
+    return "" if package == "fsspec" else package
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say in our words what a store answers: each of its libraries has errors of its own."""
+    try:
+        yield
+    except StreamError:
+        raise
+    except Exception as error:
+        raise _problem(error) from None
+
+
+def _problem(error: Exception) -> StreamError:
+    if isinstance(error, FileNotFoundError):
+        return StreamError("no such object", "check the URL and who may read it")
+    return StreamError(_words(error), "check the URL, the network and who may read it")
+
+
+def _words(error: Exception) -> str:
+    """An error in one line: some hold a page."""
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return masked(text[:_MAX_WORDS])

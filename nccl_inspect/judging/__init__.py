@@ -1,0 +1,1 @@
+"""What rules stand on: the engine that runs them, the facts that they ask, verdicts."""

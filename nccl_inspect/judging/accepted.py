@@ -1,0 +1,58 @@
+"""What users say about findings: how severe one is to them, and which ones they know and accept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+from nccl_inspect.model.finding import Finding, Suppressed
+from nccl_inspect.util.records import Record
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Suppression(Record):
+    """Findings that are known and accepted."""
+
+    rules: frozenset[str]
+    reason: str
+    hosts: tuple[str, ...] = ()
+    """Globs; nothing stands for all."""
+    ranks: frozenset[int] | None = None
+    """None stands for all."""
+
+    def covers(self, finding: Finding) -> bool:
+        """Whether it speaks of the whole finding: one that also touches other ranks or hosts is not accepted."""
+        if finding.rule not in self.rules:
+            return False
+        if self.ranks is not None and not (finding.ranks and self.ranks.issuperset(finding.ranks)):
+            return False
+        return not self.hosts or (bool(finding.hosts) and all(map(self._names, finding.hosts)))
+
+    def _names(self, host: str) -> bool:
+        return any(fnmatchcase(host, pattern) for pattern in self.hosts)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Terms(Record):
+    """How findings are taken."""
+
+    severities: Mapping[str, str] = field(default_factory=dict)
+    """By the name of the rule; others keep what their rule says."""
+    suppressions: tuple[Suppression, ...] = ()
+
+    def weighed(self, findings: Iterable[Finding]) -> list[Finding]:
+        """The findings with the severities that the user wants."""
+        return [replace(f, severity=self.severities.get(f.rule, f.severity)) for f in findings]
+
+    def parted(self, findings: Iterable[Finding]) -> tuple[list[Finding], list[Suppressed]]:
+        """Those that count, and those that are accepted."""
+        counting: list[Finding] = []
+        accepted: list[Suppressed] = []
+        for finding in findings:
+            reason = next((entry.reason for entry in self.suppressions if entry.covers(finding)), None)
+            if reason is None:
+                counting.append(finding)
+            else:
+                accepted.append(Suppressed(finding, reason))
+        return counting, accepted

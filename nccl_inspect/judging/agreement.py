@@ -1,0 +1,111 @@
+"""Variables on which ranks must agree, and what breaks where they do not: a table.
+
+Sources are those of 2.30.7: each rank decides by its own environment which transport it uses towards a peer
+(``p2pCanConnect``, ``shmCanConnect``), which network it opens, and which algorithm a collective takes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nccl_inspect.judging.connecting import REFUSED, gave_up, retried
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.model.job import Notice
+
+
+class Effect(NamedTuple):
+    """What happens between ranks that do not agree."""
+
+    words: str
+    errors: tuple[str, ...] = ()
+    """Productions of the errors that follow."""
+    cuda_files: tuple[str, ...] = ()
+    """Files of NCCL whose CUDA calls refuse what the other rank sent."""
+    is_refused: bool = False
+    """Whether connections to a rank are refused."""
+    rules: tuple[str, ...] = ()
+    """The rules that tell of these errors."""
+
+
+class Agreement(NamedTuple):
+    """A variable on which ranks must agree."""
+
+    name: str
+    effect: Effect | None = None
+    """None where ranks that differ only wait for each other or are slow: no error names it."""
+    on_host: bool = False
+    """It may differ from host to host, but not between ranks of one."""
+    is_choice: bool = False
+    """A launcher may give each rank its own device on purpose: where the ranks then connect, it does no harm."""
+    echoed: bool = False
+    """Every rank that has it prints it before its initialisation is complete: one without the line does not have it."""
+    hidden_by: str = ""
+    """A variable under which NCCL does not read it."""
+
+
+_REFUSALS = (1, 304, 400, 800)
+"""invalid argument, operation not permitted and the like: what CUDA says to a handle that is none."""
+_TRANSPORT = Effect(
+    "the two ends of a connection take different transports: one hands over memory in a way that the other does not "
+    "expect",
+    errors=(
+        *("uds-send-failed", "uds-receive-failed", "p2p-ipc-handle-failed", "p2p-peer-access-failed"),
+        *("shm-open-failed-old", "shm-register-failed-old"),
+    ),
+    cuda_files=("transport/p2p.cc", "transport/shm.cc", "proxy.cc", "misc/shmutils.cc"),
+    rules=(
+        *("p2p-import-failed", "cuda-failure-in-connect", "cuda-ipc-isolated-gpus", "shm-attach-failed"),
+        *("shm-cumem-host-failed", "unhandled-cuda-error", "unhandled-system-error", "internal-error"),
+    ),
+)
+_NETWORK = Effect(
+    "the two ends of a connection take different networks or devices: what one prepares the other cannot reach",
+    is_refused=True,
+    rules=("bootstrap-connect-refused", "unhandled-system-error"),
+)
+_MEETING = Effect(
+    "the rank looks for the others, or they look for it, at an address where nobody listens",
+    is_refused=True,
+    rules=("bootstrap-connect-refused", "unhandled-system-error"),
+)
+
+AGREEMENTS = (
+    Agreement("NCCL_ALGO", echoed=True),
+    Agreement("NCCL_PROTO", echoed=True),
+    Agreement("NCCL_MAX_NCHANNELS", echoed=True),
+    Agreement("NCCL_MIN_NCHANNELS", echoed=True),
+    Agreement("NCCL_MAX_CTAS"),
+    Agreement("NCCL_MIN_CTAS"),
+    Agreement("NCCL_BUFFSIZE"),
+    Agreement("NCCL_NTHREADS"),
+    Agreement("NCCL_CUMEM_ENABLE", _TRANSPORT, echoed=True),
+    Agreement("NCCL_CUMEM_HOST_ENABLE", _TRANSPORT),
+    Agreement("NCCL_NVLS_ENABLE"),
+    Agreement("NCCL_COMM_ID", _MEETING),
+    Agreement("NCCL_NET", _NETWORK),
+    Agreement("NCCL_NET_PLUGIN", _NETWORK),
+    Agreement("NCCL_IB_DISABLE", _NETWORK),
+    Agreement("NCCL_PXN_DISABLE"),
+    Agreement("NCCL_CROSS_NIC"),
+    Agreement("NCCL_COLLNET_ENABLE"),
+    Agreement("NCCL_NET_GDR_LEVEL"),
+    Agreement("NCCL_P2P_DISABLE", _TRANSPORT, on_host=True, echoed=True),
+    Agreement("NCCL_P2P_LEVEL", _TRANSPORT, on_host=True, echoed=True, hidden_by="NCCL_P2P_DISABLE"),
+    Agreement("NCCL_SHM_DISABLE", _TRANSPORT, on_host=True),
+    Agreement("NCCL_SOCKET_IFNAME", _MEETING, on_host=True, is_choice=True),
+    Agreement("NCCL_IB_HCA", _NETWORK, on_host=True, is_choice=True),
+)
+"""Without ``on_host``, different values on any two ranks break or slow down a communicator."""
+
+
+def errors_of(facts: Facts, effect: Effect | None) -> list[Notice]:
+    """The errors in the log that follow where ranks disagree so; nothing where other CUDA calls failed as well."""
+    if effect is None:
+        return []
+    failures = cuda.failures(facts)
+    ours = [one for one in failures if one.code in _REFUSALS and str(one.file).endswith(effect.cuda_files)]
+    if effect.cuda_files and len(ours) < len(failures):
+        return []
+    refused = [*gave_up(facts, *REFUSED), *retried(facts, *REFUSED)] if effect.is_refused else []
+    return [*facts.notices(*effect.errors), *(one.notice for one in ours if effect.cuda_files), *refused]

@@ -1,0 +1,234 @@
+"""How culprits are told: in a heading, in a sentence with the numbers inside and outside, as a first step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nccl_inspect.judging.facts import be, ranks_word
+from nccl_inspect.judging.remedies import COMMENT
+from nccl_inspect.model.finding import Culprit
+from nccl_inspect.model.job import Job
+
+_NOUNS = {"end": "ends without GPUDirect RDMA", "pair": "pairs of hosts with failed transfers"}
+_MOST_STEPS = 2
+"""Culprits beyond which there is no one thing to look at first."""
+_MOST_RANKS = 8
+_SIDES = {"send": "sending ", "receive": "receiving ", None: ""}
+_ENDS = {"send": "start", "receive": "end", None: "start or end"}
+_TOUCH = {"send": "leave", "receive": "arrive at", None: "touch"}
+_USE = {"send": "leave through", "receive": "arrive through", None: "use"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What was compared."""
+
+    noun: str
+    """``path``, ``end``, ``pair`` (of hosts), ``rank`` or ``host``."""
+    scope: str
+    """Of paths: ``intra``, ``inter`` or ``any``."""
+    hosts: int
+    """How many hosts there are in it."""
+    bad: int = 0
+    good: int = 0
+    explained: int = 0
+    """How many bad ones the culprits explain."""
+
+
+def name(culprit: Culprit) -> str:
+    """A culprit by its kind and name: ``host node-a``, ``GPU 5 of node-a``, ``NCCL_ALGO=Tree``."""
+    side = _SIDES[culprit.side]
+    if culprit.kind in ("host", "rank", "rail", "communicator"):
+        return f"{side}{culprit.kind} {culprit.name}"
+    return side + _thing(culprit)
+
+
+def _thing(culprit: Culprit) -> str:
+    """A GPU or a NIC with its host; the name of all else."""
+    host, mark, thing = culprit.name.partition(" ")
+    return f"{thing} of {host}" if mark and culprit.kind in ("gpu", "nic") else culprit.name
+
+
+def subject(culprits: Sequence[Culprit]) -> str:
+    """Culprits in a heading."""
+    if all(culprit.kind == "rank" and not culprit.side for culprit in culprits):
+        return ranks_word(int(culprit.name) for culprit in culprits)
+    more = len(culprits) - _MOST_STEPS
+    return ", ".join(map(name, culprits[:_MOST_STEPS])) + (f" and {more} more" if more > 0 else "")
+
+
+def line(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job: Job) -> str:
+    """All culprits in a sentence.
+
+    Args:
+        named: the culprits that explain the fault.
+        beside: what goes along with the only one of them.
+        scene: what was compared.
+        job: names the ranks of GPUs.
+    """
+    if scene.noun in ("rank", "host") and all(culprit.kind == scene.noun for culprit in named):
+        who = _either([_whose(culprit, job) for culprit in named], "and")
+        rest = f"not the other {scene.noun}" if scene.good == 1 else f"none of the other {scene.good:,}"
+        return f"only {scene.noun}{'s' * (len(named) > 1)} {who}, {rest}{_along(beside)}"
+    verbs = [_verb(culprit, scene) for culprit in named]
+    objects = [_object(culprit, beside, scene, job) for culprit in named]
+    if len(named) > 1:
+        objects = [f"{what} ({culprit.bad:,})" for what, culprit in zip(objects, named, strict=True)]
+    # The verb stands once where all have the same.
+    both = zip(verbs, objects, strict=True)
+    parts = [what if at and verb == verbs[0] else f"{verb} {what}" for at, (verb, what) in enumerate(both)]
+    inside = f"{_all(scene)} {_either(parts, 'or')}{_inside(named, verbs[0])}"
+    return f"{inside}; {_outside(named, scene, verbs[0])}{_along(beside)}"
+
+
+def _all(scene: Scene) -> str:
+    what = _NOUNS.get(scene.noun, f"{scene.noun}s")
+    if scene.explained == scene.bad:
+        return f"all {scene.bad:,} {what}"
+    return f"{scene.explained:,} of {scene.bad:,} {what}"
+
+
+def _verb(culprit: Culprit, scene: Scene) -> str:
+    """What the bad ones do with a culprit, in the plural."""
+    kind, side = culprit.kind, culprit.side
+    if scene.noun in ("rank", "host"):
+        return {"host": "are on", "nic": "name", "communicator": "are in"}.get(kind, "have")
+    if kind in ("nic", "rail"):
+        return _USE[side if scene.noun == "path" else None]
+    if scene.noun == "pair":
+        return "include"
+    if scene.noun == "end":
+        where = {"send": "send from", "receive": "receive on", None: "are on"}[side]
+        return where if kind in ("host", "gpu", "rank") else "belong to"
+    if kind in ("gpu", "rank"):
+        return f"{_ENDS[side]} at"
+    if kind == "host":
+        return "are within" if scene.scope == "intra" else _TOUCH[side]
+    return "belong to" if kind == "communicator" else "touch"
+
+
+def _object(culprit: Culprit, beside: Sequence[Culprit], scene: Scene, job: Job) -> str:
+    if culprit.kind == "gpu":
+        return f"{_thing(culprit)} ({ranks_word(culprit.ranks)})" if culprit.ranks else _thing(culprit)
+    if culprit.kind == "nic":
+        gpus = [other for other in beside if other.kind == "gpu"]
+        along = "".join(f", the NIC of {other.name.partition(' ')[2]}" for other in gpus[:1])
+        return _thing(culprit) + along + (f" ({ranks_word(culprit.ranks)})" if gpus else "")
+    if culprit.kind in ("rank", "rail", "communicator"):
+        return f"{culprit.kind} {_whose(culprit, job) if culprit.kind == 'rank' else culprit.name}"
+    if culprit.kind in ("setting", "version"):
+        who = _few(culprit.ranks)
+        return f"{culprit.name}{who}" if scene.noun == "rank" else f"ranks with {culprit.name}{who}"
+    return culprit.name
+
+
+def _few(ranks: Sequence[int]) -> str:
+    """The ranks in brackets, where they are no longer than a phrase."""
+    text = ranks_word(ranks) if ranks else ""
+    return f" ({text})" if text and text.count(",") < _MOST_RANKS else ""
+
+
+def _whose(culprit: Culprit, job: Job) -> str:
+    """A rank with its place."""
+    if culprit.kind != "rank":
+        return culprit.name
+    rank = int(culprit.name)
+    host = next((host.name for host in job.hosts if rank in host.ranks), None)
+    gpu = job.gpus.get(rank)
+    place = f"GPU {gpu.nvml_dev} of {host}" if gpu and gpu.nvml_dev is not None else f"on {host}"
+    return f"{culprit.name} ({place})" if host and not host.startswith("?") else culprit.name
+
+
+def _inside(named: Sequence[Culprit], verb: str) -> str:
+    """The good ones that have it, too."""
+    good = sum(culprit.of - culprit.bad for culprit in named)
+    return f", as {_auxiliary(verb, good)} {good:,} good {'one' if good == 1 else 'ones'}" if good else ""
+
+
+def _outside(named: Sequence[Culprit], scene: Scene, verb: str) -> str:
+    """How it is with those that do not have it."""
+    elsewhere = scene.good - sum(culprit.of - culprit.bad for culprit in named)
+    where = _place(named, scene)
+    if (rest := scene.bad - scene.explained) > 0:
+        return f"of the other {elsewhere + rest:,}{where} only {rest:,} {be(rest)} bad"
+    return f"none of the {'' if ' other ' in where else 'other '}{elsewhere:,}{where} {_auxiliary(verb, 1)}"
+
+
+def _place(named: Sequence[Culprit], scene: Scene) -> str:
+    """Where the others are; those that do not touch a host are of other hosts."""
+    joint = {"intra": "within", "inter": "between"}.get(scene.scope)
+    if scene.noun != "path" or joint is None:
+        return ""
+    others = scene.hosts - len(named)
+    if others < 1 or any(culprit.kind != "host" or culprit.side for culprit in named):
+        return f" {joint} hosts"
+    if others == 1 and scene.scope == "inter":
+        return " between hosts"  # to others whose names the log does not tell
+    return f" {joint} the other {f'{others} hosts' if others > 1 else 'host'}"
+
+
+def _auxiliary(verb: str, number: int) -> str:
+    if verb.startswith("are "):
+        return be(number)
+    return "does" if number == 1 else "do"
+
+
+def _along(beside: Sequence[Culprit]) -> str:
+    """Settings and versions that go along with the culprit."""
+    told = [other.name for other in beside if other.kind in ("setting", "version")]
+    return f"; only there: {_either(told, 'and')}" if told else ""
+
+
+def _either(parts: Sequence[str], word: str) -> str:
+    *first, last = parts
+    return f"{', '.join(first)} {word} {last}" if first else last
+
+
+def step(named: Sequence[Culprit], beside: Sequence[Culprit], scene: Scene, job: Job) -> str:
+    """What to look at first; empty where the culprits are too many for that, or no thing to look at."""
+    kinds = {culprit.kind for culprit in named}
+    if len(named) > _MOST_STEPS or len(kinds) > 1 or scene.noun == "host":
+        return ""
+    (kind,) = kinds
+    things = _either([_thing(culprit) for culprit in named], "and")
+    along = [other.name for other in beside if other.kind in ("setting", "version")]
+    if kind == "host" and along:
+        return f"Begin on {things}: nobody else has {_either(along, 'and')}."
+    if kind == "gpu":
+        return _at_gpus(named, things, "rccl" in job.dialects)
+    if kind == "nic":
+        return _at_nics(named, things)
+    if kind == "rail" and scene.noun not in ("path", "end"):
+        return _RAIL_THAT_FAILS.format(things)
+    # Ranks that report a fault of their host say what it is: then the steps of the rule come first.
+    return _STEPS[kind].format(things) if kind in _STEPS and (kind, scene.noun) != ("host", "rank") else ""
+
+
+_STEPS = {
+    "host": "Compare devices, drivers, image and environment of {} with those of a good host.",
+    "rail": "Look at rail {} first: that NIC on every host, its driver, and its distance from the GPU "
+    "(nvidia-smi topo -m).",
+    "setting": "Look at {} first: only the ranks with the fault have it.",
+    "version": "Look at {} first: run the same release on all ranks.",
+}
+"""By kind."""
+_RAIL_THAT_FAILS = "Look at rail {} first: its switch, its cables, the driver of that NIC on every host."
+"""Where transfers fail: without GPUDirect RDMA cables and switches are sound."""
+
+
+def _at_gpus(named: Sequence[Culprit], things: str, is_rccl: bool) -> str:
+    host, _, gpu = named[0].name.partition(" GPU ")
+    if len(named) > 1 or is_rccl or not gpu.isdigit():
+        show = "rocm-smi --showtopo" if is_rccl else "nvidia-smi topo -m"
+        return f"{show}; dmesg -T{COMMENT}look at {things} first"
+    look = f"nvidia-smi -i {gpu} -q; nvidia-smi topo -m; dmesg -T | grep -i xid"
+    return f"{look}{COMMENT}on {host}: look at GPU {gpu} first"
+
+
+def _at_nics(named: Sequence[Culprit], things: str) -> str:
+    host, _, nic = named[0].name.partition(" ")
+    if len(named) > 1 or nic.startswith("NIC "):
+        return f"Look at {things} first: port, cable, driver, and its distance from the GPU (nvidia-smi topo -m)."
+    show = "ibstat" if nic.startswith("mlx") else "ibv_devinfo -d"
+    return f"{show} {nic}; nvidia-smi topo -m{COMMENT}on {host}: look at {nic} first"

@@ -1,0 +1,256 @@
+"""Where the fault of a finding is: what its paths, connection ends or ranks have in common and the good ones lack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from nccl_inspect.culprits import search
+from nccl_inspect.culprits.traits import SIDES, Traits
+from nccl_inspect.event import types as events
+from nccl_inspect.judging import culprit_words as words
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.networks import transfers
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.finding import Culprit, Finding
+from nccl_inspect.model.job import Notice, Path, Setting
+
+_OF_PATHS = ("host", "nic", "gpu", "rank", "rail", "communicator", "setting", "version")
+_OF_RANKS = ("nic", "host", "rank", "gpu", "rail", "communicator", "setting", "version")
+"""Of what explains the same, what is named. A rank says of itself what is wrong, and of its NIC by name."""
+_OF_MESSAGES = frozenset(("nic", "rail"))
+"""What only those name that complain of it."""
+_STEERS = re.compile(
+    r"NCCL_(?:\w+_(?:DISABLE|ENABLE|LEVEL)|(?:NET|TUNER)(?:_PLUGIN)?|ALGO|PROTO|CROSS_NIC|IB_HCA|SOCKET_IFNAME|TOPO_FILE)"
+)
+"""Variables that choose ways; what else only some ranks print may stand there because they go another way."""
+_MOST_VALUES = 3
+"""Values of a variable; one with more differs by design, such as one that names each host's interface."""
+_TCP = ("Socket", "FastSocket")
+_DEVICES = ("device", "hca", "name")
+"""Fields of messages that name a NIC."""
+
+
+def locate(facts: Facts, findings: Iterable[Finding], local: Iterable[str]) -> None:
+    """Put culprits into findings, in words too, and what to do about them first.
+
+    Args:
+        facts: about the job, with all paths marked.
+        findings: that are told.
+        local: rules whose findings are about ranks and hosts that have the fault themselves.
+    """
+    findings, local = list(filter(_is_doubtful, findings)), set(local)
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_rule.setdefault(finding.rule, []).append(finding)
+    about: dict[str, list[Path]] = {}
+    for path in facts.job.paths if findings else ():
+        for rule in dict.fromkeys(facts.marks(path)):
+            about.setdefault(rule, []).append(path)
+    against = {finding.rule: finding.category for finding in findings}
+    for finding in findings:
+        if paths := _own(finding, about.get(finding.rule, []), alone=len(by_rule[finding.rule]) == 1):
+            compared = _Compared(facts, finding, paths, against)
+            _tell(facts, finding, compared.ends() if compared.is_one_sided() else compared.paths())
+        elif broken := transfers.failed(facts, _notices(facts, finding)):
+            _tell(facts, finding, _pairs(facts, broken))
+        elif finding.rule in local:
+            _tell(facts, finding, _ranks(facts, finding))
+
+
+def _is_doubtful(finding: Finding) -> bool:
+    """Whether something may be wrong: an info that is sure asks for nothing to be looked at."""
+    return finding.severity != "info" or finding.confidence == "possible"
+
+
+class _Case(NamedTuple):
+    """What is compared for a finding."""
+
+    group: search.Group
+    traits: Traits
+    order: Sequence[str]
+    scene: words.Scene
+
+
+def _tell(facts: Facts, finding: Finding, case: _Case) -> None:
+    """Put the culprits into the finding, if there are some."""
+    found = search.explain(case.group, case.traits.known, case.order)
+    good = case.group.goods
+    ranks_of = {host.name: host.ranks for host in facts.job.hosts}
+
+    def culprit(count: search.Count) -> Culprit:
+        kind, name, side = case.traits.known[count.trait]
+        ranks = ranks_of[name] if kind == "host" and name in ranks_of else sorted(case.traits.ranks[count.trait])
+        return Culprit(kind, name, count.bad, count.bad + count.good, good - count.good, side, ranks)
+
+    named, beside = ([culprit(count) for count in counts] for counts in (found.culprits, found.beside))
+    if not named:
+        return
+    finding.culprits = [*named, *beside]
+    scene = replace(case.scene, bad=len(case.group.bad), good=good, explained=found.explained)
+    finding.where = words.line(named, beside, scene, facts.job)
+    step = words.step(named, beside, scene, facts.job)
+    if step and finding.severity != "info":
+        finding.fix = [step, *finding.fix]
+
+
+def _own(finding: Finding, paths: list[Path], *, alone: bool) -> list[Path]:
+    """The paths of a finding; where its rule found several faults, those between its ranks."""
+    if alone or not finding.ranks:
+        return paths
+    ranks = set(finding.ranks)
+    return [path for path in paths if path.src in ranks and path.dst in ranks]
+
+
+class _Compared:
+    """The paths of a finding and the good ones that it could have been about."""
+
+    def __init__(self, facts: Facts, finding: Finding, bad: list[Path], against: dict[str, str]) -> None:
+        self._facts, self._finding, self._bad = facts, finding, bad
+        scopes = {path.scope for path in bad}
+        self._scope = "intra" if scopes == {"intra"} else "inter" if scopes == {"inter"} else "any"
+        # Multi-node NVLink is no network that works, but it is what a finding about local paths compares with.
+        on_network = all(path.transport == "NET" for path in bad) and finding.category != "intra-node path"
+        own = set(map(id, bad))
+        others = [path for path in facts.job.paths if path.scope in scopes and id(path) not in own]
+        if on_network:
+            others = [path for path in others if path.transport == "NET"]
+        faults = {rule for rule, category in against.items() if category == finding.category}
+        fastest, slowest = min(map(_slowness, bad)), max(map(_slowness, bad))
+
+        def is_good(path: Path) -> bool:
+            slowness = _slowness(path)
+            if slowness > slowest or facts.is_open(path):
+                return False
+            # Another fault of the kind is no proof of anything, unless the way is faster all the same.
+            return slowness < fastest or faults.isdisjoint(facts.marks(path))
+
+        self._good = list(filter(is_good, others))
+
+    def is_one_sided(self) -> bool:
+        """Whether paths tell which of their ends lacks GPUDirect RDMA."""
+        if self._finding.category != "gpudirect":
+            return False
+        return any(len({end.gdr for side in SIDES for end in path.ends(side)}) > 1 for path in self._bad)
+
+    def paths(self) -> _Case:
+        """Bad paths against good ones."""
+        networks = {path.net for path in self._bad} & {path.net for path in self._good}
+        traits = Traits(self._facts.job, _of_ranks(self._facts), with_nics=bool(networks - {None}))
+        good = partial(traits.of_paths, self._good)
+        bad = [traits.of_path(path) for path in self._bad] if self._good else []
+        group = search.Group(bad, good, len(self._good))
+        return _Case(group, traits, _OF_PATHS, words.Scene("path", self._scope, self._hosts()))
+
+    def ends(self) -> _Case:
+        """Ends that lack GPUDirect RDMA against those that have it, on the same paths, too."""
+        traits = Traits(self._facts.job, _of_ranks(self._facts))
+        ends = [(path, side, end) for path in self._facts.rdma() for side in SIDES for end in path.ends(side)]
+        own = set(map(id, self._bad))
+        bad = [traits.of_end(*one) for one in ends if not one[2].gdr and id(one[0]) in own]
+        good = [one for one in ends if one[2].gdr]
+        group = search.Group(bad, lambda wanted: (traits.of_end(*one) & wanted for one in good), len(good))
+        return _Case(group, traits, _OF_PATHS, words.Scene("end", self._scope, self._hosts()))
+
+    def _hosts(self) -> int:
+        """How many hosts are compared."""
+        paths = (*self._bad, *self._good)
+        return len({path.src_host for path in paths}.union(path.dst_host for path in paths) - {None})
+
+
+def _slowness(path: Path) -> int:
+    """Orders ways by their speed, as far as all machines agree."""
+    if path.transport != "NET":
+        return {"P2P": 0, "SHM": 1}.get(path.transport, 2)
+    return 4 if path.net in _TCP else 2 if path.gdr is True else 3
+
+
+def _ranks(facts: Facts, finding: Finding) -> _Case:
+    """The ranks of a finding against the others; the hosts where it knows no rank."""
+    hosts = {host.name for host in facts.job.hosts}
+    traits = Traits(facts.job, _of_ranks(facts))
+    if finding.ranks:
+        nics = _nics(facts, finding)
+        bad = [traits.of_rank(rank, nics.get(rank, ())) for rank in finding.ranks]
+        good = [traits.of_rank(rank) for rank in sorted(set(facts.job.ranks_seen).difference(finding.ranks))]
+    else:
+        bad = [traits.of_hosts([host]) for host in finding.hosts]
+        others = sorted(hosts.difference(finding.hosts))
+        good = [traits.of_hosts([host]) for host in others] if len(others) > 1 else []  # one may be an excerpt's end
+    group = search.Group(bad, lambda wanted: (one & wanted for one in good), len(good), 1, _OF_MESSAGES)
+    scene = words.Scene("rank" if finding.ranks else "host", "any", len(hosts))
+    return _Case(group, traits, _OF_RANKS, scene)
+
+
+def _pairs(facts: Facts, broken: list[transfers.Transfer]) -> _Case:
+    """Pairs of hosts with failed transfers against those without."""
+    traits = Traits(facts.job, {})
+    bad = [traits.of_hosts(transfer.pair, transfer.host, transfer.nic) for transfer in broken]
+    good = [traits.of_hosts(pair) for pair in transfers.sound(facts, broken)]
+    group = search.Group(bad, lambda wanted: (one & wanted for one in good), len(good), hidden=_OF_MESSAGES)
+    return _Case(group, traits, _OF_RANKS, words.Scene("pair", "any", 0))
+
+
+def _notices(facts: Facts, finding: Finding) -> list[Notice]:
+    """What was said in the words on which a finding rests: its evidence is but the first of these lines."""
+    told = {(line.source, line.order) for line in finding.evidence}
+    shown = [notice for notice in facts.job.notices if any((e.source, e.order) in told for e in notice.evidence)]
+    kinds = {(notice.production, value(notice, "status")) for notice in shown if notice.event}
+    said = facts.notices(*(production for production, _ in kinds))
+    return [notice for notice in said if (notice.production, value(notice, "status")) in kinds]
+
+
+def _nics(facts: Facts, finding: Finding) -> dict[int, set[tuple[str, str]]]:
+    """The NICs that the ranks of a finding name in the messages that it rests on."""
+    found: dict[int, set[tuple[str, str]]] = {}
+    for notice in _notices(facts, finding):
+        nic = next((str(name) for field in _DEVICES if (name := value(notice, field))), None)
+        if nic and len(notice.hosts) == 1:
+            for rank in notice.ranks:
+                found.setdefault(rank, set()).add((notice.hosts[0], nic))
+    return found
+
+
+def _of_ranks(facts: Facts) -> dict[int, list[tuple[str, str]]]:
+    """Settings and versions that differ between ranks."""
+    return facts.once(_differing)
+
+
+def _differing(facts: Facts) -> dict[int, list[tuple[str, str]]]:
+    found: dict[int, list[tuple[str, str]]] = {}
+    for setting in _settings(facts):
+        for rank in setting.ranks or ():
+            found.setdefault(rank, []).append(("setting", f"{setting.name}={setting.value}"))
+    for kind, name in ((events.NcclVersion, _nccl), (events.CudaDriver, _cuda)):
+        said = [(name(notice.event), notice.ranks) for notice in facts.said(kind)]
+        for version, ranks in said if len({version for version, _ in said}) > 1 else ():
+            for rank in ranks:
+                found.setdefault(rank, []).append(("version", version))
+    return {rank: list(dict.fromkeys(things)) for rank, things in found.items()}
+
+
+def _settings(facts: Facts) -> list[Setting]:
+    """Settings that only some ranks have and that may decide how their data goes."""
+    values: dict[str, int] = {}
+    for setting in facts.job.environment:
+        values[setting.name] = values.get(setting.name, 0) + 1
+    return [
+        setting
+        for setting in facts.job.environment
+        if setting.ranks
+        and (values[setting.name] > 1 or _STEERS.fullmatch(setting.name))
+        and values[setting.name] <= _MOST_VALUES
+        and not (setting.name.endswith("_DISABLE") and setting.value == "0")
+    ]
+
+
+def _nccl(event: object) -> str:
+    return f"NCCL {getattr(event, 'version', '')}"
+
+
+def _cuda(event: object) -> str:
+    number = int(getattr(event, "cuda_version", 0))
+    return f"CUDA driver {number // 1000}.{number % 1000 // 10}"

@@ -1,0 +1,222 @@
+"""What a rule is, and which ones there are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from nccl_inspect.errors import NcclInspectError, suggestion
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.impact import Estimate
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.discovery import modules
+from nccl_inspect.util.records import Record
+from nccl_inspect.util.text import cut
+
+SEVERITIES = ("info", "warning", "error")
+CATEGORIES = (
+    "intra-node path",
+    "network",
+    "gpudirect",
+    "plugins",
+    "bootstrap",
+    "environment",
+    "topology",
+    "failures",
+    "log quality",
+)
+_MAX_EVIDENCE = 5
+_MAX_SUMMARY = 300
+"""Characters; a summary may quote a message of any length, and the evidence holds all of it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Rule(Record):
+    """What a rule is; what it found is a :class:`~nccl_inspect.model.finding.Finding`."""
+
+    name: str
+    category: str
+    severity: str
+    """The usual severity; a finding may have another one, by its effect."""
+    title: str
+    """What is wrong, in one line."""
+    because: tuple[str, ...] = ()
+    """Rules whose finding, when present, is the cause of this one."""
+    echo_of: tuple[str, ...] = ()
+    """Of these rules the finding is but the effect: when one is present, it leads and this one folds under it."""
+    specific: tuple[str, ...] = ()
+    """More specific rules: when one of them found something, this one keeps silent."""
+    leads: bool = False
+    """Found only where it came first: what else ends the job is its effect, but for the rules that it is an echo of."""
+    upsets: bool = False
+    """What the same process reports after it is its effect, whatever that is elsewhere."""
+    ends: bool = False
+    """It tells why the job ended: that makes the headline before what only costs time."""
+    symptom: bool = False
+    """It tells where something failed, not why: each other finding that tells why the job ended leads before it."""
+    folds: bool = False
+    """A cause that is told under the slow path it leads to, when there is one: the effect makes the headline."""
+    cloud: str = ""
+    """The vendor whose machines it is about: where it finds something, the job runs there."""
+    explains: tuple[str, ...] = ()
+    """Rules whose findings a file beside the log may explain: it runs after these, and says which ones it explains."""
+    local: bool = False
+    """The fault lies with the ranks and hosts that it names; they do not merely suffer from that of others."""
+
+    def finding(
+        self,
+        summary: str,
+        *,
+        cause: str,
+        impact: str | Estimate,
+        fix: Iterable[str],
+        severity: str | None = None,
+        confidence: str = "certain",
+        ranks: Iterable[int] = (),
+        hosts: Iterable[str | None] = (),
+        evidence: Iterable[Evidence] = (),
+        fatal: bool = False,
+        open_end: bool = False,
+    ) -> Finding:
+        """A finding of this rule: one for each cause, with its evidence cut to the first lines."""
+        return Finding(
+            rule=self.name,
+            category=self.category,
+            severity=severity or self.severity,
+            confidence=confidence,
+            summary=cut(" ".join(summary.split()), _MAX_SUMMARY),
+            cause=cause,
+            impact=str(impact),
+            references=list(impact.references) if isinstance(impact, Estimate) else [],
+            fix=list(fix),
+            ranks=sorted(set(ranks)),
+            hosts=sorted({host for host in hosts if host}),
+            evidence=_in_order(evidence)[:_MAX_EVIDENCE],
+            fatal=fatal,
+            open_end=open_end,
+        )
+
+    def clue(
+        self,
+        summary: str,
+        *,
+        cause: str,
+        impact: str | Estimate,
+        fix: Iterable[str],
+        confirm: str,
+        severity: str | None = None,
+        confidence: str = "likely",
+        ranks: Iterable[int] = (),
+        hosts: Iterable[str | None] = (),
+        evidence: Iterable[Evidence] = (),
+    ) -> Finding:
+        """A finding that rests on a statement, a setting or an inventory: the log does not show the effect.
+
+        It never makes the verdict of a job ``degraded`` or ``failed``; where nothing else does, the verdict is
+        ``unknown``, and the headline leads with the strongest clue.
+
+        Args:
+            summary: what the log suggests, in one line.
+            cause: why.
+            impact: what it costs if it is so.
+            fix: what must be changed, step by step.
+            confirm: what would confirm or refute it: a line to look for, a command, a setting for the next run.
+            severity: that of the effect, one step lower; None for that of the rule.
+            confidence: ``likely`` where the statement hardly leaves another reading, else ``possible``.
+            ranks: that it is about.
+            hosts: that it is about.
+            evidence: the lines that suggest it.
+        """
+        found = self.finding(
+            summary,
+            cause=cause,
+            impact=impact,
+            fix=fix,
+            severity=severity,
+            confidence=confidence,
+            ranks=ranks,
+            hosts=hosts,
+            evidence=evidence,
+        )
+        found.clue = True
+        found.confirm = confirm
+        return found
+
+    def undecided(self, reason: str, needs: str) -> NotJudged:
+        """A question that the log leaves open, with what would answer it."""
+        return NotJudged(self.name, reason, needs)
+
+    @property
+    def page(self) -> str:
+        """The Markdown page of the rule."""
+        return (Path(__file__).parent / f"{self.name.replace('-', '_')}.md").read_text(encoding="utf-8")
+
+
+def _in_order(evidence: Iterable[Evidence]) -> list[Evidence]:
+    """Each line once: one may tell of a rank both that it waited and that it lags."""
+    lines = {(line.source, line.order): line for line in evidence}
+    return [lines[place] for place in sorted(lines)]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Registered(Record):
+    """A rule with its judgement."""
+
+    rule: Rule
+    judge: Callable[[Facts], Iterable[Finding | NotJudged]]
+
+
+@cache
+def registered() -> tuple[Registered, ...]:
+    """All rules, ordered by category and name."""
+    found = []
+    for name in _with_page():
+        loaded = import_module(f"nccl_inspect.rules.{name}")
+        found.append(Registered(loaded.RULE, loaded.judge))
+    return tuple(sorted(found, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
+
+
+def _with_page() -> list[str]:
+    """The modules that are rules: each has its page beside it, what several rules share has none."""
+    beside = {entry.name for entry in os.scandir(Path(__file__).parent)}
+    return [name for name in modules(__file__) if f"{name}.md" in beside]
+
+
+def selected(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Registered]:
+    """The rules that are to run.
+
+    Args:
+        select: names, globs or categories; nothing selects all.
+        ignore: likewise, taken away from the selected.
+
+    Raises:
+        NcclInspectError: a pattern fits no rule.
+    """
+    wanted, unwanted = _expand(select), _expand(ignore)
+    return [
+        entry for entry in registered() if (not wanted or entry.rule.name in wanted) and entry.rule.name not in unwanted
+    ]
+
+
+def _expand(patterns: Iterable[str]) -> set[str]:
+    names: set[str] = set()
+    for pattern in patterns:
+        fits = {
+            entry.rule.name
+            for entry in registered()
+            if fnmatchcase(entry.rule.name, pattern) or entry.rule.category == pattern.lower()
+        }
+        if not fits:
+            known = [entry.rule.name for entry in registered()]
+            raise NcclInspectError(
+                f"no rule '{pattern}'",
+                suggestion(pattern, known) or "see 'nccl-inspect rules' for names and categories",
+            )
+        names |= fits
+    return names

@@ -1,0 +1,1 @@
+"""What files beside the log say of the job."""

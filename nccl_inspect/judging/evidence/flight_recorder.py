@@ -1,0 +1,188 @@
+"""What PyTorch's flight recorder says of a standstill, in words and lines: what the rules about it share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from nccl_inspect import artifacts
+from nccl_inspect.artifacts import causes
+from nccl_inspect.judging.facts import Facts, listed, ranks_word
+from nccl_inspect.judging.hangs.watchdog import waits
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.statements import ages
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.calls import Call
+    from nccl_inspect.artifacts.flight_recorder import Dump, Group
+    from nccl_inspect.artifacts.standstill import Part, Standstill
+
+IMPACT = "ranks wait for each other; PyTorch's watchdog ends the job when the time limit of the call is over"
+_SHORT = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
+"""What programs call these operations."""
+
+
+def standstills(facts: Facts, *kinds: str) -> list[Standstill]:
+    """What holds the job up by the dumps of its ranks, of these kinds."""
+    return [still for still in facts.once(all_standstills) if still.kind in kinds]
+
+
+def all_standstills(facts: Facts) -> list[Standstill]:
+    """What holds the job up by the dumps of its ranks.
+
+    Dumps of a job that runs show ranks in calls that others have still to make: then only calls that differ are wrong.
+    """
+    dumps = dumps_of(facts)
+    if not dumps:
+        return []
+    from nccl_inspect.artifacts import standstill  # most logs come alone
+
+    found = standstill.of(dumps)
+    return [still for still in found if still.kind == causes.DIFFERENT] if is_running(facts) else found
+
+
+def is_running(facts: Facts) -> bool:
+    """Whether all dumps were written while their ranks made calls: who dumps at a time-out has waited for long.
+
+    Copies are younger than that, and stand for dumps of a job that stands still.
+    """
+    return facts.once(_is_running)
+
+
+def _is_running(facts: Facts) -> bool:
+    job = facts.job
+    if job.failed or job.ended_by or job.quiet is not None or facts.failures() or waits(facts):
+        return False
+    since = [(ages.written(dump.name), dump.active_ns / 1e9) for dump in dumps_of(facts)]
+    return bool(since) and all(when and 0 <= when - active < _FRESH for when, active in since)
+
+
+_FRESH = 5.0
+"""Seconds after a call: nobody sets a time limit so short."""
+
+
+def confidence(still: Standstill) -> str:
+    """How sure it is who does not come.
+
+    A rank may lack a dump as nobody passed it, and a dump may be older than the others' calls.
+    """
+    if still.culprits:
+        return "possible" if dumped_before(still) else "certain"
+    is_told = len(still.silent) <= len(still.waiting) and not (still.older or still.overwritten)
+    return "likely" if is_told else "possible"
+
+
+def proved(facts: Facts) -> set[int]:
+    """The ranks that the dumps show to hold up the others, for sure."""
+    kinds = (causes.MISSING, causes.NO_PARTNER, causes.DIFFERENT)
+    return {
+        part.rank
+        for still in standstills(facts, *kinds)
+        if still.waiting and confidence(still) == "certain"
+        for part in still.culprits
+    }
+
+
+def dumped_before(still: Standstill) -> float:
+    """How many seconds before the others' call the first dump of a culprit was written; 0 where none was."""
+    called = min((part.call.created_ns for part in still.waiting if part.call), default=0) / 1e9
+    times = [when for part in still.culprits if (when := ages.written(part.dump))]
+    early = called - min(times, default=called)
+    return early if early > CLOCKS else 0
+
+
+CLOCKS = 2.0
+"""Seconds by which the clocks of hosts may be apart."""
+
+
+def not_known(still: Standstill) -> str:
+    """Of which ranks the dumps do not tell whether they came, and why; empty where they do of all."""
+    parts = [
+        f"{ranks_word(still.silent)} wrote no dump: dead, or the dump is not here" if still.silent else "",
+        f"the dump of {ranks_word(still.older)} is older: it lacks calls that the others finished with "
+        f"{'it' if len(still.older) == 1 else 'them'}"
+        if still.older
+        else "",
+        f"{ranks_word(still.overwritten)} may have called it: the ring buffer of the recorder no longer has the calls "
+        "of this group"
+        if still.overwritten
+        else "",
+    ]
+    if early := dumped_before(still):
+        parts.append(f"the dump of {ranks_word(ranks_of(still.culprits))} was written {early:.0f} s before that call")
+    return "; ".join(filter(None, parts))
+
+
+def fixes_of_dumps(still: Standstill) -> Iterator[str]:
+    """What makes the dumps tell more."""
+    if still.silent:
+        yield f"Look at the output of {ranks_word(still.silent)} first: a process that died writes no dump."
+    if still.older or dumped_before(still):
+        yield "Collect the dumps of all ranks from one moment: PyTorch writes them together at a time-out."
+    if still.overwritten:
+        yield "TORCH_NCCL_TRACE_BUFFER_SIZE=20000   # each rank keeps more calls"
+
+
+def dumps_of(facts: Facts) -> list[Dump]:
+    """All dumps beside the log."""
+    return artifacts.of(facts.job.artifacts, "flight_recorder")
+
+
+def ranks_of(parts: Iterable[Part]) -> set[int]:
+    """The ranks of the job that take part."""
+    return {part.rank for part in parts}
+
+
+def work(call: Call | None, group: Group, seq: int) -> str:
+    """A call of a group in words: ``all_reduce (work 6 of group TP)``."""
+    number = f"work {seq} of group {group.label}"
+    return f"{operation(call.operation)} ({number})" if call else number
+
+
+def operation(name: str) -> str:
+    """An operation as programs call it."""
+    return _SHORT.get(name, name)
+
+
+def described(call: Call) -> str:
+    """A call with its size and type: ``all_reduce of 1048576 elements of Float``."""
+    size = f" of {sum(call.inputs)} elements" if call.inputs else ""
+    return f"{operation(call.operation)}{size}" + (f" of {'/'.join(call.dtypes)}" if call.dtypes else "")
+
+
+def by_call(parts: Sequence[Part]) -> str:
+    """Each call with the ranks that made it."""
+    made: dict[str, set[int]] = {}
+    for part in parts:
+        if part.call:
+            made.setdefault(described(part.call), set()).add(part.rank)
+    return "; ".join(f"{call} on {ranks_word(ranks)}" for call, ranks in made.items())
+
+
+def places(parts: Sequence[Part]) -> str:
+    """Where the program made these calls, with the ranks; empty where the dumps have no stacks."""
+    made: dict[str, set[int]] = {}
+    for part in parts:
+        if part.call and part.call.frame:
+            made.setdefault(part.call.frame, set()).add(part.rank)
+    return listed([f"{frame} ({ranks_word(ranks)})" for frame, ranks in made.items()], limit=3)
+
+
+def label(facts: Facts, part: Part) -> str:
+    """The group of a call as the program calls it."""
+    return facts.once(_groups)[part.dump][part.call.group].label if part.call else ""
+
+
+def _groups(facts: Facts) -> dict[str, dict[str, Group]]:
+    """The groups of each dump."""
+    return {dump.name: dump.groups for dump in dumps_of(facts)}
+
+
+def lines(facts: Facts, parts: Sequence[Part], limit: int = 2) -> Iterator[Evidence]:
+    """The calls as lines of evidence; the number is that of the call on its rank."""
+    for part in parts[:limit]:
+        if part.call is None:
+            continue
+        place = f", {part.call.frame}" if part.call.frame else ""
+        text = f"rank {part.rank}: work {part.call.seq} of group {label(facts, part)}: {described(part.call)}"
+        yield Evidence(part.dump, part.call.order, f"{text}, {part.call.state}{place}")

@@ -1,0 +1,67 @@
+"""What NICs counted between two files: counters only grow, so the values tell which file is the later one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+from nccl_inspect.judging.evidence.machines import Finder, Sighting, cards_in_use, items
+from nccl_inspect.judging.facts import Facts, listed
+from nccl_inspect.model.evidence import Evidence
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.machine import Item
+
+LINK = re.compile(
+    r"link_downed|link_error_recovery|port_rcv_errors|local_link_integrity_errors|excessive_buffer_overrun_errors"
+    r"|link_down_events_phy|rx_crc_errors_phy"
+)
+"""The cable, the transceiver or the port at its other end is bad."""
+LOSS = re.compile(
+    r"local_ack_timeout_err|packet_seq_err|out_of_sequence|implied_nak_seq_err|rnr_nak_retry_err|rx_icrc_encapsulated"
+    r"|[rt]x_discards_phy|port_xmit_discards|rx_drops|retrans_timeout_events|unresponsive_remote_events"
+    r"|impaired_remote_conn_events"
+)
+"""Packets were lost on the way: congestion, RoCE without PFC or ECN, a bad link elsewhere."""
+_Place = tuple[str | None, str, str]
+_Values: TypeAlias = "dict[str, dict[str, Item]]"
+
+
+def grown(which: re.Pattern[str]) -> Finder:
+    """NICs of which such counters have grown from one file to another."""
+
+    def find(facts: Facts) -> Iterator[Sighting]:
+        cards = facts.once(cards_in_use)
+        for (host, card, _), files in facts.once(_by_card).items():
+            known = cards.get(host or "")
+            if len(files) < 2 or (known and card and card not in known and not card.startswith(("eth", "en", "ib"))):
+                continue
+            ordered = sorted(files.items(), key=lambda entry: sum(item.values["value"] for item in entry[1].values()))
+            (_, first), (name, last) = ordered[0], ordered[-1]
+            grew = {
+                counter: (item, item.values["value"] - first[counter].values["value"])
+                for counter, item in last.items()
+                if counter in first
+            }
+            if any(change < 0 for _, change in grew.values()):
+                continue  # reset in between
+            bad = {counter: (item, by) for counter, (item, by) in grew.items() if by and which.fullmatch(counter)}
+            if bad:
+                item, by = next(iter(bad.values()))
+                words = listed([f"{counter} by {change}" for counter, (_, change) in bad.items()], limit=3)
+                text = f"{item.text} ({item.values['value'] - by} before)"
+                yield Sighting(
+                    f"{card or 'a NIC'} counted errors ({words})", host, Evidence(name, item.line, text), card
+                )
+
+    return find
+
+
+def _by_card(facts: Facts) -> dict[_Place, _Values]:
+    """The counters of each port of a card: by file, by name."""
+    found: dict[_Place, _Values] = {}
+    for name, item in items(facts, "counter"):
+        file = found.setdefault((item.host, item.name, item.values["port"]), {}).setdefault(name, {})
+        file.setdefault(item.values["counter"], item)
+    return found

@@ -1,0 +1,232 @@
+"""Which faults of machines explain which findings: the one table of it.
+
+Where a file shows a fault on a host of a finding that it explains, the finding takes its words, its fix and its line.
+Where nothing in the log shows an effect, most faults are passed over in silence; those that NCCL is sure to suffer
+from are clues of the rule that the fault names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nccl_inspect.judging.evidence import machine_counters, machines
+from nccl_inspect.judging.evidence.machines import GIB, Finder
+from nccl_inspect.judging.remedies import EFA_IN_POD, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
+from nccl_inspect.util.records import Record
+
+CERTAIN, LIKELY = "certain", "likely"
+_TRANSFERS = (
+    "ib-timeout-err12",
+    "ib-completion-error",
+    "nic-failed",
+    "ib-async-event",
+    "transfer-failed",
+    "ib-call-failed",
+)
+"""What goes wrong where a NIC or its link does."""
+_FEWER_NICS = (
+    *("socket-instead-of-ib", "socket-instead-of-rdma", "network-not-found", "nic-asymmetry", "nic-unused"),
+    *("mixed-networks", "ib-bad-device"),
+)
+_GPU_FAILED = ("gpu-hardware-error", "cuda-failure-in-launch", "cuda-call-failed", "unhandled-cuda-error")
+_NO_NVLINK = ("nvlink-not-used", "shm-instead-of-p2p", "p2p-disabled-driver", "nvls-fabric-manager", "bandwidth-low")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Fault(Record):
+    """Something that may be wrong with a machine."""
+
+    find: Finder
+    explains: Mapping[str, str]
+    """Rules whose findings it explains, each with how sure that is."""
+    fix: tuple[str, ...]
+    where_it_hurts: bool = True
+    """Whether only hosts of the finding count: the other end of a transfer may be any host of the job."""
+    unless: str = ""
+    """What a line of the finding says where it is not explained by this: another reason."""
+    against: Finder | None = None
+    """What shows that it is not so."""
+    clue: str = ""
+    """The rule that tells it where no finding is explained by it; empty: none does."""
+    costs: str = ""
+    """What that is worth, for a clue."""
+
+
+def _all(*groups: tuple[tuple[str, ...], str]) -> dict[str, str]:
+    return {rule: confidence for rules, confidence in groups for rule in rules}
+
+
+_LINK_FIX = (
+    "mlxlink -d <NIC> -m -e; ibstat <NIC>   # cable and transceiver; then reseat or replace them, or use another port",
+    "Take the host out of the job until the port is sound: kubectl cordon <node>.",
+)
+_BAD_GPU_FIX = (
+    "nvidia-smi -r   # reset the GPU, or reboot: pending repairs are made then",
+    "dcgmi diag -r 3   # if it comes back: drain the host and replace the GPU",
+)
+_NVLINK_FIX = (
+    "systemctl status nvidia-fabricmanager; dmesg -T | grep -iE 'xid|sxid'   # on that host",
+    "nvidia-smi -r   # reset all GPUs of the host, or reboot; links that stay inactive: replace the GPU or the board",
+)
+
+FAULTS = (
+    Fault(
+        machines.ports_down,
+        _all((_TRANSFERS, CERTAIN), (("collective-unfinished", "bandwidth-low", "ib-gid-index"), LIKELY)),
+        _LINK_FIX,
+        where_it_hurts=False,
+        clue="nic-link-bad",
+        costs="NCCL chose this port when the job started: transfers over it fail, and with them the job",
+    ),
+    Fault(
+        machines.ports_missing,
+        _all((_FEWER_NICS, CERTAIN)),
+        (
+            "ip link set <interface> up; opensm or the fabric's subnet manager   # RoCE; InfiniBand in state Init",
+            *_LINK_FIX,
+        ),
+    ),
+    Fault(
+        machines.ports_slow,
+        _all((("bandwidth-low", "nic-asymmetry", "straggler"), LIKELY)),
+        _LINK_FIX,
+        clue="nic-link-bad",
+        costs="the slowest NIC sets the pace of every collective that crosses hosts",
+    ),
+    Fault(
+        machines.gids_missing,
+        _all((("ib-gid-index",), CERTAIN), (("ib-timeout-err12",), LIKELY)),
+        ("show_gids   # a row with v2 and an IPv4 address? None: ip addr add <address> dev <interface>",),
+    ),
+    Fault(
+        machine_counters.grown(machine_counters.LINK),
+        _all((_TRANSFERS, LIKELY), (("bandwidth-low", "collective-unfinished"), LIKELY)),
+        _LINK_FIX,
+        where_it_hurts=False,
+    ),
+    Fault(
+        machine_counters.grown(machine_counters.LOSS),
+        _all((_TRANSFERS, LIKELY), (("bandwidth-low", "efa-completion-error"), LIKELY)),
+        ("ethtool -S <interface> | grep -iE 'pause|discard'   # RoCE, both ends; PFC, ECN: mlnx_qos -i <interface>",),
+        where_it_hurts=False,
+    ),
+    Fault(
+        machines.not_loaded("nvidia_peermem", "nv_peer_mem"),
+        _all((("gdr-disabled", "gdr-one-sided"), LIKELY)),
+        ("modprobe nvidia-peermem   # and: echo nvidia-peermem > /etc/modules-load.d/nvidia-peermem.conf",),
+        against=machines.present("module", "nvidia_peermem", "nv_peer_mem"),
+    ),
+    Fault(
+        machines.not_loaded("gdrdrv"),
+        _all((("gdrcopy-failed",), CERTAIN)),
+        ("modprobe gdrdrv   # on the host; it comes with GDRCopy",),
+        against=machines.present("module", "gdrdrv"),
+    ),
+    Fault(
+        machines.not_loaded("efa"),
+        _all((("socket-instead-of-efa", "efa-provider-missing", "efa-init-failed", "network-not-found"), CERTAIN)),
+        ("modprobe efa; ls /sys/class/infiniband   # on the host; the EFA installer brings it",),
+        against=machines.present("module", "efa"),
+    ),
+    Fault(
+        machines.not_loaded("ib_uverbs"),
+        _all((("socket-instead-of-ib", "network-not-found"), CERTAIN)),
+        ("modprobe -a ib_uverbs mlx5_ib   # on the host; MLNX_OFED or rdma-core bring them",),
+    ),
+    Fault(
+        machines.no_provider("efa"),
+        _all((("socket-instead-of-efa", "efa-provider-missing", "efa-init-failed"), CERTAIN)),
+        (EFA_IN_POD, "lsmod | grep ^efa; ls /dev/infiniband   # driver on the node, devices in the container"),
+        against=machines.present("provider", "efa"),
+    ),
+    Fault(
+        machines.limit_below("memlock", GIB, 1024, "the limit on locked memory (memlock) is {} KiB"),
+        _all((("ib-memlock",), CERTAIN), (("memory-registration-failed", "efa-init-failed"), LIKELY)),
+        (RDMA_IN_DOCKER, LOCKED_MEMORY_IN_POD, "LimitMEMLOCK=infinity   # systemd unit of slurmd or containerd"),
+        against=machines.no_limit("memlock", "there is no limit on locked memory (memlock)"),
+    ),
+    Fault(
+        machines.limit_below("nofile", 1 << 16, 1, "the limit on open files (nofile) is {}"),
+        _all((("open-files-limit",), CERTAIN)),
+        ("ulimit -n 1048576   # before the program starts; or LimitNOFILE in the unit of slurmd or containerd",),
+    ),
+    Fault(
+        machines.limit_below("nproc", 1 << 14, 1, "the limit on processes and threads (nproc) is {}"),
+        _all((("process-limit",), CERTAIN)),
+        ("ulimit -u unlimited   # before the program starts; or LimitNPROC, and pids_limit of the container",),
+    ),
+    Fault(
+        machines.shared_memory(is_small=True),
+        _all((("shm-segment-failed", "shm-attach-failed"), CERTAIN)),
+        (),
+        against=machines.shared_memory(is_small=False),
+        unless=r"error: (?!No space left on device)",
+    ),
+    Fault(
+        machines.gpu_values(
+            "Fabric/State",
+            bad=lambda value: value not in ("Completed", "N/A"),
+            words="fabric state of {gpu} is {value}",
+        ),
+        _all(
+            (("fabric-manager-down", "nvls-fabric-manager", "p2p-nvlink-fault"), CERTAIN),
+            (("cuda-init-error", "nvlink-not-used"), LIKELY),
+        ),
+        ("systemctl restart nvidia-fabricmanager   # its release must be that of the driver",),
+    ),
+    Fault(
+        machines.nvlinks_down,
+        _all((("p2p-nvlink-fault",), CERTAIN), ((*_NO_NVLINK, "straggler"), LIKELY)),
+        _NVLINK_FIX,
+        clue="gpu-degraded",
+        costs="rings and trees over this GPU have less bandwidth, and they set the pace of all ranks",
+    ),
+    Fault(
+        machines.nvlinks_off,
+        _all((("nvlink-not-used", "p2p-nvlink-fault"), CERTAIN), (_NO_NVLINK[1:], LIKELY)),
+        _NVLINK_FIX,
+    ),
+    Fault(
+        machines.nvlink_errors,
+        _all((("p2p-nvlink-fault", "gpu-hardware-error", "bandwidth-low"), LIKELY)),
+        _NVLINK_FIX,
+    ),
+    Fault(
+        machines.gpu_values(
+            *("Remapped Rows/Pending", "Remapped Rows/Remapping Failure Occurred"),
+            *("Retired Pages/Pending Page Blacklist", "Retired Pages/Pending"),
+            bad=lambda value: value == "Yes",
+            words="memory of GPU {gpu} is broken ({key}: {value})",
+        ),
+        _all((_GPU_FAILED, CERTAIN), (("wrong-results",), LIKELY)),
+        _BAD_GPU_FIX,
+    ),
+    Fault(
+        machines.gpu_values(
+            *("Volatile/DRAM Uncorrectable", "Volatile/SRAM Uncorrectable", "Volatile/Double Bit/Total"),
+            *("Volatile/SRAM Uncorrectable Parity", "Volatile/SRAM Uncorrectable SEC-DED"),
+            bad=lambda value: value.isdigit() and int(value) > 0,
+            words="GPU {gpu} counts memory errors that ECC cannot correct ({key}: {value})",
+        ),
+        _all((_GPU_FAILED, CERTAIN), (("wrong-results",), LIKELY)),
+        _BAD_GPU_FIX,
+    ),
+    Fault(
+        machines.gpu_values(
+            *("Reasons/HW Slowdown/HW Thermal Slowdown", "Reasons/HW Slowdown/HW Power Brake Slowdown"),
+            *("Reasons/HW Thermal Slowdown", "Reasons/HW Power Brake Slowdown", "Reasons/SW Thermal Slowdown"),
+            bad=lambda value: value == "Active",
+            words="GPU {gpu} is held down ({key})",
+        ),
+        _all((("bandwidth-low", "straggler"), LIKELY)),
+        ("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER   # fans, air and power supply of that host",),
+    ),
+    Fault(
+        machines.pcie_narrow,
+        _all((("bandwidth-low", "straggler"), LIKELY)),
+        ("sudo lspci -vv -s <busId> | grep LnkSta   # reseat the card; a riser or slot that is broken",),
+        clue="gpu-degraded",
+        costs="data between this GPU and NICs or the host moves more slowly than on the others",
+    ),
+)

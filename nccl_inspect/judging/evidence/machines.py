@@ -1,0 +1,360 @@
+"""What files of machines say that concerns the job: ports, modules, limits, GPUs that are not as they should be.
+
+Each function finds sightings of one kind. Which findings they explain is data, in
+:mod:`nccl_inspect.judging.evidence.machine_faults`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from nccl_inspect.artifacts.machine import Item, Report, number
+from nccl_inspect.event.types import NetDevices
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.topology import bus_number
+from nccl_inspect.util.records import Record
+
+MIB, GIB = 1 << 20, 1 << 30
+_UP = {"ACTIVE", ""}
+_LINKED = {"LINKUP", ""}
+_FEWEST_INODES = 16
+"""Files that a rank may have to make."""
+_SHM = "/dev/shm"  # noqa: S108 - it is not opened
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Sighting(Record):
+    """Something on a machine that is not as it should be."""
+
+    words: str
+    """What it is, for the middle of a sentence."""
+    host: str | None
+    """None where nothing tells which host of the job the file is about."""
+    evidence: Evidence
+    part: str = ""
+    """The name of a NIC, where it is about one: a statement about another NIC has nothing to do with it."""
+    ranks: tuple[int, ...] = ()
+    """The ranks that use the GPU, where it is about one."""
+    is_in_use: bool = True
+    """Whether the job is known to use the NIC: else only a line that names it makes it count."""
+
+
+Finder = Callable[[Facts], Iterator[Sighting]]
+
+
+def items(facts: Facts, *parts: str) -> list[tuple[str, Item]]:
+    """What files say of such parts, with the names of the files."""
+    return [(name, item) for part in parts for name, item in facts.once(_by_part).get(part, ())]
+
+
+def _by_part(facts: Facts) -> dict[str, list[tuple[str, Item]]]:
+    found: dict[str, list[tuple[str, Item]]] = {}
+    for artifact in facts.job.artifacts:
+        if isinstance(artifact.value, Report):
+            for item in artifact.value.items:
+                found.setdefault(item.part, []).append((artifact.name, item))
+    return found
+
+
+def sighting(name: str, item: Item, words: str, part: str = "", ranks: Iterable[int] = ()) -> Sighting:
+    """What an item shows.
+
+    Args:
+        name: of the file.
+        item: of it.
+        words: what it is, without the host.
+        part: the NIC that it is about.
+        ranks: that use it.
+    """
+    return Sighting(words, item.host, Evidence(name, item.line, item.text), part, tuple(ranks))
+
+
+def cards_in_use(facts: Facts) -> dict[str, set[str]]:
+    """The InfiniBand and RoCE cards that NCCL lists on each host."""
+    found: dict[str, set[str]] = {}
+    for notice in facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and event.net == "IB"):
+        names = {str(device[1]) for device in getattr(notice.event, "devices", ()) if len(device) > 1}
+        for host in notice.hosts:
+            found.setdefault(host, set()).update(part for name in names for part in name.split("+"))
+    return found
+
+
+def cards(facts: Facts) -> set[str]:
+    """All cards that the log or a file names."""
+    known = {item.name for _, item in items(facts, "port", "gid", "counter") if item.name}
+    return known.union(*facts.once(cards_in_use).values())
+
+
+def _is_down(item: Item) -> bool:
+    return item.values.get("state", "") not in _UP or item.values.get("physical", "") not in _LINKED
+
+
+def ports_down(facts: Facts) -> Iterator[Sighting]:
+    """Ports that NCCL listed when it started, and that are down now; all, where the log has no list."""
+    in_use = facts.once(cards_in_use)
+    for name, item in items(facts, "port"):
+        listed = in_use.get(item.host or "")
+        if _is_down(item) and (listed is None or item.name in listed):
+            seen = sighting(name, item, _state(item), item.name)
+            yield replace(seen, is_in_use=listed is not None)
+
+
+def ports_missing(facts: Facts) -> Iterator[Sighting]:
+    """Ports that are down and that NCCL does not list, on hosts where others are listed elsewhere or all are down."""
+    in_use = facts.once(cards_in_use)
+    elsewhere = {card for names in in_use.values() for card in names}
+    ports = items(facts, "port")
+    alive = {item.host for _, item in ports if not _is_down(item)}
+    for name, item in ports:
+        own = in_use.get(item.host or "", set())
+        if _is_down(item) and item.name not in own and (item.name in elsewhere or item.host not in alive):
+            yield sighting(name, item, _state(item))
+
+
+def _state(item: Item) -> str:
+    physical = str(item.values.get("physical", ""))
+    state = str(item.values.get("state", "")).capitalize()
+    more = "" if physical in _LINKED else f" (physical state {physical.capitalize()})"
+    return f"{item.name} port {item.values['port']} is {state}{more}"
+
+
+def ports_slow(facts: Facts) -> Iterator[Sighting]:
+    """Ports in use with a lower rate than most of their kind have."""
+    in_use = facts.once(cards_in_use)
+    used = [
+        (name, item)
+        for name, item in items(facts, "port")
+        if not _is_down(item) and item.values.get("rate") and item.name in in_use.get(item.host or "", ())
+    ]
+    for name, item, usual in _odd(used, lambda item: (item.values.get("model"), item.values.get("layer")), "rate"):
+        words = f"{item.name} runs at {item.values['rate']:g} Gb/s, and others of its kind at {usual:g}"
+        yield sighting(name, item, words, item.name)
+
+
+def _odd(
+    found: Sequence[tuple[str, Item]], kind: Callable[[Item], object], key: str
+) -> Iterator[tuple[str, Item, float]]:
+    """Items with less of something than most of their kind have, and how much these have."""
+    groups: dict[object, Counter[float]] = {}
+    for _, item in found:
+        groups.setdefault(kind(item), Counter())[item.values[key]] += 1
+    for name, item in found:
+        counts = groups[kind(item)]
+        usual, number = max(counts.items(), key=lambda entry: (entry[1], entry[0]))
+        if item.values[key] < usual and counts[item.values[key]] < number:
+            yield name, item, usual
+
+
+def gids_missing(facts: Facts) -> Iterator[Sighting]:
+    """NICs in use whose row of the GID table is not RoCE v2 with an IPv4 address: the row that is set, else all."""
+    chosen = {s.value for s in facts.chosen("NCCL_IB_GID_INDEX") if s.value.isdigit()}
+    index = int(chosen.pop()) if len(chosen) == 1 else None
+    in_use = facts.once(cards_in_use)
+    rows: dict[tuple[str, str | None, str, str], list[Item]] = {}
+    for name, item in items(facts, "gid"):
+        if not in_use.get(item.host or "") or item.name in in_use[item.host or ""]:
+            rows.setdefault((name, item.host, item.name, item.values["port"]), []).append(item)
+    for (name, _, card, _), table in rows.items():
+        good = [row.values["index"] for row in table if row.values["ipv4"] and row.values["version"] in ("v2", "v2.0")]
+        wrong = next((row for row in table if row.values["index"] == index), table[0])
+        advice = f"; rows {', '.join(map(str, good))} are" if good else "; no row is"
+        if index is not None and index not in good:
+            words = f"row {index} of the GID table of {card} is not RoCE v2 with an IPv4 address{advice}"
+            yield sighting(name, wrong, words, card)
+        elif index is None and not good:
+            yield sighting(name, wrong, f"the GID table of {card} has no row of RoCE v2 with an IPv4 address", card)
+
+
+def not_loaded(*modules: str) -> Finder:
+    """Hosts on which none of these kernel modules is loaded."""
+    return _absent("module", modules, f"the kernel module {modules[0]} is not loaded")
+
+
+def no_provider(*providers: str) -> Finder:
+    """Hosts on which libfabric finds none of these providers."""
+    return _absent("provider", providers, f"fi_info shows no provider {providers[0]}")
+
+
+def _absent(part: str, wanted: Sequence[str], words: str) -> Finder:
+    def find(facts: Facts) -> Iterator[Sighting]:
+        present = {(name, item.host) for name, item in items(facts, part) if item.name in wanted}
+        for name, item in items(facts, "list"):
+            if item.name == part and (name, item.host) not in present:
+                yield sighting(name, replace(item, text=f"{item.text}; no {part} {' or '.join(wanted)}"), words)
+
+    return find
+
+
+def present(part: str, *wanted: str) -> Finder:
+    """Hosts with one of these modules or providers."""
+
+    def find(facts: Facts) -> Iterator[Sighting]:
+        for name, item in items(facts, part):
+            if item.name in wanted:
+                yield sighting(name, item, f"the {part} {item.name} is there")
+
+    return find
+
+
+def no_limit(limit: str, words: str) -> Finder:
+    """Hosts without such a limit."""
+
+    def find(facts: Facts) -> Iterator[Sighting]:
+        for name, item in items(facts, "limit"):
+            if item.name == limit and item.values["value"] is None:
+                yield sighting(name, item, words)
+
+    return find
+
+
+def limit_below(limit: str, least: int, unit: int, shown: str) -> Finder:
+    """Hosts with a limit below some number.
+
+    Args:
+        limit: its name.
+        least: the smallest number that is no fault.
+        unit: what it is divided by in words.
+        shown: how the words are formed, with ``{}`` for the number.
+    """
+
+    def find(facts: Facts) -> Iterator[Sighting]:
+        for name, item in items(facts, "limit"):
+            value = item.values["value"]
+            if item.name == limit and value is not None and value < least:
+                yield sighting(name, item, shown.format(value // unit))
+
+    return find
+
+
+def shared_memory(is_small: bool) -> Finder:
+    """Hosts and containers whose /dev/shm is small or full, or has room."""
+
+    def find(facts: Facts) -> Iterator[Sighting]:
+        without = [(name, item) for name, item in items(facts, "inodes") if item.name == _SHM and _lacks_inodes(item)]
+        for name, item in without if is_small else ():
+            yield sighting(name, item, f"{_SHM} has {item.values['free']} of {item.values['size']:,} inodes free")
+        full = {item.host for _, item in without}
+        for name, item in items(facts, "filesystem"):
+            size, free = item.values["size"], item.values["free"]
+            if item.host in full:
+                continue
+            if item.name == _SHM and (size < GIB or free < 64 * MIB) == is_small:
+                yield sighting(name, item, f"{_SHM} has {_size(size)}, {_size(free)} of it free")
+
+    return find
+
+
+def _lacks_inodes(item: Item) -> bool:
+    """Whether no further files can be made; some file systems do not count them."""
+    return bool(item.values["size"] and item.values["free"] < _FEWEST_INODES)
+
+
+def _size(size: int) -> str:
+    return f"{size / GIB:.3g} GiB" if size >= GIB else f"{size / MIB:.3g} MiB"
+
+
+def rank_of(facts: Facts, host: str | None, bus_id: str | None, index: int | None) -> tuple[int, ...]:
+    """The ranks on a host that use a GPU, by its bus id, else by its number."""
+    on_host = facts.once(_ranks_by_host).get(host or "", [])
+    wanted = bus_number(_with_function(bus_id)) if bus_id else None
+    found = []
+    for rank in sorted(on_host):
+        gpu = facts.job.gpus.get(rank)
+        by_bus = gpu and gpu.bus_id and wanted is not None and bus_number(_with_function(gpu.bus_id)) == wanted
+        by_index = gpu and wanted is None and index is not None and gpu.nvml_dev == index
+        if by_bus or by_index:
+            found.append(rank)
+    return tuple(found)
+
+
+def _ranks_by_host(facts: Facts) -> dict[str, list[int]]:
+    return {host.name: host.ranks for host in facts.job.hosts}
+
+
+def _with_function(bus_id: str) -> str:
+    """A bus id with its function, which an Xid leaves out: ``0000:18:00`` is ``0000:18:00.0``."""
+    return bus_id if bus_id.count(".") or bus_id.count(":") == 0 else f"{bus_id}.0"
+
+
+def gpu_values(*paths: str, bad: Callable[[str], bool], words: str) -> Finder:
+    """GPUs of ranks of which ``nvidia-smi -q`` says something that it should not.
+
+    Args:
+        paths: the ends of the headings and keys.
+        bad: whether a value is a fault.
+        words: with ``{gpu}``, ``{key}`` and ``{value}``.
+    """
+
+    def find(facts: Facts) -> Iterator[Sighting]:
+        for part, found in facts.once(_by_part).items():
+            for name, item in found if part.startswith("gpu ") and part.endswith(paths) else ():
+                value = item.values["value"]
+                ranks = rank_of(facts, item.host, item.values["bus_id"], None) if bad(value) else ()
+                if bad(value) and (ranks or not item.host):
+                    text = words.format(gpu=item.name, key=part.rpartition("/")[2], value=value)
+                    yield sighting(name, item, text, ranks=ranks)
+
+    return find
+
+
+def pcie_narrow(facts: Facts) -> Iterator[Sighting]:
+    """GPUs of ranks whose PCIe link has fewer lanes than those of the other GPUs."""
+    widths = [
+        (name, replace(item, values={**item.values, "lanes": lanes}))
+        for name, item in items(facts, "gpu PCI/GPU Link Info/Link Width/Current")
+        if (lanes := number(item.values["value"]))
+    ]
+    for name, item, usual in _odd(widths, lambda _: None, "lanes"):
+        if ranks := rank_of(facts, item.host, item.values["bus_id"], None):
+            words = f"GPU {item.name} has {item.values['lanes']:g} PCIe lanes, and others have {usual:g}"
+            yield sighting(name, item, words, ranks=ranks)
+
+
+def nvlinks_down(facts: Facts) -> Iterator[Sighting]:
+    """GPUs with fewer active NVLinks than most GPUs of the job have."""
+    active, last = facts.once(_active_links)
+    found = [(name, Item("", gpu, {"links": active[name, host, gpu]}, 1, "", host)) for name, host, gpu in active]
+    for name, odd, usual in _odd(found, lambda _: None, "links"):
+        item = last[name, odd.host, odd.name]
+        ranks = rank_of(facts, item.host, None, item.values["index"])
+        if ranks or item.host is None:
+            links = odd.values["links"]
+            words = f"{usual - links:g} NVLinks of {odd.name} are inactive, and {links} are active"
+            yield sighting(name, item, words, ranks=ranks)
+
+
+def nvlinks_off(facts: Facts) -> Iterator[Sighting]:
+    """Machines none of whose NVLinks is active."""
+    active, last = facts.once(_active_links)
+    for file, host in dict.fromkeys((name, host) for name, host, _ in active):
+        own = {place: number for place, number in active.items() if place[:2] == (file, host)}
+        if not any(own.values()):
+            yield sighting(file, last[next(iter(own))], "no NVLink of any GPU is active")
+
+
+_Place = tuple[str, str | None, str]
+
+
+def _active_links(facts: Facts) -> tuple[dict[_Place, int], dict[_Place, Item]]:
+    """How many links of each GPU are active, and the last line of one that is not."""
+    active: dict[_Place, int] = {}
+    last: dict[_Place, Item] = {}
+    for name, item in items(facts, "nvlink"):
+        if "active" in item.values:
+            place = (name, item.host, item.name)
+            active[place] = active.get(place, 0) + item.values["active"]
+            if place not in last or not item.values["active"]:
+                last[place] = item
+    return active, last
+
+
+def nvlink_errors(facts: Facts) -> Iterator[Sighting]:
+    """NVLinks of GPUs of ranks that had to recover."""
+    for name, item in items(facts, "nvlink"):
+        if item.values.get("errors") and str(item.values["kind"]).lower() in ("recovery", "fatal"):
+            ranks = rank_of(facts, item.host, None, item.values["index"])
+            if ranks or item.host is None:
+                yield sighting(name, item, f"NVLinks had errors ({item.text})", ranks=ranks)

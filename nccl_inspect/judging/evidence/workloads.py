@@ -1,0 +1,338 @@
+"""Pods and containers that files beside the log describe, joined to the hosts of the log and to what they explain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nccl_inspect import artifacts, platforms
+from nccl_inspect.judging.engine import SEVERITIES, Rule, registered
+from nccl_inspect.judging.facts import Facts, count, listed
+from nccl_inspect.judging.remedies import COMMENT
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.platforms import Platform
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts import located
+    from nccl_inspect.artifacts.containers import Container, Place, Pod
+
+MERGED = ("Deployment", "StatefulSet", "DaemonSet")
+"""Kinds with a template that may be changed, whose lists ``kubectl patch`` merges by name."""
+_TEMPLATES = 4
+"""Templates of which each gets steps of its own."""
+_LABEL = 63
+"""The longest name of a host."""
+
+
+class Case(NamedTuple):
+    """A container in which something is not as it should be."""
+
+    pod: Pod
+    container: Container
+
+    def line(self, text: str, line: int = 0) -> Evidence:
+        """A line of evidence: where the container stands, or that line."""
+        where = f"{self.container.path} ({self.container.name})" if self.container.name else self.container.path
+        return Evidence(self.pod.file, line or self.container.line or 1, f"{where}: {text}")
+
+
+class Change(NamedTuple):
+    """Something that is to stand in a pod's spec."""
+
+    keys: tuple[str, ...]
+    """Below the container, or below the spec of the pod; a sequence gets a further element."""
+    value: Any
+    of_pod: bool = False
+
+
+def pods(facts: Facts) -> list[Pod]:
+    """The pods of this job: where names join some to hosts of the log, those and their siblings, else all."""
+    kept = facts.once(related)
+    with_gpus = [pod for pod in kept if any(container.has_gpus for container in pod.containers)]
+    return with_gpus or kept
+
+
+def related(facts: Facts) -> list[Pod]:
+    """Like :func:`pods`, with those that have no GPU, such as launchers."""
+    files = artifacts.of(facts.job.artifacts, "manifest", "docker_inspect")
+    everything = [pod for file in files for pod in file.pods]
+    if any(pod.runtime for pod in everything):
+        from nccl_inspect.artifacts import trainjobs  # few jobs have one
+
+        everything = trainjobs.joined(everything)
+    joined = [pod for pod in everything if hosts(facts, pod)]
+    owners = {pod.owner for pod in joined if pod.owner}
+    known = set(map(id, joined))
+    return [pod for pod in everything if id(pod) in known or pod.owner in owners] if joined else everything
+
+
+def hosts(facts: Facts, pod: Pod) -> list[str]:
+    """The hosts of the log that a pod is, or that are made from a template."""
+    names = facts.once(_names)
+    if pod.is_template:
+        wanted = [name for name in names if name.startswith(f"{pod.name}-")] if pod.name else []
+    else:
+        wanted = [_short(name) for name in pod.hosts]
+    return list(dict.fromkeys(host for name in wanted for host in names.get(name, ())))
+
+
+def _names(facts: Facts) -> dict[str, list[str]]:
+    """The hosts of the log by what they are called: by themselves, and by who collected the log."""
+    found: dict[str, list[str]] = {}
+    for host in facts.job.hosts:
+        found.setdefault(_short(host.name), []).append(host.name)
+    for last in facts.job.last_lines:
+        for part in filter(None, last.process.apart.split("/")):
+            found.setdefault(_short(part), []).append(last.process.host)
+    return found
+
+
+def _short(name: str) -> str:
+    return name.partition(".")[0][:_LABEL]
+
+
+def nodes(facts: Facts) -> dict[str, str]:
+    """The node of each host of the log, where all hosts are pods whose node is known."""
+    found = {host: pod.node or pod.address for pod in pods(facts) for host in hosts(facts, pod) if not pod.is_template}
+    return found if all(found.values()) and set(found) >= set(facts.hosts()) else {}
+
+
+def node(facts: Facts, case: Case) -> str:
+    """The node of a pod as an argument of kubectl: by its name, else by a command that finds it."""
+    if case.pod.node:
+        return case.pod.node
+    name = next(iter(hosts(facts, case.pod)), "")
+    own = in_namespace(case.pod.namespace)
+    return f"$(kubectl {own}get pod {name} -o jsonpath='{{.spec.nodeName}}')" if name else "<node>"
+
+
+def machine(facts: Facts, pod: Pod) -> Platform | None:
+    """The machine type: that of the log, else the one that the pod asks for."""
+    return facts.platform or (platforms.find(pod.machine) if pod.machine else None)
+
+
+def effects(facts: Facts, rule: Rule) -> list[Finding]:
+    """What other rules found in the log that this one may explain, where no more specific one found something."""
+    present = {finding.rule for finding in facts.job.findings}
+    general = {entry.rule.name for entry in registered() if not present.isdisjoint(entry.rule.specific)}
+    wanted = set(rule.explains) - general
+    return [finding for finding in facts.job.findings if finding.rule in wanted and finding.severity != "info"]
+
+
+def cases(facts: Facts, lacks: Callable[[Pod, Container], bool]) -> list[Case]:
+    """The containers of ranks with a fault."""
+    return [Case(pod, container) for pod in pods(facts) for container in pod.workers if lacks(pod, container)]
+
+
+def touched(facts: Facts, found: Iterable[Case], shown: Iterable[Finding]) -> list[Finding]:
+    """Those effects that hosts of these containers show, as far as names join them."""
+    where = {host for case in found for host in hosts(facts, case.pod)}
+    return [effect for effect in shown if not effect.hosts or not where or where.intersection(effect.hosts)]
+
+
+def called(found: Sequence[Case]) -> str:
+    """These containers in words."""
+    names = listed((case.pod.label for case in found), limit=3)
+    what = {case.container.name for case in found if case.pod.kind != "container" and case.container.name}
+    return f"{names} (container {what.pop()})" if len(what) == 1 else names
+
+
+def verb(found: Sequence[Case], one: str, several: str) -> str:
+    """The form of a verb that fits the number of pods."""
+    return one if len({case.pod.label for case in found}) == 1 else several
+
+
+def explained(
+    rule: Rule,
+    facts: Facts,
+    found: Sequence[Case],
+    shown: Sequence[Finding],
+    summary: str,
+    *,
+    cause: str,
+    fix: Iterable[str],
+    evidence: Iterable[Evidence],
+    confidence: str = "certain",
+    confirm: str = "",
+) -> Finding:
+    """What files beside the log say, with the findings that it explains.
+
+    Args:
+        rule: that found it.
+        facts: about the job.
+        found: the containers with the fault; none where the file describes none.
+        shown: what the log shows of it.
+        summary: what is missing, in one line.
+        cause: why that leads to the effects.
+        fix: step by step.
+        evidence: lines of the files.
+        confidence: in the cause; no more than likely where the log only suggests the effect.
+        confirm: what would confirm it where the log only suggests the effect.
+    """
+    where = {host for case in found for host in hosts(facts, case.pod)}
+    of_hosts = {rank for host in facts.job.hosts if host.name in where for rank in host.ranks}
+    ranks = {rank for effect in shown for rank in effect.ranks}
+    ranks = ranks & of_hosts or of_hosts or ranks
+    severity = max((effect.severity for effect in shown), key=SEVERITIES.index)
+    place: dict[str, Any] = {
+        "severity": severity,
+        "ranks": ranks,
+        "hosts": where or {h for e in shown for h in e.hosts},
+    }
+    impact = f"explains {listed(effect.rule for effect in shown)}: {shown[0].impact}"
+    if all(effect.clue for effect in shown):
+        finding = rule.clue(
+            summary,
+            cause=cause,
+            impact=impact,
+            fix=fix,
+            evidence=evidence,
+            confirm=confirm or shown[0].confirm,
+            **place,
+        )
+    else:
+        finding = rule.finding(
+            summary,
+            cause=cause,
+            impact=impact,
+            fix=fix,
+            evidence=evidence,
+            confidence=confidence,
+            fatal=any(effect.fatal for effect in shown),
+            **place,
+        )
+    finding.references = list(shown[0].references)
+    finding.explains = list(dict.fromkeys(effect.rule for effect in shown))
+    return finding
+
+
+def patches(found: Sequence[Case], changes: Callable[[Case], Sequence[Change]]) -> Iterator[str]:
+    """The steps for each template with a fault: a job may have one for its first pod and another for the rest.
+
+    Args:
+        found: the containers with the fault.
+        changes: what one of them needs.
+    """
+    templates: dict[tuple[object, ...], Case] = {}
+    for case in found:
+        pod = case.pod
+        own = (pod.owner,) if pod.kind == "Pod" else (pod.file, pod.line, pod.path, case.container.path)
+        templates.setdefault(own, case)
+    for case in list(templates.values())[:_TEMPLATES]:
+        yield from steps(case, *changes(case))
+    if len(templates) > _TEMPLATES:
+        yield f"Change {count(len(templates) - _TEMPLATES, 'other template')} likewise."
+
+
+def steps(case: Case, *changes: Change) -> Iterator[str]:
+    """What to paste into the manifest: each piece with the place where it belongs."""
+    from nccl_inspect.artifacts import located  # only where a manifest is to be changed
+
+    pod = case.pod
+    for change in (part for whole in changes for part in _both(case, whole)):
+        place = _base(case, change)
+        if place is None:
+            (piece,) = _pieces(located.ABSENT, change.keys, change.value)
+            yield f"{piece}{COMMENT}under {_in_runtime(case, change)}: a TrainJob has no such key"
+            continue
+        keys = (place.names.get(change.keys[0], change.keys[0]), *change.keys[1:])
+        node, under, missing = located.slot(place.tree, place.path, keys)
+        for piece in _pieces(node, missing, change.value):
+            yield f"{piece}{COMMENT}{_place(pod, place.file, node, under)}{_instead(pod, node, piece)}"
+    if pod.kind in MERGED and changes:
+        yield _command(case, changes)
+
+
+def _both(case: Case, change: Change) -> Iterator[Change]:
+    """A change of limits, with that of the requests that are written, too: of devices both have to be the same."""
+    yield change
+    if change.of_pod or change.keys != ("resources", "limits"):
+        return
+    place = _base(case, change)
+    name = place.names.get("resources", "resources") if place else ""
+    written = place.tree.at(name, "requests").entries if place else {}
+    both = {key: value for key, value in change.value.items() if key in written and key != "memory"}
+    if both:
+        yield Change(("resources", "requests"), both)
+
+
+def _instead(pod: Pod, node: located.Node, piece: str) -> str:
+    """That a piece replaces what stands there."""
+    there = node.entries.get(piece.partition(": ")[0])
+    if there is None:
+        return ""
+    return ", in its place" if pod.kind == "Pod" else f", in place of line {there.line}"
+
+
+def _base(case: Case, change: Change) -> Place | None:
+    """Below what the change is to be made; None where it stands in a file that is not here."""
+    from nccl_inspect.artifacts.containers import Place
+
+    pod, container = case
+    if not change.of_pod and container.elsewhere and change.keys[0] in container.elsewhere.names:
+        return container.elsewhere
+    base, path = (pod.tree, pod.path) if change.of_pod else (container.tree, container.path)
+    return Place(pod.file, path, base, {}) if base else None
+
+
+def _in_runtime(case: Case, change: Change) -> str:
+    """Where something belongs that only the runtime of a TrainJob may have."""
+    name = f" {case.pod.runtime}" if case.pod.runtime else ""
+    what = "the spec of the pods" if change.of_pod else f"the container {case.container.name}"
+    return f"{what} in the training runtime{name} (kubectl get clustertrainingruntime{name} -o yaml)"
+
+
+def _pieces(node: located.Node, missing: Sequence[str], value: Any) -> list[str]:
+    """What is missing of the keys with the value; further elements of a sequence, or keys of a mapping, one by one."""
+    if missing:
+        for key in reversed(missing[1:]):
+            value = {key: value}
+        return [f"{missing[0]}: {flow(value)}"]
+    if node.kind == "sequence":
+        return [f"- {flow(element)}" for element in value]
+    return [f"{key}: {flow(entry)}" for key, entry in value.items()]
+
+
+def _place(pod: Pod, file: str, node: located.Node, under: str) -> str:
+    """Where a piece belongs."""
+    if pod.kind == "Pod":
+        owner = f" of {pod.owner}" if pod.owner else ""
+        return f"under {under}, in the template{owner}: pods that run cannot be changed"
+    indent = "" if node.is_flow else f", indented by {count(node.column, 'space')}"
+    return f"{file.rpartition('/')[2]}:{node.line}, under {under}{indent}"
+
+
+def _command(case: Case, changes: Sequence[Change]) -> str:
+    """One command that makes all changes."""
+    pod, container = case
+    spec: dict[str, Any] = {}
+    own: dict[str, Any] = {"name": container.name}
+    for change in (part for whole in changes for part in _both(case, whole)):
+        part = spec if change.of_pod else own
+        for key in change.keys[:-1]:
+            part = part.setdefault(key, {})
+        base = pod.tree if change.of_pod else container.tree
+        there = base.words(*change.keys) if isinstance(change.value, list) else []
+        part[change.keys[-1]] = [*there, *change.value] if there else change.value
+    if len(own) > 1:
+        spec["containers"] = [own]
+    patch = json.dumps({"spec": {"template": {"spec": spec}}}, separators=(",", ":"))
+    return f"kubectl {in_namespace(pod.namespace)}patch {pod.kind.lower()} {pod.name} -p '{patch}'"
+
+
+def in_namespace(name: str) -> str:
+    """The option of kubectl for a namespace."""
+    return f"-n {name} " if name else ""
+
+
+def flow(value: Any) -> str:
+    """A value in YAML's flow style."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {flow(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)

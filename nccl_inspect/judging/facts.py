@@ -1,0 +1,356 @@
+"""What rules ask: the job together with what is known of its platform and topology, and words for telling it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from nccl_inspect import artifacts
+from nccl_inspect.event import types as events
+from nccl_inspect.event.base import is_named
+from nccl_inspect.judging.hardware.machine_type import expected_of, platform_of, rests_on_list
+from nccl_inspect.judging.statements import is_error, is_survived, value
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Path, Setting
+from nccl_inspect.model.statements import job_end, usage
+from nccl_inspect.platforms import Platform
+from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
+from nccl_inspect.util.wording import ranges as ranges
+from nccl_inspect.util.wording import some_ranks
+
+_Made = TypeVar("_Made")
+
+
+class Facts:
+    """A job, its platform and its topology.
+
+    Args:
+        job: without findings.
+        platform: the machine type, if the user named it; else it is taken from the log where a plugin names it, or
+            where the GPUs are named.
+        topologies: from ``--topology``; what the log itself proves joins them.
+    """
+
+    def __init__(self, job: Job, platform: Platform | None = None, topologies: Iterable[Topology] = ()) -> None:
+        self.job = job
+        self.platform = expected_of(platform or platform_of(job), job)
+        self.topologies = [*topologies, *artifacts.of(job.artifacts, "topology_file"), *detected.topologies(job)]
+        self._marks: dict[int, list[str]] = {}
+        self._open: set[int] = set()
+        self._echoes: set[int] = set()
+        self._made: dict[Callable[[Facts], Any], Any] = {}
+        self._said: dict[type[events.Event], list[Notice]] = {}
+        self._named: dict[str, list[tuple[int, Notice]]] = {}
+        for index, notice in enumerate(job.notices):
+            self._named.setdefault(notice.production, []).append((index, notice))
+        whole = [found.proven for found in self.topologies if found.host is None]
+        foreign = rests_on_list(platform, self.platform, job) or (bool(whole) and not any(whole))
+        self.hardware = "likely" if foreign else "certain"
+        """How sure it is what joins the GPUs, as far as it is known."""
+        self._of_communicator: dict[str, list[Path]] = {}
+        for path in job.paths:
+            for name in path.communicators:
+                self._of_communicator.setdefault(name, []).append(path)
+        job.platform = self.platform.name if self.platform else None
+        fabric = ranks_in(self.notices("nvls-available"))
+        for path in self.paths(transport="P2P"):
+            path.link = self._link(path, path.src in fabric and path.dst in fabric)
+        for path in self.job.paths:
+            path.expected = self._expected(path)
+
+    def _link(self, path: Path, on_fabric: bool) -> str | None:
+        """NVLink or PCIe, by the nearest evidence: the pair itself, the machine type, an NVSwitch for both."""
+        if path.detail.startswith("P2P/MNNVL"):
+            return "NVLink"
+        if found := self.pair_class(path) or path.gpu_class:
+            return "NVLink" if found.startswith("NV") else "PCIe" if found.startswith(_PCIE_CLASSES) else None
+        if self.platform and self.platform.nvlink is not None:
+            return "NVLink" if self.platform.nvlink else "PCIe"
+        return "NVLink" if on_fabric else None
+
+    def _expected(self, path: Path) -> str | None:
+        """The best transport that a pair could have; None where nothing tells."""
+        if path.scope == "inter":
+            return "NET/GDRDMA" if path.transport == "NET" and self.platform and self.platform.gdr else None
+        allowed = self.allows_p2p(path) if path.scope == "intra" else None
+        if allowed is None:
+            return None
+        kind = self.pair_class(path) or ("NVLink" if self.platform and self.platform.nvlink else None)
+        return (f"P2P ({kind})" if kind else "P2P") if allowed else "SHM"
+
+    def paths(self, scope: str | None = None, transport: str | None = None, net: str | None = None) -> list[Path]:
+        """The paths of that kind, also where it is only one of several ways between the ranks."""
+        return [
+            path
+            for path in self.job.paths
+            if (scope is None or path.scope == scope)
+            and (transport is None or path.transport == transport)
+            and (net is None or path.net == net)
+        ]
+
+    def paths_of(self, comm: CommunicatorInfo) -> list[Path]:
+        """The paths that a communicator has connections on."""
+        return self._of_communicator.get(comm.id, [])
+
+    def leaving(self) -> list[Path]:
+        """Network paths that leave the host or, in a fragment, may do so."""
+        return [path for path in self.paths(transport="NET") if path.scope != "intra"]
+
+    def unfinished(self, comms: Iterable[CommunicatorInfo]) -> bool:
+        """Whether no rank of these communicators finished the initialisation, as far as the log goes."""
+        return not any(comm.completed or comm.connected or self.paths_of(comm) for comm in comms)
+
+    def rdma(self) -> list[Path]:
+        """Those of :meth:`leaving` that use an RDMA network: all but TCP sockets."""
+        return [path for path in self.leaving() if path.net not in _TCP]
+
+    def mark(self, paths: Iterable[Path], rule: str) -> None:
+        """Say that a rule's finding is about these paths."""
+        for path in paths:
+            self._marks.setdefault(id(path), []).append(rule)
+
+    def marks(self, path: Path) -> list[str]:
+        """The rules whose findings are about this path."""
+        return self._marks.get(id(path), [])
+
+    def leave_open(self, paths: Iterable[Path]) -> None:
+        """Say that these paths could not be judged."""
+        self._open.update(id(path) for path in paths)
+
+    def is_open(self, path: Path) -> bool:
+        """Whether a rule could not judge this path."""
+        return id(path) in self._open
+
+    def once(self, make: Callable[[Facts], _Made]) -> _Made:
+        """What a function finds in these facts, found when it is first asked for."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: _Made = self._made[make]
+        return made
+
+    def pass_over(self, echoes: Iterable[Notice]) -> None:
+        """Say that these statements are but the effect of another one, told or not, and need no explanation."""
+        self._echoes.update(map(id, echoes))
+
+    def is_echo(self, notice: Notice) -> bool:
+        """Whether a rule says that a statement is but the effect of another one."""
+        return id(notice) in self._echoes
+
+    def notices(self, *productions: str) -> list[Notice]:
+        """What processes said by one of these productions, in the order of the log."""
+        found = [entry for name in set(productions) for entry in self._named.get(name, ())]
+        return [notice for _, notice in sorted(found, key=itemgetter(0))]
+
+    def said(self, kind: type[events.Event], where: Callable[[events.Event], bool] = lambda _: True) -> list[Notice]:
+        """What processes said by events of that class."""
+        if kind not in self._said:
+            self._said[kind] = [notice for notice in self.job.notices if isinstance(notice.event, kind)]
+        return [notice for notice in self._said[kind] if notice.event and where(notice.event)]
+
+    def completions(self, *statuses: int) -> list[Notice]:
+        """Transfers that a NIC reports as failed, with one of these statuses of InfiniBand verbs."""
+        said = self.notices(
+            "ib-completion-error", "ib-completion-error-named", "ib-completion-error-old", "ib-gin-completion-error"
+        )
+        return [notice for notice in said if value(notice, "status") in statuses]
+
+    def plugin(self, kind: str, *statuses: str) -> list[Notice]:
+        """Statements about plugins of that kind with one of these statuses."""
+
+        def fits(event: events.Event) -> bool:
+            return isinstance(event, events.PluginStatus) and event.kind == kind and event.status in statuses
+
+        return self.said(events.PluginStatus, fits)
+
+    def settings(self, *names: str) -> list[Setting]:
+        """The values that these variables have."""
+        return [setting for setting in self.job.environment if setting.name in names]
+
+    def switched_on(self, *names: str) -> list[Setting]:
+        """Those of these switches that somebody set to something else than 0."""
+        return [setting for setting in self.settings(*names) if setting.value not in ("0", "")]
+
+    def chosen(self, *names: str) -> list[Setting]:
+        """The values that the user gave these variables; what a plugin sets is its own affair."""
+        return [setting for setting in self.settings(*names) if setting.source != "plugin"]
+
+    def ranks_with(self, settings: Iterable[Setting]) -> set[int]:
+        """The ranks that show these settings."""
+        ranks = [self.job.ranks_seen if setting.ranks is None else setting.ranks for setting in settings]
+        return {rank for some in ranks for rank in some}
+
+    def errors(self) -> list[Notice]:
+        """What went wrong where it was said: no echoes, and no plugin that NCCL went on without."""
+        return [notice for notice in self.job.notices if is_error(notice) and not is_survived(notice, self.job)]
+
+    def leading_to(self, rule: str) -> list[Notice]:
+        """The :meth:`errors` whose productions in the grammar name that rule (``rule: NAME``)."""
+        return self.once(_by_rule).get(rule, [])
+
+    def failures(self) -> list[Notice]:
+        """Errors without those that only say that somebody ended the job: what a hanging job does not have."""
+        return [notice for notice in self.errors() if not job_end.is_forced(notice.event)]
+
+    def is_over(self) -> bool:
+        """Whether all communicators that were used came to their end in order."""
+        return usage.is_over(self.job)
+
+    def hosts(self) -> list[str]:
+        """The hosts that the log shows."""
+        return [host.name for host in self.job.hosts]
+
+    def is_rccl(self) -> bool:
+        """Whether the library is RCCL, and the GPUs are of AMD."""
+        return "rccl" in self.job.dialects
+
+    def several_hosts(self) -> bool:
+        """Whether the job is known to span hosts."""
+        several = len([host for host in self.hosts() if is_named(host)]) > 1 or bool(self.paths("inter"))
+        return several or any((comm.nnodes or 1) > 1 for comm in self.job.communicators)
+
+    def pair_class(self, path: Path) -> str | None:
+        """The class of a pair within a host (``NV12``, ``NODE``, …) by what is given and by the log itself.
+
+        None when it is not known, or when what is known disagrees on whether P2P is possible.
+        """
+        src, dst = self.gpu(path.src, path.src_gpu), self.gpu(path.dst, path.dst_gpu)
+        known = [topology for topology in self.topologies if topology.host in (None, path.src_host)]
+        kinds = [kind for topology in known if (kind := topology.pair(src, dst))]
+        return kinds[0] if len({kind.startswith(P2P_CLASSES) for kind in kinds}) == 1 else None
+
+    def gpu(self, rank: int, bracket: str | None = None) -> Named:
+        """The GPU of a rank as its initialisation names it, else as the bracket of a connection line does."""
+        known = self.job.gpus.get(rank)
+        if known is None or (known.nvml_dev is None and known.bus_id is None):
+            return named(bracket)
+        return Named(known.nvml_dev, known.bus_id)
+
+    def allows_p2p(self, path: Path) -> bool | None:
+        """Whether the hardware lets NCCL use P2P between these ranks; None when nothing tells."""
+        if found := self.pair_class(path):
+            return found.startswith(P2P_CLASSES)
+        return self.platform.p2p if self.platform else None
+
+
+def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
+    found: dict[str, list[Notice]] = {}
+    for notice in facts.errors():
+        found.setdefault(notice.rule, []).append(notice)
+    return found
+
+
+STATES = {
+    "started": "initialisation not finished",
+    "complete": "initialised",
+    "connected": "connected",
+    "destroyed": "ended in order",
+    "aborted": "aborted",
+}
+"""How far communicators came, for people: the keys are those of the JSON."""
+_TCP = ("Socket", "FastSocket")
+_WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
+_PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
+
+
+def ranks_word(ranks: Iterable[int]) -> str:
+    """Ranks with the noun in the right form: ``rank 3``, ``ranks 0-3``."""
+    known = set(ranks)
+    return f"rank{'s' * (len(known) > 1)} {some_ranks(known)}"
+
+
+def count(number: int, noun: str, ending: str = "s") -> str:
+    """A number with its noun in the right form: ``1 pair``, ``2 pairs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}{ending}"
+
+
+def does(number: int, verb: str) -> str:
+    """A verb in the form that fits a number: ``1 pair uses``, ``2 pairs use``."""
+    return f"{verb}s" if number == 1 else verb
+
+
+def be(number: int) -> str:
+    """The verb that fits a number."""
+    return "is" if number == 1 else "are"
+
+
+def using(paths: Iterable[Path]) -> str:
+    """The ways that paths take, with the verb: ``use SHM/direct``."""
+    paths = list(paths)
+    return f"{does(len(paths), 'use')} {listed(path.detail for path in paths)}"
+
+
+def listed(words: Iterable[str], limit: int = 4) -> str:
+    """Some words in a row, with the number of those left out."""
+    words = list(dict.fromkeys(words))
+    more = len(words) - limit
+    return ", ".join(words[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:
+    """The global ranks of some ranks of a communicator, as far as the log tells them."""
+    return {known for rank in members if rank < len(comm.ranks) and (known := comm.ranks[rank]) is not None}
+
+
+def ends(paths: Iterable[Path]) -> set[int]:
+    """The ranks at both ends of some paths."""
+    return {rank for path in paths for rank in (path.src, path.dst)}
+
+
+def hosts_of(paths: Iterable[Path]) -> set[str | None]:
+    """The hosts at both ends of some paths."""
+    return {host for path in paths for host in (path.src_host, path.dst_host)}
+
+
+def nics_used(paths: Iterable[Path]) -> dict[str, dict[int, set[int]]]:
+    """The NICs of each host, by index, that its ends of network paths use, with the ranks that use them."""
+    found: dict[str, dict[int, set[int]]] = {}
+    for path in paths:
+        for side, host, rank in (("send", path.src_host, path.src), ("receive", path.dst_host, path.dst)):
+            for end in path.ends(side) if host else ():
+                if end.nic_index is not None:
+                    user = rank if end.pxn_rank is None else end.pxn_rank
+                    found.setdefault(host or "", {}).setdefault(end.nic_index, set()).add(user)
+    return found
+
+
+def hosts_with(job: Job, ranks: AbstractSet[int]) -> list[str]:
+    """The hosts that have some of these ranks."""
+    return [host.name for host in job.hosts if not ranks.isdisjoint(host.ranks)]
+
+
+def ranks_in(notices: Iterable[Notice]) -> set[int]:
+    """The ranks that said something."""
+    return {rank for notice in notices for rank in notice.ranks}
+
+
+def hosts_in(notices: Iterable[Notice]) -> set[str]:
+    """The hosts on which something was said."""
+    return {host for notice in notices for host in notice.hosts}
+
+
+def first_said(notices: Iterable[Notice]) -> list[Evidence]:
+    """The first line of each statement."""
+    return [notice.evidence[0] for notice in notices]
+
+
+def words_of(settings: Iterable[Setting]) -> str:
+    """Settings as they are written in a shell."""
+    return listed(" or ".join(setting.assignments) for setting in settings)
+
+
+def lines_of(settings: Iterable[Setting], limit: int = 2) -> list[Evidence]:
+    """The first lines of each setting."""
+    return [line for setting in settings for line in setting.evidence[:limit]]
+
+
+def unset(settings: Iterable[Setting]) -> list[str]:
+    """What to do about settings that should not be there."""
+    notes = {name: setting.alike.note if setting.alike else _WHERE for setting in settings for name in setting.names}
+    return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []
+
+
+def first_lines(paths: Iterable[Path]) -> list[Evidence]:
+    """The first line of each path."""
+    return [path.evidence[0] for path in paths if path.evidence]

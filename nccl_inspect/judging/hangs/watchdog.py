@@ -1,0 +1,141 @@
+"""What PyTorch's watchdog tells: which rank waited in which process group, and how far each had come."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from nccl_inspect.event.types import CollectiveTimeout
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.model.job import CommunicatorInfo, Notice
+
+
+class Wait(NamedTuple):
+    """A rank that waited for a collective until PyTorch gave up."""
+
+    group: str | None
+    """The process group as PyTorch names it, ``0(default_pg)``; None where the line does not tell."""
+    rank: int | None
+    """Of the job, where the line tells."""
+    member: int | None
+    """Rank in the process group."""
+    seq: int
+    """-1 where PyTorch does not number its works (until 1.12)."""
+    operation: str
+    numel: int | None
+    timeout_ms: int
+    notice: Notice
+
+
+def waits(facts: Facts) -> list[Wait]:
+    """Each wait once, although PyTorch tells it several times."""
+    found: dict[tuple[object, ...], Wait] = {}
+    groups = _groups(facts)
+    for notice in facts.said(CollectiveTimeout):
+        event = notice.event
+        assert isinstance(event, CollectiveTimeout)
+        seq = -1 if event.seq is None else event.seq
+        group = group_of(notice.message) or groups.get((event.global_rank, event.rank, seq))
+        rank = job_rank(event.global_rank, event.rank, group)
+        key = group, rank, event.rank, seq, event.operation
+        if key not in found:
+            found[key] = Wait(group, rank, event.rank, seq, event.operation, event.numel_in, event.timeout_ms, notice)
+    return _told_best(list(found.values()))
+
+
+def latecomers(waiting: list[Wait]) -> list[Wait]:
+    """Those that began to wait only after the first had given up, by their times: the first waited for them."""
+    given_up = min(filter(None, (_said_at(wait.notice) for wait in waiting)), default=None)
+    if given_up is None:
+        return []
+    return [wait for wait in waiting if (began := _began(wait)) and began > given_up]
+
+
+def _began(wait: Wait) -> float | None:
+    event = wait.notice.event
+    said = _said_at(wait.notice)
+    assert isinstance(event, CollectiveTimeout)
+    return None if said is None or event.ran_ms is None else said - event.ran_ms / 1000
+
+
+def _said_at(notice: Notice) -> float | None:
+    """When PyTorch printed a line (``[E1121 23:33:28.969389427 …``): seconds since some moment; it names no year."""
+    found = _TIME.search(notice.message)
+    if found is None:
+        return None
+    month, day, hour, minute = map(int, found.groups()[:4])
+    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + float(found[5])
+
+
+def _groups(facts: Facts) -> dict[tuple[int | None, int | None, int | None], str]:
+    """The process group in which a rank stood in a work, from the next line of that rank: from 2.4 on the line about
+    the time-out itself does not name it."""
+    found: dict[tuple[int | None, int | None, int | None], set[str]] = {}
+    for notice in facts.notices(*_STATUS):
+        values, group = dict(getattr(notice.event, "values", ())), group_of(notice.message)
+        if group is not None:
+            found.setdefault((values.get("global_rank"), values.get("rank"), values.get("seq")), set()).add(group)
+    return {key: groups.pop() for key, groups in found.items() if len(groups) == 1}
+
+
+def group_of(message: str) -> str | None:
+    """The process group that a line names, by its name of the whole job.
+
+    Until 2.1 PyTorch names none; 2.2 and 2.3 print a number that each process counts by itself: only 0 is the same
+    group everywhere.
+    """
+    match = _GROUP.search(message)
+    name = match[1].replace(" ", "") if match else None
+    return None if name is not None and name.isdigit() and name != "0" else name
+
+
+def job_rank(global_rank: int | None, member: int | None, group: str | None) -> int | None:
+    """The rank of the job: as printed, or that of the process group that holds all ranks."""
+    return global_rank if global_rank is not None else member if is_default(group) else None
+
+
+def is_default(group: str | None) -> bool:
+    """Whether this is the process group of all ranks."""
+    return group is not None and (group == "0" or "default_pg" in group)
+
+
+def _told_best(found: list[Wait]) -> list[Wait]:
+    """Without the second telling in an exception's text, which lacks the group."""
+    known = {(wait.seq, wait.operation, wait.member) for wait in found if wait.group is not None}
+    return [wait for wait in found if wait.group is not None or (wait.seq, wait.operation, wait.member) not in known]
+
+
+_GROUP = re.compile(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
+_TIME = re.compile(r"\[[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?) ")
+_ENQUEUED = re.compile(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
+_STATUS = ("work-status", "work-status-2-6")
+_PROGRESS = (*_STATUS, "dump-signal", "dump-signal-2-3")
+
+
+def enqueued(facts: Facts, group: str | None) -> dict[int, tuple[int, Notice]]:
+    """For ranks of the job the number of the last work that they put into the queue of a process group."""
+    found: dict[int, tuple[int, Notice]] = {}
+    for notice in facts.notices(*_PROGRESS):
+        match = _ENQUEUED.search(notice.message)
+        values = dict(getattr(notice.event, "values", ()))
+        rank = job_rank(values.get("global_rank"), values.get("rank"), group)
+        if match and rank is not None and group_of(notice.message) == group:
+            found[rank] = int(match[1]), notice
+    return found
+
+
+def communicator_of(facts: Facts, group: str | None, waiting: list[Wait]) -> CommunicatorInfo | None:
+    """The communicator of a process group: the world, or the only one in which all its ranks have these places."""
+    comms = facts.job.communicators
+    if is_default(group):
+        return next((comm for comm in comms if comm.id == "world"), None)
+    if group is None and len(comms) == 1:
+        return comms[0]
+    places = {(wait.member, wait.rank) for wait in waiting if wait.member is not None and wait.rank is not None}
+    fits = [
+        comm
+        for comm in comms
+        if places and all(member < comm.nranks and comm.ranks[member] == rank for member, rank in places)
+    ]
+    members = {tuple(comm.ranks) for comm in fits if comm.id != "world"}
+    return next((comm for comm in fits if comm.id != "world"), None) if len(members) == 1 else None

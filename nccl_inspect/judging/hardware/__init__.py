@@ -1,0 +1,1 @@
+"""GPUs, CUDA and machine types."""

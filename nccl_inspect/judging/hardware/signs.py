@@ -1,0 +1,56 @@
+"""What a log shows of its machines, for :mod:`nccl_inspect.platforms.recognition`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nccl_inspect.event import types as events
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.job import Job
+from nccl_inspect.model.statements import nvidia_smi
+from nccl_inspect.platforms.recognition import Shown
+
+_TUNER = ("ofi-tuner-not-available", "ofi-tuner-internal")
+_BLOCK = "ofi-gdr-disabled-on-capable"
+_LOADED = ("loading", "loaded")
+
+
+def of(job: Job, gpu_names: set[str]) -> Shown:
+    """What tells the machine type in a job, besides the names of its GPUs."""
+    chosen = {(setting.name, setting.value) for setting in job.environment if setting.source != "plugin"}
+    cliques = [notice for notice in job.notices if notice.production == "mnnvl-clique"]
+    sizes = [int(str(value(notice, key) or 0)) for notice in cliques for key in ("clique_size", "domain_size")]
+    return Shown(
+        settings=chosen,
+        networks={*_networks(job)},
+        plugin=tuple(dict.fromkeys(_words_of_plugin(job))),
+        nvlink_domain=max(sizes, default=0),
+        gpu_names=gpu_names,
+        gpus=nvidia_smi.most_gpus(job),
+    )
+
+
+def local_ranks(job: Job) -> int:
+    """The most ranks of a host that one communicator joins; 0 where no line says so."""
+    return max((comm.local_ranks or 0 for comm in job.communicators), default=0)
+
+
+def _networks(job: Job) -> Iterator[str]:
+    """All that NCCL uses, and the plugins that were loaded, used or not."""
+    yield from filter(None, (path.net for path in job.paths))
+    yield from filter(None, (job.network.name, *(net for comm in job.communicators for net in comm.networks)))
+    for notice in job.notices:
+        event = notice.event
+        if isinstance(event, events.PluginStatus) and event.kind == "NET" and event.status in _LOADED and event.plugin:
+            yield event.plugin
+
+
+def _words_of_plugin(job: Job) -> Iterator[str]:
+    """The instance type, or the group of types, that aws-ofi-nccl names."""
+    for notice in job.notices:
+        if isinstance(notice.event, events.OfiPlatform):
+            yield notice.event.platform
+        elif notice.production in _TUNER and (word := value(notice, "platform")):
+            yield str(word)
+        elif notice.production == _BLOCK:
+            yield notice.message.rpartition(" ")[2]

@@ -1,0 +1,120 @@
+"""What NCCL says of a topology that it cannot use, with what may lead to it: src/graph and src/init.cc."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.model.job import Notice
+
+COMPARE = (
+    "NCCL_TOPO_DUMP_FILE=/tmp/topo.%h.xml   # on each node, then diff the files",
+    "nvidia-smi topo -m; ibv_devinfo -l   # on each node: the same GPUs and NICs everywhere?",
+    "unset NCCL_TOPO_FILE NCCL_GRAPH_FILE   # and one NCCL release on all nodes",
+    "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH   # on all ranks",
+)
+
+
+class Fault(NamedTuple):
+    """What a statement means, and what helps before the nodes are compared."""
+
+    what: str
+    cause: str
+    fix: tuple[str, ...] = ()
+
+
+_LINKS = (
+    "nvidia-smi nvlink -s; nvidia-smi topo -m   # is a link down, or seen from one end only?",
+    "dmesg -T | grep -iE 'xid|sxid'; systemctl status nvidia-fabricmanager   # NVLink and NVSwitch errors",
+)
+_VISIBLE = "ls /sys/class/pci_bus /sys/devices/system/node; nvidia-smi -L   # inside the container: is it all there?"
+_MISSING = Fault(
+    "this rank's topology lacks what another rank or the search asks for",
+    "the ranks do not see the same GPUs, NICs or hosts, or a link is seen from one end only: containers that were "
+    "given a part of the devices, a topology file that does not fit, or a fault of this release",
+    (_VISIBLE,),
+)
+_HOSTS = Fault(
+    "NCCL cannot tell which ranks are on one host",
+    "processes changed after they named their host (a fork, a namespace), or two machines or containers go by one name "
+    "(host name and boot id, or NCCL_HOSTID)",
+    (
+        "cat /etc/hostname /proc/sys/kernel/random/boot_id   # in each container: different between machines?",
+        "unset NCCL_HOSTID   # or another value for each machine",
+    ),
+)
+FAULTS = {
+    "topology-reverse-path": Fault(
+        "an NVLink is seen from one end only",
+        "a link or NVSwitch is broken, a GPU of the board is not visible here, or the release is older than the GPU "
+        "and does not know all of its links (Hopper needs 2.15.1, A100 2.7.3)",
+        _LINKS,
+    ),
+    "nvlink-add-failed": Fault(
+        "an NVLink leads to a GPU that is not in the topology",
+        "the container or virtual machine was given a part of the board, or the topology file is for another machine",
+        (_VISIBLE, *_LINKS),
+    ),
+    "rccl-xgmi-missing": Fault(
+        "an xGMI link leads to a GPU that is not in the topology",
+        "the container or virtual machine was given a part of the GPUs, or the topology file is for another machine",
+        ("rocm-smi --showtopo; ls /dev/dri /sys/class/kfd/kfd/topology/nodes   # in the container: all there?",),
+    ),
+    "pci-add-failed": Fault(
+        "a PCIe switch is missing in the topology",
+        "a container or virtual machine that hides a part of the PCI tree, or a topology file for another machine",
+        (_VISIBLE,),
+    ),
+    "topology-cpu-unknown": Fault(
+        "NCCL cannot tell which CPU the GPUs and NICs belong to",
+        "a virtual machine or sandbox that hides /sys or its NUMA nodes, or a topology file without them",
+        (_VISIBLE,),
+    ),
+    "topology-too-large": Fault(
+        "the machine has more parts than this release can hold",
+        "many PCI devices, virtual functions or NICs, more GPUs than it knows of, or a topology file with that many",
+        (
+            "Install a newer NCCL: its limits were raised several times.",
+            "NCCL_IB_HCA='=<NICs of the job>'   # names these NICs only",
+        ),
+    ),
+    "topology-not-found": _MISSING,
+    "topology-rank-not-found": _MISSING,
+    "topology-fault-31": Fault(
+        "the topology that NCCL built contradicts itself",
+        "a network plugin that says impossible things of its devices, more rails than NCCL can hold, or nodes that "
+        "differ",
+    ),
+    "topology-netmask": Fault(
+        "GPUs that should be alike see different NICs",
+        "releases 2.18.1 and 2.18.3 do not take GPUs of one node that reach different NICs over NVLink",
+        ("Install NCCL 2.18.5 or later.", "NCCL_PXN_DISABLE=1   # meanwhile"),
+    ),
+    "nvls-nic-missing": Fault(
+        "a rank has no NIC in the order for NVLink SHARP",
+        "the ranks of a node do not all have a NIC that the search gave them: nodes with different GPUs or NICs, or a "
+        "part of a node",
+        ("NCCL_NVLS_ENABLE=0   # on all ranks: goes on without it",),
+    ),
+    "local-ranks-undetermined": _HOSTS,
+    "local-ranks-undetermined-old": _HOSTS,
+    "p2p-schedule-bug": _HOSTS,
+    "multi-rank-limit": Fault(
+        "one host has more ranks than this release can check for shared GPUs",
+        "releases 2.30.3 and 2.30.4 hold a list of limited length; many containers that go by one host name fill it as "
+        "well",
+        ("Install NCCL 2.30.7 or later.",),
+    ),
+}
+"""By production. They are WARN lines, and the call that prints them returns an error."""
+
+
+def stated(facts: Facts) -> list[Notice]:
+    """What stands in the log of it."""
+    return facts.notices(*FAULTS)
+
+
+def went_on(facts: Facts) -> bool:
+    """Whether ranks finished their initialisation all the same."""
+    came_up = bool(facts.job.paths) or any(comm.completed for comm in facts.job.communicators)
+    return came_up and not facts.job.failed

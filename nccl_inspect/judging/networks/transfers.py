@@ -1,0 +1,70 @@
+"""Between which hosts transfers failed: the sender names itself, its NIC and the address of the peer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nccl_inspect.event.types import BootstrapInterface, NetDevices
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.job import Notice
+
+
+class Transfer(NamedTuple):
+    """Hosts between which something failed."""
+
+    host: str
+    """The one that says so."""
+    peer: str
+    nic: str | None
+    """Of the host."""
+
+    @property
+    def pair(self) -> frozenset[str]:
+        """Both hosts."""
+        return frozenset((self.host, self.peer))
+
+
+def failed(facts: Facts, notices: Iterable[Notice]) -> list[Transfer]:
+    """The transfers that NICs report as failed, each once, as far as the log tells whose the addresses are."""
+    said = [notice for notice in notices if value(notice, "status") is not None and value(notice, "peer")]
+    hosts = facts.once(_hosts) if said else {}
+    found = {
+        Transfer(host, peer, value(notice, "device")): None
+        for notice in said
+        if (peer := hosts.get(_address(str(value(notice, "peer")))))
+        for host in notice.hosts
+        if host != peer
+    }
+    return list(found)
+
+
+def sound(facts: Facts, bad: Iterable[Transfer]) -> list[frozenset[str]]:
+    """Pairs of hosts with connections and without failed transfers.
+
+    A host of several bad pairs is passed over: its other pairs may not have been used since, or their reports be lost.
+    """
+    pairs = {transfer.pair for transfer in bad}
+    times = Counter(host for pair in pairs for host in pair)
+    hubs = {host for host, number in times.items() if number > 1}
+    joined = {frozenset((p.src_host, p.dst_host)) for p in facts.leaving() if p.src_host and p.dst_host}
+    return sorted((pair for pair in joined - pairs if len(pair) > 1 and not pair & hubs), key=sorted)
+
+
+def _hosts(facts: Facts) -> dict[str, str]:
+    """Hosts by the addresses that they print; one that several hosts print is nobody's."""
+    found: dict[str, set[str]] = {}
+    for notice in facts.said(BootstrapInterface):
+        address = getattr(notice.event, "address", None)
+        found.setdefault(_address(str(address)), set()).update(notice.hosts)
+    for notice in facts.said(NetDevices):
+        told = str(getattr(notice.event, "oob", None) or "").partition(":")[2]
+        found.setdefault(_address(told), set()).update(notice.hosts)
+    return {address: hosts.pop() for address, hosts in found.items() if address and len(hosts) == 1}
+
+
+def _address(text: str) -> str:
+    """An address without its port: NCCL writes ``10.0.0.2<40000>``."""
+    return text.partition("<")[0]

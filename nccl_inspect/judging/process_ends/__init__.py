@@ -1,0 +1,1 @@
+"""Who ended first, and how."""

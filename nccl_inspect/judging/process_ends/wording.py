@@ -1,0 +1,178 @@
+"""What is said of processes that ended by themselves: which, why, and what to do."""
+
+from __future__ import annotations
+
+import signal
+
+from nccl_inspect.judging.facts import Facts, listed, ranks_word
+from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.judging.line_order import short
+from nccl_inspect.judging.process_ends import exceptions, mpi, ray
+from nccl_inspect.judging.process_ends.departure import Departure
+from nccl_inspect.judging.process_ends.departures import EXCEPTION, is_unordered
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.job import Notice
+
+_AFTER_SIGKILL = (
+    "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?",
+    "dmesg -T | grep -iE 'oom|xid|killed process'   # on its host",
+    "Where memory ran out, give the container more (resources.limits.memory), or use fewer DataLoader workers.",
+)
+_AFTER_DEATH_IN_RAY = (
+    "ls /tmp/ray/session_latest/logs/worker-*-<pid>.err   # on its node: what it printed last",
+    "dmesg -T | grep -iE 'oom|xid|segfault|killed process'   # on its host",
+    "Where memory ran out, give the node or the container more, or use fewer workers and DataLoader processes.",
+)
+_AFTER_ERROR = (
+    "torchrun --log-dir /logs --redirects 3 --tee 3 <script>   # a file for each rank; @record keeps the traceback",
+    "CUDA_LAUNCH_BLOCKING=1   # after CUDA errors; compute-sanitizer tells more",
+)
+_AFTER_BUS_ERROR = (
+    "df -h /dev/shm; ls -l /dev/shm   # on its host, or in its container: is it full, and of what?",
+    "--shm-size=16g   # option of docker run; or --ipc=host",
+    "volumes: [{name: dshm, emptyDir: {medium: Memory, sizeLimit: 64Gi}}]   # pod spec, mounted on /dev/shm",
+    "dmesg -T | grep -iE 'oom|hardware error|mce'   # where /dev/shm has room: the memory limit, or broken memory?",
+)
+_AFTER_CUDA = (cuda.WHICH_KERNEL, cuda.IS_BROKEN)
+_UNDECIDED = (
+    "mpirun -l …   # with its other options: the rank before each line: whose output ends first?",
+    "Read the output of each rank: a traceback, an assertion or a segmentation fault.",
+    "dmesg -T | grep -iE 'oom|xid|segfault|killed process'   # on each host",
+)
+_FIXES: dict[int, tuple[str, ...]] = {signal.SIGKILL: _AFTER_SIGKILL, signal.SIGBUS: _AFTER_BUS_ERROR}
+
+
+def what(departed: list[Departure]) -> str:
+    """Which processes ended, and how."""
+    first = departed[0]
+    if is_unordered(departed):
+        told = listed((f"{one.who} {one.how}" for one in departed), limit=2)
+        return f"{told}; which came first is not told, as the lines are of several sources"
+    if first.is_undecided:
+        return f"{first.who} {first.how}"
+    others = f", and {len(departed) - 1} more" if len(departed) > 1 else ""
+    effect = "; the others were ended or lost their connections" if first.is_by_launcher else ""
+    return f"{first.who} {first.how}{others}{effect}"
+
+
+def fix(departure: Departure) -> tuple[str, ...]:
+    """What to do about a process that ended."""
+    if departure.is_undecided:
+        return _UNDECIDED
+    if departure.is_unclear:
+        return _AFTER_DEATH_IN_RAY
+    if not departure.is_by_exception:
+        return _FIXES.get(-departure.code) or (_read(departure), *_AFTER_ERROR)
+    trace, raised = departure.trace, departure.raised
+    begin = trace.begin if trace else departure.notice
+    return (
+        f"Read the traceback below {short(begin.evidence[0])}.",
+        *(_AFTER_CUDA if raised and raised.is_of_cuda else ()),
+    )
+
+
+def _read(departure: Departure) -> str:
+    of = f" of {ranks_word(departure.ranks)}" if departure.ranks else ""
+    above = short(departure.notice.evidence[0])
+    return f"Read the output{of} above {above}: a traceback, an assertion or a segmentation fault."
+
+
+def why(facts: Facts, departure: Departure, said: Notice | None) -> str:
+    """Why a process ended, as far as the log tells."""
+    if departure.is_undecided:
+        return _undecided(facts, departure)
+    if departure.code == -signal.SIGBUS:
+        return _bus_error(facts, departure)
+    if departure.is_by_exception:
+        return _of_exception(departure)
+    if said is not None:
+        error = str(value(said, "error"))
+        known = cuda.KERNEL_ERRORS.keys() & {cuda.code_in(error)}
+        return f"its own output tells: {error}" + "".join(f". It comes from {cuda.cause(code)}" for code in known)
+    if departure.code == -signal.SIGKILL:
+        return (
+            "unknown from this log; likely: "
+            "killed from outside, most often by the out-of-memory killer of the kernel or the "
+            "container, or by preemption"
+        )
+    if departure.notice.production in ray.GIVEN_UP:
+        return "what failed first is not in the lines that this tool reads: an exception, or a process that ended"
+    if departure.is_unclear:
+        return (
+            "unknown from this log; likely: "
+            "its process is gone. The out-of-memory killer of the kernel or the container ended it, "
+            "or it crashed"
+        )
+    if departure.is_crash:
+        return "unknown from this log; likely: the process crashed, in its own code or in a library"
+    if departure.code == -signal.SIGABRT:
+        return (
+            "unknown from this log; likely: "
+            "the process gave itself up, as PyTorch's watchdog or a failed assertion does"
+        )
+    return _above(facts, departure)
+
+
+def _of_exception(departure: Departure) -> str:
+    trace, raised = departure.trace, departure.raised
+    begin = trace.begin if trace else departure.notice
+    where = f"its traceback begins at {short(begin.evidence[0])}"
+    if raised is None:
+        return f"an exception of the program: {where}"
+    if raised.is_of_cuda:
+        return f"{cuda.cause(cuda.code_in(raised.text))}; {where}"
+    first = trace.first if trace else None
+    is_root = first is not None and first != raised and not exceptions.is_of_a_loader(first)
+    return f"an exception of the program: {where}" + (f". It raised first {first.text}" if first and is_root else "")
+
+
+def _undecided(facts: Facts, departure: Departure) -> str:
+    """SIGKILL in what Hydra says: from outside, or from Hydra itself."""
+    whole = mpi.put_together(facts, departure.notice)
+    told = f". Its last line puts together how all ended: {value(whole, 'how')}" if whole else ""
+    return (
+        "unknown from this log: "
+        "when one process ends Hydra kills the others with signal 9, and the process that it names may "
+        f"be one of these{told}"
+    )
+
+
+def _above(facts: Facts, departure: Departure) -> str:
+    """For a process that ended with an error what the log holds of exceptions that nobody put his name to."""
+    if departure.echo is not None:
+        if exceptions.WAITED in departure.echo.text:
+            return "its own output says so: it timed out waiting for another process, which hung, was slow or had ended"
+        return "its own output says so: it lost another process, or was ended. Which one was first is not in the log"
+    maybe = _candidates(facts, departure) if departure.code == EXCEPTION else []
+    if not maybe:
+        return (
+            "unknown from this log; likely: "
+            "an exception or an error of the program; the traceback stands in that rank's own output"
+        )
+    last = next((one for one in reversed(maybe) if one.is_error), maybe[-1])
+    where = "above" if last is maybe[-1] else "near"
+    more = f"; other exceptions stand {where} it" if len(maybe) > 1 else ""
+    if last.rank is not None and departure.ranks:
+        return f"likely {last.text} ({short(last.line)}), in front of which the launcher puts this rank{more}"
+    return f"likely {last.text} ({short(last.line)}), though that line does not say which process printed it{more}"
+
+
+def _candidates(facts: Facts, departure: Departure) -> list[exceptions.Raised]:
+    return exceptions.candidates(facts, departure.notice, departure.pid, departure.ranks)
+
+
+def _bus_error(facts: Facts, departure: Departure) -> str:
+    """SIGBUS: a write to a file in memory that has no room."""
+    sharing = "data loader workers hand over what they load in it" if departure.is_loader else ""
+    if not sharing and facts.paths(transport="SHM"):
+        sharing = "ranks of this job share memory in it (SHM)"
+    if sharing:
+        return (
+            f"most likely /dev/shm is full or too small (containers get 64 MiB unless told otherwise): {sharing}, and "
+            "SIGBUS is how a write ends that finds no room; 'df -h /dev/shm' tells"
+        )
+    return (
+        "unknown from this log; likely: "
+        "the process crashed; possibly /dev/shm is full (SIGBUS is how a write ends that finds no "
+        "room), else a mapped file that was cut, or broken memory"
+    )

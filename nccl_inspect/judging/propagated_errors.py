@@ -1,0 +1,59 @@
+"""What the callers of NCCL pass on of a call that failed, where no warning stands in the log: a code."""
+
+from __future__ import annotations
+
+from nccl_inspect.event.types import ErrorCascade
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.statements import is_retold
+from nccl_inspect.model.job import Notice
+
+_CALLERS = (
+    *("nccl-error", "nccl-error-code", "test-nccl-failure", "async-error", "async-error-2-4"),
+    *("horovod-nccl-failed", "vllm-nccl-failed", "xla-nccl-failed"),
+)
+"""Programs that print the code in words."""
+_WORDS = {
+    1: ("nccl-unhandled-cuda-error", "unhandled cuda error"),
+    2: ("nccl-system-error", "unhandled system error"),
+    3: ("nccl-internal-error", "internal error"),
+    4: ("nccl-invalid-argument", "invalid argument"),
+    5: ("nccl-invalid-usage", "invalid usage"),
+}
+"""By code the production of PyTorch's explanation, and NCCL's words (ncclGetErrorString)."""
+_REMOTE = 6
+"""ncclRemoteError."""
+_INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
+"""A frame of these files means that the error reached the caller of NCCL."""
+
+
+def frames(facts: Facts, code: int) -> list[Notice]:
+    """The lines ``file:line -> code`` with this code, in the order of the log."""
+    return facts.said(ErrorCascade, lambda event: isinstance(event, ErrorCascade) and event.code == code)
+
+
+def file_of(frame: Notice) -> str:
+    """The source file of such a line."""
+    assert isinstance(frame.event, ErrorCascade)
+    return frame.event.file
+
+
+def unexplained(facts: Facts, code: int) -> list[Notice]:
+    """What tells that a call failed with this code, its first frame before; nothing where the log says more of it."""
+    found = frames(facts, code)
+    reached = [frame for frame in found if file_of(frame).rpartition("/")[2] in _INTERFACE]
+    named, words = _WORDS[code]
+    told = [*facts.notices(named), *(one for one in facts.notices(*_CALLERS) if words in one.message)]
+    if not (reached or told) or _is_explained(facts):
+        return []
+    return [*found[:1], *told, *reached]
+
+
+def remote(facts: Facts) -> list[Notice]:
+    """The frames by which a call failed as a peer is gone; nothing where the log says more of it."""
+    return [] if _is_explained(facts) else frames(facts, _REMOTE)
+
+
+def _is_explained(facts: Facts) -> bool:
+    """Whether a warning, an echo of a peer's end or another error tells more than the code."""
+    warned = any(notice.level == "WARN" for notice in facts.job.notices)
+    return warned or any(not is_retold(notice) for notice in facts.failures())

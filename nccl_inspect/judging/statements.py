@@ -1,0 +1,122 @@
+"""What single statements are: errors, or what only passes an error on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from nccl_inspect.event import types as events
+from nccl_inspect.judging.hardware import xids
+from nccl_inspect.model.finding import Finding
+from nccl_inspect.model.job import Job, Notice
+from nccl_inspect.model.statements import job_end
+
+_RETOLD = (
+    *("nccl-error", "nccl-unhandled-cuda-error", "nccl-system-error", "nccl-internal-error", "nccl-invalid-usage"),
+    *("nccl-error-code", "horovod-nccl-failed", "vllm-nccl-failed", "xla-nccl-failed"),
+    *("work-status", "work-status-2-6", "watchdog-terminated", "watchdog-terminated-unknown", "desync-not-finished"),
+    *("async-error", "async-error-2-4", "rank-traceback", "worker-failed", "failure-exitcode", "failure-signal"),
+    *("mpi-exit-code", "mpi-hydra", "slurm-failed", "slurm-task-ended", "kubectl-exit-code", "slurm-task-failure"),
+    *("shell-bus-error", "shell-bus-error-command", "shell-segmentation-fault", "shell-segmentation-fault-command"),
+    *("mpi-process-signal", "python-crashed", "test-nccl-failure"),
+    *("spawn-raised", "spawn-exit-code", "spawn-signalled"),
+    *("mpi-abort", "mpi-process-name", "mpi-hydra-process", "mpi-abort-mpich", "mpi-signalled", "mpi-improper"),
+    *("deepspeed-failed", "composer-crashed", "composer-exited", "lightning-child"),
+    *("ray-train-raise", "ray-train-failed", "ray-task-error", "ray-process-crashed"),
+    *("ray-worker-died", "ray-worker-crashed", "ray-actor-died"),
+)
+"""PyTorch and nccl-tests pass on what NCCL returned, launchers and shells say that a process failed: the cause stands
+elsewhere, if at all."""
+_FALLS_BACK = (
+    "ofi-no-protocol",
+    "ofi-no-optimal-provider",
+    "ib-device-not-usable",
+    "ib-device-count-mismatch",
+    "net-device-count-low",
+    "net-device-mismatch",
+)
+"""A plugin, a card or some of its ports do not come up; NCCL goes on with what there is."""
+FLUSHED = 5
+"""The status of transfers that were given up because another one had failed before."""
+_RANK_IN_FRONT = re.compile(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
+_PROBED = ("topology-attribute-missing",)
+"""At INFO level what NCCL asks for and may do without."""
+_NO_REASON = ("Resource temporarily unavailable", "Success")
+"""What errno says where no call failed."""
+
+
+def quoted(notices: Iterable[Notice], finding: Finding) -> list[Notice]:
+    """The statements of which a finding shows a line."""
+    lines = {(line.source, line.order) for line in finding.evidence}
+    return [one for one in notices if any((line.source, line.order) in lines for line in one.evidence)]
+
+
+def is_error(notice: Notice) -> bool:
+    """Whether a statement says that something went wrong."""
+    event = notice.event
+    if (notice.production in _PROBED and notice.level == "INFO") or job_end.is_shutting_down(event):
+        return False
+    return (
+        (event is None and notice.level == "WARN")  # which the grammar does not know
+        or isinstance(event, events.CollectiveTimeout)
+        or (isinstance(event, events.CudaFailure) and notice.level == "WARN")  # at INFO NCCL goes on without it
+        or (getattr(event, "tone", "info") == "error" and not any(is_none(notice) for is_none in _NO_ERRORS))
+    )
+
+
+def is_survived(notice: Notice, job: Job) -> bool:
+    """Whether an error is one that NCCL went on without, as connections show."""
+    return notice.production in _FALLS_BACK and bool(job.paths)
+
+
+def _is_flushed(notice: Notice) -> bool:
+    return notice.production.startswith("ib-") and value(notice, "status") == FLUSHED
+
+
+def _is_left_over(notice: Notice) -> bool:
+    """Whether a helper thread stopped accepting connections as its communicator ended (src/proxy.cc).
+
+    It prints whatever errno an earlier call has left; of an accept() that really failed src/misc/socket.cc warns.
+    """
+    return notice.production == "proxy-socket-failed" and value(notice, "error") in _NO_REASON
+
+
+def _is_logged(notice: Notice) -> bool:
+    """Whether PyTorch only logs what its store met with: it may try again, and raises an exception when it gives up."""
+    return notice.production in ("store-connect-timeout", "store-listen-failed") and "Error: " not in notice.message
+
+
+def broken(notice: Notice) -> str | None:
+    """What the kernel log says is broken of a GPU; an Xid that programs cause, or that is mended, is none of it."""
+    if notice.production != "xid":
+        return None
+    return xids.meaning(value(notice, "xid"), str(value(notice, "text")))
+
+
+def _is_of_program(notice: Notice) -> bool:
+    return notice.production == "xid" and broken(notice) is None
+
+
+_NO_ERRORS = (_is_flushed, _is_left_over, _is_logged, _is_of_program)
+
+
+def is_retold(notice: Notice) -> bool:
+    """Whether a statement only passes on that something failed."""
+    return notice.production in _RETOLD
+
+
+def value(notice: Notice, name: str) -> Any:
+    """A value of a statement, None where its wording has no such field."""
+    return dict(notice.event.values).get(name) if isinstance(notice.event, events.Notice) else None
+
+
+def words(notice: Notice) -> str:
+    """A statement without what collectors put in front."""
+    return notice.event.message if notice.event else notice.message
+
+
+def rank_in_front(notice: Notice) -> int | None:
+    """The rank that PyTorch puts in front of its lines, ``[rank3]:``, maybe behind what a collector puts there."""
+    found = _RANK_IN_FRONT.search(notice.message)
+    return int(found[1]) if found else None

@@ -1,0 +1,103 @@
+"""When a watch ends by itself, and the command that is run then: a guard that ends a bad job early."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from nccl_inspect.judging.engine import SEVERITIES
+from nccl_inspect.judging.facts import count
+from nccl_inspect.judging.places import Places
+from nccl_inspect.live.watch import Change, End, News, Stall, Turn, Verdict
+from nccl_inspect.model.job import Job
+from nccl_inspect.report.digest import reason
+from nccl_inspect.report.head import step_now
+from nccl_inspect.util.records import Record
+from nccl_inspect.util.text import printable
+from nccl_inspect.util.wording import ranges
+
+STALL = "stall"
+CONDITIONS = ("error", "warning", STALL)
+"""What a watch may end on: a finding of this severity or a higher one, or a communicator without progress."""
+VARIABLES = ("VERDICT", "REASON", "RULE", "SEVERITY", "RANKS", "HOSTS", "FIX")
+"""What the command is told in its environment, behind :data:`PREFIX`."""
+PREFIX = "NCCLINSPECT_"
+_MAX_BYTES = 100_000
+"""Of a variable: with a longer one Linux runs no command (``MAX_ARG_STRLEN``)."""
+_STDERR = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Alarm(Record):
+    """Why a watch ends."""
+
+    condition: str
+    """A severity, or :data:`STALL`."""
+    verdict: str
+    reason: str
+    """In a sentence."""
+    rule: str = ""
+    """The rule that found it; empty for a stall, and for an error that no rule explains."""
+    severity: str = ""
+    ranks: str = ""
+    hosts: str = ""
+    fix: str = ""
+    """What to do now."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of the command; one that is too long is empty, for a part of a list would look like all."""
+        texts = {f"{PREFIX}{name}": printable(getattr(self, name.lower())) for name in VARIABLES}
+        return {name: text if len(text.encode()) <= _MAX_BYTES else "" for name, text in texts.items()}
+
+
+def alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
+    """What of some news ends the watch, if anything does.
+
+    Args:
+        news: as they are told: what is not certain enough to be told ends nothing.
+        conditions: some of :data:`CONDITIONS`.
+    """
+    limits = [SEVERITIES.index(name) for name in conditions if name in SEVERITIES]
+    for one in news:
+        if isinstance(one, Stall) and STALL in conditions:
+            return _stalled(one)
+        if limits and isinstance(one, Verdict | Change | Turn | End) and (found := _found(one.job, min(limits))):
+            return found
+    return None
+
+
+def _found(job: Job, limit: int) -> Alarm | None:
+    for finding in job.findings:
+        if SEVERITIES.index(finding.severity) >= limit:
+            known = Places(job)
+            at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := known.of(rank).host))
+            ranks, hosts = ranges(finding.ranks), ",".join(at)
+            fix = step_now(finding)
+            severity = finding.severity
+            return Alarm(severity, job.verdict, finding.summary, finding.rule, severity, ranks, hosts, fix)
+    return Alarm("error", job.verdict, reason(job), severity="error") if job.verdict == "failed" else None
+
+
+def _stalled(stall: Stall) -> Alarm:
+    whom = stall.missing or stall.waiting
+    what = "did not begin" if stall.missing else "began and did not finish"
+    where = "" if stall.are_global else f" of communicator {stall.communicator.id}"
+    words = f"communicator {stall.communicator.id} made no progress for {stall.seconds:.0f} s"
+    text = f"{words}: {count(len(whom), 'rank')}{where}, {ranges(whom)}, {what}"
+    return Alarm(STALL, "unknown", text, ranks=ranges(whom) if stall.are_global else "")
+
+
+def run(command: str, why: Alarm) -> int:
+    """Run a command by the shell; what it prints goes to the standard error, and its exit status is the result.
+
+    Nothing of the log is put into the command: it is told by variables alone.
+
+    Raises:
+        OSError: there is no shell, or no process can be started.
+    """
+    variables = {**os.environ, **why.environment}
+    shell = ["/bin/sh", "-c", command]
+    return subprocess.run(shell, env=variables, stdin=subprocess.DEVNULL, stdout=_STDERR, check=False).returncode  # noqa: S603

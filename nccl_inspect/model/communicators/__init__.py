@@ -1,0 +1,1 @@
+"""Communicators: who their members are, and which connection lines are theirs."""

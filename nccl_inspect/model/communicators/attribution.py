@@ -1,0 +1,315 @@
+"""Decides to which communicator the connection lines belong that name none (2.22 and later connect lazily).
+
+Where lines fit several communicators of their process (:mod:`nccl_inspect.model.communicators.candidates`), what is certain elsewhere
+excludes some: a connection prints once in a communicator, ring and tree edges are known, a NET edge has a twin at its
+other end. What is left is decided by the order in which other processes used the communicators, and marked as a guess.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
+
+from nccl_inspect.event.base import Process
+from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.model.communicators.candidates import RINGS_AND_TREES, Unit, fits, units_of
+from nccl_inspect.model.communicators.communicator import Communicator
+from nccl_inspect.model.communicators.members import Member, ProcessMembers
+from nccl_inspect.model.communicators.rings_and_trees import is_whole
+from nccl_inspect.model.fold.fold import Burst, ProcessLog
+from nccl_inspect.util.records import Record
+
+_Slot: TypeAlias = tuple[int, int | None, int, int | None, bool]
+"""A connection that a communicator of a process has once: its set, its ends and which of them printed it."""
+_Test: TypeAlias = Callable[[Member], bool]
+_SEND_RECV = 1
+"""The connection set of send/recv, of which no line says that it is complete."""
+_MAX_QUESTIONS = 1_000_000
+"""How often a burst of one process is held against a communicator: about a second's work."""
+
+
+class _Made(NamedTuple):
+    """Connections that a thread made."""
+
+    place: int
+    conn: int | None
+    member: Member
+
+
+_PLACE: Callable[[_Made], int] = attrgetter("place")
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Attribution(Record):
+    """What became of the loose bursts."""
+
+    homeless: list[tuple[ProcessLog, Burst]] = field(default_factory=list)
+    """Bursts that fit no communicator that the log shows."""
+    guessed: set[int] = field(default_factory=set)
+    """The ids of bursts decided by the order of use only."""
+    paired: set[int] = field(default_factory=set)
+    """The ids of those whose ranks are the same in each communicator that they may be of."""
+    given_up: int = 0
+    """Connection lines that could not be held against all communicators in reasonable time."""
+
+    def is_guessed(self, bursts: Iterable[Burst]) -> bool:
+        """Whether there are bursts, and all were decided so."""
+        ids = set(map(id, bursts))
+        return bool(ids) and ids <= self.guessed
+
+
+def attribute(processes: Iterable[ProcessMembers]) -> Attribution:
+    """Add every loose burst to the member it belongs to."""
+    processes = list(processes)
+    for process in processes:
+        _release(process)
+    work = _Work(processes)
+    for process in processes:
+        for unit in units_of(process):
+            work.add(unit)
+    work.run()
+    for process in processes:
+        work.connect(process)
+    return work.result
+
+
+def _release(process: ProcessMembers) -> None:
+    """Take away from members what they cannot have: when COMPLETE was lost, later lines of the thread came to them."""
+    for member in process.members:
+        for burst in member.bursts:
+            if not all(fits(member, edge, burst.key.rank) for edge in burst.edges.values()):
+                process.loose.append(burst)
+                process.parts[id(burst)] = burst.key.tid, -1 - len(process.loose)
+        member.bursts = [burst for burst in member.bursts if id(burst) not in process.parts]
+    process.loose.sort(key=lambda burst: burst.place)
+
+
+class _Work:
+    def __init__(self, processes: list[ProcessMembers]) -> None:
+        self.result = Attribution()
+        self._left = _MAX_QUESTIONS
+        self._open: dict[Process, list[Unit]] = {}
+        self._used: dict[_Slot, dict[int, int]] = {}
+        """The channels of a connection that are there already, by the ids of members."""
+        self._first_use: dict[tuple[object, ...], dict[int, int]] = {}
+        self._uses: dict[Process, int] = {}
+        self._threads: dict[Process, dict[int, list[_Made]]] = {}
+        """What each thread connected, and for whom."""
+        self._ends: dict[Process, set[tuple[object, ...]]] = {}
+        self._direct: dict[Process, set[str | None]] = {}
+        """The GPUs to which each process has a direct connection, as brackets name them."""
+        self._ring_edges: dict[int, set[tuple[int, int]]] = {}
+        for process in processes:
+            bursts = [burst for member in process.members for burst in member.bursts] + process.loose
+            self._ends[process.log.process] = {_end(edge.event) for burst in bursts for edge in burst.edges.values()}
+            self._direct[process.log.process] = {
+                _other_end(edge.event)[1] for burst in bursts for edge in burst.edges.values() if edge.event.is_local
+            }
+            for member in process.members:  # what stands between START and COMPLETE
+                self._use(member, member.bursts, RINGS_AND_TREES)
+
+    def add(self, unit: Unit) -> None:
+        if unit.candidates:
+            self._open.setdefault(unit.log.process, []).append(unit)
+        else:
+            self.result.homeless.extend((unit.log, burst) for burst in unit.bursts)
+
+    def run(self) -> None:
+        """Decide what is certain in all processes first: guesses go by what others did."""
+        for units in self._open.values():
+            self._left = _MAX_QUESTIONS
+            units.sort(key=lambda unit: unit.place)
+            self._settle(units)
+        for units in self._open.values():
+            self._left = _MAX_QUESTIONS
+            # What could not be decided before the first guess depends on it.
+            self.result.guessed.update(id(burst) for unit in units for burst in unit.bursts)
+            self.result.paired.update(id(burst) for unit in units if _is_same_pair(unit) for burst in unit.bursts)
+            while units:
+                if self._left <= 0:
+                    self.result.given_up += sum(edge.lines for unit in units for _, edge in unit.edges())
+                    break
+                unit = units.pop(0)
+                self._assign(unit, min(unit.candidates, key=self._order_of_use))
+                self._settle(units)
+
+    def _settle(self, units: list[Unit]) -> None:
+        """Decide what can be decided; each decision may exclude candidates of other bursts of the process."""
+        others = (self._like_elsewhere, self._with_twin, self._on_ring_or_tree)
+        rules = (self._free, *map(_of_each, others))
+        while units and self._left > 0:
+            for rule in rules:
+                undecided = [unit for unit in units if not self._decide(unit, rule)]
+                progress = len(undecided) < len(units)
+                units[:] = undecided
+                if progress:
+                    break
+            else:
+                return
+
+    def _use(self, member: Member, bursts: Iterable[Burst], conn: int | None) -> None:
+        """Remember connections; those of an unknown set exclude nothing."""
+        if conn is None:
+            return
+        for slot, channels in _slots(member.log, bursts, conn):
+            used = self._used.setdefault(slot, {})
+            used[id(member)] = used.get(id(member), 0) | channels
+
+    def connect(self, process: ProcessMembers) -> None:
+        """Give ``Connected …`` lines to the communicator whose connections were made just before.
+
+        Those are connections of the same thread, and those of rings and trees of threads that print no such line: they
+        connect for others.
+        """
+        threads = self._threads.get(process.log.process, {})
+        closing = {step.origin.tid for step in process.connected}
+        helped = [one for tid in threads.keys() - closing for one in threads[tid] if one.conn != _SEND_RECV]
+        made = {tid: sorted([*threads.get(tid, ()), *helped], key=_PLACE) for tid in closing}
+        for step in process.connected:
+            before = bisect_left(made[step.origin.tid], step.place, key=_PLACE)
+            if before:
+                made[step.origin.tid][before - 1].member.connected.append(step)
+
+    def _decide(self, unit: Unit, rule: Callable[[Unit], _Test]) -> bool:
+        self._left -= len(unit.candidates)
+        left = list(filter(rule(unit), unit.candidates))
+        if not left and rule == self._free and id(unit.bursts[0]) not in self.result.guessed:
+            self.result.homeless.extend((unit.log, burst) for burst in unit.bursts)
+            return True
+        if left:
+            unit.candidates = left
+        if len(unit.candidates) != 1:
+            return False
+        if unit.doubtful:
+            self.result.guessed.update(map(id, unit.bursts))
+        self._assign(unit, unit.candidates[0])
+        return True
+
+    def _free(self, unit: Unit) -> _Test:
+        """A connection prints once in a communicator; without its set it may be another one."""
+        slots = _slots(unit.log, unit.bursts, unit.conn) if unit.conn is not None else ()
+        used = [(self._used[slot], channels) for slot, channels in slots if slot in self._used]
+        return lambda member: not any(others.get(id(member), 0) & channels for others, channels in used)
+
+    def _like_elsewhere(self, unit: Unit, member: Member) -> bool:
+        """Two GPUs that talk directly in one communicator do not use the network in another one."""
+        comm = member.communicator
+        assert comm is not None
+        direct = self._direct[unit.log.process]
+        for _, edge in unit.edges():
+            other, device = _other_end(edge.event)
+            mate = comm.mate(other) if other is not None and not edge.event.is_local else None
+            if mate is not None and mate.log.process.host == unit.log.process.host and device in direct:
+                return False
+        return True
+
+    def _with_twin(self, unit: Unit, member: Member) -> bool:
+        """Both ends of a NET edge print it."""
+        comm = member.communicator
+        assert comm is not None
+        for _, edge in unit.edges():
+            event = edge.event
+            if event.direction is None or event.dst is None:
+                continue
+            mate = comm.members.get(event.src if event.direction == "receive" else event.dst)
+            if mate is not None and _end(event, twin=True) not in self._ends[mate.log.process]:
+                return False
+        return True
+
+    def _on_ring_or_tree(self, unit: Unit, member: Member) -> bool:
+        """Connections of set 0 join neighbours in rings and trees."""
+        comm = member.communicator
+        assert comm is not None
+        known = self._ring_edges.get(id(comm))
+        if known is None:
+            known = self._ring_edges[id(comm)] = _neighbours(comm)
+        if not known or not unit.simple:
+            return True
+        return all((edge.event.src, edge.event.dst) in known for _, edge in unit.edges())
+
+    def _order_of_use(self, member: Member) -> tuple[object, ...]:
+        kind = _kind(member.communicator)
+        first_use = self._first_use.get(kind, {})
+        uses = sorted(first_use.values())
+        mine = id(member.log) in first_use
+        usual = uses[len(uses) // 2] if uses else len(self._first_use)
+        return mine, usual, member.first.place
+
+    def _assign(self, unit: Unit, member: Member) -> None:
+        member.bursts.extend(unit.bursts)
+        for burst in unit.bursts:
+            threads = self._threads.setdefault(unit.log.process, {})
+            threads.setdefault(burst.key.tid, []).append(_Made(burst.place, burst.key.conn, member))
+        self._use(member, unit.bursts, unit.conn)
+        kind, process = _kind(member.communicator), id(member.log)
+        order = self._uses[unit.log.process] = self._uses.get(unit.log.process, 0) + 1
+        self._first_use.setdefault(kind, {}).setdefault(process, order)
+
+
+def _is_same_pair(unit: Unit) -> bool:
+    """Whether the lines join the same ranks of the job in each communicator that they may be of.
+
+    So it is where a program makes a second communicator of the same ranks: which of the two it is tells nothing about
+    paths.
+    """
+    named = {rank for _, edge in unit.edges() for rank in (edge.event.src, edge.event.dst) if rank is not None}
+    return len({tuple(_global(member, rank) for rank in sorted(named)) for member in unit.candidates}) == 1
+
+
+def _global(member: Member, rank: int) -> object:
+    """The global rank; something of its own where the log does not tell it."""
+    comm = member.communicator
+    known = comm.global_ranks[rank] if comm is not None and rank < len(comm.global_ranks) else None
+    return (id(comm), rank) if known is None or comm is None or comm.world is None else known
+
+
+def _of_each(rule: Callable[[Unit, Member], bool]) -> Callable[[Unit], _Test]:
+    return lambda unit: lambda member: rule(unit, member)
+
+
+def _slots(log: ProcessLog, bursts: Iterable[Burst], conn: int | None) -> Iterator[tuple[_Slot, int]]:
+    """What connections take of a communicator, and in which channels."""
+    for burst in bursts:
+        for edge in burst.edges.values():
+            event = edge.event
+            yield (id(log), conn, event.src, event.dst, event.direction == "receive"), edge.channels
+
+
+def _other_end(event: ChannelConnect) -> tuple[int | None, str | None]:
+    """The rank and the GPU that the printing rank is connected with."""
+    return (event.src, event.src_dev) if event.direction == "receive" else (event.dst, event.dst_dev)
+
+
+def _end(event: ChannelConnect, twin: bool = False) -> tuple[object, ...]:
+    direction = event.direction
+    if twin:
+        direction = "send" if direction == "receive" else "receive"
+    return direction, event.conn, event.src, event.dst
+
+
+def _kind(comm: Communicator | None) -> tuple[object, ...]:
+    """What the same communicator is called in every process: SPMD programs use them in the same order."""
+    if comm is None:
+        return ()
+    if comm.parent is None:
+        return ("root", comm.first)
+    return (*_kind(comm.parent), comm.ordinal)
+
+
+def _neighbours(comm: Communicator) -> set[tuple[int, int]]:
+    """The edges of rings and trees; none where a ring is missing or cut, so that the rest excludes nothing."""
+    edges: set[tuple[int, int]] = set()
+    rings = [ring for member in comm.members.values() for ring in member.rings.values()]
+    if not rings or not all(is_whole(comm, [ring]) for ring in rings):
+        return edges
+    for ring in rings:
+        edges.update(zip(ring.ranks, (*ring.ranks[1:], ring.ranks[0]), strict=True))
+    for member in comm.members.values():
+        for _, *down, rank, up in member.trees:
+            for other in (*down, up):
+                if other >= 0:
+                    edges |= {(rank, other), (other, rank)}
+    return edges

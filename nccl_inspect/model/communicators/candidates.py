@@ -1,0 +1,187 @@
+"""Which communicators of its process the connection lines may belong to that name none.
+
+Lines that belong together are a unit. Its candidates are the members in which all of them fit: own rank, GPUs in
+brackets, hosts, number of channels.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from nccl_inspect.model.communicators.members import Member, ProcessMembers
+from nccl_inspect.model.fold.fold import Burst, Edge, ProcessLog
+
+RINGS_AND_TREES = 0
+"""The connection set of collectives; 1 is that of send/recv."""
+_SIMPLE = ("rings", "all trees")
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Unit:
+    """Bursts that belong together, with the members they may belong to."""
+
+    log: ProcessLog
+    bursts: list[Burst]
+    candidates: list[Member]
+    conn: int | None
+    """The connection set, as printed or as what follows tells."""
+    simple: bool = False
+    """Connections of rings and trees only: not of binomial trees, NVLS or CollNet, which join other ranks, too."""
+    doubtful: bool = False
+    """Lines of several communicators may stand in one burst."""
+
+    @property
+    def place(self) -> int:
+        """Where the first of them stands."""
+        return self.bursts[0].place
+
+    def edges(self) -> Iterator[tuple[Burst, Edge]]:
+        """All edges with their bursts."""
+        for burst in self.bursts:
+            for edge in burst.edges.values():
+                yield burst, edge
+
+
+def units_of(process: ProcessMembers) -> Iterator[Unit]:
+    """The bursts of a helper thread belong together when one communicator can have them all.
+
+    Since 2.28 the calling thread itself connects, one communicator after the other: there only what stands between two
+    ``Connected …`` lines belongs together, and connections of send/recv, which have none, may be of several.
+    """
+    candidates = _Candidates(process)
+    by_caller = any(burst.key.tid in process.callers for burst in process.loose)
+    together: dict[tuple[int, ...], list[Burst]] = {}
+    for burst in process.loose:
+        if by_caller and burst.key.conn != RINGS_AND_TREES:
+            yield from _apart(process, burst, candidates)
+        else:
+            part = process.parts[id(burst)]
+            together.setdefault(part if by_caller else part[:1], []).append(burst)
+    for bursts in together.values():
+        groups = [candidates.of(burst, _conn(process, burst)) for burst in bursts]
+        shared = [member for member in groups[0] if all(member in group for group in groups[1:])]
+        if shared:
+            conns = {_conn(process, burst) for burst in bursts}
+            simple = all(process.closed.get(id(burst)) in _SIMPLE for burst in bursts)
+            yield Unit(process.log, bursts, shared, conns.pop() if len(conns) == 1 else None, simple)
+            continue
+        for burst, group in zip(bursts, groups, strict=True):
+            if group or len(burst.edges) == 1:
+                simple = process.closed.get(id(burst)) in _SIMPLE
+                yield Unit(process.log, [burst], group, _conn(process, burst), simple)
+            else:
+                yield from _apart(process, burst, candidates)
+
+
+def _conn(process: ProcessMembers, burst: Burst) -> int | None:
+    if burst.key.conn is None and id(burst) in process.closed:
+        return RINGS_AND_TREES
+    return burst.key.conn
+
+
+def _apart(process: ProcessMembers, burst: Burst, candidates: _Candidates) -> Iterator[Unit]:
+    """The edges of a burst each on its own, those that several communicators can have together as a doubtful rest."""
+    rest: dict[tuple[object, ...], Edge] = {}
+    for key, edge in burst.edges.items():
+        part = Burst(burst.key, edge.place, edge.origin, {key: edge})
+        group = candidates.of(part, burst.key.conn)
+        if len(group) > 1:
+            rest[key] = edge
+        else:
+            yield Unit(process.log, [part], group, burst.key.conn)
+    if not rest:
+        return
+    first = min(rest.values(), key=lambda edge: edge.place)
+    whole = Burst(burst.key, first.place, first.origin, rest)
+    if group := candidates.of(whole, burst.key.conn):
+        yield Unit(process.log, [whole], group, burst.key.conn, doubtful=True)
+        return
+    for key, edge in rest.items():
+        part = Burst(burst.key, edge.place, edge.origin, {key: edge})
+        yield Unit(process.log, [part], candidates.of(part, burst.key.conn), burst.key.conn, doubtful=True)
+
+
+class _Candidates:
+    """Which members of a process a burst may belong to; most of its communicators have the same edges.
+
+    Args:
+        process: with its members.
+    """
+
+    def __init__(self, process: ProcessMembers) -> None:
+        self._by_rank: dict[int, list[Member]] = {}
+        for member in process.members:
+            self._by_rank.setdefault(member.rank, []).append(member)
+        self._fitting: dict[tuple[tuple[object, ...], ...], _Lives] = {}
+
+    def of(self, burst: Burst, conn: int | None) -> list[Member]:
+        """The members in which all lines of a burst fit, in their order."""
+        rank = burst.key.rank
+        key = tuple([(rank, *_claims(edge)) for edge in burst.edges.values()])
+        fitting = self._fitting.get(key)
+        if fitting is None:
+            edges, members = burst.edges.values(), self._by_rank.get(rank, [])
+            fitting = _Lives([member for member in members if all(fits(member, edge, rank) for edge in edges)])
+            self._fitting[key] = fitting
+        if conn == RINGS_AND_TREES:
+            return [member for member in fitting.at(burst.place) if not member.eager]
+        return list(fitting.at(burst.place))
+
+
+class _Lives:
+    """Tells which members live at a place without asking all: a program may make thousands, one after the other.
+
+    Args:
+        members: in the order in which they began.
+    """
+
+    _STRIDE = 16
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._begins = [member.first.place for member in members]
+        self._strides = [members[at : at + self._STRIDE] for at in range(0, len(members), self._STRIDE)]
+        self._ends = [max(map(_end_of, stride)) for stride in self._strides]
+        """The last end in each stride."""
+
+    def at(self, place: int) -> Iterator[Member]:
+        """The members that live at a place, in their order."""
+        strides = -(-bisect_right(self._begins, place) // self._STRIDE)
+        for end, stride in zip(self._ends, islice(self._strides, strides), strict=False):
+            if end >= place:
+                yield from (member for member in stride if member.lives_at(place))
+
+
+def _end_of(member: Member) -> float:
+    return member.ended.place if member.ended else math.inf
+
+
+def _claims(edge: Edge) -> tuple[object, ...]:
+    """All of a connection that :func:`fits` looks at."""
+    event = edge.event
+    ends = event.src, event.dst, event.src_dev, event.dst_dev
+    return *ends, event.direction, event.is_local, edge.channels.bit_length()
+
+
+def fits(member: Member, edge: Edge, rank: int) -> bool:
+    """Whether a connection line of ``rank`` can be one of this member."""
+    event = edge.event
+    receives = event.direction == "receive"
+    own_device, other_device = (event.dst_dev, event.src_dev) if receives else (event.src_dev, event.dst_dev)
+    other = event.src if receives else event.dst
+    comm = member.communicator
+    if comm is None or member.rank != rank or not member.is_called(own_device):
+        return False
+    if member.counts and edge.channels.bit_length() > max(member.counts.coll, member.counts.p2p):
+        return False
+    if other is None:
+        return True
+    if other >= comm.nranks:
+        return False
+    mate = comm.mate(other)
+    if mate is None:
+        return True
+    return mate.is_called(other_device) and (mate.log.process[0] == member.log.process[0] or not event.is_local)

@@ -1,0 +1,280 @@
+"""Joins the members of all processes into communicators, and finds the world whose ranks are the global ones.
+
+A root communicator is known by its commId (2.16 and later), a split by its parent, its ordinal and its colour: the
+pointers are those of one process, and until 2.22 splits of equal colour share their commId.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from nccl_inspect.model.communicators.joining import Joiner
+from nccl_inspect.model.communicators.members import Gpu, Member, ProcessMembers
+from nccl_inspect.model.fold.process_log import source_and_line
+
+_MAX_LISTED = 1 << 21
+"""Ranks of all communicators together that are listed: a hundred communicators of 16,384 ranks."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Communicator:
+    """A communicator with all its members that the log shows."""
+
+    name: str
+    """``world``, ``split 1 of world``, …: how reports call it."""
+    nranks: int
+    parent: Communicator | None = None
+    color: int | None = None
+    ordinal: int | None = None
+    orphan: bool = False
+    """A split whose parent the log does not show."""
+    members: dict[int, Member] = field(default_factory=dict)
+    first: int = 0
+    """Where in the log it appears."""
+    global_ranks: Sequence[int | None] = ()
+    """For each rank of the communicator the global one; None where the log does not tell."""
+
+    world: Communicator | None = None
+
+    def mate(self, rank: int) -> Member | None:
+        """The member with a rank, or that of the world with the same global rank: it tells host and GPU."""
+        if found := self.members.get(rank):
+            return found
+        known = self.global_ranks[rank] if self.world and rank < len(self.global_ranks) else None
+        return self.world.members.get(known) if self.world and known is not None else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every rank finished its initialisation."""
+        return len(self.members) == self.nranks and all(member.completed for member in self.members.values())
+
+    @property
+    def local_ranks(self) -> int | None:
+        """Ranks on each node as NCCL counts them, where all members that tell agree."""
+        found = {member.shape.local_ranks for member in self.members.values() if member.shape}
+        return found.pop() if len(found) == 1 else None
+
+    @property
+    def nnodes(self) -> int | None:
+        """Nodes as NCCL counts them."""
+        found = {member.shape.nnodes for member in self.members.values() if member.shape}
+        return found.pop() if len(found) == 1 else None
+
+
+def join(processes: Iterable[ProcessMembers]) -> list[Communicator]:
+    """The communicators of all processes, in the order of their appearance; sets ``communicator`` of each member."""
+    return _Join().all([member for process in processes for member in process.members])
+
+
+class _Join:
+    def __init__(self) -> None:
+        self._found: list[Communicator] = []
+
+    def all(self, members: list[Member]) -> list[Communicator]:
+        """Join parents before their children, whose identity is that of the parent."""
+        while members:
+            ready = [member for member in members if member.parent is None or member.parent.communicator is not None]
+            members = [member for member in members if member.parent is not None and member.parent.communicator is None]
+            self._generation(ready)
+        return sorted(self._found, key=lambda comm: comm.first)
+
+    def _generation(self, members: list[Member]) -> None:
+        named: dict[tuple[object, ...], list[Member]] = {}
+        counted: dict[tuple[object, ...], list[Member]] = {}
+        vague: dict[tuple[object, ...], list[Member]] = {}
+        for member in members:
+            kind, key = _identity(member)
+            {"named": named, "counted": counted, "vague": vague}[kind].setdefault(key, []).append(member)
+        for group in named.values():
+            self._in_turn(group)
+        for key, group in counted.items():
+            self._by_count(key, group, vague)
+        for group in vague.values():
+            for one in Joiner(group).groups():
+                self._add(one)
+
+    def _by_count(
+        self, key: tuple[object, ...], group: list[Member], vague: dict[tuple[object, ...], list[Member]]
+    ) -> None:
+        """Splits of one parent, whose ordinal each process only counted: believed while nothing speaks against it."""
+        by_ordinal: dict[int | None, list[Member]] = {}
+        for member in group:
+            by_ordinal.setdefault(member.ordinal, []).append(member)
+        if None not in by_ordinal and all(map(_is_one, by_ordinal.values())):
+            for one in by_ordinal.values():
+                self._add(one)
+            return
+        if not all(map(_has_parent, by_ordinal.values())):
+            for member in group:
+                member.parent = None
+            key = _identity(group[0])[1]
+        for member in group:
+            member.ordinal = None
+        vague.setdefault(key, []).extend(group)
+
+    def _in_turn(self, group: list[Member]) -> None:
+        """The same rank again is a new communicator: a job that was started again, or a pointer used twice.
+
+        So are all ranks of a source in which one comes again: with NCCL_COMM_ID all jobs have one id.
+        """
+        by_source: dict[int, list[Member]] = {}
+        for member in group:
+            by_source.setdefault(source_and_line(member.first.place)[0], []).append(member)
+        turns: Counter[int] = Counter()
+        by_turn: dict[int, list[Member]] = {}
+        for here in by_source.values():
+            turn = max(turns[member.rank] for member in here)
+            own: Counter[int] = Counter()
+            for member in here:
+                by_turn.setdefault(turn + own[member.rank], []).append(member)
+                own[member.rank] += 1
+            turns.update({rank: turn + number - turns[rank] for rank, number in own.items()})
+        for one in by_turn.values():
+            self._add(one)
+
+    def _add(self, members: list[Member]) -> None:
+        comm = _make(members[0])
+        for member in members:
+            member.communicator = comm
+            comm.members[member.rank] = member
+            comm.first = min(comm.first, member.first.place)
+        self._found.append(comm)
+
+
+def _identity(member: Member) -> tuple[str, tuple[object, ...]]:
+    """What members of one communicator share, and how far that is a name: ``named``, ``counted`` or ``vague``."""
+    init, split = member.init, member.split
+    color = _color(member)
+    if member.parent is not None:
+        parent = id(member.parent.communicator)
+        if init.ordinal is not None:
+            return "named", ("split", parent, member.ordinal, color, init.nranks)
+        return "counted", ("split", parent, color, init.nranks)
+    if init.parent is not None or split is not None:
+        # Splits of one parent with equal colours share their commId.
+        return "vague", ("orphan", init.nranks, init.ordinal, color, init.comm_id)
+    if init.comm_id is not None:
+        return "named", ("root", init.comm_id, init.nranks)
+    return "vague", ("nameless", init.nranks)
+
+
+def _color(member: Member) -> int | None:
+    if member.init.color is not None:
+        return member.init.color
+    return member.split.color if member.split else None
+
+
+def _is_one(group: list[Member]) -> bool:
+    """Whether splits whose ordinal was only counted can be one communicator."""
+    return Joiner(group).agree(group) and _has_parent(group)
+
+
+def _has_parent(group: list[Member]) -> bool:
+    """Whether the parent that was found has the ranks that ``bootstrapSplit`` names."""
+    ranks = {member.rank: member for member in group}
+    return all(
+        member.split is None
+        or (mate := ranks.get((member.rank + 1) % member.init.nranks)) is None
+        or mate.parent is None
+        or mate.parent.rank == member.split.next_rank
+        for member in group
+    )
+
+
+def _make(member: Member) -> Communicator:
+    init, split = member.init, member.split
+    return Communicator(
+        name="",
+        first=member.first.place,
+        nranks=init.nranks,
+        parent=member.parent.communicator if member.parent else None,
+        color=_color(member),
+        ordinal=member.ordinal,
+        orphan=member.parent is None and (init.parent is not None or split is not None),
+    )
+
+
+def find_world(communicators: Sequence[Communicator]) -> Communicator | None:
+    """The largest communicator that holds all others' GPUs, or None when there is none."""
+    gpus = {member.gpu for comm in communicators for member in comm.members.values()}
+    roots = [comm for comm in communicators if comm.parent is None and not comm.orphan]
+    for comm in sorted(roots, key=lambda comm: (-comm.nranks, comm.first)):
+        outside = len(gpus) - len({member.gpu for member in comm.members.values()})
+        room = comm.nranks - len(comm.members)
+        # A process in the log whose line of this communicator is lost is the exception.
+        if outside <= min(room, len(comm.members) - 1) and not _is_left(comm, roots):
+            return comm
+    return None
+
+
+def local_ranks(world: Communicator | None) -> dict[int, int]:
+    """The local rank of each global rank, as far as the world's lines tell it."""
+    members = world.members.values() if world else ()
+    return {member.rank: member.shape.local_rank for member in members if member.shape}
+
+
+def _is_left(comm: Communicator, roots: Iterable[Communicator]) -> bool:
+    """Whether others have ranks elsewhere: groups were made without a world, and this is that of one host.
+
+    A rank that finished an initialisation met all others; one whose line was lost is no proof.
+    """
+    if len(comm.members) < comm.nranks:
+        return False
+    met = [other for other in roots if any(member.completed for member in other.members.values())]
+    return sum(other.nranks - len(other.members) for other in met) > 1
+
+
+def number(communicators: Sequence[Communicator], world: Communicator | None) -> None:
+    """Give each communicator its global ranks and its name; those that claim too many ranks get none."""
+    ranks = _world_ranks(communicators, world)
+    names: Counter[str] = Counter()
+    left = _MAX_LISTED
+    for index, comm in enumerate(communicators):
+        comm.world = world
+        comm.name = _name(comm, index, world)
+        names[comm.name] += 1
+        if names[comm.name] > 1:  # the program of a process that was started again makes the same split again
+            comm.name += f" ({names[comm.name]})"
+        left -= comm.nranks
+        if left < 0 and comm is not world:
+            continue
+        if world is None:
+            comm.global_ranks = range(comm.nranks)
+            continue
+        seen = {rank: ranks.get(member.gpu) for rank, member in comm.members.items()}
+        same = comm.nranks == world.nranks and all(rank == known for rank, known in seen.items())
+        if comm is world or same:
+            comm.global_ranks = range(comm.nranks)
+        else:
+            comm.global_ranks = _closed([seen.get(rank) for rank in range(comm.nranks)], comm, world)
+
+
+def _world_ranks(communicators: Sequence[Communicator], world: Communicator | None) -> dict[Gpu, int]:
+    if world is None:
+        return {}
+    ranks = {member.gpu: rank for rank, member in world.members.items()}
+    if world.nranks - len(world.members) != 1:
+        return ranks
+    absent = [rank for rank in range(world.nranks) if rank not in world.members]
+    gpus = {member.gpu for comm in communicators for member in comm.members.values()} - ranks.keys()
+    if len(absent) == len(gpus) == 1:  # the only rank without a line is the only GPU without a rank
+        ranks[gpus.pop()] = absent[0]
+    return ranks
+
+
+def _closed(ranks: list[int | None], comm: Communicator, world: Communicator) -> list[int | None]:
+    """Fill the last gap of a communicator as large as the world."""
+    if comm.nranks != world.nranks or ranks.count(None) != 1:
+        return ranks
+    missing = set(range(world.nranks)) - set(ranks)
+    return [missing.copy().pop() if rank is None else rank for rank in ranks] if len(missing) == 1 else ranks
+
+
+def _name(comm: Communicator, index: int, world: Communicator | None) -> str:
+    if comm is world:
+        return "world"
+    if comm.parent is not None and comm.ordinal is not None:
+        return f"split {comm.ordinal} color {comm.color} of {comm.parent.name}"
+    return f"comm {index}"

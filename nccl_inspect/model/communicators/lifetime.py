@@ -1,0 +1,117 @@
+"""When the ranks of a communicator reached each stage of its life, as far as lines tell the time."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+
+from nccl_inspect.event import types as events
+from nccl_inspect.model.communicators.communicator import Communicator
+from nccl_inspect.model.communicators.members import Member
+from nccl_inspect.model.fold.fold import Note, ProcessLog, Step
+from nccl_inspect.model.inventory import Stage
+from nccl_inspect.util.times import in_order, moment
+
+_BOOTSTRAP = "bootstrap-timings"
+_PLACE = attrgetter("place")
+
+
+class Lifetimes:
+    """The stages of communicators; what their processes say of times is looked for once."""
+
+    def __init__(self) -> None:
+        self._timings: dict[int, _Timings] = {}
+        """By the id of the log."""
+
+    def stages(self, comm: Communicator) -> list[Stage]:
+        """The stages that some rank reached, in their order."""
+        members = list(comm.members.values())
+        took = [note for member in members for note in self._timings_of(member.log).of(member)]
+        found = [
+            _stage("started", [member.started for member in members]),
+            _stage("bootstrapped", [], _bootstrap(took)),
+            _stage("complete", [member.completed for member in members], _total(took)),
+            _stage("connected", [_last(member.connected) for member in members]),
+        ]
+        ended: dict[str, list[Step]] = {}
+        for member in members:
+            if member.ended and isinstance(member.ended.event, events.CommEnd):
+                name = "destroyed" if member.ended.event.how == "Destroy" else "aborted"
+                ended.setdefault(name, []).append(member.ended)
+        found += [_stage(name, steps) for name, steps in ended.items()]
+        return [stage for stage in found if stage.ranks]
+
+    def _timings_of(self, log: ProcessLog) -> _Timings:
+        known = self._timings.get(id(log))
+        if known is None:
+            known = self._timings[id(log)] = _Timings(log)
+        return known
+
+
+class _Timings:
+    """What a process says of the time that its initialisations took.
+
+    Args:
+        log: of the process.
+    """
+
+    def __init__(self, log: ProcessLog) -> None:
+        said = [note for note in log.notes.values() if is_timing(note.event)]
+        self._notes = sorted(said, key=_PLACE)
+        self._places = list(map(_PLACE, self._notes))
+        steps = (step for step in log.steps if isinstance(step, Step)) if said else ()
+        self._completed = sorted(step.place for step in steps if _completes(step.event))
+
+    def of(self, member: Member) -> Iterator[Note]:
+        """After COMPLETE and before that of another communicator, or of its bootstrap before COMPLETE."""
+        done = member.completed
+        if done is None or not self._notes:
+            return
+        begin = bisect_right(self._places, member.started.place if member.started else done.place)
+        after = bisect_right(self._completed, done.place)
+        end = bisect_right(self._places, self._completed[after]) if after < len(self._completed) else None
+        for note in self._notes[begin:end]:
+            event = note.event
+            if note.origin.tid != done.origin.tid:
+                continue
+            if not isinstance(event, events.InitTimings):
+                if note.place < done.place:
+                    yield note
+            elif note.place > done.place and (event.rank, event.nranks) == (member.rank, member.init.nranks):
+                yield note
+
+
+def _completes(event: events.Event) -> bool:
+    return isinstance(event, events.CommInit) and event.phase == "COMPLETE"
+
+
+def is_timing(event: events.Event | None) -> bool:
+    """Whether a statement only says how long something took."""
+    return event is not None and (event.production == _BOOTSTRAP or isinstance(event, events.InitTimings))
+
+
+def _last(steps: list[Step]) -> Step | None:
+    return max(steps, key=lambda step: step.place, default=None)
+
+
+def _stage(name: str, steps: Iterable[Step | None], seconds: Iterable[float] = ()) -> Stage:
+    reached = [step for step in steps if step is not None]
+    took = list(seconds)
+    stage = Stage(name, len(reached) or len(took), seconds=max(took, default=None))
+    times = [(time, step.origin.time) for step in reached if (time := moment(step.origin.time))]
+    if len(times) == len(reached) and times and in_order(*(time for time, _ in times)):
+        stage.first, stage.last = min(times)[1], max(times)[1]
+    return stage
+
+
+def _total(notes: list[Note]) -> Iterator[float]:
+    for note in notes:
+        if isinstance(note.event, events.InitTimings):
+            yield note.event.total
+
+
+def _bootstrap(notes: list[Note]) -> Iterator[float]:
+    for note in notes:
+        if isinstance(note.event, events.Notice):
+            yield float(note.event.value("total"))

@@ -1,0 +1,300 @@
+"""Which communicators each process has, and which lines belong to them.
+
+Lines between START and COMPLETE of a thread belong to that communicator (so all connections until 2.21); later ones
+name no communicator and are left as loose bursts for :mod:`nccl_inspect.model.communicators.attribution`. Until 2.18.2 there is no
+START: what a thread printed before COMPLETE belongs to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nccl_inspect.event import types as events
+from nccl_inspect.event.base import Process
+from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
+from nccl_inspect.util.records import Record
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.communicators.communicator import Communicator
+
+
+class Gpu(NamedTuple):
+    """A GPU in the hands of a process."""
+
+    process: Process
+    device: str
+    """Its PCI bus id, or its CUDA number where the log has no bus id."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Member:
+    """One rank of one communicator, as its process shows it."""
+
+    log: ProcessLog
+    init: events.CommInit
+    first: Step
+    """The line that showed it first: START, or COMPLETE where there is no START."""
+    started: Step | None = None
+    completed: Step | None = None
+    ended: Step | None = None
+    split: events.CommSplit | None = None
+    parent: Member | None = None
+    ordinal: int | None = None
+    """The how-manieth child of its parent, from 1; as printed, or counted."""
+    shape: events.CommShape | None = None
+    network_line: Step | None = None
+    """The line that names the network."""
+    counts: events.ChannelCounts | None = None
+    rings: dict[int, events.RingOrder] = field(default_factory=dict)
+    trees: tuple[tuple[int, ...], ...] = ()
+    connected: list[Step] = field(default_factory=list)
+    """Its ``Connected …`` lines."""
+    bursts: list[Burst] = field(default_factory=list)
+    communicator: Communicator | None = None
+    eager: bool = False
+    """Whether it connected rings and trees between START and COMPLETE: then it does not do so later."""
+    went_on: int = 0
+    """Where its process last began or destroyed a communicator, if it drives one GPU only: it does so when the
+    connections that it was making are there."""
+    device_names: frozenset[str] = field(init=False)
+    """How brackets of connection lines may name the GPU of this rank: nvmlDev, PCI bus id or cudaDev."""
+
+    def __post_init__(self) -> None:
+        init = self.init
+        known = (init.nvml_dev, init.bus_id, init.cuda_dev if init.nvml_dev is None else None)
+        self.device_names = frozenset([str(name) for name in known if name is not None])
+
+    @property
+    def rank(self) -> int:
+        """The rank within the communicator."""
+        return self.init.rank
+
+    @property
+    def network(self) -> str | None:
+        """The network that carries its traffic between hosts."""
+        event = self.network_line.event if self.network_line else None
+        return event.net if isinstance(event, events.NetworkInUse) else None
+
+    def is_called(self, device: str | None) -> bool:
+        """Whether a bracket can mean the GPU of this rank."""
+        return not device or not self.device_names or device in self.device_names
+
+    @property
+    def gpu(self) -> Gpu:
+        """What stays the same for this rank in all communicators."""
+        return Gpu(self.log.process, self.init.bus_id or f"cuda{self.init.cuda_dev}")
+
+    @property
+    def is_root(self) -> bool:
+        """Whether the communicator was not split from another one."""
+        return self.init.parent is None and self.split is None
+
+    def lives_at(self, place: int) -> bool:
+        """Whether the communicator existed in this process when the line at ``place`` was printed."""
+        return self.first.place <= place and (self.ended is None or place <= self.ended.place)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ProcessMembers(Record):
+    """The communicators of one process and the bursts that name none."""
+
+    log: ProcessLog
+    members: list[Member] = field(default_factory=list)
+    loose: list[Burst] = field(default_factory=list)
+    connected: list[Step] = field(default_factory=list)
+    """``Connected …`` lines that name no communicator: they follow the bursts of their thread."""
+    parts: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By the id of a loose burst its thread and how many ``Connected …`` lines that had printed before."""
+    closed: dict[int, str] = field(default_factory=dict)
+    """By the id of a loose burst what the ``Connected …`` line that follows says of it: ``rings``, ``all trees``, …"""
+    callers: set[int] = field(default_factory=set)
+    """The threads that call NCCL, as far as they show: the main one, and those that begin communicators."""
+
+
+def of_process(log: ProcessLog) -> ProcessMembers:
+    """Walk through the steps of a process in their order."""
+    walk = _Walk(log)
+    for step in log.steps:
+        walk.take(step)
+    return walk.finish()
+
+
+class _Walk:
+    def __init__(self, log: ProcessLog) -> None:
+        self._found = ProcessMembers(log, callers={log.process.pid})
+        self._log = log
+        self._building: dict[int, Member] = {}
+        """The communicator that each thread is between START and COMPLETE of."""
+        self._live: dict[str, Member] = {}
+        self._waiting: dict[int, list[Step | Burst]] = {}
+        """What each thread printed outside of START and COMPLETE."""
+        self._splits: dict[int, events.CommSplit] = {}
+        self._networks: dict[int, Step] = {}
+        """The ``Using network`` line of each thread, which tells of the communicator that follows."""
+        self._children: Counter[int] = Counter()
+        self._miscounted = False
+        """Whether a child may have been counted for the wrong parent."""
+
+    def take(self, step: Step | Burst) -> None:
+        tid = step.origin.tid
+        event = step.event if isinstance(step, Step) else None
+        match event:
+            case events.CommInit():
+                assert isinstance(step, Step)
+                self._init(tid, step, event)
+            case events.CommSplit():
+                self._splits[tid] = event
+            case events.CommNoColor():
+                self._no_color(tid, event)
+            case events.NetworkInUse():
+                assert isinstance(step, Step)
+                self._networks[tid] = step
+            case events.CommShape(comm=comm):
+                if member := self._live.get(comm) or self._building.get(tid):
+                    member.shape = event
+            case events.CommEnd(comm=comm):
+                assert isinstance(step, Step)
+                if member := self._live.pop(comm, None):
+                    member.ended = step
+            case _:
+                member = self._building.get(tid)
+                if member and (not isinstance(step, Burst) or _can_have(member, step)):
+                    _give(member, step)
+                else:
+                    self._waiting.setdefault(tid, []).append(step)
+
+    def _init(self, tid: int, step: Step, event: events.CommInit) -> None:
+        member = self._building.get(tid)
+        if member is None or member.init.comm != event.comm:
+            member = self._live.get(event.comm)
+            ours = member is not None and member.rank == event.rank
+            if member is not None and not (ours and (not member.completed or _is_repeated(member, event))):
+                member = None
+        if member is not None and _is_repeated(member, event):
+            return  # what collects the log has this line twice
+        if event.phase == "START":
+            self._building[tid] = self._begin(tid, step, event)
+            self._building[tid].started = step
+            return
+        if member is None:
+            member = self._begin(tid, step, event)
+            self._adopt(member, tid)
+        member.completed = step
+        self._building = {thread: other for thread, other in self._building.items() if other is not member}
+
+    def _adopt(self, member: Member, tid: int) -> None:
+        """Give a member without START (until 2.18.2, or lost) what its thread printed before COMPLETE and what fits."""
+        left: list[Step | Burst] = []
+        for waiting in self._waiting.pop(tid, []):
+            if isinstance(waiting, Burst) and not _can_have(member, waiting):
+                left.append(waiting)
+            else:
+                _give(member, waiting)
+        self._waiting[tid] = left
+
+    def _begin(self, tid: int, step: Step, event: events.CommInit) -> Member:
+        self._found.callers.add(tid)
+        member = Member(self._log, event, step, split=self._splits.pop(tid, None))
+        member.network_line = self._networks.pop(tid, None)
+        member.parent = self._parent(member)
+        if member.parent is not None:
+            self._children[id(member.parent)] += 1
+            counted = None if self._miscounted else self._children[id(member.parent)]
+            member.ordinal = event.ordinal or counted
+        if (before := self._live.get(event.comm)) and before.ended is None:
+            before.ended = step  # 2.30.3 and later do not print the end; the pointer is used again
+        self._live[event.comm] = member
+        self._found.members.append(member)
+        return member
+
+    def _parent(self, member: Member) -> Member | None:
+        pointer = member.init.parent or (member.split.parent if member.split else None)
+        if pointer is not None:
+            return self._live.get(pointer)
+        if member.split is None:
+            return None
+        # 2.18 to 2.20.2 do not name the parent: it is known only where there is one root.
+        roots = [other for other in self._live.values() if other.is_root and other.gpu == member.gpu]
+        return roots[0] if len(roots) == 1 else None
+
+    def _no_color(self, tid: int, event: events.CommNoColor) -> None:
+        """Count a child of the only communicator that it can be: a root with this rank here."""
+        roots = [member for member in self._live.values() if member.is_root and member.rank == event.rank]
+        if len(roots) > 1:
+            roots = [member for member in roots if member.first.origin.tid == tid]
+        if len(roots) == 1:
+            self._children[id(roots[0])] += 1
+        elif roots:
+            self._miscounted = True
+
+    def finish(self) -> ProcessMembers:
+        found = self._found
+        for tid, waiting in self._waiting.items():
+            part = 0
+            since: list[Burst] = []
+            for step in waiting:
+                if isinstance(step, Burst):
+                    found.loose.append(step)
+                    found.parts[id(step)] = tid, part
+                    since.append(step)
+                elif isinstance(step.event, events.Connected):
+                    found.connected.append(step)
+                    found.closed.update((id(burst), step.event.what) for burst in since if burst.key.conn != 1)
+                    part, since = part + 1, []
+                else:
+                    self._late(step)
+        found.loose.sort(key=lambda burst: burst.place)
+        if len({member.gpu for member in found.members}) == 1:
+            went_on = max(map(_last_step, found.members))
+            for member in found.members:
+                member.went_on = went_on
+        return found
+
+    def _late(self, step: Step) -> None:
+        """A line of a communicator whose START is missing (torn, or before the log begins): only one can have it."""
+        members = [member for member in self._found.members if member.lives_at(step.place)]
+        if len(members) == 1:
+            _give(members[0], step)
+
+
+def _last_step(member: Member) -> int:
+    """Where it began, or was destroyed; an abort may come from another thread while connections are made."""
+    is_destroyed = (
+        member.ended and isinstance(member.ended.event, events.CommEnd) and member.ended.event.how == "Destroy"
+    )
+    return member.ended.place if member.ended and is_destroyed else member.first.place
+
+
+def _is_repeated(member: Member, event: events.CommInit) -> bool:
+    """Whether a line stood before, word by word, and nothing that could make it mean another communicator."""
+    known = member.started if event.phase == "START" else member.completed
+    if known is None or known.event.message != event.message:
+        return False
+    if event.phase == "START":
+        return member.ended is None
+    return member.started is not None or event.comm_id is not None
+
+
+def _can_have(member: Member, burst: Burst) -> bool:
+    """Whether connection lines can be this member's, as far as the member alone tells."""
+    return burst.key.rank == member.rank and all(
+        max(edge.event.src, edge.event.dst or 0) < member.init.nranks for edge in burst.edges.values()
+    )
+
+
+def _give(member: Member, step: Step | Burst) -> None:
+    event: Any = step if isinstance(step, Burst) else step.event
+    match event:
+        case Burst():
+            member.bursts.append(event)
+        case events.ChannelCounts():
+            member.counts = event
+        case events.RingOrder(channel=channel):
+            member.rings.setdefault(channel, event)
+        case events.TreeLinks(trees=trees):
+            member.trees = member.trees or trees
+        case events.Connected():
+            assert isinstance(step, Step)
+            member.connected.append(step)

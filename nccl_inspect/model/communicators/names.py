@@ -1,0 +1,93 @@
+"""What programs call their communicators: PyTorch's process groups, and names given to NCCL (2.27 and later)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from nccl_inspect.event import types as events
+from nccl_inspect.model.communicators.communicator import Communicator
+from nccl_inspect.model.communicators.members import Member, ProcessMembers
+from nccl_inspect.model.job import Notice
+
+GROUP = re.compile(r"\[PG (?:ID \S+ PG GUID )?(\S+?)(?: ?\(([^()]*)\))? Rank \d")
+"""A process group in a line of PyTorch: its name, and what the program calls it."""
+_NOTHING = ("undefined", "")
+_TEST_RANKS = ("test-rank", "test-rank-2-13")
+
+
+def names(
+    communicators: Sequence[Communicator], processes: Iterable[ProcessMembers], notices: Iterable[Notice]
+) -> dict[str, str]:
+    """By the names of communicators what the program calls them, where the log proves it and all ranks agree."""
+    said: dict[str, set[str]] = {}
+    for comm, name in (*_given_to_nccl(processes), *_told_by_torch(communicators, notices)):
+        said.setdefault(comm, set()).add(name)
+    return {comm: found.pop() for comm, found in said.items() if len(found) == 1}
+
+
+def _given_to_nccl(processes: Iterable[ProcessMembers]) -> Iterable[tuple[str, str]]:
+    """``Comm config Comm name set to …`` is of the communicator that starts next on the thread."""
+    for process in processes:
+        for note in process.log.notes.values():
+            event = note.event
+            if isinstance(event, events.EnvSetting) and event.origin == "config" and event.name == "Comm name":
+                following = [
+                    member
+                    for member in process.members
+                    if member.first.place > note.place and member.first.origin.tid == note.origin.tid
+                ]
+                first = min(following, key=lambda member: member.first.place, default=None)
+                if first is not None and first.communicator is not None:
+                    yield first.communicator.name, event.value
+
+
+def _told_by_torch(communicators: Sequence[Communicator], notices: Iterable[Notice]) -> Iterable[tuple[str, str]]:
+    """Lines with the pointer of the communicator; else the ranks of a group that only one communicator has so."""
+    members: dict[tuple[str, int], list[Member]] = {}
+    for comm in communicators:
+        for member in comm.members.values():
+            members.setdefault((member.init.comm, member.rank), []).append(member)
+    places: dict[str, set[tuple[int, int]]] = {}
+    for notice in notices:
+        match = GROUP.search(notice.message) if notice.event and notice.event.dialect == "torch" else None
+        if match is None:
+            continue
+        name = match[1] if match[2] in (None, *_NOTHING) else match[2]
+        values = _values(notice.event)
+        rank, job_rank = values.get("rank"), values.get("global_rank", values.get("world_rank"))
+        if values.get("comm") is not None and rank is not None and not name.isdigit():
+            found = members.get((values["comm"], rank), [])
+            comms = {id(member.communicator): member.communicator for member in found if _is_at(member, job_rank)}
+            if len(comms) == 1 and (one := comms.popitem()[1]) is not None:
+                yield one.name, name
+        elif rank is not None and job_rank is not None and not name.isdigit():
+            places.setdefault(name, set()).add((rank, job_rank))
+    for name, some in places.items():
+        fits = [comm for comm in communicators if all(_global(comm, rank) == job_rank for rank, job_rank in some)]
+        if len({(tuple(comm.global_ranks), comm.nranks) for comm in fits}) == 1 and len(some) > 1:
+            yield fits[0].name, name
+
+
+def _values(event: Any) -> Mapping[str, Any]:
+    if isinstance(event, events.CollectiveTimeout):
+        return {"rank": event.rank, "global_rank": event.global_rank}
+    return dict(getattr(event, "values", ()))
+
+
+def _is_at(member: Member, job_rank: int | None) -> bool:
+    comm = member.communicator
+    return comm is not None and (job_rank is None or _global(comm, member.rank) in (None, job_rank))
+
+
+def _global(comm: Communicator, rank: int) -> int | None:
+    return comm.global_ranks[rank] if rank < len(comm.global_ranks) else None
+
+
+def ranks_of_nccl_tests(said: Iterable[Notice]) -> int | None:
+    """The size of the world where nccl-tests lists its ranks, each once, and NCCL says nothing of them."""
+    places = [dict(getattr(notice.event, "values", ())) for notice in said if notice.production in _TEST_RANKS]
+    ranks = sorted(int(place["rank"]) for place in places)
+    once = all(notice.count == 1 for notice in said if notice.production in _TEST_RANKS)
+    return len(ranks) if ranks and once and ranks == list(range(len(ranks))) else None

@@ -1,0 +1,219 @@
+"""What the members of a communicator say of it as a whole: rings, trees, how far it came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import TypeAlias
+
+from nccl_inspect.event import types as events
+from nccl_inspect.model.communicators.communicator import Communicator
+from nccl_inspect.model.communicators.members import Member
+from nccl_inspect.model.fold.fold import Burst, ProcessLog, Step
+
+_SEND_RECV = 1
+_Links: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""Neighbours, and the channels in which they are that."""
+_GIVEN_UP = {"Abort", "Revoke"}
+Tree: TypeAlias = list[tuple[int, tuple[int, ...]]]
+"""Of each member its rank, and what it prints: children, itself, parent."""
+
+
+def rings(comm: Communicator) -> tuple[list[list[int | None]], list[int]]:
+    """The ring of each channel in global ranks, and the places of those that are not whole."""
+    said: dict[int, list[events.RingOrder]] = {}
+    for member in comm.members.values():
+        for channel, ring in member.rings.items():
+            said.setdefault(channel, []).append(ring)
+    channels = sorted(said)
+    first = [said[channel][0].ranks for channel in channels]
+    whole = [is_whole(comm, said[channel]) for channel in channels]
+    return [[_global(comm, rank) for rank in ring] for ring in first], [i for i, sound in enumerate(whole) if not sound]
+
+
+def is_whole(comm: Communicator, said: Sequence[events.RingOrder]) -> bool:
+    """Whether a ring has every rank once and all tell the same; until 2.22 no mark shows that it is cut."""
+    ranks = said[0].ranks
+    agreed = all(ring.ranks == ranks for ring in said[1:])
+    return agreed and not said[0].cut and len(ranks) == comm.nranks == len(set(ranks)) and max(ranks) < comm.nranks
+
+
+def printed_trees(comm: Communicator) -> list[tuple[Tree, list[int]]]:
+    """What the members print of trees, each with its channels: most channels have the tree of another one."""
+    links: dict[tuple[int, ...], int] = {}
+    said: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
+    for rank, by_links in _grouped({rank: _by_links(member) for rank, member in comm.members.items() if member.trees}):
+        for one, channels in by_links:
+            ranks, numbers = said.setdefault(channels, ([], []))
+            ranks.append(rank)
+            numbers.append(links.setdefault(one, len(links)))
+    alike: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+    for channels, (ranks, numbers) in sorted(said.items()):
+        alike.setdefault((tuple(ranks), tuple(numbers)), []).extend(channels)
+    by_number = list(links)
+    return [
+        ([(rank, by_number[number]) for rank, number in zip(*tree, strict=True)], sorted(channels))
+        for tree, channels in alike.items()
+    ]
+
+
+def _by_links(member: Member) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """The channels in which a member has the same neighbours."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for tree in member.trees:
+        found.setdefault(tree[1:], []).append(tree[0])
+    return {links: tuple(channels) for links, channels in found.items()}
+
+
+def _grouped(said: dict[int, dict[tuple[int, ...], tuple[int, ...]]]) -> Iterator[tuple[int, list[_Links]]]:
+    """The links of each rank with their channels: several at once where these go together at all ranks."""
+    groups = {frozenset(by_links.values()) for by_links in said.values()}
+    together = [channel for group in groups for channels in group for channel in channels]
+    are_one = len(groups) == 1 and len(set(together)) == len(together)
+    for rank, by_links in said.items():
+        if are_one:
+            yield rank, list(by_links.items())
+        else:
+            yield rank, [(links, (channel,)) for links, channels in by_links.items() for channel in channels]
+
+
+def trees(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[list[list[int | None]]]:
+    """The links (parent, child) of each channel's tree in global ranks, from both ends of each link."""
+    found = {}
+    for tree, channels in printed:
+        links = [link for link in _downward(tree) | _upward(tree) if min(link) >= 0 and max(link) < comm.nranks]
+        shown = sorted([[_global(comm, rank) for rank in link] for link in links], key=_as_text)
+        found.update(dict.fromkeys(channels, shown))
+    return [shown for _, shown in sorted(found.items())]
+
+
+def _downward(tree: Tree) -> set[tuple[int, int]]:
+    """The links (parent, child) that parents print; -1 leads nowhere."""
+    return {(links[-2], child) for _, links in tree for child in links[:-2] if child >= 0}
+
+
+def _upward(tree: Tree) -> set[tuple[int, int]]:
+    """The links (parent, child) that children print."""
+    return {(links[-1], links[-2]) for _, links in tree if links[-1] >= 0}
+
+
+def _as_text(link: list[int | None]) -> str:
+    return f"[{link[0]}, {link[1]}]"
+
+
+def _global(comm: Communicator, rank: int) -> int | None:
+    return comm.global_ranks[rank] if 0 <= rank < len(comm.global_ranks) else None
+
+
+def ring_gdr(comm: Communicator) -> bool | None:
+    """Whether NCCL says that the ring NET edges of all ranks use GPUDirect."""
+    said = [line.ring_gdr for line in _connections(comm) if line.ring_gdr is not None]
+    return all(said) if said else None
+
+
+def _connections(comm: Communicator) -> list[events.Connected]:
+    steps = [step.event for member in comm.members.values() for step in member.connected]
+    return [event for event in steps if isinstance(event, events.Connected)]
+
+
+def algorithms(comm: Communicator) -> list[str]:
+    """What it has besides rings and trees, as far as lines tell: NVLS, NVLS tree, PAT, CollNet."""
+    said = {line.what for line in _connections(comm)}
+    nvls = any(member.counts and member.counts.nvls for member in comm.members.values())
+    return [
+        name
+        for name, there in (
+            ("NVLS", nvls),
+            ("NVLS tree", "NVLS tree" in said),
+            ("PAT", "binomial trees" in said),
+            ("CollNet", "collnet + chain" in said or bool(collnet(comm))),
+        )
+        if there
+    ]
+
+
+def without_nvls(logs: Iterable[ProcessLog]) -> list[Step]:
+    """Lines that count no channels for reduction inside the switch; nothing where a line counts some."""
+    steps = [step for log in logs for step in log.steps if isinstance(step, Step)]
+    counts = [(step, step.event.nvls) for step in steps if isinstance(step.event, events.ChannelCounts)]
+    return [] if any(nvls for _, nvls in counts) else [step for step, nvls in counts if nvls == 0]
+
+
+def collnet(comm: Communicator) -> list[int]:
+    """The ranks that are connected with a network that reduces; such connections have one end only."""
+    return sorted(
+        rank
+        for rank, member in comm.members.items()
+        if any(edge.event.transport == "COLLNET" for burst in member.bursts for edge in burst.edges.values())
+    )
+
+
+def inconsistent(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[str]:
+    """Where ranks contradict each other on rings and trees, in words, by their ranks in the communicator."""
+    found = []
+    said: dict[int, dict[tuple[int, ...], int]] = {}
+    for rank, member in sorted(comm.members.items()):
+        for channel, ring in member.rings.items():
+            if not ring.cut:
+                said.setdefault(channel, {}).setdefault(ring.ranks, rank)
+    for channel, orders in sorted(said.items()):
+        if len(orders) > 1:
+            ranks = " and ".join(map(str, orders.values()))
+            found.append(f"channel {channel}: ranks {ranks} print different rings")
+    torn = ((channel, words) for tree, channels in printed for words in _contradictions(tree) for channel in channels)
+    return [*found, *(f"channel {channel}: {words}" for channel, words in sorted(torn, key=itemgetter(0)))]
+
+
+def _contradictions(tree: Tree) -> Iterator[str]:
+    """A parent that a rank names has it as a child, and the other way round."""
+    own = [(rank, links) for rank, links in tree if rank == links[-2]]
+    there = {rank for rank, _ in own}
+    down = {link for link in _downward(own) if link[1] in there}
+    up = {link for link in _upward(own) if link[0] in there}
+    for parent, child in sorted(up - down, key=lambda link: link[1]):
+        yield f"rank {child} has {parent} above it in the tree, {parent} not {child} below"
+    for parent, child in sorted(down - up):
+        yield f"rank {parent} has {child} below it in the tree, {child} not {parent} above"
+
+
+def connected(comm: Communicator) -> list[int]:
+    """The ranks that began to connect and whose connections are there: they say so, or COMPLETE follows them.
+
+    Also where the process went on to another communicator: the line that says so is lost then.
+    """
+    return sorted(rank for rank, member in comm.members.items() if _is_connected(member))
+
+
+def _is_connected(member: Member) -> bool:
+    if member.connected:
+        return True
+    done = max(member.completed.place if member.completed else 0, member.went_on)
+    return bool(member.bursts) and all(edge.place < done for burst in _joined(member) for edge in burst.edges.values())
+
+
+def _joined(member: Member) -> list[Burst]:
+    """Its connections of rings and trees; those of send/recv have no ``Connected …`` line."""
+    return [burst for burst in member.bursts if burst.key.conn != _SEND_RECV]
+
+
+def unconnected(comm: Communicator) -> list[int]:
+    """Ranks that began to connect and may not have come to its end: until 2.7 only COMPLETE says that."""
+    if any(member.connected for member in comm.members.values()):
+        return []
+    return sorted(rank for rank, member in comm.members.items() if _joined(member) and not _is_connected(member))
+
+
+def state(comm: Communicator) -> str:
+    """How far all ranks came that the log shows."""
+    present = comm.members.values()
+    ends = {
+        member.ended.event.how for member in present if member.ended and isinstance(member.ended.event, events.CommEnd)
+    }
+    if ends & _GIVEN_UP:
+        return "aborted"
+    if ends and all(member.ended for member in present):
+        return "destroyed"
+    if not all(member.completed for member in present):
+        return "started"
+    busy = [member for member in present if member.bursts or member.connected]
+    return "connected" if busy and all(map(_is_connected, busy)) else "complete"

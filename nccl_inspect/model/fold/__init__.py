@@ -1,0 +1,1 @@
+"""Gathers events, and concludes nothing: state that two pieces of a log can be joined from."""

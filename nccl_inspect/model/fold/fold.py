@@ -1,0 +1,399 @@
+"""Gathers what the events state, process by process, in a form that merges: ``fold(a + b) == merge(fold(a), fold(b))``.
+
+Nothing is concluded here; :mod:`nccl_inspect.model.communicators.members` and its followers do that once the whole log is in. What
+repeats is counted instead of kept, so memory grows with the number of ranks and channels, not with the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from nccl_inspect.errors import NoInputError
+from nccl_inspect.event import types as events
+from nccl_inspect.event.base import Process
+from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.grammar import engine
+from nccl_inspect.grammar.engine import Grammar
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.sources.blocks import Lines, Source
+from nccl_inspect.model.fold import packing
+from nccl_inspect.model.fold.bounds import is_plausible
+from nccl_inspect.model.fold.call_counts import counted
+from nccl_inspect.model.fold.process_log import (
+    LONG,
+    MAX_LONG,
+    MAX_NOTES,
+    Burst,
+    BurstKey,
+    Edge,
+    Note,
+    ProcessLog,
+    Step,
+    edge_key,
+    position,
+    source_and_line,
+)
+from nccl_inspect.model.fold.source_counts import MAX_PROCESSES, Raised, SourceCounts
+from nccl_inspect.scanning.bulk import BulkScanner, Found, Repeated, Row
+from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
+from nccl_inspect.util.levels import STATEMENTS
+
+SEQUENCE = (
+    events.CommInit,
+    events.CommSplit,
+    events.CommNoColor,
+    events.CommShape,
+    events.CommEnd,
+    events.ChannelCounts,
+    events.RingOrder,
+    events.TreeLinks,
+    events.Connected,
+    events.NetworkInUse,
+)
+"""Events whose order matters: they say which communicator a thread is busy with."""
+
+_CHECKED = frozenset((events.CommInit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
+_NOTHING, _REFUSED, _UNKNOWN, _CONNECTS, _STEP, _NOTE, _BOOTSTRAP, _CALL, _LOOSE = range(9)
+_NOT_PACKED = ("_scanner", "processes", "unrecognised")
+_SAID = (_NOTE, _BOOTSTRAP)
+_COUNTABLE = (_NOTHING, _UNKNOWN, _NOTE)
+
+
+class _Use(NamedTuple):
+    """What is done with a text, found out once."""
+
+    how: int
+    conn: int | None = None
+    """Of a connection: see :class:`~nccl_inspect.model.fold.process_log.BurstKey`."""
+    rank: int = 0
+    edge: tuple[object, ...] = ()
+
+
+class Fold:
+    """The state of reading: feed it blocks of lines, merge it with others, then resolve it.
+
+    Args:
+        grammar: what to recognise messages with.
+    """
+
+    alongside = 0
+    """See :class:`~nccl_inspect.model.job.Job`: jobs are not told apart here."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self._scanner = BulkScanner(grammar, self)
+        self.sources: list[SourceCounts] = []
+        self.processes: dict[Process, ProcessLog] = {}
+        self.unrecognised: dict[bytes, Note] = {}
+        self.partial = False
+        """Whether the reading was interrupted."""
+        self.restored = 0
+        """Lines that only the reading of excerpts knows."""
+        self._began_wrapped = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs of a fold that it merges; it cannot go on reading with it."""
+        state = {name: value for name, value in vars(self).items() if name not in _NOT_PACKED}
+        state["packed"] = packing.packed(self.processes.values(), self.unrecognised.values())
+        return {**state, "seen": [(seen.dialect, seen.name) for seen in self.productions], "wrapped": self.wrapped}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        seen, wrapped = set(state.pop("seen")), state.pop("wrapped")
+        grammar = engine.shipped()
+        self._scanner = BulkScanner(grammar, self)
+        self._scanner.wrapped = wrapped
+        self.processes, self.unrecognised = packing.unpacked(state.pop("packed"))
+        vars(self).update(state)
+        self.productions = {one for one in grammar.productions if (one.dialect, one.name) in seen}
+
+    @property
+    def productions(self) -> set[Production]:
+        """The productions that recognised a line."""
+        return self._scanner.productions
+
+    @productions.setter
+    def productions(self, seen: set[Production]) -> None:
+        self._scanner.productions = seen
+
+    @property
+    def wrapped(self) -> bool:
+        """Whether a line stood in an envelope; a fold that goes on with another one is told so before it reads."""
+        return self._scanner.wrapped
+
+    @wrapped.setter
+    def wrapped(self, wrapped: bool) -> None:
+        self._scanner.wrapped = self._began_wrapped = wrapped
+
+    def start(self, name: str) -> None:
+        """Begin a source; what is fed from here on belongs to it."""
+        self.sources.append(SourceCounts(name))
+
+    def add(self, piece: Piece) -> None:
+        """Take in a source, some of its lines, the error that ended it, or a fold of what follows."""
+        if isinstance(piece, Lines):
+            self.feed(piece)
+        elif isinstance(piece, Source):
+            self.start(piece.name)
+            self.sources[-1].newest_first = piece.newest_first
+        elif isinstance(piece, Fold):
+            self.merge(piece)
+        else:
+            self.sources[-1].problem = str(piece)
+
+    def feed(self, lines: Iterable[bytes]) -> None:
+        """Read whole lines of the source begun last."""
+        source = self.sources[-1]
+        if not isinstance(lines, Lines):
+            lines = list(lines)
+            lines = Lines(lines, sum(map(len, lines)) + len(lines))
+        source.bytes += lines.size
+        if lines.mended and lines.mended.stands is not None:
+            source.stands.extend(lines.mended.stands)
+        source.look_for_elision(lines)
+        if lines:
+            before = source.counts.lines
+            self._scanner.read(lines, source.counts)
+            if self.wrapped:
+                source.look_for_spared(lines, before)
+
+    def take(self, found: Found) -> None:
+        """Take in lines of the source begun last; those of a process are in their order."""
+        base = position(len(self.sources) - 1, 0)
+        for rows in found.by_process.values():
+            number, origin, _, _ = rows[0]
+            self._take_of(self._log(base | number, origin), rows, found, base)
+        for number, origin, text in found.unknown:
+            self._unknown(base | number, origin, text)
+
+    def _take_of(self, log: ProcessLog, rows: list[Row], found: Found, base: int) -> None:
+        """Take in lines of one process."""
+        edge = _NO_EDGE
+        thread = 0
+        last: Text | None = None
+        for number, origin, text, channel in rows:
+            if text is last and channel is not None and origin.tid == thread:  # the next channel of the same edge
+                edge.channels |= 1 << channel
+                edge.lines += 1
+                continue
+            use: _Use = text.use or _used(text)
+            last = None
+            if use.how == _NOTHING:
+                continue
+            if found.timed:
+                origin = found.origin(number, origin)
+            if use.how == _CONNECTS:
+                edge = self._connect(log, base | number, origin, text, channel)
+                thread, last = origin.tid, text
+            else:
+                self._keep(log, base | number, origin, text)
+        number, origin, _, _ = rows[-1]
+        log.last, log.final = base | number, found.origin(number, origin)
+
+    def _keep(self, log: ProcessLog, place: int, origin: Origin, text: Text) -> None:
+        """Take in a line that tells something, and is no connection."""
+        how = text.use.how
+        if how in _SAID or (how == _UNKNOWN and text.level in STATEMENTS):
+            log.note(place, origin, text)
+            if how == _BOOTSTRAP:
+                log.bootstraps.append(place)
+        elif how == _STEP:
+            assert text.parsed is not None
+            log.step(place, origin, text.parsed.event)
+        elif how == _LOOSE:
+            assert text.parsed is not None
+            said = text.parsed.message
+            rank = envelopes.rank_of(text.message, said)
+            self.sources[-1].raised.append(Raised(source_and_line(place)[1], said[:TAIL_WIDTH], rank))
+        elif how == _REFUSED:
+            self._refuse()
+        elif how == _CALL:
+            assert text.parsed is not None and isinstance(text.parsed.event, events.Collective)
+            counted(log.calls, place, text.parsed.event)
+
+    def _log(self, place: int, origin: Origin) -> ProcessLog:
+        log = self.processes.get(origin.process)
+        if log is None:
+            log = ProcessLog(origin.process)
+            self.sources[-1].crowded |= len(self.processes) >= MAX_PROCESSES
+            if not self.sources[-1].crowded:
+                self.processes[origin.process] = log
+        if not log.first:
+            log.first, log.opening = place, origin
+        return log
+
+    def _connect(self, log: ProcessLog, place: int, origin: Origin, text: Text, channel: int | None) -> Edge:
+        """Add a connection line to the burst of its thread; gives its edge."""
+        use: _Use = text.use
+        burst = log.burst(place, origin, use.conn, use.rank)
+        edge = burst.edges.get(use.edge)
+        if edge is None:
+            exact = self._scanner.exact(text, channel)
+            assert exact.parsed is not None and isinstance(exact.parsed.event, ChannelConnect)
+            event = exact.parsed.event
+            edge = burst.edges[use.edge] = Edge(event, origin, place, 1 << event.channel, 1, text.level)
+            return edge
+        if channel is None:
+            assert text.parsed is not None and isinstance(text.parsed.event, ChannelConnect)
+            channel = text.parsed.event.channel
+        edge.channels |= 1 << channel
+        edge.lines += 1
+        return edge
+
+    def is_countable(self, text: Text) -> bool:
+        """Whether of such lines only the number, the first and the last one matter."""
+        return (text.use or _used(text)).how in _COUNTABLE
+
+    def take_repeated(self, found: Sequence[Repeated]) -> None:
+        """Take in countable lines of the source begun last, in the order of their first ones."""
+        base = position(len(self.sources) - 1, 0)
+        for one in found:
+            place, end = base | one.first, base | one.last
+            log = self._log(place, one.origin)
+            if end > log.last:
+                log.last, log.final = end, one.origin
+            how = one.text.use.how
+            if how == _UNKNOWN:
+                self._unknown(place, one.origin, one.text, one.number)
+            if how == _NOTE or one.text.level in STATEMENTS:
+                log.note(place, one.origin, one.text, end, one.number)
+
+    def _refuse(self) -> None:
+        """Count a line with impossible numbers as damaged."""
+        counts = self.sources[-1].counts
+        counts.typed_lines -= 1
+        counts.damaged_lines += 1
+
+    def _unknown(self, place: int, origin: Origin, text: Text, count: int = 1) -> None:
+        if known := self.unrecognised.get(text.message):
+            known.count += count
+        elif len(self.unrecognised) < (MAX_NOTES if len(text.message) <= LONG else MAX_LONG):
+            self.unrecognised[text.message] = Note(None, origin, text.level, text.message, place, place, count)
+
+    @property
+    def numbered(self) -> dict[int, SourceCounts]:
+        """The sources by their numbers, which places name."""
+        return dict(enumerate(self.sources))
+
+    def where(self, place: int) -> tuple[str, int, int]:
+        """The name of a source, the number of a line as it stands there, and in the order of reading."""
+        source, number = source_and_line(place)
+        return self.sources[source].name, self.sources[source].line(number), number
+
+    def extent(self) -> tuple[int, int, int]:
+        """How much there is to resolve: steps, connection lines still in progress, statements.
+
+        It changed when something came that a job is made of; a repeated statement changes nothing.
+        """
+        logs = self.processes.values()
+        return sum(len(log.steps) for log in logs), sum(map(_unfinished, logs)), sum(len(log.notes) for log in logs)
+
+    def last_step(self) -> Step | Burst | None:
+        """What came last of that whose order matters."""
+        last = (log.steps[-1] for log in self.processes.values() if log.steps)
+        return max(last, key=lambda step: step.place, default=None)
+
+    def can_merge(self, later: Fold) -> bool:
+        """Whether merging gives exactly what reading on would have given.
+
+        It may not where a line goes on across the border, where only one of both knew of envelopes, or where so much
+        was said that it was no longer kept apart.
+        """
+        goes_on = bool(self.sources and later.sources) and self.sources[-1].name == later.sources[0].name
+        if goes_on and (self.sources[-1].counts.goes_on or self.sources[-1].problem):
+            return False
+        logs = later.processes.values()
+        if any(log.long_notes for log in logs) or len(self.processes) + len(logs) > MAX_PROCESSES:
+            return False
+        unknown = len(self.unrecognised) + len(later.unrecognised)
+        if unknown > MAX_LONG and any(len(message) > LONG for message in later.unrecognised):
+            return False
+        told = max((len(log.notes) for log in logs), default=0)
+        return self.wrapped == later._began_wrapped and max(told, len(later.unrecognised)) < MAX_NOTES
+
+    def merge(self, later: Fold) -> None:
+        """Take in a fold of what follows: the next lines of the same source first, then further sources.
+
+        Args:
+            later: a fold whose first source goes on with the last one here (the same name), or is a new one.
+        """
+        goes_on = bool(self.sources and later.sources) and self.sources[-1].name == later.sources[0].name
+        sources_before = len(self.sources) - goes_on
+        lines_before = self.sources[-1].counts.lines if goes_on else 0
+
+        def move(place: int) -> int:
+            source, line = source_and_line(place)
+            return position(source + sources_before, line if source else line + lines_before)
+
+        for process, log in later.processes.items():
+            self.processes.setdefault(process, ProcessLog(process)).merge(log, move)
+        for message, note in later.unrecognised.items():
+            note.move(move)
+            if known := self.unrecognised.get(message):
+                known.count += note.count
+            elif len(self.unrecognised) < MAX_NOTES:
+                self.unrecognised[message] = note
+        self._scanner.wrapped |= later.wrapped
+        self.productions |= later.productions
+        self.partial |= later.partial
+        if goes_on:
+            self.sources[-1].merge(later.sources[0])
+        self.sources.extend(later.sources[goes_on:])
+
+
+Piece: TypeAlias = Source | Lines | NoInputError | Fold
+"""A source, then its lines, then the error that ended it if there was one; or a fold of the lines of some sources."""
+
+
+def _unfinished(log: ProcessLog) -> int:
+    return sum(edge.lines for burst in log.open.values() for edge in burst.edges.values())
+
+
+def _used(text: Text) -> _Use:
+    """What is done with a text; remembered with it."""
+    use = text.use = _Use(_how(text))
+    if use.how == _CONNECTS:
+        assert text.parsed is not None and isinstance(text.parsed.event, ChannelConnect)
+        event = text.parsed.event
+        rank = event.dst if event.direction == "receive" and event.dst is not None else event.src
+        use = text.use = _Use(_CONNECTS, event.conn, rank, edge_key(event))
+    return use
+
+
+def _how(text: Text) -> int:
+    parsed = text.parsed
+    if parsed is None:
+        return _UNKNOWN
+    kind = parsed.kind
+    if kind in _CHECKED and not is_plausible(parsed.event):
+        return _REFUSED
+    if kind is ChannelConnect:
+        return _CONNECTS
+    if kind in SEQUENCE:
+        return _STEP
+    if kind is events.BootstrapInterface:
+        return _BOOTSTRAP
+    if parsed.production.constants.get("tone") == "loose":
+        return _LOOSE
+    if kind.kept or text.level in STATEMENTS:
+        return _NOTE
+    return _CALL if kind is events.Collective else _NOTHING
+
+
+_NO_EDGE = Edge(ChannelConnect(channel=0, src=0, transport=""), Origin(b"", Process("", 0), 0, None), 0)
+
+__all__ = [
+    "SEQUENCE",
+    "Burst",
+    "BurstKey",
+    "Edge",
+    "Fold",
+    "Note",
+    "Piece",
+    "ProcessLog",
+    "Step",
+    "edge_key",
+    "position",
+    "source_and_line",
+]

@@ -1,0 +1,260 @@
+"""What one process printed, as far as a job is made of it, in a form that merges."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nccl_inspect.event.base import Process
+from nccl_inspect.event.types import ChannelConnect, Event
+from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
+from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
+from nccl_inspect.scanning.counts import Text
+from nccl_inspect.util.records import Record
+
+_LINE_BITS = 40
+MAX_NOTES = 20_000
+"""Distinct notes kept for one process; after that, one for each production."""
+LONG = 4096
+"""Bytes of a message beyond anything that NCCL prints: of such ones few are kept (:data:`MAX_LONG`)."""
+MAX_PLACES = 1 << 14
+"""Places that are kept of one statement of nobody: where jobs follow each other in a log, each may make it."""
+MAX_LONG = 200
+"""Long notes kept apart for one process; after that, one for each production."""
+
+
+def position(source: int, line: int) -> int:
+    """One number that orders lines: by source, then by line."""
+    return source << _LINE_BITS | line
+
+
+def source_and_line(place: int) -> tuple[int, int]:
+    """The inverse of :func:`position`."""
+    return place >> _LINE_BITS, place & ((1 << _LINE_BITS) - 1)
+
+
+class Step(NamedTuple):
+    """One event in the order of its process."""
+
+    place: int
+    origin: Origin
+    event: Event
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Edge(Record):
+    """All lines of one burst that differ in the channel only."""
+
+    event: ChannelConnect
+    """The first of them."""
+    origin: Origin
+    place: int
+    channels: int = 0
+    """A bit for each channel."""
+    lines: int = 0
+    level: str = "INFO"
+
+    def add(self, other: Edge) -> None:
+        """Take in more lines of the same edge."""
+        self.channels |= other.channels
+        self.lines += other.lines
+
+
+class BurstKey(NamedTuple):
+    """What the lines of one burst have in common."""
+
+    tid: int
+    conn: int | None
+    rank: int
+    """The rank that prints: the sender, or the receiver of a ``[receive]`` line."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Burst(Record):
+    """Connection lines that one thread printed in one go, so that they belong to one communicator."""
+
+    key: BurstKey
+    place: int
+    origin: Origin
+    edges: dict[tuple[object, ...], Edge] = field(default_factory=dict)
+
+    def add(self, edge: tuple[object, ...], found: Edge) -> None:
+        """Take in lines of one edge."""
+        if known := self.edges.get(edge):
+            known.add(found)
+        else:
+            self.edges[edge] = found
+
+    def move(self, move: Callable[[int], int]) -> None:
+        """Give the burst and its edges their places in the fold that takes them in."""
+        self.place = move(self.place)
+        for edge in self.edges.values():
+            edge.place = move(edge.place)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Note(Record):
+    """A statement that a process made, how often, and where first and last."""
+
+    event: Event | None
+    """None for a WARN that no production knows."""
+    origin: Origin
+    level: str
+    message: bytes
+    place: int
+    last: int
+    count: int = 1
+    places: array[int] | None = None
+    """Where it was made after the first time, as far as nothing tells by whom."""
+
+    def again(self, place: int) -> None:
+        """Remember a place of a statement of nobody, which may be made in several jobs."""
+        if self.places is None:
+            self.places = array("q")
+        if len(self.places) < MAX_PLACES:
+            self.places.append(place)
+
+    def move(self, move: Callable[[int], int]) -> None:
+        """Give the note its places in the fold that takes it in."""
+        self.place, self.last = move(self.place), move(self.last)
+        if self.places is not None:
+            self.places = array("q", map(move, self.places))
+
+    def add(self, later: Note, keeps_places: bool) -> None:
+        """Take in the same statement, made later."""
+        self.count += later.count
+        self.last = max(self.last, later.last)
+        for place in (later.place, *(later.places or ())) if keeps_places else ():
+            self.again(place)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ProcessLog(Record):
+    """What one process (host and pid) printed."""
+
+    process: Process
+    steps: list[Step | Burst] = field(default_factory=list)
+    notes: dict[object, Note] = field(default_factory=dict)
+    calls: dict[CallKey, Tally] = field(default_factory=dict)
+    first: int = 0
+    last: int = 0
+    opening: Origin = NOBODY
+    """Of the first line."""
+    final: Origin = NOBODY
+    """Of the last line."""
+    long_notes: int = 0
+    bootstraps: list[int] = field(default_factory=list)
+    """Places where it said which interface it bootstraps over: a process says so once."""
+    open: dict[int, Burst] = field(default_factory=dict)
+    """The burst that each thread is still printing."""
+    begun: dict[int, Burst | None] = field(default_factory=dict)
+    """The first thing that each thread printed here, if it was a burst: it may go on one from before."""
+
+    def step(self, place: int, origin: Origin, event: Event) -> None:
+        """Add an event whose order matters."""
+        self.steps.append(Step(place, origin, event))
+        self.open.pop(origin.tid, None)
+        self.begun.setdefault(origin.tid, None)
+
+    def burst(self, place: int, origin: Origin, conn: int | None, rank: int) -> Burst:
+        """The burst that a connection line at this place belongs to."""
+        burst = self.open.get(origin.tid)
+        if burst is None or burst.key.conn != conn or burst.key.rank != rank or self._began_anew(burst.place, place):
+            burst = Burst(BurstKey(origin.tid, conn, rank), place, origin)
+            self.open[origin.tid] = burst
+            self.begun.setdefault(origin.tid, burst)
+            self.steps.append(burst)
+        return burst
+
+    def _began_anew(self, since: int, until: int) -> bool:
+        """Whether a process began between two places: one that was started again may have the same pid and threads."""
+        after = bisect_right(self.bootstraps, since)
+        return after < len(self.bootstraps) and self.bootstraps[after] < until
+
+    def note(self, place: int, origin: Origin, text: Text, last: int = 0, count: int = 1) -> None:
+        """Count a statement, made once or, the last time at ``last``, several times."""
+        key: object = text.level, text.message, origin.location
+        known = self.notes.get(key)
+        if known is None:
+            production = text.parsed.production.name if text.parsed else None
+            key = self._key(key, text.level, production, len(text.message))
+            known = self.notes.get(key)
+        if known is not None:
+            known.count += count
+            known.last = max(known.last, last, place)
+            if not self.process.host:
+                known.again(place)
+        else:
+            event = text.parsed.event if text.parsed else None
+            self.notes[key] = Note(event, origin, text.level, text.message, place, last or place, count)
+
+    def _key(self, key: object, level: str, production: str | None, size: int) -> object:
+        """The key of a note: its own, or that of all of its kind when there are too many."""
+        if key in self.notes:
+            return key
+        self.long_notes += size > LONG
+        if len(self.notes) >= MAX_NOTES or (size > LONG and self.long_notes > MAX_LONG):
+            return level, production or "unrecognised"
+        return key
+
+    def merge(self, later: ProcessLog, move: Callable[[int], int]) -> None:
+        """Take in what the same process printed later; ``move`` gives the place that a later place has here."""
+        if not self.first:
+            self.first, self.opening = move(later.first), later.opening
+        self.last, self.final = move(later.last), later.final
+        self.bootstraps.extend(map(move, later.bootstraps))
+        merged(self.calls, later.calls, move)
+        joined = self._join(later, move)
+        for step in later.steps:
+            if isinstance(step, Step):
+                self.steps.append(step._replace(place=move(step.place)))
+            elif id(step) not in joined:
+                step.move(move)
+                self.steps.append(step)
+        for tid, begun in later.begun.items():
+            self.begun.setdefault(tid, begun)
+            still_open = later.open.get(tid)
+            if still_open is None:
+                self.open.pop(tid, None)
+            elif id(still_open) not in joined:
+                self.open[tid] = still_open
+        for key, note in later.notes.items():
+            note.move(move)
+            key = self._key(key, note.level, note.event.production if note.event else None, len(note.message))
+            if known := self.notes.get(key):
+                known.add(note, keeps_places=not self.process.host)
+            else:
+                self.notes[key] = note
+
+    def _join(self, later: ProcessLog, move: Callable[[int], int]) -> set[int]:
+        """Let bursts that go on across the border go on; gives the ids of the later halves."""
+        joined = set()
+        for tid, burst in later.begun.items():
+            known = self.open.get(tid)
+            if burst is None or known is None or known.key != burst.key:
+                continue
+            if not self._began_anew(known.place, move(burst.place)):
+                burst.move(move)
+                for key, edge in burst.edges.items():
+                    known.add(key, edge)
+                joined.add(id(burst))
+        return joined
+
+
+def edge_key(event: ChannelConnect) -> tuple[object, ...]:
+    """What makes two connection lines of a burst the same edge: everything but the channel."""
+    return (
+        event.src,
+        event.dst,
+        event.direction,
+        event.detail,
+        event.nic_index,
+        event.gdr,
+        event.pxn_rank,
+        event.shared,
+        event.src_dev,
+        event.dst_dev,
+    )

@@ -1,0 +1,238 @@
+"""Which parts of a log are of one job.
+
+Parts are of different jobs where each has all its ranks and they have no host in common, or differ in release, settings
+or size, or use the same GPUs at once. They stay together where ranks are missing that the other one may be, where the
+beginning of the log is, on one host at once (replicas, groups inside of a host), where a launcher numbers ranks across
+them, and where one is the restart of the other. nccl-tests that began at once were meant to be one.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+
+from nccl_inspect.event import types as events
+from nccl_inspect.event.base import NO_HOST, is_named
+from nccl_inspect.model.fold.fold import Fold, source_and_line
+from nccl_inspect.model.jobs.parts import Part, Unions
+from nccl_inspect.model.statements import job_end
+
+_TESTS = "nccl-tests"
+_AGAIN = re.compile(r"(?i)[._-]?(?:previous|prev|attempt|restart|retry)(?:[._-]?\d+)?|\.\d+(?=\.|$)")
+"""What tells the attempts of one job apart in the names of files."""
+_DIGITS = re.compile(r"\d+")
+"""What tells its ranks apart there."""
+_LOOK_BACK = 64
+"""Parts that began before a line among which that is looked for which goes on."""
+
+
+class Separation:
+    """Which parts are of one job.
+
+    Args:
+        found: the parts.
+        fold: of the log.
+    """
+
+    def __init__(self, found: Sequence[Part], fold: Fold) -> None:
+        self._parts = found
+        self._fold = fold
+        self._unions = Unions(len(found))
+        self._by_source: dict[int, list[int]] = {}
+        self._by_host: dict[str, list[int]] = {}
+        for index, part in enumerate(found):
+            for source in part.sources:
+                self._by_source.setdefault(source, []).append(index)
+            for host in {host if is_named(host) else NO_HOST for host in part.hosts}:
+                self._by_host.setdefault(host, []).append(index)
+
+    def groups(self) -> list[list[Part]]:
+        """The parts of each job."""
+        if len(self._parts) > 1:
+            self._state_releases()
+            self._by_id()
+            self._on_hosts()
+            self._in_sources()
+            self._across_sources()
+        return [[self._parts[index] for index in group] for group in self._unions.groups()]
+
+    def _state_releases(self) -> None:
+        """Until 2.21 the line with the release has no prefix: it is of the only part that is there around it."""
+        notes = (note for log in self._fold.processes.values() if not log.process.host for note in log.notes.values())
+        said = [note for note in notes if isinstance(note.event, events.NcclVersion)]
+        if not said:
+            return
+        ordered = {source: self._in_order(source) for source in self._by_source}
+        begins = {source: [self._parts[at].extents[source][0] for at in found] for source, found in ordered.items()}
+        for note in said:
+            assert isinstance(note.event, events.NcclVersion)
+            for place in (note.place, *(note.places or ())):
+                source = source_and_line(place)[0]
+                before = bisect_right(begins.get(source, []), place)
+                near = ordered.get(source, [])[max(0, before - _LOOK_BACK) : before]
+                around = [self._parts[at] for at in near if place < self._parts[at].extents[source][1]]
+                if len(around) == 1:
+                    around[0].state(note.event.version)
+
+    def _in_order(self, source: int) -> list[int]:
+        """The parts of a source in the order in which they begin there."""
+        return sorted(self._by_source[source], key=lambda index: self._parts[index].extents[source])
+
+    def _by_id(self) -> None:
+        """The id of a communicator is one job's, also where ranks differ on its size; unless a rank comes again."""
+        known: dict[str, tuple[int, set[int]]] = {}
+        for index, part in enumerate(self._parts):
+            for comm in part.roots:
+                for one in {member.init.comm_id or "" for member in comm.members.values()} - {""}:
+                    first, ranks = known.get(one, (index, set()))
+                    if ranks.isdisjoint(comm.members):
+                        self._unions.join(first, index)
+                        known[one] = first, ranks | comm.members.keys()
+
+    def _on_hosts(self) -> None:
+        """Parts on one host: each with the one before, with that of the same size, and with that which ends last."""
+        for indexes in self._by_host.values():
+            last: dict[object, int] = {}
+            for index in sorted(indexes, key=self._order):
+                part = self._parts[index]
+                for other in {last.get("before"), last.get("latest"), last.get(part.size)} - {None}:
+                    if other is not None and self._are_one_on_a_host(self._parts[other], part):
+                        self._unions.join(other, index)
+                latest = last.get("latest", index)
+                last["before"] = last[part.size] = index
+                last["latest"] = index if part.end > self._parts[latest].end else latest
+
+    def _order(self, index: int) -> tuple[float, int]:
+        part = self._parts[index]
+        return (part.began.seconds if part.began else 0.0, part.begin)
+
+    def _are_one_on_a_host(self, part: Part, later: Part) -> bool:
+        """Whether two parts with a host in common are of one job."""
+        both_whole = part.is_whole and later.is_whole
+        if both_whole and (part.contradicts(later) or part.size != later.size):
+            return False
+        at_once = part.overlaps(later)
+        clash = not part.gpus.isdisjoint(later.gpus)
+        if at_once:
+            return not clash if both_whole else not (clash and part.size != later.size)
+        if part.size != later.size:
+            return False
+        if self._names(part, _AGAIN) == self._names(later, _AGAIN) or set(part.sources) & set(later.sources):
+            return _is_restart(part, later)
+        return at_once is None and not clash and self._names(part, _DIGITS) == self._names(later, _DIGITS)
+
+    def _names(self, part: Part, without: re.Pattern[str]) -> set[str]:
+        """The names of the files of a part, without what may differ between those of one job."""
+        return {without.sub("", self._fold.sources[source].name) for source in part.sources}
+
+    def _in_sources(self) -> None:
+        tests = _sources_of_tests(self._fold)
+        reasons = _requeued(self._fold)
+        for source in self._by_source:
+            indexes = self._in_order(source)
+            self._numbered_on(source, indexes)
+            self._cut_off(indexes)
+            self._fitting(indexes)
+            self._fitting(indexes[::-1])
+            for one, other in pairwise(indexes):
+                first, second = self._parts[one], self._parts[other]
+                if source in tests and _is_one_misled(first, second):
+                    self._unions.join(one, other)
+                end, begin = first.extents[source][1], second.extents[source][0]
+                if any(end < place < begin for place in reasons.get(source, ())) and _is_alike(first, second):
+                    self._unions.join(one, other)
+
+    def _numbered_on(self, source: int, indexes: Sequence[int]) -> None:
+        """Parts whose ranks a launcher numbers on from one to the next, beyond what their communicators have."""
+        seen: dict[int, int] = {}
+        beyond = False
+        for index in indexes:
+            part = self._parts[index]
+            ranks = [log.opening.rank for log in part.logs if source_and_line(log.first)[0] == source]
+            for rank in ranks:
+                if rank is None or seen.setdefault(rank, index) != index:
+                    return
+                beyond |= rank >= part.size
+        labelled = sorted(set(seen.values()))
+        if beyond:
+            for one, other in pairwise(labelled):
+                self._unions.join(one, other)
+
+    def _cut_off(self, indexes: Sequence[int]) -> None:
+        """Parts of which the log lacks the beginning: what joined them may stand there."""
+        cut = [index for index in indexes if not (self._parts[index].roots and self._parts[index].has_begun_here)]
+        for one, other in pairwise(cut):
+            self._unions.join(one, other)
+
+    def _fitting(self, indexes: Sequence[int]) -> None:
+        """Parts that may be the missing ranks of another one that is there at the same time."""
+        waiting: dict[int | None, int] = {}
+        for index in indexes:
+            part = self._parts[index]
+            sizes: set[int | None] = {*part.sizes, *([None] if part.is_unfinished and part.missing else [])}
+            for size in sizes:
+                other = waiting.get(size)
+                if other is not None and part.overlaps(self._parts[other]) and _fits(part, self._parts[other]):
+                    self._unions.join(other, index)
+            if part.missing:
+                waiting.update(dict.fromkeys(sizes, index))
+
+    def _across_sources(self) -> None:
+        """The same for parts in different sources, where one part only can lack these ranks."""
+        waiting: dict[int, set[int]] = {}
+        for index, part in enumerate(self._parts):
+            if part.missing:
+                for size in part.sizes:
+                    waiting.setdefault(size, set()).add(index)
+        for index, part in enumerate(self._parts):
+            for size in part.sizes:
+                others = waiting.get(size, set())
+                if len(others) - (index in others) != 1:
+                    continue
+                (other,) = others - {index}
+                if part.overlaps(self._parts[other]) is None and _fits(part, self._parts[other]):
+                    self._unions.join(other, index)
+
+
+def _fits(part: Part, waiting: Part) -> bool:
+    """Whether the processes of a part may be those that another one lacks."""
+    if part.is_whole and part.contradicts(waiting):
+        return False
+    return len(part.logs) <= waiting.missing
+
+
+def _is_alike(part: Part, later: Part) -> bool:
+    return part.size == later.size and not part.contradicts(later)
+
+
+def _is_restart(part: Part, later: Part) -> bool:
+    """Whether a part is one job started again: most of its hosts are the same, and so are GPUs."""
+    common = len(part.hosts & later.hosts)
+    return 2 * common >= min(len(part.hosts), len(later.hosts)) and not part.contradicts(later)
+
+
+def _is_one_misled(part: Part, other: Part) -> bool:
+    """Whether two tests of one host each that began at once were meant to be one."""
+    return len(part.hosts) == len(other.hosts) == 1 and _is_alike(part, other) and bool(part.overlaps(other))
+
+
+def _sources_of_tests(fold: Fold) -> set[int]:
+    """The sources with output of nccl-tests."""
+    return {
+        source_and_line(note.place)[0]
+        for log in fold.processes.values()
+        for note in log.notes.values()
+        if note.event is not None and note.event.dialect == _TESTS
+    }
+
+
+def _requeued(fold: Fold) -> dict[int, list[int]]:
+    """Where a scheduler says that it ended a job in order to start it again."""
+    found: dict[int, list[int]] = {}
+    for log in fold.processes.values():
+        for note in log.notes.values():
+            if job_end.reason(note.event) in (job_end.PREEMPTED, job_end.REQUEUED, job_end.NODE_FAILURE):
+                found.setdefault(source_and_line(note.place)[0], []).append(note.place)
+    return found

@@ -1,0 +1,379 @@
+"""One job's share of a log that holds several: a part of a fold that is resolved like a whole one.
+
+Lines of processes are those of the job that has the process. What nobody is known to have printed (launchers,
+exceptions, the version line of old releases) goes to the job whose host, pid or label it names, and else by its place:
+to the job whose lines stand around it. Between two jobs that follow each other, all up to the last error or end is of
+the first.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from nccl_inspect.event.base import Event, Process, is_named
+from nccl_inspect.event.types import CommEnd, ErrorCascade
+from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, position, source_and_line
+from nccl_inspect.model.fold.source_counts import SourceCounts
+from nccl_inspect.model.processes import identity as processes
+from nccl_inspect.model.processes.gathering import Gathered
+from nccl_inspect.model.statements import job_end
+from nccl_inspect.scanning.counts import Counts
+from nccl_inspect.util.levels import STATEMENTS
+from nccl_inspect.util.records import Record
+
+if TYPE_CHECKING:
+    from nccl_inspect.grammar.production import Production
+    from nccl_inspect.model.fold.fold import Fold
+
+_WORD = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PID = re.compile(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
+_CONCLUDES = ("test-bandwidth", "test-concluded", "test-failure", "test-nccl-failure", "test-cuda-failure")
+"""What nccl-tests print at their end."""
+_NOBODY = -1
+_JUST = 400
+"""Lines of other jobs behind the last one of a job in which its end is told."""
+_Line = TypeVar("_Line", bound=tuple[Any, ...])
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Claim(Record):
+    """What is known to be of one job."""
+
+    processes: set[Process] = field(default_factory=set)
+    sources: set[int] = field(default_factory=set)
+    """Those of which every line is, whoever printed it."""
+    alongside: int = 0
+    """See :class:`~nccl_inspect.model.job.Job`."""
+
+
+class Share:
+    """What one job has of a fold; it is resolved as if it were all.
+
+    Args:
+        fold: of all jobs.
+        sources: those with lines of the job, by their numbers.
+        everything: what its processes said, and what nobody did.
+        repeated: what was left out of it, by process.
+        unrecognised: lines of it that no production knows.
+        alongside: see :class:`~nccl_inspect.model.job.Job`.
+    """
+
+    def __init__(
+        self,
+        fold: Fold | Share,
+        sources: Mapping[int, SourceCounts],
+        everything: list[ProcessLog],
+        repeated: Mapping[Process, list[Step | Burst]],
+        unrecognised: dict[bytes, Note],
+        alongside: int,
+    ) -> None:
+        self.where: Callable[[int], tuple[str, int, int]] = fold.where
+        self.partial: bool = fold.partial
+        self.restored: int = fold.restored
+        self.wrapped: bool = fold.wrapped
+        self.numbered = sources
+        self.sources = list(sources.values())
+        self._everything, self._repeated = everything, repeated
+        self.processes = {log.process: log for log in everything}
+        self.unrecognised = unrecognised
+        self.alongside = alongside
+        self.productions: set[Production] = _productions(everything, fold.productions)
+
+    def gathered(self) -> Gathered:
+        """Its processes."""
+        return Gathered(self._everything, self.restored > 0, self._repeated)
+
+
+def shares(fold: Fold | Share, gathered: Gathered, claims: Sequence[Claim]) -> list[Share]:
+    """The shares of several jobs, in the order of their claims.
+
+    Args:
+        fold: of all jobs.
+        gathered: the processes of the fold; each life that has a host has one claim.
+        claims: of the jobs.
+    """
+    return _Division(fold, gathered, claims).shares()
+
+
+class _Landmarks:
+    """Lines of known jobs in one source, in their order."""
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+        self.jobs: list[int] = []
+        self.first: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        self.concluded: set[int] = set()
+        """Jobs that destroyed their communicators: nothing ended them from outside."""
+        self.closings: list[int] = []
+        """Where errors and ends are told of which nothing says whose they are."""
+
+    def sort(self) -> None:
+        """Put what was added in its order."""
+        rows = sorted(zip(self.places, self.jobs, strict=True))
+        self.places, self.jobs = [place for place, _ in rows], [job for _, job in rows]
+        for place, job in rows:
+            self.first.setdefault(job, place)
+            self.last[job] = place
+        self.closings.sort()
+
+    def owner(self, place: int, is_end: bool = False) -> int:
+        """The job that a line belongs to by its place; an end is that of one that stopped just before it."""
+        at = bisect_right(self.places, place)
+        if at == 0:
+            return self.jobs[0]
+        before = self.jobs[at - 1]
+        if is_end and (self.last[before] > place or before in self.concluded):
+            late = reversed(self.jobs[max(0, at - _JUST) : at])
+            before = next((job for job in late if self._may_end(job, place, before)), before)
+        if at == len(self.places) or self.jobs[at] == before or self.last[before] > place:
+            return before
+        after, begin = self.jobs[at], self.places[at]
+        closing = self.closings[bisect_left(self.closings, begin) - 1] if self.closings else 0
+        return before if place <= closing < begin else after
+
+    def _may_end(self, job: int, place: int, beside: int) -> bool:
+        """Whether an end behind a line of another job may be that of this one, which ran at the same time."""
+        is_beside = self.first[beside] < self.last[job] <= place
+        return is_beside and job not in self.concluded
+
+    def end(self, job: int) -> int:
+        """The number of the last line of a job, where another job follows; else 0."""
+        last = self.last.get(job, self.places[-1])
+        return source_and_line(last)[1] if last < self.places[-1] else 0
+
+
+class _Division:
+    """Divides what a fold has among jobs."""
+
+    def __init__(self, fold: Fold | Share, gathered: Gathered, claims: Sequence[Claim]) -> None:
+        self._fold, self._gathered, self._claims = fold, gathered, claims
+        self._numbered = fold.numbered
+        self._of_process = {process: job for job, claim in enumerate(claims) for process in claim.processes}
+        self._of_source = {source: job for job, claim in enumerate(claims) for source in claim.sources}
+        self._landmarks: dict[int, _Landmarks] = {}
+        self._hosts: dict[bytes, set[int]] = {}
+        self._pids: dict[bytes, set[int]] = {}
+        self._labels: dict[str, set[int]] = {}
+        self._loose = [log for log in fold.processes.values() if not log.process.host]
+        self._everything: list[list[ProcessLog]] = [[] for _ in claims]
+        for log, lives in self._known():
+            self._add(log, lives)
+        self._close()
+        for marks in self._landmarks.values():
+            marks.sort()
+
+    def _known(self) -> Iterator[tuple[ProcessLog, list[ProcessLog]]]:
+        return zip(self._gathered.logs, self._gathered.lives, strict=True)
+
+    def _add(self, log: ProcessLog, lives: list[ProcessLog]) -> None:
+        """Give a process to its job, its lives to theirs where they are of several."""
+        jobs = [self._of_process[life.process] for life in lives]
+        for life, job in zip(lives, jobs, strict=True):
+            self._mark(life, job)
+        if len(set(jobs)) == 1:
+            self._everything[jobs[0]].append(log)
+            return
+        for life, job in zip(lives, jobs, strict=True):
+            self._everything[job].append(life)
+
+    def _mark(self, log: ProcessLog, job: int) -> None:
+        host, pid, label = log.process
+        if is_named(host):
+            self._hosts.setdefault(host.encode(errors="surrogateescape"), set()).add(job)
+        self._pids.setdefault(b"%d" % pid, set()).add(job)
+        self._labels.setdefault(log.opening.label or label, set()).add(job)
+        for place in (log.first, *(step.place for step in log.steps), log.last):
+            marks = self._landmarks.setdefault(source_and_line(place)[0], _Landmarks())
+            marks.places.append(place)
+            marks.jobs.append(job)
+        if any(map(_is_destroyed, log.steps)):
+            self._landmarks[source_and_line(log.last)[0]].concluded.add(job)
+
+    def _close(self) -> None:
+        """Note where errors and ends are told."""
+        for number, marks in self._landmarks.items():
+            source = self._numbered[number]
+            ends = (line for line, text in source.counts.tail if job_end.said(text, self._fold.wrapped))
+            marks.closings.extend(position(number, line) for line in (*ends, *(one.number for one in source.raised)))
+        notes = (note for log in self._loose for note in log.notes.values() if _is_closing(note))
+        for place in (place for note in notes for place in _places(note)):
+            if known := self._landmarks.get(source_and_line(place)[0]):
+                known.closings.append(place)
+
+    def _owner(self, place: int, text: bytes, label: str | None = None, is_end: bool = False) -> int:
+        """The job of a line of nobody; :data:`_NOBODY` where there is none in its source."""
+        if label and len(found := self._labels.get(label, set())) == 1:
+            return next(iter(found))
+        number = source_and_line(place)[0]
+        if number in self._of_source:
+            return self._of_source[number]
+        for words, known in ((_WORD.findall(text), self._hosts), (_PID.findall(text), self._pids)):
+            named = {next(iter(jobs)) for word in words if len(jobs := known.get(word, set())) == 1}
+            if len(named) == 1:
+                return named.pop()
+        marks = self._landmarks.get(number)
+        return marks.owner(place, is_end) if marks else _NOBODY
+
+    def shares(self) -> list[Share]:
+        known = set(map(id, self._gathered.logs))
+        for log in self._gathered.everything:
+            if id(log) not in known and log.process.host:
+                self._everything[max(0, self._owner(log.first, b"", log.opening.label))].append(log)
+        for log in self._loose:
+            for job, piece in self._pieces(log):
+                self._everything[job].append(piece)
+        unrecognised = self._unrecognised()
+        sources, repeated = self._sources(), self._gathered.repeated
+        together = list(map(processes.apart, self._everything))
+        return [
+            Share(
+                self._fold,
+                sources[job],
+                everything,
+                {log.process: repeated[log.process] for log in everything if log.process in repeated},
+                unrecognised[job],
+                claim.alongside,
+            )
+            for job, (claim, everything) in enumerate(zip(self._claims, together, strict=True))
+        ]
+
+    def _pieces(self, log: ProcessLog) -> Iterator[tuple[int, ProcessLog]]:
+        """What nobody printed, by the job that it belongs to."""
+        pieces: dict[int, ProcessLog] = {}
+
+        def piece(job: int) -> ProcessLog:
+            return pieces.setdefault(job, ProcessLog(log.process, opening=log.opening, final=log.final))
+
+        for step in log.steps:
+            piece(self._owner(step.place, b"", step.origin.label)).steps.append(step)
+        for key, note in log.notes.items():
+            for job, share in self._noted(note):
+                piece(job).notes[key] = share
+        for call, tally in log.calls.items():
+            piece(self._owner(tally.first, b"")).calls[call] = tally
+        for place in log.bootstraps:
+            piece(self._owner(place, b"")).bootstraps.append(place)
+        pieces.pop(_NOBODY, None)
+        for job, one in pieces.items():
+            places = [step.place for step in one.steps] + [p for note in one.notes.values() for p in _places(note)]
+            one.first, one.last = min(places, default=log.first), max(places, default=log.last)
+            yield job, one
+
+    def _noted(self, note: Note) -> Iterator[tuple[int, Note]]:
+        """A statement of nobody, as far as it was made in each job."""
+        by_job: dict[int, list[int]] = {}
+        places = _places(note)
+        for place in places:
+            job = self._owner(place, note.message, note.origin.label, job_end.is_end(note.event))
+            by_job.setdefault(job, []).append(place)
+        by_job.pop(_NOBODY, None)
+        if len(by_job) == 1:
+            yield next(iter(by_job)), note
+            return
+        for job, own in by_job.items():
+            yield job, replace(note, place=own[0], last=own[-1], count=len(own), places=array("q", own[1:]))
+
+    def _unrecognised(self) -> list[dict[bytes, Note]]:
+        found: list[dict[bytes, Note]] = [{} for _ in self._claims]
+        for message, note in self._fold.unrecognised.items():
+            job = self._of_process.get(note.origin.process)
+            if job is None:
+                job = self._owner(note.place, note.message, note.origin.label)
+            if job != _NOBODY:
+                found[job][message] = note
+        return found
+
+    def _sources(self) -> list[dict[int, SourceCounts]]:
+        """For each job the sources that have lines of it, with its share of the loose ones."""
+        found: list[dict[int, SourceCounts]] = [{} for _ in self._claims]
+        for number, source in self._numbered.items():
+            marks = self._landmarks.get(number)
+            jobs = set(marks.last) if marks else set()
+            if number in self._of_source:
+                jobs.add(self._of_source[number])
+            if len(jobs) == 1:
+                found[jobs.pop()][number] = source
+                continue
+            for job, share in self._divided(number, source, jobs).items():
+                found[job][number] = share
+        return found
+
+    def _divided(self, number: int, source: SourceCounts, jobs: Iterable[int]) -> dict[int, SourceCounts]:
+        """A source with lines of several jobs, for each of them; the numbers of lines stay those of all."""
+        counts = source.counts
+        more = counts.damaged_lines - len(counts.broken)
+        tail = self._by_job(number, counts.tail)
+        broken, mended = self._by_job(number, counts.broken), self._by_job(number, counts.mended)
+        spared, raised = self._by_job(number, source.spared), self._by_job(number, source.raised)
+        return {
+            job: replace(
+                source,
+                spared=spared.get(job, []),
+                raised=deque(raised.get(job, ())),
+                until=self._landmarks[number].end(job) if number in self._landmarks else 0,
+                counts=replace(
+                    counts,
+                    tail=deque(tail.get(job, ())),
+                    broken=broken.get(job, []),
+                    mended=mended.get(job, []),
+                    damaged_lines=len(broken.get(job, ())) + (more if self._goes_beyond(number, job, counts) else 0),
+                ),
+            )
+            for job in jobs
+        }
+
+    def _goes_beyond(self, number: int, job: int, counts: Counts) -> bool:
+        """Whether a job has lines behind the last damaged one that is kept: there the others are."""
+        marks = self._landmarks.get(number)
+        last = marks.last.get(job) if marks else None
+        return last is None or not counts.broken or source_and_line(last)[1] > counts.broken[-1][0]
+
+    def _by_job(self, number: int, lines: Iterable[_Line]) -> dict[int, list[_Line]]:
+        found: dict[int, list[_Line]] = {}
+        for line in lines:
+            is_end = job_end.said(line[1], self._fold.wrapped) is not None
+            found.setdefault(self._owner(position(number, line[0]), line[1], is_end=is_end), []).append(line)
+        return found
+
+
+def _is_destroyed(step: Step | Burst) -> bool:
+    """Whether a process gave up a communicator in order: it aborts one when something went wrong."""
+    return isinstance(step, Step) and isinstance(step.event, CommEnd) and step.event.how == "Destroy"
+
+
+def _places(note: Note) -> list[int]:
+    """Where a statement of nobody was made, as far as that is kept."""
+    return sorted({note.place, *(note.places or ()), note.last})
+
+
+def _is_closing(note: Note) -> bool:
+    """Whether a statement is an error or an end: what follows may be of the next job."""
+    event = note.event
+    return (
+        job_end.is_end(event)
+        or note.level in STATEMENTS
+        or isinstance(event, ErrorCascade)
+        or (event is not None and (event.production in _CONCLUDES or getattr(event, "tone", "") == "error"))
+    )
+
+
+def _productions(logs: Iterable[ProcessLog], known: Iterable[Production]) -> set[Production]:
+    """The productions that recognised lines of these logs, as far as something of the lines is kept."""
+    own = {(event.dialect, event.production) for log in logs for event in _events(log)}
+    return {one for one in known if (one.dialect, one.name) in own}
+
+
+def _events(log: ProcessLog) -> Iterator[Event]:
+    for step in log.steps:
+        if isinstance(step, Burst):
+            yield from (edge.event for edge in step.edges.values())
+        else:
+            yield step.event
+    yield from (note.event for note in log.notes.values() if note.event)

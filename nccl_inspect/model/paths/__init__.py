@@ -1,0 +1,1 @@
+"""Paths between ranks, put together from the connection lines of both ends."""

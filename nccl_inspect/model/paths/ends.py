@@ -1,0 +1,99 @@
+"""Joins what both ends say of network connections: which NIC, with GPUDirect or not, for which channels.
+
+Sender and receiver print a line each, about their own end only. Lines belong together when communicator, connection
+set and channel are the same; channels are bits, so that a pair with 64 channels costs as much as one with a single one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.model.connection import End, Link
+from nccl_inspect.model.fold.fold import Edge, ProcessLog
+
+_SEND_RECV = 1
+"""The connection set of send/recv; 0 is that of rings and trees."""
+
+NicName = Callable[[ProcessLog, str, int], str | None]
+"""The name of a NIC by process, network and index, where the log lists it."""
+
+
+class Line(NamedTuple):
+    """One edge of one burst, in the numbers of the space in which paths are reported."""
+
+    space: str
+    """The name of the communicator whose ranks count, ``global`` for the world's."""
+    src: int
+    dst: int
+    event: ChannelConnect
+    edge: Edge
+    communicator: str
+    log: ProcessLog
+    guessed: bool
+    """Whether only the order of use told the communicator."""
+    doubtful: bool
+    """Whether it may therefore join other ranks."""
+    pxn_rank: int | None = None
+    """The rank whose NIC sends, in the numbers of the space."""
+
+
+def of(way: Iterable[Line], nic_name: NicName) -> list[Link]:
+    """The links of a network path: channels whose ends say the same are one.
+
+    Args:
+        way: all connection lines of one directed pair of ranks over one network.
+        nic_name: names the NICs.
+    """
+    sides: dict[tuple[str, int | None], tuple[dict[End, int], dict[End, int]]] = {}
+    for line in way:
+        both = sides.setdefault((line.communicator, line.event.conn), ({}, {}))
+        mine = both[line.event.direction == "receive"]
+        end = _end(line, nic_name)
+        mine[end] = mine.get(end, 0) | line.edge.channels
+    found: dict[tuple[End | None, End | None, bool], int] = {}
+    for (_, conn), (send, receive) in sides.items():
+        for sender, receiver, channels in _joined(send, receive):
+            key = sender, receiver, conn == _SEND_RECV
+            found[key] = found.get(key, 0) | channels
+    return [Link(*key, channels) for key, channels in found.items()]
+
+
+def _end(line: Line, nic_name: NicName) -> End:
+    event = line.event
+    named = event.net is not None and event.nic_index is not None
+    nic = nic_name(line.log, event.net or "", event.nic_index or 0) if named else None
+    return End(event.nic_index, nic, event.gdr, line.pxn_rank)
+
+
+def _joined(send: dict[End, int], receive: dict[End, int]) -> Iterator[tuple[End | None, End | None, int]]:
+    """Pair the ends by channel; one that a side names twice is not paired: it may be two connections."""
+    twice = _named_twice(send) | _named_twice(receive)
+    for sender, sent in send.items():
+        alone = sent
+        for receiver, received in receive.items():
+            if both := sent & received & ~twice:
+                yield sender, receiver, both
+                alone &= ~both
+        if alone:
+            yield sender, None, alone
+    paired = ~twice & _union(send)
+    for receiver, received in receive.items():
+        if alone := received & ~paired:
+            yield None, receiver, alone
+
+
+def _named_twice(ends: dict[End, int]) -> int:
+    seen = again = 0
+    for channels in ends.values():
+        again |= seen & channels
+        seen |= channels
+    return again
+
+
+def _union(ends: dict[End, int]) -> int:
+    seen = 0
+    for channels in ends.values():
+        seen |= channels
+    return seen

@@ -1,0 +1,1 @@
+"""Processes: who printed what, restarts, and lines that collectors copied."""

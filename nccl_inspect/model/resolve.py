@@ -1,0 +1,379 @@
+"""Resolves a fold into a :class:`~nccl_inspect.model.job.Job`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from nccl_inspect.event import types as events
+from nccl_inspect.event.base import Process
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.model import versions
+from nccl_inspect.model.communicators import attribution, communicator, lifetime, names, parallelism, rings_and_trees
+from nccl_inspect.model.communicators.communicator import Communicator
+from nccl_inspect.model.communicators.members import Member, ProcessMembers
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.fold.fold import Burst, Fold, Note, ProcessLog, Step, position, source_and_line
+from nccl_inspect.model.fold.source_counts import SourceCounts
+from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
+from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Paths, Unrecognised
+from nccl_inspect.model.jobs.parts import Part
+from nccl_inspect.model.paths import build, gpu_classes, unfinished
+from nccl_inspect.model.paths.nics import NicNames
+from nccl_inspect.model.processes import identity, isolation, last_lines, launcher_labels, runs
+from nccl_inspect.model.processes.gathering import Gathered, walked
+from nccl_inspect.model.statements import calls, excerpts, job_end, notices, timeline, unrecognised
+from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
+from nccl_inspect.util.text import decode
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.jobs.shares import Share
+
+_BUILT_IN = ("IB", "Socket")
+
+
+def resolve(fold: Fold | Share, gathered: Gathered | None = None) -> Job:
+    """The job that a log shows, without findings.
+
+    Args:
+        fold: of the log, or the share of it that is one job's.
+        gathered: its processes, where they are known.
+    """
+    return _Builder(fold, gathered or gathered_of(fold)).job()
+
+
+def gathered_of(fold: Fold | Share) -> Gathered:
+    """The processes of a fold, or of a share of one."""
+    return Gathered.of(fold) if isinstance(fold, Fold) else fold.gathered()
+
+
+def _remaining(logs: list[ProcessLog], split: list[list[ProcessLog]], over: set[Process]) -> list[ProcessLog]:
+    """The processes that are judged: those of earlier runs are not, and what only looked like several lives is one."""
+    remaining: list[ProcessLog] = []
+    for log, lives in zip(logs, split, strict=True):
+        left = [life for life in lives if life.process not in over]
+        one = len(left) == len(lives) and not identity.in_other_sources(lives)
+        remaining.extend([log] if one else left)
+    return remaining
+
+
+def _others(everything: list[ProcessLog], logs: list[ProcessLog], begin: int) -> Iterator[ProcessLog]:
+    """What was said by nobody that is known, as far as it belongs to the run that is judged."""
+    known = {id(log) for log in logs}
+    for log in everything:
+        if id(log) not in known:
+            notes = {key: note for key, one in log.notes.items() if (note := identity.within(one, begin, log.last + 1))}
+            yield replace(log, notes=notes)
+
+
+class _Builder:
+    def __init__(self, fold: Fold | Share, gathered: Gathered) -> None:
+        self._fold = fold
+        self._repeated = [step for left_out in gathered.repeated.values() for step in left_out]
+        self._processes, self._communicators = gathered.processes, gathered.communicators
+        self._earlier = runs.superseded(self._communicators, gathered.everything)
+        over = {process for run in self._earlier for process in run.processes}
+        remaining = _remaining(gathered.logs, gathered.lives, over)
+        if over or len(remaining) < len(self._processes):
+            self._processes, self._communicators = walked(remaining)
+        self._noted = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
+        self._world = communicator.find_world(self._communicators)
+        communicator.number(self._communicators, self._world)
+        self._attribution = attribution.attribute(self._processes)
+        self._lines = build.place(self._communicators, self._world, self._attribution)
+        self._torn = unrecognised.torn(fold)
+        self._releases = {seen.name: seen.versions for seen in fold.productions if seen.dialect == "nccl"}
+        self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
+        nobody = ((log.process, log.opening.rank) for log in self._noted if not log.process.host)
+        self._ranks.update({process: [rank] for process, rank in nobody if rank is not None})
+
+    def job(self) -> Job:
+        said = self._notices()
+        self._groups = names.names(self._communicators, self._processes, said)
+        self._lifetimes = lifetime.Lifetimes()
+        self._likely = parallelism.likely(self._communicators, self._world)
+        releases = _values(said, events.NcclVersion, "version") or _releases_of_torch(said) or self._inferred_version()
+        environment = settings(self._processes, self._ranks, self.evidence, releases)
+        shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
+        classes = gpu_classes.gpu_classes(said)
+        built = build.build(self._lines, self._communicators, self.evidence, NicNames().of, not shm_off)
+        if classes:
+            gpu_classes.name_classes(built, classes, self._bus_ids())
+        return Job(
+            sources=self._sources(),
+            world_size=self._world.nranks if self._world else names.ranks_of_nccl_tests(said),
+            ranks_seen=sorted({rank for ranks in self._ranks.values() for rank in ranks}),
+            rank_space="global" if self._world else "communicator",
+            dialects=sorted({production.dialect for production in self._fold.productions}),
+            nccl_versions=releases,
+            cuda_versions=sorted({versions.cuda(text) for text in _values(said, events.CudaDriver, "cuda_version")}),
+            hosts=self._hosts(),
+            isolated_hosts=isolation.hosts(self._processes),
+            network=self._network(said),
+            environment=environment,
+            communicators=[self._info(comm) for comm in self._communicators],
+            paths=Paths(built),
+            notices=said,
+            gpus=self._gpus(),
+            local_ranks=communicator.local_ranks(self._world),
+            calls=calls.gathered(self._processes, self._global_rank),
+            unrecognised=self._unrecognised(),
+            unplaced_lines=self._lines.unplaced + unrecognised.connections(self._unknown),
+            processes=len(self._processes),
+            failed=job_end.has_failed(said),
+            ended_by=self._ended_by(),
+            broken_off=self._broken_off(),
+            without_nvls=self._without_nvls(),
+            partial=self._fold.partial,
+            excerpt=excerpts.is_excerpt(self._fold, environment),
+            alongside=self._fold.alongside,
+            earlier_runs=[self._run(run) for run in self._earlier],
+            last_lines=[self._last_line(process.log) for process in self._processes],
+            timeline=timeline.of(self._processes, self._global_rank, self._fold.where),
+            damaged=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.broken)],
+            repeated=sorted(map(self._step_evidence, self._repeated), key=lambda line: (line.source, line.order)),
+            raised=self._raised(),
+            raised_by=launcher_labels.of_exceptions(self._fold.numbered, self._processes, self._ranks),
+            spared=[line for source in self._fold.numbered.values() for line in _shown(source, source.spared)],
+            repaired=[line for source in self._fold.numbered.values() for line in _shown(source, source.counts.mended)],
+        )
+
+    def _raised(self) -> list[Evidence]:
+        """Exceptions of nobody that this run may have raised."""
+        began = self._began()
+        return [
+            line
+            for index, source in self._fold.numbered.items()
+            for line in _shown(source, ((one.number, one.text) for one in source.raised))
+            if position(index, line.order) >= began
+        ]
+
+    def _began(self) -> int:
+        """Where the run that is judged begins, if others came before it."""
+        return min((process.log.first for process in self._processes), default=0) if self._earlier else 0
+
+    def evidence(self, place: int, origin: Origin, level: str, message: str) -> Evidence:
+        """The line at a place, as it stood."""
+        text = f"{decode(origin.head)} NCCL {level} {message}" if origin.head else message
+        return self._line(place, text)
+
+    def _line(self, place: int, text: str) -> Evidence:
+        source, line, order = self._fold.where(place)
+        return Evidence(source, line, text, order)
+
+    def _global_rank(self, member: Member) -> int | None:
+        comm = member.communicator
+        return comm.global_ranks[member.rank] if comm and member.rank < len(comm.global_ranks) else None
+
+    def _ranks_of(self, process: ProcessMembers) -> list[int]:
+        known = build.ranks_of(process.members, self._global_rank)
+        if known:
+            return known
+        process_id = process.log.process
+        mine = {fragment.ranks[process_id] for fragment in self._lines.fragments if process_id in fragment.ranks}
+        return sorted(mine)
+
+    def _bus_ids(self) -> dict[int, str]:
+        """The GPU of each global rank."""
+        found = {}
+        for process in self._processes:
+            for member in process.members:
+                rank = self._global_rank(member)
+                if rank is not None and member.init.bus_id is not None:
+                    found[rank] = member.init.bus_id
+        return found
+
+    def _hosts(self) -> list[Host]:
+        ranks: dict[str, set[int]] = {}
+        gpus: dict[str, set[str]] = {}
+        for process in self._processes:
+            name = process.log.process[0]
+            ranks.setdefault(name, set()).update(self._ranks[process.log.process])
+            gpus.setdefault(name, set()).update(member.gpu.device for member in process.members)
+        for (_, rank), name in self._lines.hosts.items():
+            ranks.setdefault(name, set()).add(rank)
+        hosts = [Host(name, sorted(known), len(gpus.get(name, ()))) for name, known in ranks.items()]
+        return sorted(hosts, key=lambda host: (host.ranks or [1 << 30], host.name))
+
+    def _gpus(self) -> dict[int, Gpu]:
+        gpus: dict[int, Gpu] = {}
+        unsure = set()
+        for member in (member for process in self._processes for member in process.members):
+            rank = self._global_rank(member)
+            gpu = Gpu(member.init.nvml_dev, member.init.bus_id)
+            if rank is not None and gpus.setdefault(rank, gpu) != gpu:
+                unsure.add(rank)
+        return {rank: gpu for rank, gpu in sorted(gpus.items()) if rank not in unsure}
+
+    def _notices(self) -> list[Notice]:
+        return notices.joined(self._noted, self._ranks, self._releases, self.evidence)
+
+    def _step_evidence(self, step: Step | Burst) -> Evidence:
+        if isinstance(step, Step):
+            return self.evidence(step.place, step.origin, "INFO", step.event.message)
+        edge = min(step.edges.values(), key=lambda edge: edge.place)
+        return self.evidence(edge.place, edge.origin, edge.level, edge.event.message)
+
+    def _note_evidence(self, note: Note) -> Evidence:
+        return self.evidence(note.place, note.origin, note.level, decode(note.message))
+
+    def _network(self, said: list[Notice]) -> Network:
+        used = Counter(line.event.net for line in self._lines.lines if line.event.net)
+        named = Counter(m.network for comm in self._communicators for m in comm.members.values() if m.network)
+        name = (used or named).most_common(1)[0][0] if used or named else None
+        network = Network(name=name)
+        by_plugin = name is not None and name not in _BUILT_IN
+        for notice in said:
+            match notice.event:
+                case events.NetDevices(net=net, devices=devices) if net == name:
+                    network.devices = list(dict.fromkeys([*network.devices, *(device[1] for device in devices)]))
+                case _ if not by_plugin:
+                    continue
+                case events.OfiProvider(provider=provider):
+                    network.provider = provider
+                case events.PluginStatus(kind="NET", status="loading", plugin=plugin, detail=version):
+                    network.plugin, network.plugin_version = plugin, version
+                case events.PluginStatus(kind="NET", status="loaded", plugin=plugin):
+                    network.plugin = network.plugin or plugin
+        return network
+
+    def _info(self, comm: Communicator) -> CommunicatorInfo:
+        present = list(comm.members.values())
+        by_place = sorted(present, key=lambda member: member.first.place)
+        counts = [member.counts.coll for member in present if member.counts]
+        networks = _networks(present)
+        rings, incomplete = rings_and_trees.rings(comm)
+        trees = rings_and_trees.printed_trees(comm)
+        return CommunicatorInfo(
+            id=comm.name,
+            parent=comm.parent.name if comm.parent else None,
+            color=comm.color,
+            group=self._groups.get(comm.name),
+            parallelism=None if comm.name in self._groups else self._likely.get(comm.name),
+            lifetime=self._lifetimes.stages(comm),
+            algorithms=rings_and_trees.algorithms(comm),
+            collnet=rings_and_trees.collnet(comm),
+            inconsistent=rings_and_trees.inconsistent(comm, trees),
+            nranks=comm.nranks,
+            ranks=list(comm.global_ranks),
+            hosts=list(dict.fromkeys(comm.members[rank].log.process[0] for rank in sorted(comm.members))),
+            channels=max(counts) if counts else None,
+            rings=rings,
+            incomplete_rings=incomplete,
+            trees=rings_and_trees.trees(comm, trees),
+            state=rings_and_trees.state(comm),
+            started=sorted(comm.members),
+            announced=sorted(rank for rank, member in comm.members.items() if member.started),
+            completed=sorted(rank for rank, member in comm.members.items() if member.completed),
+            connected=rings_and_trees.connected(comm),
+            unconnected=rings_and_trees.unconnected(comm),
+            ended=sorted(rank for rank, member in comm.members.items() if member.ended),
+            nnodes=comm.nnodes,
+            local_ranks=comm.local_ranks,
+            ring_gdr=rings_and_trees.ring_gdr(comm),
+            network=next((member.network for member in present if member.network), None),
+            networks={net: sorted(member.rank for member in members) for net, members in networks.items()},
+            network_lines=[self._network_evidence(members) for members in networks.values()],
+            guessed=self._attribution.is_guessed(burst for member in present for burst in member.bursts),
+            evidence=[self._member_evidence(member) for member in by_place[:MAX_EVIDENCE]],
+        )
+
+    def _member_evidence(self, member: Member) -> Evidence:
+        return self._step_evidence(member.first)
+
+    def _network_evidence(self, members: list[Member]) -> Evidence:
+        lines = (member.network_line for member in members if member.network_line)
+        return self._step_evidence(min(lines, key=lambda step: step.place))
+
+    def _run(self, run: Part) -> str:
+        begin_name, first, _ = self._fold.where(run.begin)
+        end_name, last, _ = self._fold.where(run.end)
+        lines = f"lines {first} to {last}" if begin_name == end_name else f"line {first} to {end_name} line {last}"
+        hosts = len({process.host for process in run.processes})
+        return f"{_count(len(run.logs), 'process', 'es')} on {_count(hosts, 'host')}, {begin_name} {lines}"
+
+    def _last_line(self, log: ProcessLog) -> LastLine:
+        ranks = self._ranks[log.process]
+        return last_lines.of(log, ranks, self._fold.where(log.last), self.evidence)
+
+    def _inferred_version(self) -> list[str]:
+        ranges = {production.versions for production in self._fold.productions if production.dialect == "nccl"}
+        found = versions.infer(ranges)
+        return [found] if found else []
+
+    def _sources(self) -> list[SourceInfo]:
+        infos = {index: source.info() for index, source in self._fold.numbered.items()}
+        for note in self._torn:
+            info = infos[source_and_line(note.place)[0]]
+            info.unrecognised_lines -= 1
+            info.damaged_lines += 1
+        return list(infos.values())
+
+    def _unrecognised(self) -> list[Unrecognised]:
+        found = unrecognised.grouped(self._unknown)
+        return [Unrecognised(shape, count, self._note_evidence(note)) for shape, count, note in found]
+
+    @cached_property
+    def _unknown(self) -> list[Note]:
+        """Unrecognised lines that are no pieces of torn ones."""
+        torn = set(map(id, self._torn))
+        return [note for note in self._fold.unrecognised.values() if id(note) not in torn]
+
+    def _broken_off(self) -> list[Evidence]:
+        ends = {index: source.end for index, source in self._fold.numbered.items()}
+        edges = unfinished.connections((process.log for process in self._processes), ends)
+        return [self.evidence(edge.place, edge.origin, edge.level, edge.event.message) for edge in edges[:MAX_EVIDENCE]]
+
+    def _without_nvls(self) -> list[Evidence]:
+        steps = rings_and_trees.without_nvls(process.log for process in self._processes)
+        return [self._step_evidence(step) for step in steps[:MAX_EVIDENCE]]
+
+    def _ended_by(self) -> list[Evidence]:
+        """The last line of each kind that ends the job; one that processes begin after ended something else."""
+        lines = {
+            note.last: decode(note.message)
+            for log in self._noted
+            for note in log.notes.values()
+            if job_end.is_end(note.event)
+        }
+        for index, source in self._fold.numbered.items():
+            for number, text in source.counts.tail:
+                if said := job_end.said(text, self._fold.wrapped):
+                    lines.setdefault(position(index, number), decode(said))
+        begun = [source_and_line(process.log.first) for process in self._processes]
+        return [
+            self._line(place, lines[place])
+            for place in sorted(lines)
+            for source, line in [source_and_line(place)]
+            if not any(source == other and line < first for other, first in begun)
+        ]
+
+
+def _shown(source: SourceCounts, lines: Iterable[tuple[int, bytes]]) -> list[Evidence]:
+    return [Evidence(source.name, source.line(number), decode(text), number) for number, text in lines]
+
+
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{'' if number == 1 else plural}"
+
+
+def _values(said: Iterable[Notice], kind: type[events.Event], name: str) -> list[str]:
+    return sorted({str(getattr(notice.event, name)) for notice in said if isinstance(notice.event, kind)})
+
+
+def _releases_of_torch(said: Iterable[Notice]) -> list[str]:
+    """The releases that PyTorch's exceptions name."""
+    errors = (notice.event for notice in said if notice.production == "nccl-error")
+    named = [version for event in errors if isinstance(event, events.Notice) and (version := event.value("version"))]
+    return sorted(set(map(versions.of_torch, named)))
+
+
+def _networks(members: Iterable[Member]) -> dict[str, list[Member]]:
+    found: dict[str, list[Member]] = {}
+    for member in members:
+        if member.network:
+            found.setdefault(member.network, []).append(member)
+    return found

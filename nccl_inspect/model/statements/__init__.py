@@ -1,0 +1,1 @@
+"""What processes, launchers and tools state: settings, errors, how the job ended."""

@@ -1,0 +1,162 @@
+"""Which lines prove that a log goes on to the end of the job: a log that was merely cut looks like one that hangs.
+
+Only what launchers, shells, schedulers and PyTorch's watchdog really print counts; words such as ``timeout=1800`` or
+``exited with code 0`` in the output of a program prove nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from nccl_inspect.event.base import Process
+from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, Event, Notice
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.model import job
+
+_WATCHDOG = ("process-taken-down", "watchdog-terminated", "process-terminating", "heartbeat-timeout", "watchdog-stuck")
+"""PyTorch ends the process."""
+_OVER = (
+    *("slurm-cancelled", "slurm-failed", "slurm-task-ended", "slurm-step-aborted", "slurm-force-terminated"),
+    *("slurm-task-failure", "slurm-not-ending", "slurm-node-failure", "slurm-step-timeout", "slurm-terminating"),
+    *("slurm-first-exit", "slurm-not-launched", "slurm-memory-error"),
+    *("agent-signalled", "agent-signal-exception", "worker-signalled", "worker-failed", "worker-forced"),
+    *("child-failed", "failure-exitcode", "failure-signal"),
+    *("mpi-signalled", "mpi-exit-code", "mpi-abort", "mpi-primary-job", "mpi-hydra", "mpi-process-signal"),
+    *("shell-bus-error", "shell-bus-error-command", "shell-segmentation-fault", "shell-segmentation-fault-command"),
+    *("python-crashed", "data-loader-killed"),
+    *("spawn-raised", "spawn-exit-code", "spawn-signalled", "spawn-ended"),
+    *("mpi-process-name", "mpi-hydra-process", "mpi-daemon-lost", "ray-task-error", "ray-train-failed"),
+    *("ray-train-raise", "ray-train-interrupted", "ray-worker-crashed", "ray-process-crashed", "ray-memory-workers"),
+    *("vllm-engine-failed", "vllm-engine-died"),
+    *("deepspeed-failed", "deepspeed-killing", "deepspeed-signalled"),
+    *("composer-crashed", "composer-exited", "composer-killing", "lightning-child"),
+    *("kubectl-exit-code", "kubernetes-oom"),
+    *("mpi-improper", "mpi-abort-mpich", "mpi-hydra-string", "mpi-hydra-ctrl-c", "shell-killed-command"),
+)
+"""The launcher, a shell or the process says that it has ended, by itself or by force."""
+_ENDS = frozenset((*_OVER, *_WATCHDOG))
+_FORCED = (
+    *("slurm-cancelled", "slurm-step-aborted", "slurm-force-terminated", "slurm-terminating", "slurm-node-failure"),
+    *("agent-signalled", "agent-signal-exception", "worker-signalled", "worker-forced", "spawn-ended"),
+    *("rank-interrupted", "deepspeed-killing", "deepspeed-signalled", "ray-train-interrupted"),
+    *("exit-after-signal", "mpi-hydra-ctrl-c", "python-interrupted"),
+)
+"""Processes did not fail, they were ended."""
+_TOLD_BY: dict[str, tuple[str, tuple[str, ...]]] = {
+    "slurm-task-ended": ("how", ("Killed", "Terminated", "Exited with exit code 130", "Exited with exit code 143")),
+    "kubectl-exit-code": ("exitcode", ("130", "143")),
+    "mpi-signalled": ("signal_number", ("2", "15")),
+    "mpi-process-signal": ("how", ("Interrupt", "Terminated")),
+    "worker-failed": ("exitcode", ("-2", "-15")),
+    "failure-exitcode": ("exitcode", ("-2", "-15")),
+    "failure-signal": ("signal_number", ("2", "15")),
+}
+"""Here a value tells whether processes failed or were ended: SIGINT is 2 or 130, SIGTERM 15 or 143."""
+OF_WORKERS = ("worker-failed", "failure-exitcode", "failure-signal")
+"""They tell of one worker: whoever ended it may have ended no other one."""
+
+LAUNCHERS = re.compile(
+    rb"\bkilling \d+ (?:rank|process|worker|task)(?:s|es)?\b"
+    rb"|\b(?:mpirun|mpiexec|prterun|orterun): (?:killing job|Forwarding signal)"
+    rb"|The user-provided time limit for job execution has been reached"
+    rb"|APPLICATION TIMED OUT, TIMEOUT = |APPLICATION TERMINATED WITH THE EXIT STRING: "
+    rb"|Sending Ctrl-C to processes as requested"
+    rb"|\btimeout: sending signal \S+ to command "
+    rb"|\bsrun: (?:forcing job termination|sending Ctrl-C to )"
+    rb"|=>> PBS: job killed: |\bTERM_RUNLIMIT: job killed "
+    rb"|: line \d+: +\d+ (?:Killed|Terminated|Aborted|Hangup) "
+    rb"|^(?:Killed|Terminated|Hangup)\s*$|^\^C|^KeyboardInterrupt\s*$"
+)
+"""What else launchers, GNU timeout, schedulers and shells print when they end a job."""
+
+_WIDTH = 400
+"""Bytes that are shown of such a line."""
+
+
+def said(line: bytes, wrapped: bool) -> bytes | None:
+    """What a line that is not NCCL's says of the end of the job, without what stands around it; None when nothing.
+
+    Args:
+        line: as it stands.
+        wrapped: whether lines of the log stand in envelopes.
+    """
+    texts = envelopes.texts(line) if wrapped else [line]
+    found = next(filter(LAUNCHERS.search, texts), None)
+    return None if found is None else found[:_WIDTH]
+
+
+def is_end(event: Event | None) -> bool:
+    """Whether a statement shows that the processes of a job have ended."""
+    return event is not None and (event.production in _ENDS or isinstance(event, CollectiveTimeout))
+
+
+def is_shutting_down(event: Event | None) -> bool:
+    """Whether a CUDA call failed because its process was ending already: an effect of the end, whatever its reason."""
+    return isinstance(event, CudaFailure) and (event.code == _SHUTTING_DOWN or event.error == "driver shutting down")
+
+
+_SHUTTING_DOWN = 4
+"""cudaErrorCudartUnloading, CUDA_ERROR_DEINITIALIZED."""
+
+
+TIME_LIMIT, PREEMPTED, REQUEUED, NODE_FAILURE = "time limit", "preempt", "requeue", "node failure"
+_REASONS = (TIME_LIMIT, PREEMPTED, REQUEUED, NODE_FAILURE)
+"""What Slurm names as its reason to end a job (src/slurmd/slurmstepd/req.c)."""
+
+
+def reason(event: Event | None) -> str | None:
+    """Why Slurm ended the job, as far as it says so: no failed rank leads to such an end."""
+    if not isinstance(event, Notice):
+        return None
+    if event.production == "slurm-node-failure":
+        return NODE_FAILURE
+    if event.production != "slurm-cancelled":
+        return None
+    given = str(event.value("reason") or "").lower()
+    return next((known for known in _REASONS if known in given), None)
+
+
+def is_forced(event: Event | None) -> bool:
+    """Whether a statement says that processes were ended from outside: that is no failure of theirs."""
+    if not isinstance(event, Notice):
+        return False
+    if told := _TOLD_BY.get(event.production):
+        name, values = told
+        given = str(event.value(name))
+        return given in values or given.startswith(tuple(f"{one} " for one in values))
+    return event.production in _FORCED
+
+
+_INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
+"""Files whose frames in a cascade mean that the error reached the caller of NCCL."""
+_IN_PROGRESS = 7
+_INTERNAL = 3
+_RAISED = (
+    *("nccl-error", "nccl-unhandled-cuda-error", "nccl-system-error", "nccl-internal-error", "nccl-invalid-argument"),
+    *("nccl-invalid-usage", "nccl-remote-error", "unique-id-failed", "watchdog-terminated", "test-nccl-failure"),
+    *("nccl-error-code", "horovod-nccl-failed", "vllm-nccl-failed", "xla-nccl-failed"),
+)
+"""What PyTorch, other frameworks and nccl-tests print of a call of NCCL that failed."""
+
+
+def has_failed(said: Sequence[job.Notice]) -> bool:
+    """Whether a call of NCCL failed; what fails because its process is ending already does not count."""
+    ending: dict[Process, int] = {}
+    for notice in said:
+        if is_shutting_down(notice.event):
+            ending.update({process: notice.place for process in notice.processes if process not in ending})
+    return any(
+        _is_failed_call(notice)
+        and not all(ending.get(process, notice.place) < notice.place for process in notice.processes)
+        for notice in said
+    )
+
+
+def _is_failed_call(notice: job.Notice) -> bool:
+    event = notice.event
+    if not isinstance(event, ErrorCascade) or event.code in (0, _IN_PROGRESS):
+        return notice.production in _RAISED and "timeout" not in notice.message
+    if event.thread is not None and "Async" not in event.thread:
+        return event.code != _INTERNAL  # which its threads report of a communicator that was aborted, too
+    return event.file.rpartition("src/")[2] in _INTERFACE  # not transport/net_ib/init.cc

@@ -1,0 +1,78 @@
+"""What nvidia-smi printed into the log of the machines of the job, by what launchers and collectors put before it.
+
+Scripts run it where they start, which may be a login node, and logs quote what it printed elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Stated
+from nccl_inspect.model.job import Job, Notice
+from nccl_inspect.util.records import Record
+from nccl_inspect.util.text import decode, encode
+
+_BEGINS = re.compile(rb"\s*(?:GPU ?\d|MIG )")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Shown(Record):
+    """What it printed."""
+
+    lines: Mapping[str, Notice] = field(default_factory=dict)
+    """By what stands behind the labels."""
+    proven: bool = True
+    """Whether what stands before them tells that they are of the job's hosts, and of all of them."""
+
+
+def on_hosts(job: Job, productions: Iterable[str]) -> Shown:
+    """What these productions say, without lines of hosts that are not in the job, and without quoted ones."""
+    lines: dict[str, Notice] = {}
+    owners: list[set[str]] = []
+    for notice in job.notices:
+        if notice.production in productions and (found := _without_envelopes(notice.message)):
+            text, stated = found
+            hosts = _hosts(job, stated)
+            if hosts or stated.label is None:
+                lines.setdefault(text, notice)
+                owners.append(hosts)
+    proven = all(owners) and set(chain(*owners)) == {host.name for host in job.hosts}
+    return Shown(lines, proven)
+
+
+def most_gpus(job: Job) -> int:
+    """How many GPUs the job uses on a host, as far as the log shows them: no two ranks have the same one."""
+    ranks: dict[str | None, set[int]] = {}
+    for path in job.paths:
+        if path.scope == "intra":
+            ranks.setdefault(path.src_host, set()).update((path.src, path.dst))
+    return max([*(host.gpus for host in job.hosts), *map(len, ranks.values())], default=0)
+
+
+def _without_envelopes(line: str) -> tuple[str, Stated] | None:
+    """What nvidia-smi printed, and what stands before it; None where that is no envelope that is known."""
+    text, stated = encode(line), NOTHING
+    for _ in range(envelopes.MAX_DEPTH):
+        if _BEGINS.match(text):
+            return decode(text.strip()), stated
+        layer = envelopes.peel(text)
+        if layer is None:
+            break
+        text, stated = layer.text, layer.stated.within(stated)
+    return None
+
+
+def _hosts(job: Job, stated: Stated) -> set[str]:
+    """The hosts that a label or the rank of a launcher stands for."""
+    if stated.label is None:
+        return {host.name for host in job.hosts if stated.rank in host.ranks}
+    named = {host.name for host in job.hosts if _short(host.name) in map(_short, re.split("[/ ]", stated.label))}
+    return named or {last.process.host for last in job.last_lines if last.process.apart == stated.label}
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0]

@@ -1,0 +1,61 @@
+"""Groups NCCL lines that no production knows, so that a gap in the grammar can be reported in one paste."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from nccl_inspect.model.fold.fold import Fold, Note, source_and_line
+from nccl_inspect.util.secrets import masked
+from nccl_inspect.util.text import decode
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.jobs.shares import Share
+
+_VARIABLE = re.compile(r"0x[0-9a-f]+|(?<![A-Za-z_])\d+(?:\.\d+)*(?![A-Za-z_])|(?<=[:/ ])[0-9a-f]{6,}\b")
+_CONNECTION = re.compile(rb"(?:Channel|Ring) \d+(?:/\d+)? : \d+\[")
+"""How connection lines begin; the order of a ring is told otherwise."""
+_MAX_TEMPLATES = 1000
+
+
+def template(message: str) -> str:
+    """A message with its numbers replaced, so that lines of one shape become equal."""
+    return _VARIABLE.sub("{}", message)
+
+
+def torn(fold: Fold | Share) -> list[Note]:
+    """Unrecognised lines that are pieces of torn ones.
+
+    A source with lines that are provably run together is torn; a message that occurs once there and that no production
+    knows is then most likely put together from two halves.
+    """
+    return [
+        note
+        for note in fold.unrecognised.values()
+        if note.count == 1 and fold.numbered[source_and_line(note.place)[0]].counts.damaged_lines
+    ]
+
+
+def connections(notes: Iterable[Note]) -> int:
+    """How many lines tell of a connection, but not which: cut off, or of a release that the grammar does not know.
+
+    Args:
+        notes: unrecognised messages with their counts.
+    """
+    return sum(note.count for note in notes if _CONNECTION.match(note.message))
+
+
+def grouped(notes: Iterable[Note]) -> list[tuple[str, int, Note]]:
+    """Templates with the number of their lines and the first one, the most frequent first.
+
+    Args:
+        notes: unrecognised messages with their counts.
+    """
+    groups: dict[str, tuple[int, Note]] = {}
+    for note in notes:
+        shape = template(masked(decode(note.message)))
+        count, first = groups.get(shape, (0, note))
+        groups[shape] = (count + note.count, first if first.place <= note.place else note)
+    ordered = sorted(groups.items(), key=lambda group: (-group[1][0], group[0]))
+    return [(shape, count, first) for shape, (count, first) in ordered[:_MAX_TEMPLATES]]

@@ -1,0 +1,114 @@
+"""``nccl-inspect.toml``: what holds for every job that is judged in a folder and below it.
+
+::
+
+    platform = "p5.48xlarge"        # where the log does not name the machine type
+    topology = "topo.txt"           # relative to this file
+    select = ["network", "gdr-*"]   # rules that run; all without it
+    ignore = ["p2p-read-mode"]      # rules that do not
+
+    [severity]                      # names, globs or categories of rules; a name beats a glob
+    one-gpu-per-pod = "info"
+
+    [[suppress]]                    # findings that are known and accepted
+    rule = "socket-instead-of-efa"
+    hosts = ["build-*"]             # only findings that are about no other host
+    ranks = "0-7"                   # or no other rank
+    reason = "the build machines have no EFA"
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from nccl_inspect import platforms
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.judging.accepted import Suppression, Terms
+from nccl_inspect.judging.engine import SEVERITIES, selected
+from nccl_inspect.pipeline.reading import Options
+from nccl_inspect.util.discovery import settings_file
+from nccl_inspect.util.toml import Table, load
+
+
+def applied(options: Options, path: Path) -> Options:
+    """As :func:`completed`; of a folder it is the file there or above, if there is one."""
+    found = settings_file(path.resolve()) if path.is_dir() else path
+    return completed(options, found) if found else options
+
+
+def completed(options: Options, path: Path) -> Options:
+    """Options with what a settings file adds; what they say themselves wins.
+
+    A ``select`` of the options sets aside ``select`` and ``ignore`` of the file; ``ignore`` is added to the file's.
+
+    Args:
+        options: as given for this run.
+        path: the file.
+
+    Raises:
+        NcclInspectError: the file cannot be read, or says something that is not understood.
+    """
+    table = load(path, "--config")
+    platform = table.text("platform")
+    if platform is not None:
+        _check_platform(table, platform)
+    folder = path.parent
+    topologies = tuple(str(folder / name) for name in table.texts("topology"))
+    select = _checked(table, "select")
+    ignore = _checked(table, "ignore")
+    terms = Terms(_severities(table.table("severity")), tuple(map(_suppression, table.tables("suppress"))))
+    table.close()
+    return replace(
+        options,
+        platform=options.platform or platform,
+        topologies=options.topologies or topologies,
+        select=options.select or select,
+        ignore=options.ignore if options.select else (*options.ignore, *ignore),
+        terms=terms,
+        config=str(path),
+    )
+
+
+def _check_platform(table: Table, name: str) -> None:
+    try:
+        platforms.named(name)
+    except NcclInspectError as error:
+        raise table.error(error.message, error.hint) from None
+
+
+def _checked(table: Table, key: str) -> tuple[str, ...]:
+    """Patterns for rules that all fit some."""
+    patterns = table.texts(key)
+    for pattern in patterns:
+        _rules(table, pattern)
+    return patterns
+
+
+def _rules(table: Table, pattern: str) -> frozenset[str]:
+    """The names of the rules that a name, glob or category means."""
+    try:
+        return frozenset(entry.rule.name for entry in selected([pattern]))
+    except NcclInspectError as error:
+        raise table.error(error.message, error.hint) from None
+
+
+def _severities(table: Table) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pattern in table.names():
+        severity = table.text(pattern, SEVERITIES)
+        for rule in _rules(table, pattern):
+            if severity and (rule == pattern or rule not in table):
+                found[rule] = severity
+    return found
+
+
+def _suppression(table: Table) -> Suppression:
+    rule = table.text("rule")
+    hosts, ranks, reason = table.texts("hosts"), table.ranks("ranks"), table.text("reason")
+    table.close()
+    if not rule:
+        raise table.error("no rule", "write rule = \"name\"; see 'nccl-inspect rules' for names and categories")
+    if not (reason or "").strip():
+        raise table.error(f"no reason for {rule}", 'write reason = "why this is accepted"')
+    return Suppression(_rules(table, rule), " ".join(str(reason).split()), hosts, ranks)

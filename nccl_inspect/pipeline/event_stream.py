@@ -1,0 +1,126 @@
+"""The events of inputs as a stream, one for each recognised line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from nccl_inspect.errors import NoInputError
+from nccl_inspect.event.base import Told, without_secrets
+from nccl_inspect.event.types import Event, Where
+from nccl_inspect.grammar import engine
+from nccl_inspect.ingest.exports import record_lines
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.sources import blocks
+from nccl_inspect.ingest.sources.blocks import Input, Progress, Source
+from nccl_inspect.pipeline.reading import nothing_found
+from nccl_inspect.scanning.counts import Counts, Text
+from nccl_inspect.scanning.scanner import Scanner
+
+
+def events(inputs: Input | Sequence[Input]) -> Iterator[Event]:
+    """The events of all inputs in the order of their lines, one for each recognised line.
+
+    Raises:
+        NoInputError: after the last event, when an input could not be read, or not to its end.
+    """
+    stream = EventStream(inputs)
+    yield from stream
+    stream.raise_problem()
+
+
+class EventStream:
+    """The events of all inputs in the order of their lines; afterwards, what there was to read.
+
+    Args:
+        inputs: paths, globs, ``-``, bytes or binary file objects.
+        progress: told after each piece how many bytes were read, and how many there are.
+    """
+
+    def __init__(self, inputs: Input | Sequence[Input], progress: Progress | None = None) -> None:
+        self.problems: list[NoInputError] = []
+        """Why inputs could not be read, or not to their end."""
+        self.counts: dict[str, Counts] = {}
+        """How sound each source was."""
+        self._inputs = inputs
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[Event]:
+        return (event.with_fields(where=where) for where, event in self.told())
+
+    def told(self) -> Iterator[Told]:
+        """The events as they were recognised, and where each stood: nothing is made anew for a line like another."""
+        scanner = Scanner(engine.shipped())
+        for source in blocks.find(self._inputs, self._progress):
+            counts = self.counts[source.name] = Counts()
+            yield from _joined(source.name, _lines(source, scanner, counts, self.problems))
+
+    def raise_problem(self) -> None:
+        """Say so when something could not be read.
+
+        Raises:
+            NoInputError: an input, or the rest of it.
+        """
+        if self.problems:
+            raise self.problems[0]
+
+    def require_nccl(self) -> None:
+        """Make sure that there was something to read.
+
+        Raises:
+            NoInputError: no line was NCCL's.
+        """
+        if not any(counts.nccl_lines or counts.related_lines for counts in self.counts.values()):
+            lines = {name: counts.lines for name, counts in self.counts.items()}
+            raise nothing_found(lines, [str(problem) for problem in self.problems])
+
+
+def _lines(
+    source: Source, scanner: Scanner, counts: Counts, problems: list[NoInputError]
+) -> Iterator[tuple[int, Origin, Text]]:
+    """What was recognised in a source; the error that ended it, if there was one, joins the problems."""
+    stands: list[int] = []
+    from nccl_inspect.scanning.excerpts import Short  # summaries of whole logs never need it
+
+    short = Short()
+    for lines in record_lines.pieces_of(source):
+        if isinstance(lines, NoInputError):
+            problems.append(lines)
+            return
+        short.add(lines)
+        if lines.mended and lines.mended.stands is not None:
+            stands.extend(lines.mended.stands)
+        found: list[tuple[int, Origin, Text]] = []
+
+        def sink(number: int, origin: Origin, text: Text, found: list[tuple[int, Origin, Text]] = found) -> None:
+            found.append((stands[number - 1] if stands else number, origin, text))
+
+        scanner.scan(lines.lines, counts, sink, lines.mended)
+        yield from found
+    yield from short.read(source.name, counts, engine.shipped())
+
+
+def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[Told]:
+    """The events; lines that go on with a message of several lines become part of its event."""
+    where, before = Where(), None
+    for number, origin, text in found:
+        if text.parsed is None:
+            continue
+        event = text.use = text.use or without_secrets(text.parsed.event)  # the same text comes many times
+        if before is not None and text.parsed.production.follows == before.production:
+            before = replace(before, message=f"{before.message}\n{event.message}")
+            continue
+        if before is not None:
+            yield where, before
+        where, before = _where(source, number, origin, text.level), event
+    if before is not None:
+        yield where, before
+
+
+def _where(source: str, number: int, origin: Origin, level: str) -> Where:
+    if not origin.head:
+        return Where(source, number, level=level)
+    one = origin
+    return Where(
+        source, number, one.time, one.host, one.pid, one.tid, one.device, level, one.location, one.label, one.rank
+    )

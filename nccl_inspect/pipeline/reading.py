@@ -1,0 +1,303 @@
+"""From inputs to a judged job, and to a stream of events: what the command line and the Python API share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nccl_inspect import platforms, topology
+from nccl_inspect.artifacts import NOTHING, Inventory
+from nccl_inspect.errors import NoInputError
+from nccl_inspect.grammar import engine
+from nccl_inspect.ingest.exports import record_lines
+from nccl_inspect.ingest.sources import blocks as sources
+from nccl_inspect.ingest.sources import files
+from nccl_inspect.ingest.sources.blocks import Input, Progress
+from nccl_inspect.judging import engine as rules
+from nccl_inspect.judging import judge as judging
+from nccl_inspect.judging.facts import Facts, count
+from nccl_inspect.judging.hardware.machine_type import platform_of
+from nccl_inspect.model import resolve
+from nccl_inspect.model.fold.fold import Fold, Piece
+from nccl_inspect.model.job import Job
+from nccl_inspect.model.processes import line_order
+from nccl_inspect.model.processes.gathering import Gathered
+from nccl_inspect.model.statements import ages, excerpts
+from nccl_inspect.pipeline.jobs import Choice, judged
+from nccl_inspect.report import head
+from nccl_inspect.util.interruption import Interruption
+from nccl_inspect.util.records import Record
+
+if TYPE_CHECKING:
+    from nccl_inspect.ingest.sources.partition import Part
+    from nccl_inspect.judging.accepted import Terms
+    from nccl_inspect.model.inventory import Artifact
+    from nccl_inspect.model.jobs.shares import Share
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Options(Record):
+    """How a job is judged."""
+
+    platform: str | None = None
+    """Machine type, when the log does not name it."""
+    topologies: tuple[str, ...] = ()
+    """Files that tell what joins the GPUs of a machine; below, what such files tell that were read already."""
+    topologies_read: tuple[topology.Topology, ...] = ()
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    terms: Terms | None = None
+    """How findings are taken; None as their rules say."""
+    config: str | None = None
+    """The settings file that has a part in this."""
+    job: str | None = None
+    """The number or name of one of several jobs; without it the worst."""
+    run: int | None = None
+    """The number of one of several runs of a job, from 1 for the first; without it the newest."""
+
+
+_SHARE = 16 << 20
+"""Bytes that are worth a process, where nobody says how many there are to be."""
+_MAX_PROCESSES = 16
+"""More of them would wait for the first one, which puts together what they found."""
+
+
+def fold(
+    inputs: Input | Sequence[Input],
+    progress: Progress | None = None,
+    interruption: Interruption | None = None,
+    jobs: int | None = 1,
+    cluster: str | None = None,
+) -> Fold:
+    """Read all inputs; one that cannot be read stops only itself, and its entry in ``Fold.sources`` says why.
+
+    Args:
+        inputs: paths, globs, ``-``, bytes or binary file objects.
+        progress: told after each piece how many bytes were read, and how many there are.
+        interruption: when it happens, what was read so far is the result, marked as partial.
+        jobs: read in so many processes; None for as many as the machine has processors and the input is worth. The
+            result is the same.
+        cluster: address of the Dask scheduler whose workers read instead; the result is the same.
+
+    Raises:
+        NoInputError: nothing could be read, or no line is NCCL's.
+        NcclInspectError: the cluster cannot be used.
+        KeyboardInterrupt: the interruption came before the first line of NCCL.
+    """
+    given = files.lasting(files.find(inputs))
+    state = Fold(engine.shipped())
+    _fill(state, _pieces(state, inputs, given, progress, jobs, cluster), interruption)
+    if not state.partial and (turned := line_order.sources(state)):
+        files.require_again(given, turned)
+        state = Fold(engine.shipped())
+        _fill(state, _of_all(given, None, turned), interruption)
+    if not state.partial and excerpts.may_be(state):
+        again = excerpts.read(_of_all(given, None))
+        state = again if again.restored else state
+    if state.partial and not _has_nccl(state):
+        raise KeyboardInterrupt
+    require_nccl(state)
+    return state
+
+
+def _fill(state: Fold, pieces: Iterator[Piece], interruption: Interruption | None) -> None:
+    for piece in interruption.until(pieces) if interruption else pieces:
+        state.add(piece)
+    state.partial = interruption is not None and interruption.happened
+
+
+def _pieces(
+    state: Fold,
+    inputs: Input | Sequence[Input],
+    given: Sequence[Input],
+    progress: Progress | None,
+    jobs: int | None,
+    cluster: str | None,
+) -> Iterator[Piece]:
+    """What is to be added to the fold; ``given`` are the files that the inputs stand for."""
+    if cluster is not None:
+        from nccl_inspect.pipeline import distributed  # few have one
+
+        yield from distributed.shared(state, inputs, cluster, progress)
+        return
+    if jobs != 1 and (groups := _groups(inputs, jobs)):
+        from nccl_inspect.pipeline import workers  # a short log needs none
+
+        total = sum(part.size for group in groups for part in group)
+        yield from workers.shared(state, groups, lambda size: progress(size, total) if progress else None)
+        return
+    yield from _of_all(given, progress)
+
+
+def _of_all(given: Sequence[Input], progress: Progress | None, turned: Container[str] = ()) -> Iterator[Piece]:
+    """All files, one after the other.
+
+    Args:
+        given: the files.
+        progress: told after each piece how many bytes were read, and how many there are.
+        turned: the sources that are read from their end, by name.
+    """
+    for source in sources.find(given, progress):
+        from_the_end = source.name in turned
+        yield replace(source, newest_first=from_the_end)
+        yield from record_lines.pieces_of(source, from_the_end)
+
+
+def _groups(inputs: Input | Sequence[Input], jobs: int | None) -> list[list[Part]]:
+    """What each process is to read; none where one reads all."""
+    from nccl_inspect.ingest.sources import partition
+
+    return partition.planned(inputs, jobs or min(partition.processors(), _MAX_PROCESSES), 1 if jobs else _SHARE)
+
+
+def require_nccl(state: Fold) -> None:
+    """Make sure that there is something to judge.
+
+    Raises:
+        NoInputError: no line is NCCL's.
+    """
+    if not _has_nccl(state):
+        lines = {source.name: source.counts.lines for source in state.sources}
+        raise nothing_found(lines, [source.problem for source in state.sources if source.problem])
+
+
+def _has_nccl(state: Fold) -> bool:
+    return any(source.counts.nccl_lines or source.counts.related_lines for source in state.sources)
+
+
+def nothing_found(sources: dict[str, int], problems: list[str]) -> NoInputError:
+    """Why there is nothing to judge.
+
+    Args:
+        sources: how many lines each has.
+        problems: why some could not be read.
+    """
+    names, lines = list(sources), sum(sources.values())
+    where = names[0] if len(names) == 1 else f"{len(names)} inputs ({names[0]}, …)"
+    if not problems:
+        what = f"{where}: empty" if lines == 0 else f"{where}: no NCCL line among {count(lines, 'line')}"
+        return NoInputError(what, "run the job with NCCL_DEBUG=INFO and give what it prints")
+    rest = []
+    if len(problems) > 1:
+        rest.append(f"{len(problems) - 1} more cannot be read")
+    if len(names) > len(problems):
+        rest.append(f"the other {len(names) - len(problems)} hold no NCCL line")
+    return NoInputError(f"{problems[0]} ({', '.join(rest)})" if rest else problems[0])
+
+
+class Judge:
+    """Turns folds into judged jobs.
+
+    Args:
+        options: checked at once.
+
+    Raises:
+        NcclInspectError: an unknown rule or platform, or a topology file that cannot be understood.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._rules = rules.selected(options.select, options.ignore)
+        self._platform = platforms.named(options.platform) if options.platform else None
+        self._topologies = [*map(topology.read, options.topologies), *options.topologies_read]
+        self._options = options
+
+    def worst(
+        self,
+        state: Fold,
+        visit: Callable[[Job], None] | None = None,
+        is_one_of_two: bool = False,
+        beside: Inventory = NOTHING,
+    ) -> Job:
+        """The job of a fold; of several the worst, with the others in brief, or the one that the options name.
+
+        Args:
+            state: what was read.
+            visit: is shown each job of the input.
+            is_one_of_two: another input is read as well; a job that the options name may be in that one only.
+            beside: what the inputs hold besides logs; each job gets the evidence that fits it.
+
+        Raises:
+            NcclInspectError: there is no such job or run.
+        """
+        choice = Choice(self._options.job, self._options.run, is_one_of_two)
+        if not beside.evidence:
+            job = judged(state, self.of, choice, visit)
+        else:
+            from nccl_inspect.artifacts.joining import Allotment  # most logs come alone
+
+            allotment = Allotment(beside.evidence)
+
+            def judge(share: Fold | Share, gathered: Gathered) -> Job:
+                return self.of(share, gathered, beside=allotment.of(share))
+
+            job = judged(state, judge, choice, visit, allotment.begin)
+            job.artifacts += allotment.left
+        job.passed_over = beside.passed_over
+        return job
+
+    def __call__(
+        self, state: Fold, going_on: bool = False, quiet: float | None = None, beside: Inventory = NOTHING
+    ) -> Job:
+        """The job of a fold as if it held one; the fold stays as it is.
+
+        Args:
+            state: what was read.
+            going_on: more will come, so that no line can be the one that ended the job.
+            quiet: seconds for which no rank came any further, where somebody watched the log.
+            beside: what lies beside the log.
+        """
+        job = self.of(state, going_on=going_on, quiet=quiet, beside=beside.evidence)
+        job.passed_over = beside.passed_over
+        return job
+
+    def of(
+        self,
+        state: Fold | Share,
+        gathered: Gathered | None = None,
+        going_on: bool = False,
+        quiet: float | None = None,
+        beside: Sequence[Artifact] = (),
+    ) -> Job:
+        """The same of a fold, or of the share of one job.
+
+        Args:
+            state: what was read.
+            gathered: the processes, where they are known.
+            going_on: more will come.
+            quiet: seconds for which no rank came any further.
+            beside: the evidence beside the log.
+        """
+        gathered = gathered or resolve.gathered_of(state)
+        job = resolve.resolve(state, gathered)
+        job.going_on, job.quiet = going_on, quiet
+        job.is_one_of_several = not isinstance(state, Fold)
+        if going_on:
+            job.ended_by, job.broken_off = [], []
+        job.config = self._options.config
+        if beside:
+            from nccl_inspect.artifacts import joining  # most logs come alone
+
+            job.artifacts = joining.of_job(beside, job, gathered)
+        judging.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
+        if job.waiting and job.waiting.cut is None and job.waiting.age is None:
+            job.waiting.age = ages.of(job)
+        job.head = head.of(job)
+        return job
+
+    def misfits(self, job: Job) -> Iterator[str]:
+        """What was said of the machine and cannot be so by this log, in words."""
+        busiest = max(job.hosts, key=lambda host: host.gpus, default=None)
+        named = self._platform
+        told = platform_of(job) if named else None
+        if named and told and told.excludes(named):
+            yield f"the platform is to be {named.name}, but the log says {told.name}; leave --platform out"
+        if busiest is None:
+            return
+        seen = f"but the log shows {busiest.gpus} on host {busiest.name}"
+        if named and named.gpus and named.gpus < busiest.gpus:
+            yield f"{named.name} has {count(named.gpus, 'GPU')}, {seen}; name the machine type of this job"
+        for given in self._topologies:
+            if 0 < given.gpus < busiest.gpus:
+                has = f"{given.name} has {count(given.gpus, 'GPU')}"
+                yield f"{has}, {seen}; take the topology on a machine of this job, where all its GPUs are visible"

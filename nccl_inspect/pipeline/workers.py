@@ -1,0 +1,78 @@
+"""Reads the parts of a log in several processes, and puts together what they found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from nccl_inspect.grammar import engine
+from nccl_inspect.ingest.exports import record_lines
+from nccl_inspect.ingest.sources import partition
+from nccl_inspect.ingest.sources.blocks import Lines
+from nccl_inspect.ingest.sources.partition import Part
+from nccl_inspect.model.fold.fold import Fold, Piece
+from nccl_inspect.scanning.counts import Counts
+from nccl_inspect.scanning.scanner import Scanner
+from nccl_inspect.util import processes
+
+_HEAD = 1 << 16
+
+
+def shared(state: Fold, groups: Sequence[Sequence[Part]], progress: Callable[[int], None]) -> Iterator[Piece]:
+    """What is to be added to a fold; all groups but the first are read by processes of their own.
+
+    The result is that of one process: where merging would not give exactly that, the part is read again here.
+
+    Args:
+        state: the fold, to which each piece must be added before the next one is asked for.
+        groups: what each process reads.
+        progress: told how many bytes were read.
+    """
+    wrapped = is_wrapped(groups[0][0])
+    with processes.Helpers() as helpers:
+        started = [helpers.start(_work, group, wrapped) for group in groups[1:]]
+        yield from read(state, groups[0], progress)
+        for group, helper in zip(groups[1:], started, strict=True):
+            piece = helper.result()
+            if isinstance(piece, Fold) and state.can_merge(piece):
+                yield piece
+                progress(sum(part.size for part in group))
+            else:
+                yield from read(state, group, progress)
+
+
+def read(state: Fold, group: Sequence[Part], progress: Callable[[int], None]) -> Iterator[Piece]:
+    """What is to be added to a fold, read here.
+
+    Args:
+        state: the fold, to which each piece must be added before the next one is asked for.
+        group: what to read.
+        progress: told how many bytes were read.
+    """
+    for part in group:
+        goes_on = part.start > 0 and bool(state.sources) and state.sources[-1].name == part.name
+        if goes_on and state.sources[-1].problem:
+            continue
+        for source in partition.read(part, progress):
+            if not goes_on:
+                yield source
+            yield from record_lines.pieces_of(source)
+
+
+def _work(group: Sequence[Part], wrapped: bool) -> Fold:
+    state = Fold(engine.shipped())
+    state.wrapped = wrapped
+    for piece in read(state, group, lambda _: None):
+        state.add(piece)
+    return state
+
+
+def is_wrapped(part: Part) -> bool:
+    """Whether the first lines stand in envelopes."""
+    scanner = Scanner(engine.shipped())
+    for source in partition.read(part, lambda _: None):
+        for lines in record_lines.pieces_of(source):
+            if isinstance(lines, Lines):
+                head = lines.text[:_HEAD].split(b"\n")
+                scanner.scan(head, Counts(), lambda *_: None)
+            return scanner.wrapped
+    return False

@@ -1,0 +1,1 @@
+"""Finds the messages of the grammar in lines: the one place that knows both."""

@@ -1,0 +1,395 @@
+"""Reads whole blocks of lines: the same results as :class:`~nccl_inspect.scanning.scanner.Scanner`, in less time.
+
+Nothing is recognised here. A line whose prefix and text were seen before, or whose text differs from a known one in the
+number of the channel only, is looked up; lines of other programs are passed over by what they look like without
+digits; a flood of the same lines is counted. Everything else goes through the scanner, line by line.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import compress
+from typing import NamedTuple, Protocol, TypeAlias
+
+from nccl_inspect.event.base import Process
+from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.grammar.engine import Grammar, Parsed
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.lines.timestamps import Frame
+from nccl_inspect.ingest.sources.blocks import Lines
+from nccl_inspect.scanning.counts import TAIL, TAIL_WIDTH, Counts, Text, numbered
+from nccl_inspect.scanning.scanner import Scanner
+from nccl_inspect.scanning.wrapped_messages import rejoined
+from nccl_inspect.util.text import decode
+
+Row: TypeAlias = tuple[int, Origin, Text, int | None]
+"""A sound line: number, origin, text, and the channel where the text is that of a line for another channel."""
+_Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
+"""Who printed lines, which, and what tells the origin of each where this is that of another time."""
+
+
+class Found:
+    """Sound lines by the process that printed them: the order of those of several processes does not matter."""
+
+    def __init__(self) -> None:
+        self.by_process: dict[Process, list[Row]] = {}
+        """In the order of the first lines."""
+        self.unknown: list[tuple[int, Origin, Text]] = []
+        """Those that no production knows, in the order in which they came."""
+        self.timed: dict[int, tuple[Frame, bytes]] = {}
+        """By their numbers, lines whose origin is that of another time, and what tells their own."""
+        self._rows: dict[Process, list[Row]] = {}
+        self._last = prefix.NOBODY
+
+    def origin(self, number: int, origin: Origin) -> Origin:
+        """The origin of a line itself."""
+        if number not in self.timed:
+            return origin
+        frame, line = self.timed[number]
+        head = line.partition(prefix.MARK)[0]
+        if head != self._last.head:
+            self._last = frame.at(head)
+        return self._last
+
+    def rows_of(self, process: Process) -> list[Row]:
+        """The lines of a process, of which there may be none yet; the first one is to be added by :meth:`keep`."""
+        return self._rows.setdefault(process, [])
+
+    def keep(self, number: int, origin: Origin, text: Text, channel: int | None = None) -> None:
+        """Add a line."""
+        rows = self.rows_of(origin.process)
+        if not rows:
+            self.by_process[origin.process] = rows
+        rows.append((number, origin, text, channel))
+        if text.parsed is None:
+            self.unknown.append((number, origin, text))
+
+
+_CHANNEL = b"INFO Channel "
+_DIGITS_END = len(_CHANNEL) + 2
+_CHANNELS = {b"%02d" % channel: channel for channel in range(100)}
+_NAME = b"NCCL "
+_DIGITS = b"0123456789"
+_LOOK = 1 << 16
+"""Bytes of a block that tell what most of it is."""
+_SPARSE = 4
+"""A log is sparse when not more than one line in so many is NCCL's."""
+_SAMPLES = 64
+_SAME = 4
+"""Lines are a flood when not more than one in so many is different from all others."""
+_MAX_SHAPES = 20_000
+_SHAPE_WIDTH = 500
+
+
+class Repeated(NamedTuple):
+    """A line that came many times."""
+
+    first: int
+    last: int
+    number: int
+    origin: Origin
+    text: Text
+
+
+class Reader(Protocol):
+    """Who wants the lines."""
+
+    def take(self, found: Found) -> None:
+        """Take in lines; those of a process are in their order."""
+
+    def is_countable(self, text: Text) -> bool:
+        """Whether of such lines only the number, the first and the last one matter."""
+
+    def take_repeated(self, found: Sequence[Repeated]) -> None:
+        """Take in countable lines in the order of their first ones."""
+
+
+class BulkScanner(Scanner):
+    """A scanner of blocks.
+
+    Args:
+        grammar: what to recognise messages with.
+        reader: gets the lines.
+    """
+
+    def __init__(self, grammar: Grammar, reader: Reader) -> None:
+        super().__init__(grammar)
+        self._reader = reader
+        self._templates: dict[bytes, Text] = {}
+        """Texts of connection lines by what follows the number of the channel."""
+        self._boring: set[bytes] = set()
+        """Lines of other programs without their digits that tell nothing."""
+        self._signs = _signs(grammar)
+
+    def read(self, lines: Lines, counts: Counts) -> None:
+        """Read a block.
+
+        Args:
+            lines: of a source.
+            counts: of this source.
+        """
+        if not counts.lines:
+            lines = rejoined(lines, self._grammar)
+        text = lines.text
+        if counts.pending:
+            self._by_line(lines, counts)
+        elif lines.mended is None and text.count(prefix.MARK, 0, _LOOK) * _SPARSE < text.count(b"\n", 0, _LOOK):
+            self._sparse(lines, counts)
+        elif lines.mended is None and self._flood(lines, counts):
+            pass
+        elif envelopes.has_partials(text):
+            self._by_line(lines, counts)
+        else:
+            self._dense(lines, counts)
+
+    def _by_line(self, lines: Lines, counts: Counts) -> None:
+        found = Found()
+        self.scan(lines.lines, counts, found.keep, lines.mended)
+        self._reader.take(found)
+
+    def _dense(self, lines: Lines, counts: Counts) -> None:
+        cleaned = envelopes.cleaned(lines.lines, lines.text)
+        self._begin(cleaned)
+        numbers = numbered(len(cleaned), counts, lines.mended)
+        found = Found()
+        printers: dict[bytes, _Printer] = {}
+        quick = unknown = 0
+        texts, timed = self._texts.young, found.timed
+        is_timed = self._timed.tells(cleaned)
+        shown = map(self._timed.without, cleaned) if is_timed else cleaned
+        for number, line, timeless in zip(numbers, cleaned, shown, strict=True):
+            head, _, rest = timeless.partition(prefix.MARK)
+            printer = printers.get(head)
+            if printer is None and rest[:5] in prefix.BEGINNINGS:
+                printer = self._printer(head, line, found)
+                texts = self._texts.young
+                if printer is not None and (printer[2] is not None or not is_timed):
+                    printers[head] = printer
+            if printer is not None:
+                origin, rows, frame = printer
+                text, channel = texts.get(rest), None
+                if text is None and rest.startswith(_CHANNEL):
+                    channel = _CHANNELS.get(rest[_DIGITS_END - 2 : _DIGITS_END])
+                    text = None if channel is None else self._templates.get(rest[_DIGITS_END:])
+                if text is None and rest[:5] in prefix.BEGINNINGS:
+                    text, channel = self._text(rest, origin), None
+                    texts = self._texts.young
+                if text is not None and not text.damaged:
+                    if frame is not None:
+                        timed[number] = frame, line
+                    if rows and text.parsed is not None:
+                        rows.append((number, origin, text, channel))
+                    else:
+                        found.keep(number, found.origin(number, origin), text, channel)
+                        unknown += text.parsed is None
+                    quick += 1
+                    continue
+            self._line(number, line, counts, found.keep)
+            texts = self._texts.young
+        counts.nccl_lines += quick
+        counts.typed_lines += quick - unknown
+        counts.unrecognised_lines += unknown
+        self._reader.take(found)
+
+    def _printer(self, head: bytes, line: bytes, found: Found) -> _Printer | None:
+        """Who printed a line with this head.
+
+        Args:
+            head: that of the line, maybe without its time.
+            line: as it is.
+            found: where the others of the same process are.
+        """
+        own = line[: len(head)]
+        frame = self._timed.proven(head) if own != head else None
+        origin = self._origin_of(own) if frame is None else frame.origin
+        return None if origin is None else (origin, found.rows_of(origin.process), frame)
+
+    def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
+        text = super()._new_text(rest, origin)
+        if _is_template(rest, text):
+            if len(self._templates) >= self.limit:
+                self._templates.clear()
+            self._templates[rest[_DIGITS_END:]] = text
+        return text
+
+    def exact(self, text: Text, channel: int | None) -> Text:
+        """The text of a line itself, where the one that was found is that of another channel."""
+        if channel is None:
+            return text
+        known = text.parsed
+        assert known is not None and isinstance(known.event, ChannelConnect)
+        if channel == known.event.channel:
+            return text
+        at = len(_CHANNEL) - len(b"INFO ")
+        message = b"%b%02d%b" % (text.message[:at], channel, text.message[at + 2 :])
+        event = known.event.with_fields(channel=channel, message=decode(message))
+        return Text(text.level, message, Parsed(known.production, message, known.kind, event))
+
+    def _flood(self, block: Lines, counts: Counts) -> bool:
+        """Count lines of which most are the same; False, and nothing happened, when they are not.
+
+        What is remembered of a line is remembered of it without colours, as a whole one: no need to look for these.
+        """
+        sample = block.text[:_LOOK].split(b"\n")
+        if len(sample) < _SAMPLES or len(set(sample)) * _SAME > len(sample):
+            return False
+        lines = block.lines
+        numbers = Counter(lines)
+        if len(numbers) * _SAME > len(lines):
+            return False
+        known: dict[bytes, tuple[Origin, Text]] = {}
+        for line in numbers:
+            head, mark, rest = line.partition(prefix.MARK)
+            origin, text = self._origins.young.get(head), self._texts.young.get(rest)
+            if not mark or origin is None or text is None or text.damaged or not self._reader.is_countable(text):
+                return False
+            known[line] = origin, text
+        begin, end = _places(lines, numbers), _places(reversed(lines), numbers)
+        first, last = counts.lines + 1, counts.lines + len(lines)
+        counts.lines += len(lines)
+        counts.nccl_lines += len(lines)
+        unknown = sum(count for line, count in numbers.items() if known[line][1].parsed is None)
+        counts.typed_lines += len(lines) - unknown
+        counts.unrecognised_lines += unknown
+        self._reader.take_repeated(
+            [Repeated(first + begin[line], last - end[line], count, *known[line]) for line, count in numbers.items()]
+        )
+        return True
+
+    def _sparse(self, lines: Lines, counts: Counts) -> None:
+        """A block of which few lines are NCCL's."""
+        text = lines.text
+        if counts.awaited:
+            self._by_line(lines, counts)
+            return
+        if envelopes.needs_cleaning(text):
+            text = b"\n".join(envelopes.cleaned(lines.lines, text))
+        shapes = text.translate(None, _DIGITS).split(b"\n")
+        distinct = set(shapes)
+        worth = self._worth(distinct - self._boring)
+        if worth and (envelopes.has_partials(text) or last_error.MARK in text):
+            self._by_line(lines, counts)
+            return
+        picked = list(_among(text, shapes, worth) if worth else _with_nccl(text, shapes, distinct))
+        first = counts.lines + 1
+        counts.lines += len(shapes)
+        found = Found()
+        self._begin([line for _, line in picked])
+        wanted = _with_tail(text, len(shapes), picked)
+        if counts.tracebacks or tracebacks.MARK in text:
+            wanted = _with_frames(text, picked, counts.tracebacks)
+        for index, line, is_picked in wanted:
+            if is_picked or counts.tracebacks:
+                self._line(first + index, line, counts, found.keep)
+            else:
+                counts.tail.append((first + index, line[:TAIL_WIDTH]))
+        self._reader.take(found)
+
+    def _worth(self, fresh: set[bytes]) -> set[bytes]:
+        """Those of some shapes that hold something that makes a line worth a look; the others are remembered."""
+        together = b"\n".join(fresh)
+        signs = [sign for sign in self._signs if sign in together]
+        worth = {shape for shape in fresh if any(sign in shape for sign in signs)} if signs else set()
+        if len(self._boring) > _MAX_SHAPES:
+            self._boring.clear()
+        self._boring.update(
+            shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH and _NAME not in shape
+        )
+        return worth
+
+
+def _is_template(rest: bytes, text: Text) -> bool:
+    """Whether a text stands for those of all channels: it has the number where connection lines have it."""
+    return (
+        text.parsed is not None
+        and text.parsed.kind is ChannelConnect
+        and rest == b"INFO " + text.message
+        and rest.startswith(_CHANNEL)
+        and rest[_DIGITS_END - 2 : _DIGITS_END] in _CHANNELS
+        and rest[_DIGITS_END : _DIGITS_END + 1] in (b"/", b" ")
+    )
+
+
+def _places(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]:
+    """How many lines come before the first of each kind."""
+    left = set(wanted)
+    places = {}
+    for place, line in enumerate(lines):
+        if line in left:
+            places[line] = place
+            left.remove(line)
+            if not left:
+                break
+    return places
+
+
+def _signs(grammar: Grammar) -> list[bytes]:
+    """What makes a line without NCCL's prefix worth a look, as it is without digits."""
+    signs = (*grammar.signs(), *envelopes.PARTIALS, tracebacks.MARK)
+    return sorted({sign.translate(None, _DIGITS) for sign in signs})
+
+
+def _among(text: bytes, shapes: Sequence[bytes], worth: set[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The lines of these shapes, and those that hold NCCL's name, with their places."""
+    for index, (line, shape) in enumerate(zip(text.split(b"\n"), shapes, strict=True)):
+        if shape in worth or _NAME in line:
+            yield index, line
+
+
+def _with_nccl(text: bytes, shapes: Sequence[bytes], distinct: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The lines that hold NCCL's name, with their places."""
+    named = {shape for shape in distinct if _NAME in shape}
+    places = list(compress(range(len(shapes)), map(named.__contains__, shapes)))
+    lines = list(_named(text)) if named else []
+    # They differ where digits stand in the name.
+    return zip(places, lines, strict=True) if len(places) == len(lines) else _among(text, shapes, set())
+
+
+def _named(text: bytes) -> Iterator[bytes]:
+    """The lines that hold NCCL's name."""
+    end = -1
+    while (found := text.find(_NAME, end + 1)) >= 0:
+        start = text.rfind(b"\n", 0, found) + 1
+        end = text.find(b"\n", found)
+        end = len(text) if end < 0 else end
+        yield text[start:end]
+
+
+def _with_tail(text: bytes, size: int, picked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bool]]:
+    """The picked lines, and as many of the last others as are kept, in their order; each with whether it was picked."""
+    taken = {index for index, _ in picked}
+    begin = _begin_of_tail(size, taken)
+    ending = text.rsplit(b"\n", size - begin)[-(size - begin) :]
+    for index, line in picked:
+        if index < begin:
+            yield index, line, True
+    for index, line in enumerate(ending, begin):
+        yield index, line, index in taken
+
+
+def _with_frames(
+    text: bytes, picked: Sequence[tuple[int, bytes]], tracing: tracebacks.Open
+) -> Iterator[tuple[int, bytes, bool]]:
+    """The same, and all that follows while tracebacks have not ended: who takes a line tells that by ``tracing``."""
+    lines = text.split(b"\n")
+    taken = {index for index, _ in picked}
+    begin = _begin_of_tail(len(lines), taken)
+    at = 0
+    for index in (*(index for index, _ in picked if index < begin), *range(begin, len(lines))):
+        while tracing and at < index:
+            yield at, lines[at], False
+            at += 1
+        yield index, lines[index], index in taken
+        at = index + 1
+
+
+def _begin_of_tail(size: int, taken: Container[int]) -> int:
+    """From where on there are as many lines that were not taken as are kept."""
+    begin, others = size, 0
+    while begin and others < TAIL:
+        begin -= 1
+        others += begin not in taken
+    return begin

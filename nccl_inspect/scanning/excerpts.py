@@ -1,0 +1,350 @@
+"""Reads what people pass on of a log: lines without prefix, with a bullet or a name before them, broken by hand.
+
+The reading of logs knows a line by its prefix. Here it is known by its message alone, which is right only for what is
+short and holds no whole log: prose speaks of the same things. So a message must be there as a whole, and what the
+grammar takes as free text must not be a sentence.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from itertools import takewhile
+from typing import NamedTuple
+
+from nccl_inspect.event import types as events
+from nccl_inspect.grammar import notation
+from nccl_inspect.grammar.engine import Grammar, Parsed
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines import decoration, prefix
+from nccl_inspect.ingest.lines.elisions import PASTE
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.sources import log_detection
+from nccl_inspect.ingest.sources.blocks import Lines
+from nccl_inspect.scanning.counts import Counts, Text
+from nccl_inspect.scanning.scanner import Scanner, Sink
+from nccl_inspect.util.levels import ANY
+from nccl_inspect.util.text import decode
+
+_PIECES = 5
+"""Lines into which one was broken by hand, at most."""
+_LEVEL = re.compile(rb"(?P<head>.{0,300}?)(?<![^\s:\]])(?P<level>" + ANY + rb")(?::? )(?P<text>\S.*)", re.DOTALL)
+"""A line of NCCL 2.1 to 2.3, which had no ``NCCL`` before the level, or one of which that was cut off."""
+_PLUGIN = re.compile(rb"(?P<level>INFO|WARN|TRACE): Function: \S+ Line: \d+: (?P<text>.+)", re.DOTALL)
+"""What aws-ofi-nccl prints where it does not run within NCCL (its tests): ``WARN: Function: f Line: 1: NET/OFI …``."""
+_FORMAT = re.compile(rb"%-?\d*(?:l|ll|z|h)?[sdxupc]")
+"""What stands in source code where a line has a value."""
+_PRINTED = re.compile(
+    rb"NCCL |\[-?\d+\] (?:\S+:\d+ )?(?:" + ANY + rb") |\.(?:cc|cu|cpp|h):\d+ (?:" + ANY + rb") | Line: \d+: "
+)
+"""What a line may hold that has something of a prefix."""
+_SIGN_SIZE = 4
+_LEFT_OUT = re.compile(rb"(0x)?(?:\.{2,}|\xe2\x80\xa6|\b[Xx*]{2,}\b|(?<=0x)[Xx*]+)")
+"""Numbers as NCCL's manual and those who pass lines on leave them out."""
+STAND_IN = b"e11ded"
+_NUMBERED = frozenset((events.CommInit, events.CommSplit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
+"""Events that are about numbers: where one was left out, nothing is left."""
+_LETTER, _SIGN = re.compile(rb"[A-Za-z]"), re.compile(rb"\S")
+_FEW_LETTERS, _FEW_SIGNS, _MANY_SIGNS = 4, 10, 30
+_PLAIN_WORD = re.compile(rb"(?<!\S)[A-Za-z]+[.,;]?(?!\S)")
+_MANY_WORDS = 6
+_OPENING = (b"'", b'"', b"(")
+"""What stands before a text that NCCL quotes, which may be a sentence."""
+_SENTENCE = re.compile(
+    rb"\b(?:is|are|was|were|be|been|the|a|an|you|your|we|our|I|it|its|this|that|these|which|when|where|what|should|"
+    rb"would|can|will|may|must|and|or|but|because|so|with|in|of|for|to|from|by|has|have|had|if|then|not)\b"
+)
+"""Words that make a sentence of what stands where the grammar takes any text."""
+
+
+class Short:
+    """The lines of a source, as long as it may be an excerpt: one that is read once only may have to be read again."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        """None where there were too many, or a collector wrote them."""
+        self._size = 0
+
+    def add(self, lines: Lines) -> None:
+        """Keep the next lines."""
+        self._size += PASTE + 1 if lines.mended else lines.size
+        if self._size <= PASTE:
+            self.lines += lines.lines
+        else:
+            self.lines.clear()
+
+    def read(self, name: str, counts: Counts, grammar: Grammar) -> list[tuple[int, Origin, Text]]:
+        """What the lines say as those of an excerpt; nothing where something was known of them before.
+
+        Args:
+            name: of the source.
+            counts: of the source, which are made anew.
+            grammar: what to recognise messages with.
+        """
+        if not self.lines or counts.typed_lines or counts.related_lines or log_detection.is_program(name):
+            return []
+        found: list[tuple[int, Origin, Text]] = []
+        excerpt, again = Excerpt(grammar), Counts()
+        excerpt.scan(self.lines, again, lambda *one: found.append(one))
+        if excerpt.read:
+            counts.become(again)
+        return found if excerpt.read else []
+
+
+class Reading(NamedTuple):
+    """What a line says, or several lines that were one."""
+
+    place: int
+    """Of the first of them."""
+    pieces: int
+    said: list[tuple[Origin, Text]]
+
+
+class Excerpt:
+    """Reads the lines of a short text.
+
+    Args:
+        grammar: what to recognise messages with.
+    """
+
+    def __init__(self, grammar: Grammar) -> None:
+        self._grammar = grammar
+        self._scanner = Scanner(grammar)
+        self._foreign: list[Production] = []
+        self._possible: list[tuple[bytes, Production]] = []
+        """The productions that may have a message in the text, by what it would hold."""
+        self._among: list[Production] = []
+        """Those that may have one in the line that is looked at."""
+        self.read = 0
+        """Lines that only this reading knows."""
+
+    @property
+    def productions(self) -> set[Production]:
+        """The productions that recognised a line."""
+        return self._scanner.productions
+
+    def scan(self, lines: Sequence[bytes], counts: Counts, sink: Sink) -> None:
+        """Read lines as those of a log are read, and what tells nothing then without what stands around it.
+
+        Args:
+            lines: all of a source.
+            counts: of the source.
+            sink: gets the number, the origin and the text of each line that is NCCL's, or that tells something of it.
+        """
+        if envelopes.has_partials(b"\n".join(lines)):  # a collector wrote them, and their parts were put together
+            self._scanner.scan(lines, counts, sink)
+            return
+        found: list[tuple[int, Origin, Text]] = []
+        self._scanner.scan(lines, counts, lambda *one: found.append(one))
+        known = {number for number, _, text in found if text.parsed is not None}
+        unknown = {number for number, _, _ in found} - known
+        anew: set[int] = set()
+        better: list[tuple[int, Origin, Text]] = []
+        for reading in self.readings(lines, known):
+            numbers = set(range(reading.place + 1, reading.place + reading.pieces + 1))
+            _count(reading, counts, len(unknown & numbers))
+            better.extend((reading.place + 1, *one) for one in reading.said)
+            anew |= numbers
+        self.read += len(better)
+        found = [one for one in found if one[0] not in anew]
+        for number, origin, text in sorted([*found, *better], key=lambda one: one[0]):
+            if text.parsed:
+                self.productions.add(text.parsed.production)
+            sink(number, origin, text)
+
+    def readings(self, lines: Sequence[bytes], known: Collection[int] = ()) -> Iterator[Reading]:
+        """What lines say that have no prefix, or one that is not whole.
+
+        Args:
+            lines: of a text.
+            known: the numbers of lines, from 1, that are none of these.
+        """
+        plain = list(map(decoration.normal, lines))
+        block = b"\n".join(plain)
+        inner = list(map(decoration.without_margin, plain))  # what is broken by hand may be broken within a sign
+        together = b"\n".join((block, b" ".join(inner), b"".join(inner)))
+        self._foreign = [one for one in self._grammar.foreign_in(together) if not one.general]
+        self._possible = [(sign, one) for sign, found in _by_sign(self._grammar) if sign in together for one in found]
+        may_be = decoration.in_code(plain)
+        wanted = [
+            line if may and place not in known else b""
+            for place, (line, may) in enumerate(zip(plain, may_be, strict=True), 1)
+        ]
+        place = 0
+        while place < len(wanted):
+            reading = self._reading(place, wanted) if wanted[place] else None
+            if reading:
+                yield reading
+            place += reading.pieces if reading else 1
+
+    def _reading(self, place: int, lines: Sequence[bytes]) -> Reading | None:
+        """What a line says; where it says nothing by itself, what it says with those below."""
+        if said := self._said(lines[place]):
+            return Reading(place, 1, said)
+        below = list(takewhile(bool, lines[place + 1 : place + _PIECES]))
+        if below and self._may_hold(lines[place], *below):
+            for pieces, text in decoration.joined([lines[place], *below]):
+                if one := self._whole(text):
+                    return Reading(place, pieces, [one])
+        is_printed = _PRINTED.search(lines[place]) is not None
+        old = next(filter(None, map(self._of_old, decoration.layers(lines[place]))), None) if is_printed else None
+        return Reading(place, 1, [old]) if old else None
+
+    def _said(self, line: bytes) -> list[tuple[Origin, Text]]:
+        """The messages in a line."""
+        for text in dict.fromkeys((line, decoration.with_plain_arrows(line))):
+            if one := self._whole(text):
+                return [one]
+        parts = [*decoration.parts(line), *self._sentences(line)]
+        return list(filter(None, map(self._whole, parts))) if parts != [line] else []
+
+    def _sentences(self, line: bytes) -> Iterator[bytes]:
+        """The lines of a message of several lines that stand in one."""
+        begins = sorted(at for lead in self._grammar.following() if (at := line.find(lead)) > 0)
+        if begins:
+            yield from (line[a:b].strip() for a, b in zip([0, *begins], [*begins, len(line)], strict=True))
+
+    def _whole(self, line: bytes) -> tuple[Origin, Text] | None:
+        """The message that a line is, without what stands around it."""
+        if not self._may_hold(line):
+            return None
+        self._among = [production for sign, production in self._possible if sign in line]
+        return next(filter(None, map(self._message, decoration.layers(line))), None)
+
+    def _may_hold(self, *lines: bytes) -> bool:
+        """Whether there may be a message in a line, or in lines that were one."""
+        inner = list(map(decoration.without_margin, lines))
+        for text in {b" ".join(inner), b"".join(inner)}:
+            if any(sign in text for sign, _ in self._possible) or any(one.needle in text for one in self._foreign):
+                return True
+        return _PRINTED.search(lines[0]) is not None
+
+    def _message(self, text: bytes) -> tuple[Origin, Text] | None:
+        """The message that a text is as it stands."""
+        if parsed := self._grammar.parse_foreign(text, self._foreign):
+            return prefix.NOBODY, Text("OTHER", text, parsed)
+        if parsed := self._grammar.parse_bare(text):
+            return prefix.NOBODY, Text("INFO" if parsed.production.follows else "VERSION", text, parsed)
+        found = prefix.split(text) or ((b"", rest) if (rest := prefix.bare(text)) else None)
+        if found:
+            level, _, said = found[1].partition(b" ")
+            origin = prefix.parse(found[0]) if found[0] else prefix.ALONE
+            parsed = self._parsed(said)
+            return (origin, Text(decode(level), said, parsed)) if origin and parsed else None
+        if (found_level := _PLUGIN.match(text) or _LEVEL.match(text)) and (parsed := self._parsed(found_level["text"])):
+            origin = _origin(found_level)
+            if origin or (not found_level.groupdict().get("head") and _is_telling(parsed)):
+                return origin or prefix.ALONE, Text(decode(found_level["level"]), found_level["text"], parsed)
+        parsed = self._parsed(text)
+        return (prefix.ALONE, Text(_level(parsed), text, parsed)) if parsed and _is_telling(parsed) else None
+
+    def _of_old(self, text: bytes) -> tuple[Origin, Text] | None:
+        """A line of NCCL before 2.4 by its prefix: its message is not known."""
+        found = None if prefix.MARK in text or _FORMAT.search(text) else _LEVEL.match(text)
+        origin = _origin(found) if found else None
+        return (origin, Text(decode(found["level"]), found["text"], None)) if found and origin else None
+
+    def _parsed(self, message: bytes) -> Parsed | None:
+        """A message that may have lost its full stop, or got one; numbers may be left out."""
+        for text in (message, message + b".", message.rstrip(b".:;!")):
+            if any(production.fit(text) for production in self._among if production.needle in text):
+                return self._grammar.parse(text)
+        parsed = without_numbers(message, self._grammar) if self._among else None
+        return None if parsed is None or parsed.kind in _NUMBERED else parsed
+
+
+@cache
+def _by_sign(grammar: Grammar) -> list[tuple[bytes, list[Production]]]:
+    """The productions whose messages are known without a prefix, by a text that they hold."""
+    found: dict[bytes, list[Production]] = {}
+    for production in grammar.productions:
+        if production.foreign:
+            continue
+        signs = [production.needle]
+        if len(production.needle) < _SIGN_SIZE:
+            signs = [lead.encode() for lead in notation.leads(notation.parse(production.line), limit=256)]
+        if all(len(sign) >= _SIGN_SIZE for sign in signs):
+            for sign in signs:
+                found.setdefault(sign.rstrip(b"."), []).append(production)
+    return list(found.items())
+
+
+def without_numbers(message: bytes, grammar: Grammar) -> Parsed | None:
+    """The parsed message with stand-ins for what was left out; some numbers are printed without ``0x``."""
+    if not _LEFT_OUT.search(message):
+        return None
+    filled = (_LEFT_OUT.sub(stand_in, message) for stand_in in (rb"\g<1>" + STAND_IN, STAND_IN))
+    parsed = next(filter(None, map(grammar.parse, filled)), None)
+    if parsed is None:
+        return None
+    event = parsed.event.with_fields(message=decode(message))
+    return Parsed(parsed.production, parsed.message, parsed.kind, event)
+
+
+def _count(reading: Reading, counts: Counts, unknown: int) -> None:
+    """Count lines anew that were counted as something else.
+
+    Args:
+        reading: what they say.
+        counts: of the source.
+        unknown: how many of them were counted as not recognised.
+    """
+    number = reading.place + 1
+    texts = [text for _, text in reading.said]
+    foreign = sum(text.level == "OTHER" for text in texts)
+    typed = sum(text.parsed is not None for text in texts) - foreign
+    broken = [one for one in counts.broken if number <= one[0] < number + reading.pieces]
+    counts.broken = [one for one in counts.broken if one not in broken]
+    counts.related_lines += foreign
+    counts.typed_lines += typed
+    counts.nccl_lines += len(texts) - foreign - unknown - len(broken)
+    counts.unrecognised_lines += len(texts) - foreign - typed - unknown
+    counts.damaged_lines -= len(broken)
+
+
+def _origin(found: re.Match[bytes]) -> Origin | None:
+    """Who printed a line without ``NCCL``: only a prefix of NCCL tells, not what a program puts before its level."""
+    if found.re is _PLUGIN:
+        return prefix.ALONE
+    origin = prefix.parse(found["head"].rstrip()) if found["head"] else None
+    return origin if origin and (origin.device is not None or origin.location) else None
+
+
+def _level(parsed: Parsed) -> str:
+    """The level of a message that came without one."""
+    failed = parsed.kind in (events.CudaFailure,) or parsed.production.constants.get("tone") == "error"
+    return "WARN" if failed or parsed.production.family.startswith("warnings") else "INFO"
+
+
+def _is_telling(parsed: Parsed) -> bool:
+    """Whether a message is one without any prefix: enough of it is NCCL's, and the rest is no sentence."""
+    if parsed.kind is events.ErrorCascade:
+        return True
+    production, message = parsed.production, parsed.message
+    match = production.match(message)
+    assert match is not None
+    own, free, end = b"", list[bytes](), 0
+    for start, stop in production.shape.open_spans(match):
+        own += message[end:start]
+        end = stop
+        if b" " in message[start:stop] and message[start - 1 : start] not in _OPENING:
+            free.append(_system_error().sub(b"", message[start:stop]))
+    own += message[end:]
+    signs = len(_SIGN.findall(own))
+    if signs < _FEW_SIGNS or len(_LETTER.findall(own)) < _FEW_LETTERS:
+        return False
+    return signs >= _MANY_SIGNS or not any(map(_is_sentence, free))
+
+
+def _is_sentence(text: bytes) -> bool:
+    """Whether a text is one that people write."""
+    return _SENTENCE.search(text) is not None or len(_PLAIN_WORD.findall(text)) > _MANY_WORDS
+
+
+@cache
+def _system_error() -> re.Pattern[bytes]:
+    """What the system says of a failed call."""
+    return re.compile(b"|".join(re.escape(os.strerror(number).encode()) for number in range(1, 134)))

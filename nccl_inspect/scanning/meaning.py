@@ -1,0 +1,250 @@
+"""What one line of a log means: its production in words, field by field."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from nccl_inspect.grammar.engine import Grammar, Parsed
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines import prefix
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.scanning import excerpts
+from nccl_inspect.scanning.counts import Counts, Text
+from nccl_inspect.scanning.scanner import Scanner
+from nccl_inspect.util.records import Record
+from nccl_inspect.util.text import decode, encode, printable
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Meaning(Record):
+    """A recognised line."""
+
+    production: Production
+    origin: Origin | None
+    """Who printed it; None when only the message was given."""
+    level: str | None
+    message: str
+    fields: list[tuple[str, str, str]]
+    """Name, value as printed, and what the name means (may be empty)."""
+
+    @property
+    def worry(self) -> str:
+        """Whether to worry, in a few words."""
+        tone = self.production.constants.get("tone", "")
+        if not tone and self.level == "WARN":
+            tone = "error"
+        if tone in ("error", "echo") and _MAY_BE_HARMLESS.search(self.production.says):
+            tone = "info"
+        if self.production.event in ("ErrorCascade", "CudaFailure"):
+            tone = self.production.constants.get("tone", "") or "error"
+        if self.production.event == "CollectiveTimeout":
+            tone = "wait"
+        if self.production.event == "CommEnd" and ("how", "Abort") in ((name, value) for name, value, _ in self.fields):
+            tone = "abort"
+        return _WORRY.get(tone, "not by itself")
+
+
+_MAY_BE_HARMLESS = re.compile(r"\b(?:harmless|normal(?! operation))\b", re.IGNORECASE)
+"""In what a message means: NCCL and its plugins warn of some things that are as they should be."""
+_WORRY = {
+    "wait": "yes: it waited in vain; this says who waited, not who is at fault",
+    "abort": "it depends: after an error or a time-out yes; a program may also end a sound communicator so",
+    "error": "yes: something failed here",
+    "echo": "yes, but look elsewhere: this passes on what failed on another rank or thread",
+    "info": "it depends: see what it means",
+}
+
+
+_EXCEPTION = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*[a-z]\w*|[A-Z]\w*(?:Error|Exception)")
+"""``trainer.TrainingFailed``: with its module, or named as most are."""
+
+
+def of_line(text: str, grammar: Grammar) -> Meaning | None:
+    """The meaning of a line, or of a message without its prefix; None when no production knows it.
+
+    Colours and what a collector puts around the line are taken off, as in a log.
+
+    Args:
+        text: the line; numbers may be left out, as in ``comm 0x...`` or ``busId XXXX``.
+        grammar: what to recognise it with.
+    """
+    line = encode(text.strip("\r\n"))
+    if envelopes.needs_cleaning(line):
+        (line,) = envelopes.cleaned([line], line)
+    wrapped = envelopes.is_whole(line)  # what stands behind the message there must not be taken for a part of it
+    return (
+        (None if wrapped else _direct(line, grammar))
+        or _scanned(line, grammar)
+        or _direct(line, grammar)
+        or _of_traceback(line, grammar)
+        or _of_excerpt([line], grammar)
+    )
+
+
+def joined(lines: Sequence[str], grammar: Grammar) -> str | None:
+    """The line that several lines were before somebody broke it; None where they are not one."""
+    found = _one_of([encode(line) for line in lines], grammar)
+    if found is None:
+        return None
+    origin, text = found
+    message = decode(text.message)
+    return f"{decode(origin.head)} NCCL {text.level} {message}" if origin.head else message
+
+
+def _of_excerpt(lines: Sequence[bytes], grammar: Grammar) -> Meaning | None:
+    """The meaning of a line without what people put around it."""
+    found = _one_of(lines, grammar)
+    if found is None or found[1].parsed is None:
+        return None
+    origin, text = found
+    is_known = origin is not prefix.NOBODY and origin is not prefix.ALONE
+    return _meaning(found[1].parsed, origin if is_known else None, text.level if is_known else None, text.message)
+
+
+def _one_of(lines: Sequence[bytes], grammar: Grammar) -> tuple[Origin, Text] | None:
+    """What lines say that are one."""
+    readings = list(excerpts.Excerpt(grammar).readings(lines))
+    if len(readings) != 1 or readings[0].pieces != len(lines):
+        return None
+    said = readings[0].said
+    return said[0] if len(said) == 1 and said[0][1].parsed else None
+
+
+def _direct(line: bytes, grammar: Grammar) -> Meaning | None:
+    """The meaning of a line as it stands, or of a message without its prefix."""
+    found = _parted(line)
+    origin, level, message = None, None, line
+    if found:
+        head, rest = found
+        word, _, message = rest.partition(b" ")
+        origin, level = prefix.parse(head) if head else None, word.decode("ascii")
+    parsed = grammar.parse(message) or excerpts.without_numbers(message, grammar)
+    if parsed is None and not found:
+        plain = prefix.unwrapped(line)
+        parsed = grammar.parse_bare(plain) or grammar.parse_foreign(line) or grammar.parse_foreign(plain)
+    return _meaning(parsed, origin, level, message) if parsed else None
+
+
+def _of_traceback(line: bytes, grammar: Grammar) -> Meaning | None:
+    """The meaning of a line that only says something as a part of a traceback, if it is one by its own looks."""
+    layers = [line]
+    while len(layers) < envelopes.MAX_DEPTH and (layer := envelopes.peel(layers[-1])):
+        layers.append(layer.text)
+    parsed = next(filter(None, (grammar.parse_foreign(layer, grammar.traced) for layer in layers)), None)
+    exception = (parsed.production.read(parsed.message) or {}).get("exception") if parsed else None
+    if parsed is None or (exception is not None and not _is_exception(str(exception))):
+        return None
+    return _meaning(parsed, None, None, line)
+
+
+def _is_exception(name: str) -> bool:
+    """Whether a name alone tells that it is one of an exception, as ``Epoch`` in ``Epoch: 3`` does not."""
+    kind = getattr(builtins, name, None)
+    if isinstance(kind, type):
+        return issubclass(kind, BaseException) and not issubclass(kind, Warning)
+    return _EXCEPTION.fullmatch(name) is not None
+
+
+def _scanned(line: bytes, grammar: Grammar) -> Meaning | None:
+    """The meaning of a line that stands in an envelope, read as a log is."""
+    found: list[tuple[Origin, Text]] = []
+    Scanner(grammar).scan([line], Counts(), lambda _number, origin, text: found.append((origin, text)))
+    for origin, text in found:
+        if text.parsed:
+            return _meaning(text.parsed, None if origin is prefix.NOBODY else origin, text.level, text.message)
+    return None
+
+
+def _meaning(parsed: Parsed, origin: Origin | None, level: str | None, message: bytes) -> Meaning:
+    production = parsed.production
+    values = production.read(parsed.message) or {}
+    fields = [
+        (name, _shown(value), _sense(name, production))
+        for name, value in values.items()
+        if value is not None and not name.startswith("_")  # such a name says that it is no part of the event
+    ]
+    return Meaning(production, origin, level, decode(message), [one for one in fields if not _is_stand_in(one[1])])
+
+
+def _sense(name: str, production: Production) -> str:
+    """What a field means: some names mean something else in what other programs print."""
+    places = (f"{production.dialect}/{production.name}/", f"{production.dialect}/", "")
+    return next((sense for place in places if (sense := glossary().get(place + name))), "")
+
+
+def _parted(line: bytes) -> tuple[bytes, bytes] | None:
+    """A line as (head, level and message); the head is empty where the line begins with ``NCCL INFO``."""
+    rest = prefix.bare(line)
+    return prefix.split(line) if rest is None else (b"", rest)
+
+
+def _is_stand_in(value: str) -> bool:
+    return excerpts.STAND_IN.decode() in value
+
+
+def without_prefix(text: str) -> tuple[str | None, str]:
+    """The level of a line, if it states one, and its message."""
+    line = encode(text.strip("\r\n"))
+    found = _parted(line)
+    if found is None:
+        return None, decode(line)
+    level, _, message = found[1].partition(b" ")
+    return decode(level), decode(message)
+
+
+def nearest(text: str, grammar: Grammar) -> tuple[Production, int] | None:
+    """The production that fits an unknown message longest, with the number of bytes that fit."""
+    message = encode(without_prefix(text)[1])
+    best: tuple[Production, int] | None = None
+    for production in (*grammar.beginnings(message), *grammar.candidates(message)):
+        fits = production.matched_up_to(message)
+        if best is None or fits > best[1]:
+            best = production, fits
+    return best
+
+
+def releases(production: Production) -> str:
+    """The releases that print a message, in words."""
+    first, dots, last = production.versions.partition("..")
+    whose = "" if production.dialect == "nccl" else f"{production.dialect} "
+    if not production.versions:
+        return f"{whose}all releases"
+    if not dots or first == last:
+        return f"{whose}{first} only"
+    if not last:
+        return f"{whose}{first} and later"
+    return f"{whose}{first} to {last}" if first else f"{whose}until {last}"
+
+
+def subsystems(production: Production) -> str:
+    """What shows a message, in words."""
+    names = production.subsys.split("|")
+    if names == ["ALWAYS"]:
+        return "always shown"
+    return "NCCL_DEBUG_SUBSYS=" + " or ".join(names)
+
+
+@cache
+def glossary() -> dict[str, str]:
+    """What field names mean."""
+    text = (Path(__file__).parent / "glossary.txt").read_text(encoding="utf-8")
+    return dict(_entries(text))
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            name, _, meaning = line.partition(": ")
+            yield name, meaning
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(_shown(item) if not isinstance(item, tuple) else f"({_shown(item)})" for item in value)
+    return printable({True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value))

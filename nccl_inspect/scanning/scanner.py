@@ -1,0 +1,358 @@
+"""Lines of a log to recognised messages: the meeting point of ingest and grammar.
+
+``vm:5599:5599 [4] NCCL INFO cudaDriverVersion 13000`` becomes its origin (host, pid, tid, device) and its parsed
+message.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from nccl_inspect.grammar.engine import Grammar, Parsed
+from nccl_inspect.grammar.production import Production
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
+from nccl_inspect.ingest.lines.envelope_fields import NOTHING, Inner, Stated
+from nccl_inspect.ingest.lines.generations import Memory
+from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.ingest.lines.timestamps import Timed
+from nccl_inspect.ingest.lines.torn import Mended
+from nccl_inspect.ingest.sources.streams import BLOCK
+from nccl_inspect.scanning.counts import TAIL_WIDTH, Counts, Text, damaged, numbered, remember
+
+_GLUED = re.compile(rb":\d+:\d+ \[-?\d+\] (?:.{1,200}:\d+ )?NCCL (?:INFO|WARN|ATTN) |:\d+:\d+ \[-?\d+\]$", re.DOTALL)
+"""The prefix of another line inside a message: two lines were run together."""
+_MAX_REMEMBERED = 8 << 20
+"""Bytes of a generation of prefixes, and of one of messages: 50,000 of the usual length are less."""
+_LAST_WORDS = re.compile(
+    rb"(?:^|[\])>|:\dZFP\"] ?|\t)(?:  )?(?:\[rank\d{1,7}\]: )?"
+    rb"(?:[A-Za-z_][\w.]{0,200}(?:(?:Error|Exception)(?:: |$|[\\\"])|Iteration$|Interrupt$)"
+    rb"|Exception (?:in thread|ignored) )"
+)
+"""Where the last line of a Python traceback may begin: at the begin of a line, or behind an envelope."""
+_MAX_PENDING = 10_000
+"""Streams of which the beginning of a line is kept; then the oldest one is given up."""
+
+
+Sink: TypeAlias = Callable[[int, Origin, Text], None]
+"""Gets the number, the origin and the text of a sound line."""
+
+
+class Scanner:
+    """Reads lines one after the other and calls ``sink(line number, origin, text)`` for each sound NCCL line.
+
+    Args:
+        grammar: what to recognise messages with.
+    """
+
+    limit = 20_000
+    """Distinct messages of a generation; some (collective calls, pointers) never repeat, so there is a limit."""
+    _max_origins = 50_000
+
+    def __init__(self, grammar: Grammar) -> None:
+        self._grammar = grammar
+        self._origins: Memory[Origin | None] = Memory(self._max_origins, _MAX_REMEMBERED)
+        self._timed = Timed(self._max_origins, _MAX_REMEMBERED)
+        self._texts: Memory[Text] = Memory(self.limit, _MAX_REMEMBERED)
+        self._foreign: list[Production] = []
+        self._general: list[Production] = []
+        """Those of them that are general: asked where a line has the form of an exception and nothing else is in it."""
+        self._lines: Sequence[bytes] = ()
+        self._leads: dict[bytes, re.Pattern[bytes]] = {}
+        """What unknown launchers put in front of NCCL's prefix, by its shape: they put it before other lines, too."""
+        self.wrapped = False
+        """Whether a line stood in an envelope: then those that go on with its message do, too."""
+        self._needles: list[bytes] | None = None
+        """What occurs in the block and makes a line without NCCL's prefix worth a look; None until one comes."""
+        self.productions: set[Production] = set()
+        """The productions that recognised a line."""
+
+    def scan(
+        self,
+        lines: Sequence[bytes],
+        counts: Counts,
+        sink: Sink,
+        mended: Mended | None = None,
+    ) -> None:
+        """Read lines.
+
+        Args:
+            lines: whole ones, without their line ends.
+            counts: of the source; the numbers of the lines go on where it stands.
+            sink: gets the number, the origin and the text of each sound line.
+            mended: where torn lines were put together, so that the numbers do not follow each other.
+        """
+        block = b"\n".join(lines)
+        self._begin(lines)
+        partial = bool(counts.pending) or envelopes.has_partials(block)
+        numbers = numbered(len(lines), counts, mended)
+        for number, line in zip(numbers, envelopes.cleaned(lines, block), strict=True):
+            if not (partial and self._continued(number, line, counts, sink)):
+                self._line(number, line, counts, sink)
+
+    def _begin(self, lines: Sequence[bytes]) -> None:
+        self._lines, self._needles = lines, None
+
+    def _line(self, number: int, line: bytes, counts: Counts, sink: Sink) -> None:
+        """A whole line."""
+        found = prefix.split(line)
+        if found is None:
+            self._bare(number, line, counts, sink)
+            return
+        head, rest = found
+        origin = self._origin_of(head)
+        if origin is None and self._opened(number, Inner(line), counts, sink):
+            return
+        if origin is None and prefix.is_prose(head):
+            self._bare(number, line, counts, sink)
+            return
+        text = self._texts.young.get(rest) or self._text(rest, origin)
+        if text.damaged and origin is not None and self._split(number, line, origin, counts, sink):
+            return
+        counts.nccl_lines += 1
+        if origin is None or text.damaged:
+            damaged(number, line, counts)
+            return
+        if text.parsed is None:
+            counts.unrecognised_lines += 1
+        else:
+            counts.typed_lines += 1
+        sink(number, origin, text)
+
+    def _inner(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
+        """What stood in a whole-line envelope: a line, or several."""
+        for line in envelopes.cleaned(inner.text.strip(b"\r\n").split(b"\n"), inner.text):
+            found = prefix.split(line)
+            if found is None:
+                self._bare(number, line, counts, sink, inner.stated)
+                continue
+            head, rest = found
+            origin = self._origin_of(head)
+            if origin is not None:
+                self._take(number, prefix.stated_by(origin, inner.stated), rest, line, counts, sink)
+            elif self._opened(number, Inner(line, inner.stated), counts, sink):
+                pass
+            elif prefix.is_prose(head):
+                self._bare(number, line, counts, sink, inner.stated)
+            else:
+                counts.nccl_lines += 1
+                damaged(number, line, counts)
+
+    def _take(self, number: int, origin: Origin, rest: bytes, line: bytes, counts: Counts, sink: Sink) -> None:
+        """A line whose origin is known."""
+        text = self._texts.young.get(rest) or self._text(rest, origin)
+        if text.damaged and self._split(number, line, origin, counts, sink):
+            return
+        counts.nccl_lines += 1
+        if text.damaged:
+            damaged(number, line, counts)
+            return
+        counts.typed_lines += text.parsed is not None
+        counts.unrecognised_lines += text.parsed is None
+        sink(number, origin, text)
+
+    def _split(self, number: int, line: bytes, origin: Origin, counts: Counts, sink: Sink) -> bool:
+        """Take lines apart that were run together; False when not each of them is whole and known."""
+        found: list[tuple[Origin, Text]] = []
+        for piece in prefix.pieces(line, origin):
+            parts = prefix.split(piece)
+            own = self._origin(parts[0]) if parts else None
+            if parts is None or own is None:
+                return False
+            text = self._text(parts[1], own)
+            if text.parsed is None:
+                return False
+            found.append((prefix.stated_by(own, Stated(origin.time, origin.label, origin.rank)), text))
+        if len(found) < 2:
+            return False
+        counts.nccl_lines += len(found)
+        counts.typed_lines += len(found)
+        counts.split_lines += 1
+        remember(number, line, counts.mended)
+        for own, text in found:
+            sink(number, own, text)
+        return True
+
+    def _unwrapped(self, number: int, inner: Inner, counts: Counts, sink: Sink) -> None:
+        """What stood in a whole-line envelope: whole, or a part of a line."""
+        if counts.pending or inner.stated.partial or envelopes.has_partials(inner.text):
+            part = envelopes.stream_of(inner.text)
+            part = Inner(part.text, part.stated.within(inner.stated)) if part else inner
+            if self._joined(number, part, counts, sink):
+                return
+        self._inner(number, inner, counts, sink)
+
+    def _opened(self, number: int, line: Inner, counts: Counts, sink: Sink) -> bool:
+        """Take the lines out of a whole-line envelope; False when there is none."""
+        for _ in range(envelopes.MAX_DEPTH):
+            if inners := envelopes.contents(line.text):
+                self._unwrap()
+                for inner in inners:
+                    self._unwrapped(number, Inner(inner.text, inner.stated.within(line.stated)), counts, sink)
+                return True
+            layer = envelopes.peel(line.text)
+            if layer is None:
+                return False
+            line = Inner(layer.text, layer.stated.within(line.stated))
+        return False
+
+    def _continued(self, number: int, line: bytes, counts: Counts, sink: Sink) -> bool:
+        """Put lines together that a collector passes on in parts; False when this is a whole one."""
+        part = envelopes.stream_of(line)
+        if part is None:
+            is_part = bool(counts.pending) or envelopes.has_partials(line)
+            return is_part and self._opened(number, Inner(line), counts, sink)
+        return self._joined(number, part, counts, sink)
+
+    def _joined(self, number: int, part: Inner, counts: Counts, sink: Sink) -> bool:
+        """Put a line together, or keep a part of it for later; False when it is a whole one."""
+        key = part.stated.label, part.stated.stream
+        before = counts.pending.pop(key, None)
+        if part.stated.partial:
+            first, text = before or (number, b"")
+            counts.pending[key] = first, text if len(text) >= BLOCK else (text + part.text)[:BLOCK]
+            if len(counts.pending) > _MAX_PENDING:
+                del counts.pending[next(iter(counts.pending))]
+        elif before is not None:
+            first, text = before
+            self._inner(first, Inner(text + part.text, part.stated), counts, sink)
+        else:
+            return False
+        return True
+
+    def _bare(self, number: int, line: bytes, counts: Counts, sink: Sink, stated: Stated = NOTHING) -> None:
+        """A line without NCCL's prefix: some of NCCL's own have none, all others are counted and passed over."""
+        parsed = self._grammar.parse_bare(line)
+        if counts.awaited and self._retell(number, last_error.told(line, number, stated, counts.awaited), sink):
+            counts.related_lines += 1
+            counts.tail.append((number, line[:TAIL_WIDTH]))
+            return
+        needles = self._worth_a_look() if parsed is None else None
+        retells = False
+        worth = bool(needles) and any(needle in line for needle in needles or ())
+        if parsed is None and not worth and self._general and (found := _LAST_WORDS.search(line)):
+            worth = found.start() > 0 and (self.wrapped or bool(self._leads) or b"[rank" in line)
+            parsed = None if found.start() else self._grammar.parse_foreign(line, self._general)
+        traces = bool(counts.tracebacks) or tracebacks.MARK in line
+        if worth or (traces and envelopes.is_whole(line)):
+            retells = last_error.MARK in line and self._announced(number, line, stated, counts, sink)
+            if last_error.is_quoted(line):
+                retells = self._retell(number, [last_error.quoted(line, stated)], sink)
+            if rest := prefix.bare(line):
+                self._take(number, prefix.stated_by(prefix.ALONE, stated), rest, line, counts, sink)
+                return
+            layers = list(prefix.layers(line, self._leads.values()))
+            parsed = next(filter(None, map(self._grammar.parse_bare, layers)), None)
+            if parsed is None and self._opened(number, Inner(line, stated), counts, sink):
+                return
+            parsed = parsed or next(filter(None, map(self._parse_foreign, _by_worth(line, layers))), None)
+        parsed = self._traced(number, line, stated, counts.tracebacks, parsed) if traces else parsed
+        if parsed is None or parsed.production.foreign:
+            counts.tail.append((number, line[:TAIL_WIDTH]))
+        if parsed is None:
+            counts.related_lines += retells
+            return
+        if parsed.production.foreign:
+            counts.related_lines += not (parsed.production.general or parsed.production.traced)
+            level = "OTHER"
+        else:
+            counts.nccl_lines += 1
+            counts.typed_lines += 1
+            level = "INFO" if parsed.production.follows else "VERSION"
+        self.productions.add(parsed.production)
+        sink(number, prefix.NOBODY, Text(level, line, parsed))
+
+    def _traced(
+        self, number: int, line: bytes, stated: Stated, found: tracebacks.Open, parsed: Parsed | None
+    ) -> Parsed | None:
+        """What a line is if a traceback ends with it and nobody knows it, else what is known of it."""
+        tracebacks.begin(line, number, stated, found)
+        inner = tracebacks.ended(line, number, stated, found)
+        if inner is None or parsed is not None:
+            return parsed
+        front = b"" if inner.stated.rank is None else b"[rank%d]: " % inner.stated.rank
+        text = front + inner.text if front + inner.text in line else inner.text
+        return self._grammar.parse_foreign(text, self._grammar.traced)
+
+    def _announced(self, number: int, line: bytes, stated: Stated, counts: Counts, sink: Sink) -> bool:
+        """Take NCCL's last warning from the line that announces it; False when it is to come."""
+        if self._retell(number, [last_error.inline(line, stated)], sink):
+            return True
+        last_error.announce(line, number, stated, counts.awaited)
+        return False
+
+    def _retell(self, number: int, said: Iterable[Inner], sink: Sink) -> bool:
+        """Take what an exception says of NCCL's last warning; False when it is nothing of the kind."""
+        for inner in said:
+            parsed = self._grammar.parse(inner.text) if inner.text else None
+            if parsed is not None and parsed.kind.kept:
+                self.productions.add(parsed.production)
+                sink(number, prefix.retold_by(inner.stated), Text("WARN", inner.text, parsed))
+                return True
+        return False
+
+    def _worth_a_look(self) -> list[bytes]:
+        if self._needles is None:
+            others = b"\n".join([line for line in self._lines if b" NCCL INFO " not in line])
+            self._foreign = self._grammar.foreign_in(others)
+            alone = [b"NCCL "] if b"NCCL " in others else []
+            self._general = [production for production in self._foreign if production.general]
+            self._needles = (
+                alone
+                + self._grammar.bare_in(others, self.wrapped)
+                + [production.needle for production in self._foreign if not production.general]
+            )
+        return self._needles
+
+    def _parse_foreign(self, line: bytes) -> Parsed | None:
+        return self._grammar.parse_foreign(line, self._foreign)
+
+    def _unwrap(self) -> None:
+        """Remember that lines stand in envelopes: what is known of texts does not reckon with what these put behind."""
+        if not self.wrapped:
+            self.wrapped, self._needles = True, None
+            self._texts.forget()
+
+    def _origin_of(self, head: bytes) -> Origin | None:
+        return self._origins.young[head] if head in self._origins.young else self._origin(head)
+
+    def _origin(self, head: bytes) -> Origin | None:
+        if (known := self._origins.recall(head) or self._timed.known(head)) is not None:
+            return known
+        origin = prefix.parse(head)
+        if origin is not None:
+            self._timed.learn(head, origin)
+        if origin is not None and origin.wrapped:
+            self._unwrap()
+        if origin is not None and origin.lead:
+            prefix.learn(origin.lead, self._leads)
+        self._origins.keep(head, origin)
+        return origin
+
+    def _text(self, rest: bytes, origin: Origin | None) -> Text:
+        return self._texts.recall(rest) or self._new_text(rest, origin)
+
+    def _new_text(self, rest: bytes, origin: Origin | None) -> Text:
+        level, _, whole = rest.partition(b" ")
+        message, key = whole, rest
+        if self.wrapped and len(shorter := envelopes.without_trailer(whole)) < len(whole):
+            is_trailer = origin is not None and origin.wrapped
+            key = rest + (b"\0" if is_trailer else b"\1")
+            if known := self._texts.young.get(key) or self._texts.recall(key):
+                return known
+            if is_trailer and (self._grammar.parse(shorter) or not self._grammar.parse(whole)):
+                message = shorter  # else a table of NCCL's own, which ends like that of a collector
+        glued = (b"NCCL " in message or message.endswith(b"]")) and _GLUED.search(message) is not None
+        parsed = None if glued else self._grammar.parse(message) or self._grammar.parse_cut(message)
+        if parsed is None and not glued and b"&" in message:
+            parsed = self._grammar.parse(message := envelopes.without_entities(message))
+        if parsed:
+            self.productions.add(parsed.production)
+        text = Text(level.decode("ascii"), message, parsed, glued)
+        self._texts.keep(key, text)
+        return text
+
+
+def _by_worth(line: bytes, layers: Iterable[bytes]) -> list[bytes]:
+    """A line and what it is without prefixes: first what begins with a rank, then what most was taken from."""
+    return sorted((line, *layers), key=lambda one: (not one.startswith(b"[rank"), line.endswith(one), len(one)))

@@ -1,0 +1,1 @@
+"""What every room uses and nothing of NCCL is in: records, texts, times, files written whole."""

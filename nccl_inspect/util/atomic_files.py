@@ -1,0 +1,86 @@
+"""Files that are written beside their place and moved there when they are whole: a reader never sees half of one."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from nccl_inspect.errors import NcclInspectError
+from nccl_inspect.util.interruption import PROCESS
+
+STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+"""Names of standard output: opening it anew would cut what somebody else wrote there."""
+
+
+@contextmanager
+def replacing(target: str, option: str, mode: int | None = None) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of ``target`` at the end; after an error all is as it was before.
+
+    A device, a pipe, a file with several names or of somebody else, and a file in a folder in which nothing can be
+    made are written to directly: to take their place would change what they are.
+
+    Args:
+        target: its path.
+        option: the option that named it, for errors.
+        mode: its permissions, of which the umask takes some away; None for those of the file that is replaced.
+
+    Raises:
+        NcclInspectError: it cannot be written.
+    """
+    path = Path(os.path.realpath(target))
+    try:
+        if not _may_replace(target, path):
+            with Path(target).open("wb") as file:
+                yield file
+            return
+        beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
+        with PROCESS.undone_by(lambda: beside.unlink(missing_ok=True)):
+            try:
+                permissions = 0o666 if mode is None else mode
+                opener = partial(_made, permissions)
+                with open(beside, "wb", opener=opener) as file:
+                    yield file
+                if mode is None and path.exists():
+                    beside.chmod(stat.S_IMODE(path.stat().st_mode))
+                beside.replace(path)
+                PROCESS.unwritten = ""
+            finally:
+                beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise NcclInspectError(f"{target}: {error.strerror or error}", _hint(target, option)) from None
+
+
+def _made(permissions: int, name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_EXCL, permissions)
+
+
+def lines(target: str, option: str, text: Iterable[str]) -> None:
+    """Write lines to a file.
+
+    Raises:
+        NcclInspectError: it cannot be written.
+    """
+    with replacing(target, option) as file:
+        file.writelines(f"{line}\n".encode("utf-8", "backslashreplace") for line in text)
+
+
+def _hint(target: str, option: str) -> str:
+    return f"check the {'name' if Path(target).is_dir() else 'folder'} given with {option}"
+
+
+def _may_replace(target: str, path: Path) -> bool:
+    if os.path.abspath(target).startswith(("/dev/fd/", "/dev/std", "/proc/")):  # noqa: PTH100 - links stay
+        return False
+    if not os.access(path.parent, os.W_OK):
+        return False
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return True
+    own = status.st_uid == os.geteuid() and status.st_nlink == 1
+    return stat.S_ISREG(status.st_mode) and own and os.access(path, os.W_OK)

@@ -1,0 +1,80 @@
+"""Work that is done in processes of their own: they end with this one, and when nobody wants their results any more."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from nccl_inspect.util.interruption import PROCESS, Held, left_to_parent
+from nccl_inspect.util.records import Record
+
+
+def can_fork() -> bool:
+    """Whether a copy of this process can go on at once: a lock that another thread holds would stay locked in it."""
+    return sys.platform == "linux" and threading.active_count() == 1
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Helper(Record):
+    """A process, and where its result comes from."""
+
+    process: BaseProcess
+    connection: Connection
+
+    def result(self) -> Any:
+        """What its work gave; None when it died, also while it sent that."""
+        try:
+            return pickle.loads(self.connection.recv_bytes())  # noqa: S301 - from our own process
+        except (EOFError, OSError):
+            return None
+
+
+class Helpers:
+    """Starts processes; they are killed where this is left, and when this process is interrupted."""
+
+    def __init__(self) -> None:
+        self._processes: list[BaseProcess] = []
+        self._undone = PROCESS.undone_by(self._end)
+
+    def __enter__(self) -> Helpers:
+        self._undone.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._undone.__exit__(*error)
+        self._end()
+
+    def start(self, work: Callable[..., object], *values: object) -> Helper:
+        """Start a process.
+
+        Args:
+            work: a function of a module; what it gives can be pickled.
+            values: its arguments.
+        """
+        context: Any = multiprocessing.get_context("fork" if can_fork() else "spawn")
+        with Held():
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=_work, args=(work, values, theirs), daemon=True)
+            process.start()
+            self._processes.append(process)
+        theirs.close()
+        return Helper(process, ours)
+
+    def _end(self) -> None:
+        for process in self._processes:
+            process.kill()
+
+
+def _work(work: Callable[..., object], values: tuple[object, ...], connection: Connection) -> None:
+    left_to_parent()
+    result = work(*values)
+    with suppress(BrokenPipeError):  # nobody is there any more
+        connection.send_bytes(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))

@@ -1,0 +1,83 @@
+"""A progress bar for long inputs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from itertools import repeat
+from typing import Any
+
+import click
+
+from nccl_inspect.util.interruption import PROCESS
+
+_LONG = 20_000_000
+"""Bytes above which a run is long enough to show its progress."""
+_LONG_WAIT = 2.0
+"""Seconds after which it is, where nobody knows how many bytes will come."""
+_REDRAW = 0.1
+
+
+class Bar:
+    """A progress bar on stderr, shown when the input proves to be long.
+
+    Args:
+        wanted: whether to show it at once, or never; None for: on a terminal, when it is long.
+        label: what is going on.
+    """
+
+    def __init__(self, wanted: bool | None, label: str = "reading") -> None:
+        self._label = label
+        self.wanted = sys.stderr.isatty() if wanted is None else wanted
+        self._at_once = wanted is not None
+        self._began = self._drawn = time.monotonic()
+        self._done = self._shown = 0
+        self._total: int | None = None
+        self._bar: Any = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._draw()
+        self._open.close()
+
+    def update(self, size: int, total: int | None) -> None:
+        """So many bytes more were read, of a total that may be unknown."""
+        self._done += size
+        self._total = total
+        now = time.monotonic()
+        if self._bar is None and self._is_long(now):
+            self._open.enter_context(PROCESS.undone_by(self._open.close))  # it hides the cursor
+            self._bar = self._open.enter_context(self._made())
+        if now - self._drawn >= _REDRAW:
+            self._drawn = now
+            self._draw()
+
+    def _is_long(self, now: float) -> bool:
+        if self._at_once:
+            return True
+        if self._total is None:
+            return self._done > _LONG or now - self._began > _LONG_WAIT
+        return self._total > _LONG
+
+    def _made(self) -> Any:
+        return click.progressbar(
+            None if self._total is not None else repeat(None),  # click wants to know either the length or the items
+            length=self._total,
+            label=self._label,
+            file=sys.stderr,
+            width=20,
+            item_show_func=lambda _: self._amount(),
+        )
+
+    def _draw(self) -> None:
+        if self._bar is not None:
+            self._bar.update(self._done - self._shown)
+            self._shown = self._done
+
+    def _amount(self) -> str:
+        seconds = max(time.monotonic() - self._began, 1e-3)
+        return f"{self._done / 1e6:,.1f} MB, {self._done / 1e6 / seconds:,.1f} MB/s"
