@@ -9,13 +9,12 @@ from typing import Any
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging.engine import SEVERITIES, selected
-from nccl_inspect.judging.facts import count
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Path
 from nccl_inspect.policy import Answer, Expectation, Policy, file, ways
 from nccl_inspect.util.text import printable
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import count, ranges
 
 _SCOPES = ("intra", "inter")
 

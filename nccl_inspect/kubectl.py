@@ -23,10 +23,10 @@ from nccl_inspect.cli import collect, say, several, shared, watch, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.collecting import Wanted, kubernetes
 from nccl_inspect.collecting.collection import Collection
-from nccl_inspect.judging.facts import count
 from nccl_inspect.pipeline import reading
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut
+from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -12,10 +12,10 @@ from nccl_inspect import platforms
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging import impact
 from nccl_inspect.judging.engine import selected
-from nccl_inspect.judging.facts import count, ends, listed
+from nccl_inspect.judging.facts import ends
 from nccl_inspect.model.job import Job, Path
 from nccl_inspect.util.text import printable
-from nccl_inspect.util.wording import expand, range_word, read_range, some_names, some_ranks
+from nccl_inspect.util.wording import count, expand, listed, range_word, read_range, some_names, some_ranks
 
 _TRANSPORTS = ("p2p", "shm", "net", "collnet", "ib", "socket")
 """Words that are good to ask for, also where the log has no such path."""

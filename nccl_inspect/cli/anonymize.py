@@ -26,10 +26,10 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.ingest.sources import blocks as sources
 from nccl_inspect.ingest.sources.blocks import Progress, Source
 from nccl_inspect.ingest.sources.files import File
-from nccl_inspect.judging.facts import count
 from nccl_inspect.live.tail import STDIN
 from nccl_inspect.report.words import shortened
 from nccl_inspect.util.progress import Bar
+from nccl_inspect.util.wording import count
 
 _MAX_TOLD = 20
 _EXAMPLES = """

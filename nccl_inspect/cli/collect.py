@@ -16,8 +16,8 @@ from nccl_inspect.cli import say, shared
 from nccl_inspect.collecting import Target, Wanted
 from nccl_inspect.collecting.collection import INDEX, Collection
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.judging.facts import count
 from nccl_inspect.util import atomic_files
+from nccl_inspect.util.wording import count
 
 _PACKED = (".tar.gz", ".tgz")
 _EXAMPLES = """

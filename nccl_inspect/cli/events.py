@@ -15,11 +15,11 @@ from nccl_inspect.cli import say, shared, writing
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.event import writers
 from nccl_inspect.event.base import Event, Told, Where
-from nccl_inspect.judging.facts import count
 from nccl_inspect.pipeline import event_stream
 from nccl_inspect.util import atomic_files
 from nccl_inspect.util.levels import LEVELS
 from nccl_inspect.util.progress import Bar
+from nccl_inspect.util.wording import count
 
 _LEVELS = (*(level.decode("ascii") for level in LEVELS), "VERSION", "OTHER")
 _EXAMPLES = """

@@ -14,11 +14,10 @@ import click
 from nccl_inspect.answers import Answer, names_of
 from nccl_inspect.cli import filters, say, shared, writing
 from nccl_inspect.cli.formats import formats
-from nccl_inspect.judging.facts import count
 from nccl_inspect.model.document import clean
 from nccl_inspect.report.columns import UNBOUNDED, cells, drawn, fitted
 from nccl_inspect.util.records import Record
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import count, ranges
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

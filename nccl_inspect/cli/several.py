@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from nccl_inspect.cli import say
-from nccl_inspect.judging.facts import count
 from nccl_inspect.model.job import Job
+from nccl_inspect.util.wording import count
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -15,7 +15,6 @@ from nccl_inspect import artifacts, report
 from nccl_inspect.cli import say, shared, writing
 from nccl_inspect.cli.manual import FOUND
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.judging.facts import count
 from nccl_inspect.live import exit_conditions, tail
 from nccl_inspect.live import metrics as monitoring
 from nccl_inspect.live.watch import Change, End, News, Resumed, Stall, Status, Timing, Turn, Verdict, Watch
@@ -25,7 +24,7 @@ from nccl_inspect.report import Style, beside, text
 from nccl_inspect.report.words import block, paint, verdict_color
 from nccl_inspect.util.interruption import PROCESS
 from nccl_inspect.util.text import cut, printable
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import count, ranges
 
 _EXAMPLES = """
 \b

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from nccl_inspect.differences import AREAS, Change, Difference, explanations, findings, structure, ways
 from nccl_inspect.event import types as events
-from nccl_inspect.judging.facts import count, listed, ranks_word
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Job, Setting
 from nccl_inspect.model.statements.environment import is_echoed
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import count, listed, ranges, ranks_word
 
 _SOUND = ("complete", "connected", "destroyed")
 """States of a communicator that differ only by where the log ends."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 
 from nccl_inspect.differences import Change
-from nccl_inspect.judging.facts import count, listed
 from nccl_inspect.model.job import Job, Path
+from nccl_inspect.util.wording import count, listed
 
 _SAME = {"direct shared memory": "SHM/direct/direct", "SHM/direct": "SHM/direct/direct"}
 """One mechanism in the words of several releases (until 2.12; from 2.30)."""

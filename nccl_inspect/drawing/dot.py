@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nccl_inspect.judging.facts import count
 from nccl_inspect.picture.looks import bundles, gpu_words, look_of, title_of, words_of
 from nccl_inspect.picture.view import View
 from nccl_inspect.report import Style
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.text import printable
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import count, ranges
 
 DRAWS = True
 

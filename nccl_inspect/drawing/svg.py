@@ -12,14 +12,13 @@ from dataclasses import replace
 from html import escape
 from typing import NamedTuple
 
-from nccl_inspect.judging.facts import count
 from nccl_inspect.picture.looks import LOOKS, Look, bundles, gpu_words, lanes, look_of, title_of, words_of
 from nccl_inspect.picture.tree_layout import places
 from nccl_inspect.picture.view import Shape, View
 from nccl_inspect.report import Style
 from nccl_inspect.topology import Topology
 from nccl_inspect.util.text import cut, printable
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import count, ranges
 
 DRAWS = True
 _PAD = 16

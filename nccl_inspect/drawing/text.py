@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from nccl_inspect.judging.facts import count
 from nccl_inspect.model.communicators.shapes import crossings, fewest_crossings, host_of, is_closed, tree_shape
 from nccl_inspect.model.inventory import Stage
 from nccl_inspect.picture.looks import bundles, gpu_words, lanes, title_of
@@ -15,7 +14,7 @@ from nccl_inspect.report import Style
 from nccl_inspect.report.words import block, paint
 from nccl_inspect.topology import Nic, Topology
 from nccl_inspect.util.text import cut, printable
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import count, ranges
 
 DRAWS = False
 _MAX_FACTS = 5

@@ -10,9 +10,9 @@ from nccl_inspect.explain import lead as leads
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.judging.engine import CATEGORIES, registered
-from nccl_inspect.judging.facts import listed
 from nccl_inspect.scanning import meaning, nearness
 from nccl_inspect.util.records import Record
+from nccl_inspect.util.wording import listed
 
 SEE = "see 'nccl-inspect rules' for the names of rules"
 _SETTING = re.compile(r"\$?((?:NCCL|RCCL|OFI|FI|TORCH|CUDA)_[A-Z0-9_]+)(?:=\S*)?")

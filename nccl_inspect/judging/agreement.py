@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.connecting import REFUSED, gave_up, retried
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.model.job import Notice
+from nccl_inspect.model.job import Notice, Setting
 
 
 class Effect(NamedTuple):
@@ -109,3 +110,31 @@ def errors_of(facts: Facts, effect: Effect | None) -> list[Notice]:
         return []
     refused = [*gave_up(facts, *REFUSED), *retried(facts, *REFUSED)] if effect.is_refused else []
     return [*facts.notices(*effect.errors), *(one.notice for one in ours if effect.cuda_files), *refused]
+
+
+def without(facts: Facts, agreement: Agreement, setting: Setting) -> set[int]:
+    """The ranks that do not have a setting which every rank prints that has it, on the same hosts if that matters."""
+    others = seen_to_come_up(facts) - set(setting.ranks or ())
+    others -= facts.ranks_with(facts.settings(agreement.hidden_by))
+    if not agreement.on_host:
+        return others
+    return {rank for host in facts.job.hosts if host.name in setting.hosts for rank in host.ranks} & others
+
+
+def seen_to_come_up(facts: Facts) -> set[int]:
+    """The ranks whose log is there from its beginning up to the end of an initialisation: what it lacks is not set.
+
+    Where the beginning of a log was cut off, each rank lacks other lines. A process prints some variables only for its
+    first communicator, which is that of all ranks.
+    """
+    comms = facts.job.communicators
+    completed = {rank for comm in comms for rank in global_ranks(comm, comm.completed)}
+    # Until 2.21 a rank connects before its initialisation is complete.
+    completed |= {path.src for path in facts.job.paths}
+    announced = {rank for comm in comms if comm.id == "world" for rank in global_ranks(comm, comm.announced)}
+    return completed & (announced | ranks_with_interface(facts))
+
+
+def ranks_with_interface(facts: Facts) -> set[int]:
+    """The ranks that say which interface they chose: that is among the first lines."""
+    return {rank for notice in facts.said(BootstrapInterface) for rank in notice.ranks}

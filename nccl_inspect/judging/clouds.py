@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import slingshot
-from nccl_inspect.rules.socket_instead_of_rdma import efa_hints
+from nccl_inspect.judging.networks.fabrics import efa_hints
 
 _WORDS = {
     "AWS": re.compile(r"\bEFA\b|\bEKS\b|\bEC2\b|amazonaws\.com|\baws ec2\b|-p efa\b|\bmodinfo efa\b|\bFI_EFA_"),
@@ -48,3 +48,14 @@ def _known(facts: Facts) -> set[str]:
 def fitting(steps: Iterable[str], clouds: set[str]) -> list[str]:
     """The steps without those for clouds that the job does not run in, as far as is known."""
     return [step for step in steps if all(name in clouds or not words.search(step) for name, words in _WORDS.items())]
+
+
+def vendor_may_ask(facts: Facts) -> bool:
+    """Whether the log does not tell which network is in use: it may be one of :func:`vendor_asks`."""
+    return not (facts.platform or facts.job.network.name or facts.job.paths)
+
+
+def vendor_asks(facts: Facts) -> bool:
+    """Whether Google's plugins are in use: its guides set algorithm, protocol and number of channels for them."""
+    network = facts.platform.network if facts.platform else None
+    return network in ("tcpx", "tcpxo") or (facts.job.network.name or "").startswith(("GPUDirectTCPX", "FasTrak"))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nccl_inspect.judging.facts import Facts, listed
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.wording import listed
 
 REFUSED = ("Connection refused", "exceeded retries")
 """The error as it is printed; up to 2.23 only the number of retries is."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nccl_inspect.judging.facts import be, ranks_word
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.finding import Culprit
 from nccl_inspect.model.job import Job
+from nccl_inspect.util.wording import be, ranks_word
 
 _NOUNS = {"end": "ends without GPUDirect RDMA", "pair": "pairs of hosts with failed transfers"}
 _MOST_STEPS = 2

@@ -17,8 +17,8 @@ from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Path, Setting
 from nccl_inspect.model.statements import job_end, usage
 from nccl_inspect.platforms import Platform
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
+from nccl_inspect.util.wording import does, listed
 from nccl_inspect.util.wording import ranges as ranges
-from nccl_inspect.util.wording import some_ranks
 
 _Made = TypeVar("_Made")
 
@@ -241,51 +241,15 @@ def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
     return found
 
 
-STATES = {
-    "started": "initialisation not finished",
-    "complete": "initialised",
-    "connected": "connected",
-    "destroyed": "ended in order",
-    "aborted": "aborted",
-}
-"""How far communicators came, for people: the keys are those of the JSON."""
 _TCP = ("Socket", "FastSocket")
 _WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
-
-
-def ranks_word(ranks: Iterable[int]) -> str:
-    """Ranks with the noun in the right form: ``rank 3``, ``ranks 0-3``."""
-    known = set(ranks)
-    return f"rank{'s' * (len(known) > 1)} {some_ranks(known)}"
-
-
-def count(number: int, noun: str, ending: str = "s") -> str:
-    """A number with its noun in the right form: ``1 pair``, ``2 pairs``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}{ending}"
-
-
-def does(number: int, verb: str) -> str:
-    """A verb in the form that fits a number: ``1 pair uses``, ``2 pairs use``."""
-    return f"{verb}s" if number == 1 else verb
-
-
-def be(number: int) -> str:
-    """The verb that fits a number."""
-    return "is" if number == 1 else "are"
 
 
 def using(paths: Iterable[Path]) -> str:
     """The ways that paths take, with the verb: ``use SHM/direct``."""
     paths = list(paths)
     return f"{does(len(paths), 'use')} {listed(path.detail for path in paths)}"
-
-
-def listed(words: Iterable[str], limit: int = 4) -> str:
-    """Some words in a row, with the number of those left out."""
-    words = list(dict.fromkeys(words))
-    more = len(words) - limit
-    return ", ".join(words[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from nccl_inspect.judging.engine import SEVERITIES
-from nccl_inspect.judging.facts import count
 from nccl_inspect.judging.places import Places
 from nccl_inspect.live.watch import Change, End, News, Stall, Turn, Verdict
 from nccl_inspect.model.job import Job
@@ -16,7 +15,7 @@ from nccl_inspect.report.digest import reason
 from nccl_inspect.report.head import step_now
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import printable
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import count, ranges
 
 STALL = "stall"
 CONDITIONS = ("error", "warning", STALL)

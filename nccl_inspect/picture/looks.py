@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nccl_inspect.judging.facts import STATES, count
 from nccl_inspect.picture.view import Link, View
 from nccl_inspect.util.text import printable
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import STATES, count, ranges
 
 
 class Look(NamedTuple):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging.engine import SEVERITIES
-from nccl_inspect.judging.facts import count
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.job_summary import VERDICTS, Standing
 from nccl_inspect.model.jobs.division import runs_of, told_apart
 from nccl_inspect.model.processes.gathering import Gathered
+from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from nccl_inspect.model.jobs.shares import Share

@@ -16,7 +16,7 @@ from nccl_inspect.ingest.sources import files
 from nccl_inspect.ingest.sources.blocks import Input, Progress
 from nccl_inspect.judging import engine as rules
 from nccl_inspect.judging import judge as judging
-from nccl_inspect.judging.facts import Facts, count
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.machine_type import platform_of
 from nccl_inspect.model import resolve
 from nccl_inspect.model.fold.fold import Fold, Piece
@@ -28,6 +28,7 @@ from nccl_inspect.pipeline.jobs import Choice, judged
 from nccl_inspect.report import head
 from nccl_inspect.util.interruption import Interruption
 from nccl_inspect.util.records import Record
+from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from nccl_inspect.ingest.sources.partition import Part

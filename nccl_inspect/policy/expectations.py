@@ -7,7 +7,6 @@ from fnmatch import fnmatchcase
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import SEVERITIES
-from nccl_inspect.judging.facts import count, listed
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, Job, Setting
@@ -15,7 +14,7 @@ from nccl_inspect.model.setting_names import Alike
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.model.versions import order
 from nccl_inspect.policy import Answer, broken, kept, undecided
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import count, listed, ranges
 
 _FROM_THE_START = "give the log from the start of the job, with NCCL_DEBUG=INFO"
 _OTHER_RELEASE = {

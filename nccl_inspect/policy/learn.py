@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable, Iterator, Sized
 
 from nccl_inspect._version import __version__
-from nccl_inspect.judging.facts import count, listed
 from nccl_inspect.model.job import CommunicatorInfo, Job, Path, Setting
 from nccl_inspect.model.statements.environment import is_echoed
 from nccl_inspect.policy.expectations import world
 from nccl_inspect.policy.file import SCOPES
 from nccl_inspect.policy.ways import all_ways
 from nccl_inspect.util.text import printable
+from nccl_inspect.util.wording import count, listed
 
 _HARMFUL = ("NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_IB_DISABLE=1")
 """Settings that take the fast paths away; a good log without them is a reason to keep them out."""

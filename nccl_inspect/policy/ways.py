@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from nccl_inspect.judging.facts import count, ends, first_lines, listed
+from nccl_inspect.judging.facts import ends, first_lines
 from nccl_inspect.model.connection import AlsoPath
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Path
 from nccl_inspect.policy import Answer, broken, kept, undecided
 from nccl_inspect.policy.expectations import world
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import count, listed, ranges
 
 _LONGER = "give a log that goes past the first collective: since NCCL 2.22 connections are made when first used"
 

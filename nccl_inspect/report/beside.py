@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from nccl_inspect.ingest.sources.log_detection import HARMLESS, OTHER, UNKNOWN
-from nccl_inspect.judging.facts import count
 from nccl_inspect.model.inventory import Artifact, PassedOver
 from nccl_inspect.model.job import Job
+from nccl_inspect.util.wording import count
 
 _MAX_UNUSED = 3
 _MAX_PASSED = 3

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from nccl_inspect.grammar import engine
 from nccl_inspect.judging import culprit_words
-from nccl_inspect.judging.facts import STATES, count, ranks_word
 from nccl_inspect.judging.statements import is_retold
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, FirstFailure, Job, Notice, Setting
 from nccl_inspect.report import beside, gaps
 from nccl_inspect.report.words import shortened
 from nccl_inspect.util.text import cut, printable
-from nccl_inspect.util.wording import some_names, some_ranks
+from nccl_inspect.util.wording import STATES, count, ranks_word, some_names, some_ranks
 
 _MAX_COMMUNICATORS = 8
 _MAX_PROBLEMS = 5

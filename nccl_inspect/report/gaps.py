@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from nccl_inspect.judging.facts import count
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Waiting
 from nccl_inspect.model.job import Job
 from nccl_inspect.report.words import duration, shortened
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import count, ranges
 
 _INCOMPLETE, _SPARSE = "log-incomplete", "debug-level-too-low"
 _STARTING = ("rank-missing", "hang-in-init")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging import capture
-from nccl_inspect.judging.facts import count, ranks_word
 from nccl_inspect.judging.places import Places, culprit_ranks
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.judging.statements import is_error, quoted, rank_in_front
@@ -18,6 +17,7 @@ from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import ages
 from nccl_inspect.report.digest import first_said, lead_of, short_names, under, verdict_line
 from nccl_inspect.report.words import duration, shortened
+from nccl_inspect.util.wording import count, ranks_word
 
 _MOST_PLACES = 2
 """Ranks that are told with their processes; of more the hosts are told."""

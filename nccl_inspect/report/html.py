@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from nccl_inspect._version import __version__
 from nccl_inspect.answers import Answer, env, hosts, nics, ranks
 from nccl_inspect.judging import capture
-from nccl_inspect.judging.facts import STATES, count
 from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.job import Job
 from nccl_inspect.picture.looks import LOOKS
@@ -27,7 +26,7 @@ from nccl_inspect.report.head import labelled
 from nccl_inspect.report.page import data, sections
 from nccl_inspect.report.tables import KIND_HEAD, by_kind, gdr_word
 from nccl_inspect.util.text import printable
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import STATES, count, ranges
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template

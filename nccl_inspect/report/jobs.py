@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from nccl_inspect.judging import culprit_words
-from nccl_inspect.judging.facts import count, ranks_word
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.job_summary import VERDICTS, Standing
 from nccl_inspect.report import Style
 from nccl_inspect.report.tables import aligned
 from nccl_inspect.report.words import block, paint, shortened, verdict_color
 from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.wording import count, ranks_word
 
 HEAD = ("#", "job", "verdict", "ranks", "hosts", "NCCL", "finding", "culprit", "began", "lines")
 MAX_ROWS = 20

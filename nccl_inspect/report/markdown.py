@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from nccl_inspect._version import __version__
 from nccl_inspect.judging import capture
-from nccl_inspect.judging.facts import count
 from nccl_inspect.judging.remedies import is_sentence
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -22,6 +21,7 @@ from nccl_inspect.report.folding import MORE, Shown, in_one_line, is_brief
 from nccl_inspect.report.head import labelled
 from nccl_inspect.report.markup import code, details, plain, step, table
 from nccl_inspect.report.tables import KIND_HEAD, by_kind
+from nccl_inspect.util.wording import count
 
 _MAX_ERRORS = 5
 _BEGINS_BLOCK = re.compile(r"^(\d*)([-+=.)])")

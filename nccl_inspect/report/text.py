@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging import capture
-from nccl_inspect.judging.facts import count
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.head import Head
@@ -17,6 +16,7 @@ from nccl_inspect.report.head import code_of, labelled
 from nccl_inspect.report.tables import KIND_HEAD, aligned, by_kind
 from nccl_inspect.report.words import NARROW, block, paint, step_block, verdict_color
 from nccl_inspect.util.text import cut, printable
+from nccl_inspect.util.wording import count
 
 _MAX_ERRORS = 5
 _MAX_HEADLINE, _MAX_LABELLED = 4, 2

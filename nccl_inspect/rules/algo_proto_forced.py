@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.clouds import vendor_asks, vendor_may_ask
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, listed, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.judging.remedies import EFA_RELEASES
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
-from nccl_inspect.rules.socket_instead_of_rdma import efa_hints
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="algo-proto-forced",
@@ -105,17 +107,6 @@ def _refused(facts: Facts, said: list[Notice]) -> Finding:
         hosts=hosts_in(said),
         evidence=[*first_said(said), *lines_of(facts.chosen("NCCL_PROTO"), 1)],
     )
-
-
-def vendor_may_ask(facts: Facts) -> bool:
-    """Whether the log does not tell which network is in use: it may be one of :func:`vendor_asks`."""
-    return not (facts.platform or facts.job.network.name or facts.job.paths)
-
-
-def vendor_asks(facts: Facts) -> bool:
-    """Whether Google's plugins are in use: its guides set algorithm, protocol and number of channels for them."""
-    network = facts.platform.network if facts.platform else None
-    return network in ("tcpx", "tcpxo") or (facts.job.network.name or "").startswith(("GPUDirectTCPX", "FasTrak"))
 
 
 def _is_perhaps_of_plugin(facts: Facts, setting: Setting) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect import platforms
 from nccl_inspect.event.types import NcclTestResult
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, first_lines, first_said
+from nccl_inspect.judging.facts import Facts, first_lines, first_said
 from nccl_inspect.judging.hardware.machine_type import LISTED_RANKS, gpu_names
 from nccl_inspect.judging.impact import Rate, compared, estimate, nic, p2p
 from nccl_inspect.judging.line_order import is_before
@@ -13,6 +13,7 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.platforms import Platform
+from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="bandwidth-low",

@@ -6,11 +6,11 @@ from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.connecting import NO_ROUTE, REFUSED, came_up, gave_up, of_one_link
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.networks.fabrics import meetings
+from nccl_inspect.judging.networks.interfaces import NO_FAMILY, without_family
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.bootstrap_no_interface import NO_FAMILY, without_family
-from nccl_inspect.rules.mixed_networks import meetings
 
 RULE = Rule(
     name="bootstrap-failed",

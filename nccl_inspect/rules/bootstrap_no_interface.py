@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, ranks_word, words_of
-from nccl_inspect.judging.networks.interfaces import included, offered
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+from nccl_inspect.judging.networks.interfaces import included, offered, without_family
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
-from nccl_inspect.model.versions import order
+from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
     name="bootstrap-no-interface",
@@ -26,22 +26,8 @@ _OF_NETWORKS = (
     "ib-no-ip-interface",
 )
 _NETWORK = "--network=host   # option of docker run; one host alone: NCCL_SOCKET_IFNAME=lo"
-_TELLS = (2, 4, 8)
-"""The first release that says that there is no interface (src/bootstrap.cc)."""
 _NO_ADDRESS = ("socket-address-family", "socket-address-family-init")
 """What a peer says that was given an address of no family: it was never filled in."""
-NO_FAMILY = "Address family not supported"
-
-
-def without_family(facts: Facts) -> list[Notice]:
-    """Sockets that the system refuses because no interface gave them an address: until 2.4.7 nothing else says so.
-
-    A process that lists an interface has an address of its own, and was given that of another family by its peer.
-    """
-    chose = {process for one in offered(facts) for process in one.said.processes}
-    said = [notice for notice in facts.notices("socket-create-failed") if NO_FAMILY in notice.message]
-    old = not any(order(text) >= _TELLS for text in facts.job.nccl_versions if "inferred" not in text)
-    return [notice for notice in said if old and chose.isdisjoint(notice.processes)]
 
 
 def _fitting_none(facts: Facts) -> list[Setting]:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.connecting import NO_ROUTE, TIMED_OUT, addresses, came_up, gave_up, retried
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="bootstrap-no-route",

@@ -17,7 +17,7 @@ from nccl_inspect.judging.connecting import (
     retried,
 )
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, listed, ranks_in, words_of
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
 from nccl_inspect.judging.networks.interfaces import (
     Interface,
     included,
@@ -30,7 +30,7 @@ from nccl_inspect.judging.networks.interfaces import (
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
-from nccl_inspect.util.wording import some_names
+from nccl_inspect.util.wording import listed, some_names
 
 RULE = Rule(
     name="bootstrap-wrong-interface",

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from nccl_inspect.judging.clouds import vendor_asks, vendor_may_ask
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, lines_of, listed, unset, words_of
+from nccl_inspect.judging.facts import Facts, lines_of, unset, words_of
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Setting
-from nccl_inspect.rules.algo_proto_forced import vendor_asks, vendor_may_ask
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="channel-limit-by-env",

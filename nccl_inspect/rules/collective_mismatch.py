@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from nccl_inspect.artifacts.causes import DIFFERENT
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, hosts_with, ranks_in, ranks_word
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, hosts_with, ranks_in
 from nccl_inspect.judging.hangs.watchdog import Wait, waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.wording import ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from nccl_inspect.artifacts.causes import MISSING
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, does, hosts_with, ranks_word
+from nccl_inspect.judging.facts import Facts, hosts_with
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.wording import does, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.standstill import Standstill

@@ -7,28 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.evidence.workloads import Case, Change
-from nccl_inspect.judging.facts import Facts, listed, ranks_in, ranks_word
+from nccl_inspect.judging.evidence.workloads import DEATHS, Case, Change
+from nccl_inspect.judging.facts import Facts, ranks_in
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.wording import listed, ranks_word
 
-DEATHS = (
-    "ended-from-outside",
-    "hang-after-init",
-    "hang-in-init",
-    "host-memory-exhausted",
-    "ib-completion-error",
-    "ib-timeout-err12",
-    "peer-death",
-    "process-crashed",
-    "process-unresponsive",
-    "program-not-started",
-    "rank-missing",
-    "rendezvous-failed",
-    "watchdog-stuck",
-    "watchdog-timeout",
-)
-"""What the others say of a rank that is gone."""
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Ended
 

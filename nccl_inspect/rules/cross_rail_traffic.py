@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, ends, first_lines, hosts_of, lines_of, nics_used, words_of
+from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of, lines_of, words_of
+from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.connection import Link
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Path
+from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="cross-rail-traffic",
@@ -18,21 +20,6 @@ RULE = Rule(
     title="Connections between hosts go from one NIC number (rail) to another",
     because=("pxn-unused",),
 )
-
-
-def crossing(facts: Facts) -> list[Path]:
-    """Paths that leave a rail, between hosts that use several NICs each: with one NIC there is no rail to keep to.
-
-    The networks behind libfabric (EFA, Slingshot) have no rails.
-    """
-    paths = [path for path in facts.rdma() if "Libfabric" not in (path.net or "")]
-    used = nics_used(paths)
-    return [
-        path
-        for path in paths
-        if any(link.crosses_rails for link in path.links)
-        and all(len(used.get(host or "", ())) > 1 for host in (path.src_host, path.dst_host))
-    ]
 
 
 class _Sign(NamedTuple):

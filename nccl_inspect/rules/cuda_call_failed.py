@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import precedes
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.departures import departures, last_words
 from nccl_inspect.judging.statements import rank_in_front, value
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="cuda-call-failed",

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda_codes import AT_START
+from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.nvls_fabric_manager import is_of_fabric
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="cuda-failure-in-connect",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="cuda-failure-in-launch",

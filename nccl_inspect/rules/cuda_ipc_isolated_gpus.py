@@ -6,11 +6,11 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_lines, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda_codes import CUDA_CODES
+from nccl_inspect.judging.hardware.peer_to_peer import not_shared
 from nccl_inspect.judging.impact import SHM
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
-from nccl_inspect.rules.p2p_import_failed import not_shared
 
 RULE = Rule(
     name="cuda-ipc-isolated-gpus",

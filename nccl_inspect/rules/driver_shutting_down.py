@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_in, ranks_in, ranks_word
+from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.statements import job_end
+from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
     name="driver-shutting-down",

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface, Notice
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_in, listed, ranks_in, ranks_word
+from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_in, ranks_in
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.versions import order
+from nccl_inspect.util.wording import listed, ranks_word
 
 RULE = Rule(
     name="duplicate-gpu",

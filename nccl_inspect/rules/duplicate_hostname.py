@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, first_lines, first_said, listed, ranks_in
+from nccl_inspect.judging.facts import Facts, first_lines, first_said, ranks_in
 from nccl_inspect.judging.networks.interfaces import Interface, offered
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
     name="duplicate-hostname",

@@ -6,11 +6,11 @@ from nccl_inspect.event.types import ErrorCascade, Event, OfiProvider
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.networks import slingshot
+from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
 
 RULE = Rule(
     name="efa-init-failed",

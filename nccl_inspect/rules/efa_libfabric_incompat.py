@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
 
 RULE = Rule(
     name="efa-libfabric-incompat",

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import OfiPlatform, OfiProvider
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.remedies import EFA_CHECK
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.platforms import Platform
+from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="efa-nics-missing",

@@ -8,6 +8,7 @@ from nccl_inspect.event.types import ErrorCascade, OfiProvider
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import slingshot
+from nccl_inspect.judging.networks.fabrics import dies_here
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -23,8 +24,6 @@ RULE = Rule(
     local=True,
 )
 _ONE_SEARCH_FAILED = "ofi-no-eligible-providers"
-_DIES = "2.28."
-"""This release calls the plugin that did not come up; other releases go on without it."""
 _CONFIRM = (
     "Run 'lspci | grep -i elastic' on the node: does the machine have EFA? Images carry the plugin elsewhere, too."
 )
@@ -94,11 +93,6 @@ def _is_missed(facts: Facts) -> bool:
     """Whether the machine is known to have EFA, or hosts talk without it: images elsewhere have the plugin, too."""
     on_efa = facts.platform is not None and facts.platform.network == "efa"
     return on_efa or bool(facts.paths(transport="NET")) or facts.job.failed
-
-
-def dies_here(facts: Facts) -> bool:
-    """Whether a release is known to end without a word where the plugin does not come up."""
-    return any(version.startswith(_DIES) for version in facts.job.nccl_versions)
 
 
 def _in_use(facts: Facts) -> bool:

@@ -4,10 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.efa_completion_error import (
+from nccl_inspect.judging.networks.efa_completions import (
     UNREACHABLE,
     code_of,
     completions,
@@ -15,6 +12,9 @@ from nccl_inspect.rules.efa_completion_error import (
     never_connected,
     unreached,
 )
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="efa-security-group",

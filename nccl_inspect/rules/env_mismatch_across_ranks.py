@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface
-from nccl_inspect.judging.agreement import AGREEMENTS, Agreement, errors_of
+from nccl_inspect.judging.agreement import AGREEMENTS, Agreement, errors_of, ranks_with_interface, without
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, first_said, global_ranks, lines_of, ranks_word, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.util.wording import count, ranks_word
 
 RULE = Rule(
     name="env-mismatch-across-ranks",
@@ -70,36 +71,8 @@ def lonely(facts: Facts, agreement: Agreement, values: list[Setting]) -> list[Se
         return []
     others = without(facts, agreement, setting)
     if setting.source == "plugin":  # which sets it before NCCL announces the communicator
-        others &= _begun(facts)
+        others &= ranks_with_interface(facts)
     return [setting] if others else []
-
-
-def without(facts: Facts, agreement: Agreement, setting: Setting) -> set[int]:
-    """The ranks that do not have a setting which every rank prints that has it, on the same hosts if that matters."""
-    others = seen_to_come_up(facts) - set(setting.ranks or ())
-    others -= facts.ranks_with(facts.settings(agreement.hidden_by))
-    if not agreement.on_host:
-        return others
-    return {rank for host in facts.job.hosts if host.name in setting.hosts for rank in host.ranks} & others
-
-
-def seen_to_come_up(facts: Facts) -> set[int]:
-    """The ranks whose log is there from its beginning up to the end of an initialisation: what it lacks is not set.
-
-    Where the beginning of a log was cut off, each rank lacks other lines. A process prints some variables only for its
-    first communicator, which is that of all ranks.
-    """
-    comms = facts.job.communicators
-    completed = {rank for comm in comms for rank in global_ranks(comm, comm.completed)}
-    # Until 2.21 a rank connects before its initialisation is complete.
-    completed |= {path.src for path in facts.job.paths}
-    announced = {rank for comm in comms if comm.id == "world" for rank in global_ranks(comm, comm.announced)}
-    return completed & (announced | _begun(facts))
-
-
-def _begun(facts: Facts) -> set[int]:
-    """The ranks that say which interface they chose: that is among the first lines."""
-    return {rank for notice in facts.said(BootstrapInterface) for rank in notice.ranks}
 
 
 def _peers_came_up_without(facts: Facts, setting: Setting) -> bool:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, first_lines, global_ranks, nics_used
+from nccl_inspect.judging.facts import Facts, first_lines, global_ranks, nics_used
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Path
+from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="few-channels",

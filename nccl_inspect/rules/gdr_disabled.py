@@ -6,17 +6,13 @@ from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import (
     Facts,
-    count,
-    does,
     ends,
     first_lines,
     first_said,
     hosts_in,
     hosts_of,
     lines_of,
-    listed,
     ranks_in,
-    ranks_word,
     unset,
     words_of,
 )
@@ -24,13 +20,13 @@ from nccl_inspect.judging.hardware import chip_link, distances
 from nccl_inspect.judging.impact import estimate
 from nccl_inspect.judging.impact import network as network_of
 from nccl_inspect.judging.networks import gdr_statements, google_plugins
+from nccl_inspect.judging.networks.fabrics import over_tcp_provider, wording
+from nccl_inspect.judging.networks.gdr_use import staged
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path, Setting
 from nccl_inspect.model.versions import order
-from nccl_inspect.rules.gdr_one_sided import one_sided
-from nccl_inspect.rules.socket_instead_of_rdma import over_tcp_provider, wording
-from nccl_inspect.util.wording import some_names
+from nccl_inspect.util.wording import count, does, listed, ranks_word, some_names
 
 RULE = Rule(
     name="gdr-disabled",
@@ -50,15 +46,6 @@ _OTHER_PATH = order("2.23")
 _NEWER = "NCCL 2.23 or later finds nvidia-peermem also where the NIC driver does not list it in memory_peers."
 _LIST_NICS = "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH   # then shows what NCCL decides for each NIC and GPU"
 _NEAR = "A whole node for each pod, or topologyManagerPolicy single-numa-node of the kubelet, keeps GPU and NIC near."
-
-
-def staged(facts: Facts) -> list[Path]:
-    """Paths between hosts over an RDMA network that do not use GPUDirect on all their lines.
-
-    Where it is missing at one end only, or on some hosts only, gdr-one-sided tells it.
-    """
-    told = {id(path) for path in one_sided(facts)}
-    return [path for path in facts.rdma() if path.gdr is not True and id(path) not in told]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, does, ends, first_lines, hosts_of, listed
+from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of
+from nccl_inspect.judging.networks.gdr_use import staged
 from nccl_inspect.judging.remedies import NOTHING
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.gdr_disabled import staged
+from nccl_inspect.util.wording import count, does, listed
 
 RULE = Rule(
     name="gdr-not-possible",

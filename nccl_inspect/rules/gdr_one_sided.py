@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, ends, first_lines, ranks_word, unset
+from nccl_inspect.judging.facts import Facts, ends, first_lines, unset
 from nccl_inspect.judging.hardware import distances
 from nccl_inspect.judging.networks import google_plugins
+from nccl_inspect.judging.networks.gdr_use import SIDES, host_at, hosts_without, one_sided
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
-from nccl_inspect.util.wording import some_names
+from nccl_inspect.util.wording import count, ranks_word, some_names
 
 RULE = Rule(
     name="gdr-one-sided",
@@ -17,37 +18,6 @@ RULE = Rule(
     severity="warning",
     title="GPUDirect RDMA at one end of network paths only: the other end stages data in host memory",
 )
-_SIDES = ("send", "receive")
-
-
-def one_sided(facts: Facts) -> list[Path]:
-    """Paths one end of which has GPUDirect and the other has not, and those of hosts that alone lack it."""
-    paths = facts.rdma()
-    without = _hosts_without(paths)
-    return [
-        path
-        for path in paths
-        if {path.gdr_at(side) for side in _SIDES} == {True, False}
-        or (path.gdr is False and all(_host(path, side) in without for side in _SIDES if path.ends(side)))
-    ]
-
-
-def _hosts_without(paths: list[Path]) -> set[str]:
-    """Hosts whose ends all lack GPUDirect, receiving ones too, where on others all ends have it."""
-    said: dict[str, set[object]] = {}
-    receiving = {path.dst_host for path in paths if path.gdr_at("receive") is False}
-    for path in paths:
-        for side in _SIDES:
-            host = _host(path, side)
-            if host is not None and path.ends(side):
-                said.setdefault(host, set()).add(path.gdr_at(side))
-    having = [host for host, kinds in said.items() if kinds == {True}]
-    lacking = {host for host, kinds in said.items() if kinds == {False} and host in receiving}
-    return lacking if having and len(having) + len(lacking) == len(said) else set()
-
-
-def _host(path: Path, side: str) -> str | None:
-    return path.src_host if side == "send" else path.dst_host
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -56,10 +26,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not paths:
         return
     facts.mark(paths, RULE.name)
-    lacking = [(side, path) for path in paths for side in _SIDES if path.gdr_at(side) is False]
+    lacking = [(side, path) for path in paths for side in SIDES if path.gdr_at(side) is False]
     ranks = {path.src if side == "send" else path.dst for side, path in lacking}
-    hosts = {host for side, path in lacking if (host := _host(path, side))}
-    whole = _hosts_without(facts.rdma())
+    hosts = {host for side, path in lacking if (host := host_at(path, side))}
+    whole = hosts_without(facts.rdma())
     senders = not whole and all(side == "send" for side, _ in lacking)
     reading = [setting for setting in facts.settings("NCCL_NET_GDR_READ") if setting.value == "0"]
     reasons = _refused(facts, hosts)

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, listed
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import rank_in_front, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="gloo-not-connected",

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import kernel_log
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import broken, value, words
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="gpu-hardware-error",

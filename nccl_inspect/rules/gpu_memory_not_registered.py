@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.networks.ib_errors import REFUSED
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import usage
-from nccl_inspect.rules.ib_bad_device import REFUSED
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="gpu-memory-not-registered",

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from nccl_inspect.artifacts.causes import CYCLE
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, hosts_with, listed
+from nccl_inspect.judging.facts import Facts, hosts_with
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="groups-out-of-order",

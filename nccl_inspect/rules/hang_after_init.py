@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, global_ranks, ranks_word
+from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
     broken_off,
@@ -24,6 +24,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import usage
+from nccl_inspect.util.wording import count, ranks_word
 
 RULE = Rule(
     name="hang-after-init",

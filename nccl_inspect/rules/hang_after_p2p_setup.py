@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import ras
-from nccl_inspect.judging.facts import Facts, count, ends, first_lines, first_said, hosts_of
+from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
     broken_off,
@@ -27,6 +27,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.model.statements import usage
+from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="hang-after-p2p-setup",

@@ -4,18 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from nccl_inspect.event.types import NetDevices, P2pCheck
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import (
-    Facts,
-    count,
-    does,
-    ends,
-    first_said,
-    global_ranks,
-    hosts_in,
-    hosts_of,
-    ranks_in,
-    ranks_word,
-)
+from nccl_inspect.judging.facts import Facts, ends, first_said, global_ranks, hosts_in, hosts_of, ranks_in
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import (
     absent_elsewhere,
@@ -31,6 +20,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.versions import order
+from nccl_inspect.util.wording import count, does, ranks_word
 
 RULE = Rule(
     name="hang-in-init",

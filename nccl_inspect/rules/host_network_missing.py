@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.evidence.workloads import Case, Change
+from nccl_inspect.judging.evidence.workloads import EFA, Case, Change, asks_for_device
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks.google_plugins import NETWORKS_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.rdma_device_not_requested import EFA, asks_for_device
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.evidence.workloads import Change
+from nccl_inspect.judging.evidence.workloads import EFA, Change
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.rdma_device_not_requested import EFA
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod

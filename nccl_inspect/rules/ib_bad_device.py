@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.networks.fabrics import tcp_paths
+from nccl_inspect.judging.networks.ib_errors import AT_START, REFUSED
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="ib-bad-device",
@@ -18,9 +20,6 @@ RULE = Rule(
     folds=True,
     local=True,
 )
-AT_START = ("open_device", "query_device", "query_port")
-"""Calls that NCCL makes while it looks for cards; it goes on without those that refuse."""
-REFUSED = ("No such device", "Operation not permitted")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

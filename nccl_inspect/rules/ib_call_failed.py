@@ -6,11 +6,11 @@ from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.line_order import first_of_each
+from nccl_inspect.judging.networks.ib_errors import AT_START, REFUSED
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.ib_bad_device import AT_START, REFUSED
 
 RULE = Rule(
     name="ib-call-failed",

@@ -4,14 +4,15 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.connecting import is_alone
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, hosts_of, lines_of, listed, unset, words_of
+from nccl_inspect.judging.facts import Facts, hosts_of, lines_of, unset, words_of
 from nccl_inspect.judging.impact import Estimate, over_tcp
+from nccl_inspect.judging.networks.fabrics import efa_hints, ib_cards, ib_hints, switched_off, tcp_paths
 from nccl_inspect.judging.networks.interfaces import offered
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Path, Setting
 from nccl_inspect.platforms import Platform
-from nccl_inspect.rules.socket_instead_of_rdma import efa_hints, ib_cards, ib_hints, switched_off, tcp_paths
+from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
     name="ib-disabled-by-env",

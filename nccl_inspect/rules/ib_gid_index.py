@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.networks.ib_errors import REFUSED
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
-from nccl_inspect.rules.ib_bad_device import REFUSED
 
 RULE = Rule(
     name="ib-gid-index",

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, does, ends, first_lines, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_in, ranks_in
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
-from nccl_inspect.util.wording import some_names
+from nccl_inspect.util.wording import does, listed, some_names
 
 RULE = Rule(
     name="ib-mixed-link-layer",

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, first_said, hosts_in, lines_of, listed, ranks_in, unset
-from nccl_inspect.judging.line_order import precedes
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset
+from nccl_inspect.judging.networks.ib_errors import OTHER_ROOTS, UNANSWERED, after_another
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
     name="ib-timeout-err12",
@@ -18,26 +19,17 @@ RULE = Rule(
     because=("ib-async-event",),
     specific=("rail-only-fabric",),
 )
-_UNANSWERED = 12
 _USUAL_WAIT = 18
 """NCCL_IB_TIMEOUT from 2.14 on; 20 from 2.23 on."""
-_OTHER_ROOTS = (9, 10, 11, 13)
-"""What a NIC refused; its connection is dead then, and the other end may report status 12."""
-
-
-def after_another(facts: Facts) -> list[Notice]:
-    """Transfers without an answer after a peer had gone away, or a NIC had refused a transfer: echoes of that."""
-    before = [*facts.notices("socket-closed-by-peer"), *facts.completions(*_OTHER_ROOTS)]
-    return [late for late in facts.completions(_UNANSWERED) if any(precedes(one, late) for one in before)]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the first failed transfers; where failover took over, NCCL goes on and it is a warning."""
     facts.pass_over(after_another(facts))
-    failed = [notice for notice in facts.completions(_UNANSWERED) if not facts.is_echo(notice)]
-    survived = [n for n in facts.notices("ib-resilient-completion-error") if value(n, "status") == _UNANSWERED]
+    failed = [notice for notice in facts.completions(UNANSWERED) if not facts.is_echo(notice)]
+    survived = [n for n in facts.notices("ib-resilient-completion-error") if value(n, "status") == UNANSWERED]
     lost = facts.notices("ib-error-fatal", "ib-failover-impossible")
-    if not failed and (not survived or facts.completions(_UNANSWERED)):
+    if not failed and (not survived or facts.completions(UNANSWERED)):
         return
     said = [*failed, *survived]
     settings = [*_short_waits(facts), *(s for s in facts.chosen("NCCL_IB_GID_INDEX") if s.value != "-1")]
@@ -57,7 +49,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ib_write_bw -d mlx5_0   # on one host; on the other: ib_write_bw -d mlx5_0 <host>; each pair of cards",
         ],
         severity="error" if dead else "warning",
-        confidence="possible" if facts.completions(*_OTHER_ROOTS) else "likely",
+        confidence="possible" if facts.completions(*OTHER_ROOTS) else "likely",
         ranks=ranks_in(said),
         hosts=hosts_in(said),
         evidence=[*first_said([*said, *lost])[:4], *lines_of(settings, 1)],

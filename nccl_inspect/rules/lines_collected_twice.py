@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="lines-collected-twice",

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, NcclVersion, NetDevices
 from nccl_inspect.judging import placement
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ranks_word
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
     name="log-incomplete",

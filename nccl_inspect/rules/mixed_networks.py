@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event.types import ErrorCascade, Event, NetDevices
+from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import (
     Facts,
@@ -14,15 +14,14 @@ from nccl_inspect.judging.facts import (
     hosts_of,
     hosts_with,
     ranks_in,
-    ranks_word,
 )
+from nccl_inspect.judging.networks.fabrics import NETWORK_TYPES, meetings, no_cards_on, without_cards
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice, Path
-from nccl_inspect.rules.socket_instead_of_rdma import no_cards_on, without_cards
-from nccl_inspect.util.wording import some_names
+from nccl_inspect.util.wording import ranks_word, some_names
 
 RULE = Rule(
     name="mixed-networks",
@@ -35,9 +34,6 @@ RULE = Rule(
 
 _EARLY = "NCCL_NET=IB   # (or Libfabric, …) makes every rank fail early instead of falling back"
 _ALIKE = "env | grep NCCL_; ls /dev/infiniband   # in each pod: same image, device resources and variables?"
-_NETWORKS = {3: "Socket", 4: "IB"}
-"""Whom a connection is for, as its first bytes say (src/include/socket.h); others are of set-up and helpers."""
-_CONNECTING = ("transport/net_socket.cc", "transport/net_ib.cc", "net_ib/connect.cc", "transport/net.cc")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -89,32 +85,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
-def meetings(facts: Facts) -> list[Notice]:
-    """Where a connection of one network met a listener of another, or got an address that is none of its kind."""
-    return facts.once(_meetings)
-
-
-def _meetings(facts: Facts) -> list[Notice]:
-    typed = [notice for notice in facts.notices("socket-wrong-magic") if _types(notice) == _NETWORKS.keys()]
-    frames = facts.said(ErrorCascade, _is_connecting)
-    beside = {process for frame in frames for process in frame.processes}
-    odd = facts.notices("socket-address-family", "socket-address-family-init")
-    return [*typed, *(notice for notice in odd if beside & set(notice.processes))]
-
-
-def _types(notice: Notice) -> set[int | None]:
-    return {value(notice, "got_type"), value(notice, "expected_type")}
-
-
-def _is_connecting(event: Event) -> bool:
-    return isinstance(event, ErrorCascade) and event.file.endswith(_CONNECTING)
-
-
 def _met(facts: Facts) -> Iterator[Finding]:
     """Judge refused connections alone: a rank passes its address on as its own network writes it."""
     said = meetings(facts)
     typed = [notice for notice in said if value(notice, "got_type") is not None]
-    peer, own = (_NETWORKS[value(typed[0], name)] for name in ("got_type", "expected_type")) if typed else ("", "")
+    peer, own = (NETWORK_TYPES[value(typed[0], name)] for name in ("got_type", "expected_type")) if typed else ("", "")
     failed = [notice for notice in facts.plugin("NET", "failed") if not set(notice.processes) & set(said[0].processes)]
     yield RULE.finding(
         f"a rank that uses {peer} connects to one that uses {own}"

@@ -6,8 +6,6 @@ from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import (
     Facts,
-    count,
-    does,
     ends,
     first_lines,
     first_said,
@@ -23,6 +21,7 @@ from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.impact import NVLINK, estimate, network
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.util.wording import count, does
 
 RULE = Rule(
     name="mnnvl-imex-not-working",

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, listed
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="nccl-check-failed",

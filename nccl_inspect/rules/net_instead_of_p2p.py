@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, ends, first_lines, hosts_of, lines_of, unset, using, words_of
+from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of, lines_of, unset, using, words_of
+from nccl_inspect.judging.hardware.peer_to_peer import local_over_net, switched_off
 from nccl_inspect.judging.impact import SHM, SOCKET, estimate
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Path
-from nccl_inspect.rules.p2p_disabled_by_env import switched_off
+from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="net-instead-of-p2p",
@@ -18,15 +18,6 @@ RULE = Rule(
     because=("p2p-disabled-by-env", "p2p-disabled-driver"),
     specific=("duplicate-hostname",),
 )
-
-
-def local_over_net(facts: Facts) -> list[Path]:
-    """Pairs of one host that have nothing but the network, where more than the order of use tells which pair it is."""
-    return [
-        path
-        for path in facts.paths("intra", "NET")
-        if not path.doubtful and not any(also.transport == "P2P" for also in path.also)
-    ]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

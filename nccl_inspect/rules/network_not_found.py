@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, listed, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="network-not-found",

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, be, count, lines_of, ranks_word, words_of
+from nccl_inspect.judging.facts import Facts, lines_of, words_of
 from nccl_inspect.judging.impact import estimate, nic
 from nccl_inspect.judging.networks.nic_use import Idle, idle
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.util.wording import some_names
+from nccl_inspect.util.wording import be, count, ranks_word, some_names
 
 RULE = Rule(
     name="nic-shared",

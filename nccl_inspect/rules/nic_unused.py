@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, does
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks.nic_use import Idle, idle
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.util.wording import some_names
+from nccl_inspect.util.wording import count, does, some_names
 
 RULE = Rule(
     name="nic-unused",

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, listed, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="no-algorithm",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, does, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.wording import count, does
 
 RULE = Rule(
     name="no-transport",

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import P2pRefused
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, ends, first_lines, hosts_of, listed, using, words_of
+from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of, using, words_of
+from nccl_inspect.judging.hardware.peer_to_peer import switched_off
 from nccl_inspect.judging.impact import against_nvlink
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Path
-from nccl_inspect.rules.p2p_disabled_by_env import switched_off
+from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
     name="nvlink-not-used",

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
-from nccl_inspect.judging.hardware.cuda_codes import AT_START, KERNEL_ERRORS
+from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.impact import WITHOUT_NVLS
 from nccl_inspect.judging.process_ends.silence import is_last
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
     name="nvls-fabric-manager",
@@ -20,9 +21,6 @@ RULE = Rule(
     specific=("fabric-manager-down",),
     local=True,
 )
-_OTHERS = {2, 802, 919, *KERNEL_ERRORS, 214, 220, 226} | (AT_START - {101, 999})
-"""Errors that are told by themselves, wherever they come: memory, a fabric that is not up, kernels, hardware, and the
-start of CUDA."""
 _NO_MEMORY = 2
 _FIX = (
     "NCCL_NVLS_ENABLE=0   # on all ranks: goes on without it meanwhile",
@@ -69,12 +67,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         evidence=first_said(failed),
         fatal=bool(fatal),
     )
-
-
-def is_of_fabric(failure: cuda.Failure) -> bool:
-    """Whether a call failed that has to do with multicast, by an error that no other rule takes."""
-    known = failure.code is not None and failure.code not in _OTHERS
-    return known and str(failure.file).endswith("transport/nvls.cc")
 
 
 def _stuck(facts: Facts) -> Iterator[Finding]:

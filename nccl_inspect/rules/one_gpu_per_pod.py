@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import Facts, count, ends, first_lines, hosts_of, listed
+from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, network, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.platforms import Platform
+from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
     name="one-gpu-per-pod",

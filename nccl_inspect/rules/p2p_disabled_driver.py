@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import P2pRefused
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, ends, first_lines, first_said, hosts_in, ranks_in, using
+from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_in, ranks_in, using
+from nccl_inspect.judging.hardware.peer_to_peer import switched_off
 from nccl_inspect.judging.impact import SHM, estimate
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.p2p_disabled_by_env import switched_off
+from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="p2p-disabled-driver",

@@ -3,14 +3,12 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import ErrorCascade
-from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
-from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.cuda import code_of
+from nccl_inspect.judging.hardware.peer_to_peer import not_shared, stated_value
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
 
 RULE = Rule(
     name="p2p-import-failed",
@@ -22,27 +20,15 @@ RULE = Rule(
     specific=("cuda-ipc-isolated-gpus", "mnnvl-imex-not-working"),
     local=True,
 )
-_NOT_SHAREABLE = (1, 304, 400, 800)
 _NOT_PERMITTED = 800
 _IMEX = (
     "ls -l /dev/nvidia-caps-imex-channels/   # where hosts share one NVLink domain (GB200, GB300): may this user write "
     "there?"
 )
-_EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
 _REFUSED = 111
 _CUDA_FAILED = 1
 """ncclUnhandledCudaError."""
 _SOCKETS = ("uds-send-failed", "uds-bind-failed", "uds-create-failed", "uds-receive-failed", "uds-name-too-long")
-
-
-def not_shared(facts: Facts) -> list[Notice]:
-    """CUDA's refusals to export, open or map the memory of another GPU."""
-    peers = facts.notices("p2p-peer-access-failed")
-    return [
-        *(notice for notice in cuda_failed(facts, "transport/p2p.cc") if code_of(notice) in _NOT_SHAREABLE),
-        *facts.notices("p2p-ipc-handle-failed", "rccl-ipc-handle-failed"),
-        *(notice for notice in peers if _value(notice, "code") != _EXHAUSTED),
-    ]
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -56,7 +42,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not told or (others and not refused_by_cuda):
         return
     is_forbidden = any(code_of(notice) == _NOT_PERMITTED for notice in refused_by_cuda)
-    only_refused = not refused_by_cuda and all(_value(notice, "errno") == _REFUSED for notice in sockets)
+    only_refused = not refused_by_cuda and all(stated_value(notice, "errno") == _REFUSED for notice in sockets)
     yield RULE.finding(
         f"GPU memory could not be shared between ranks of one host: {told[0].message}",
         cause="a rank does not answer: it uses another P2P setting (NCCL_P2P_DISABLE, NCCL_CUMEM_ENABLE on some ranks "
@@ -79,11 +65,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         evidence=first_said(told),
         fatal=True,
     )
-
-
-def _value(notice: Notice, name: str) -> object:
-    """A value of the statement, None where its wording has no such field."""
-    return dict(notice.event.values).get(name) if isinstance(notice.event, Said) else None
 
 
 def _without_words(facts: Facts) -> Iterator[Finding]:

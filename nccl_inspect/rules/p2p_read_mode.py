@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, ends, first_lines, hosts_of
+from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of
 from nccl_inspect.judging.impact import READ_OF_4_H200, WRITTEN_OF_4_H200, estimate
 from nccl_inspect.judging.remedies import NOTHING
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="p2p-read-mode",

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Rule, registered
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import first_of_each, precedes
+from nccl_inspect.judging.networks.efa_completions import lost_peers
+from nccl_inspect.judging.networks.ib_errors import after_another
 from nccl_inspect.judging.process_ends import exceptions, ray, slurm_tasks, victims
 from nccl_inspect.judging.process_ends.departure import Departure
 from nccl_inspect.judging.process_ends.departures import (
@@ -32,8 +34,7 @@ from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
-from nccl_inspect.rules.efa_completion_error import lost_peers
-from nccl_inspect.rules.ib_timeout_err12 import after_another
+from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
     name="peer-death",

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_RELEASES
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
 
 RULE = Rule(
     name="plugin-does-not-fit",

@@ -1,13 +1,11 @@
 """A network plugin is there and cannot be loaded."""
 
-import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.networks.fabrics import lacks_a_library, tcp_paths
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.socket_instead_of_rdma import tcp_paths
 
 RULE = Rule(
     name="plugin-load-failed",
@@ -17,8 +15,6 @@ RULE = Rule(
     folds=True,
     local=True,
 )
-_A_PLUGIN = re.compile(r"ccl|plugin")
-"""What stands in the file name of a plugin, and of no library that one needs."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -46,14 +42,3 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         evidence=[notice.evidence[0] for notice in broken],
         fatal=missed,
     )
-
-
-def lacks_a_library(notice: Notice) -> bool:
-    """Whether another file than the plugin is what was not found: until 2.21 NCCL words both alike.
-
-    Up to 2.11, and in 2.19 and 2.20, it does not name the plugin.
-    """
-    plugin, missing = getattr(notice.event, "plugin", None), getattr(notice.event, "detail", None)
-    if not missing:
-        return False
-    return missing not in str(plugin).split() if plugin else _A_PLUGIN.search(str(missing)) is None

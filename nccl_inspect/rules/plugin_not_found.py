@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, lines_of, listed, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
+from nccl_inspect.judging.networks.fabrics import VERBS, lacking_verbs, lacks_a_library, plugins_off, tcp_paths
 from nccl_inspect.judging.networks.fallback import fallback
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
-from nccl_inspect.rules.plugin_load_failed import lacks_a_library
-from nccl_inspect.rules.socket_instead_of_rdma import VERBS, lacking_verbs, plugins_off, tcp_paths
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="plugin-not-found",

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator
 
+from nccl_inspect.judging.clouds import vendor_asks
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, ends, first_lines, hosts_of, lines_of, nics_used, unset, words_of
+from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of, lines_of, nics_used, unset, words_of
+from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path, Setting
-from nccl_inspect.rules.algo_proto_forced import vendor_asks
-from nccl_inspect.rules.cross_rail_traffic import crossing
+from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="pxn-unused",

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import Notice as Statement
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, first_lines, first_said, hosts_in, nics_used, ranks_in, ranks_word
+from nccl_inspect.judging.facts import Facts, first_lines, first_said, hosts_in, nics_used, ranks_in
 from nccl_inspect.model.connection import End, Link
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.util.wording import count, ranks_word
 
 RULE = Rule(
     name="rail-only-fabric",

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.evidence.ras import answers, ranks_by_pid, stands_still
-from nccl_inspect.judging.facts import Facts, hosts_with, listed, ranks_word
+from nccl_inspect.judging.facts import Facts, hosts_with
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer, Member, Mismatch

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.evidence.workloads import Case, Change
-from nccl_inspect.judging.facts import Facts, count
+from nccl_inspect.judging.evidence.workloads import EFA, IN_CONTAINER, Case, Change, asks_for_device
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Container, Pod
@@ -30,13 +31,9 @@ RULE = Rule(
     ),
     folds=True,
 )
-EFA = "vpc.amazonaws.com/efa"
 _OF_EFA = ("socket-instead-of-efa", "efa-provider-missing", "efa-nics-missing")
 _UNKNOWN = "socket-instead-of-rdma"
 _FEWER = "efa-nics-missing"
-_HARMLESS = ("cpu", "memory", "ephemeral-storage", "pods")
-_HARMLESS_BEGINNINGS = ("hugepages-", "nvidia.com/", "amd.com/gpu")
-_IN_CONTAINER = "/dev/infiniband"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -65,16 +62,8 @@ def lacks_device(pod: Pod, container: Container) -> bool:
     return not asks_for_device(container) and _is_told(pod, container)
 
 
-def asks_for_device(container: Container) -> bool:
-    """Whether something that a container is given may be a card: all that is not known counts."""
-    return any(
-        name not in _HARMLESS and not name.startswith(_HARMLESS_BEGINNINGS) and not name.endswith("/gpu")
-        for name in container.resources
-    ) or any(device.startswith(_IN_CONTAINER) for device in container.devices)
-
-
 def _lacks_efa(pod: Pod, container: Container) -> bool:
-    given = container.asks(EFA) or any(device.startswith(_IN_CONTAINER) for device in container.devices)
+    given = container.asks(EFA) or any(device.startswith(IN_CONTAINER) for device in container.devices)
     return not given and _is_told(pod, container)
 
 

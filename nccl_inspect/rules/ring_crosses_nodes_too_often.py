@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, first_lines, global_ranks
+from nccl_inspect.judging.facts import Facts, first_lines, global_ranks
 from nccl_inspect.model.communicators.shapes import crossings, is_closed
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="ring-crosses-nodes-too-often",

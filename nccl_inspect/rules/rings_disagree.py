@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, global_ranks
+from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="rings-disagree",

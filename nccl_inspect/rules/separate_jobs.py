@@ -4,13 +4,14 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, first_said, listed
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.hardware.machine_type import LISTED_RANKS
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
     name="separate-jobs",

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from nccl_inspect import artifacts
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import Facts, listed
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Setting
+from nccl_inspect.util.wording import listed
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.containers import Pod, Variable

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, hosts_of, lines_of, listed, unset, using, words_of
+from nccl_inspect.judging.facts import Facts, hosts_of, lines_of, unset, using, words_of
+from nccl_inspect.judging.hardware.peer_to_peer import has_no_pairs, local_over_net, switched_off
 from nccl_inspect.judging.impact import SHM, SOCKET, estimate
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Setting
-from nccl_inspect.rules.net_instead_of_p2p import local_over_net
-from nccl_inspect.rules.p2p_disabled_by_env import has_no_pairs, switched_off
+from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
     name="shm-disabled-by-env",

@@ -4,24 +4,13 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import Message, P2pRefused
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import (
-    Facts,
-    count,
-    ends,
-    first_lines,
-    first_said,
-    hosts_of,
-    lines_of,
-    listed,
-    unset,
-    using,
-    words_of,
-)
+from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of, lines_of, unset, using, words_of
+from nccl_inspect.judging.hardware.peer_to_peer import hiding_levels, narrowed, switched_off
 from nccl_inspect.judging.impact import ON_NVLINK, P2P, PCIE, SHM, Estimate, compared, estimate, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD, PCIE_ISOLATION
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path, Setting
-from nccl_inspect.rules.p2p_disabled_by_env import hiding_levels, narrowed, switched_off
+from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
     name="shm-instead-of-p2p",

@@ -9,10 +9,10 @@ from nccl_inspect import artifacts
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
+from nccl_inspect.judging.evidence.workloads import DEATHS
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.rules.container_killed import DEATHS
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.slurm_job import Entry

@@ -5,20 +5,14 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import OfiPlatform, OfiProvider
 from nccl_inspect.judging.clouds import is_ec2
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of, lines_of, listed
+from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of, lines_of
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import slingshot
-from nccl_inspect.judging.networks.fallback import fallback, is_of_libfabric, is_over_tcp, tried, ways
-from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice
-from nccl_inspect.rules.efa_provider_missing import dies_here
-from nccl_inspect.rules.plugin_load_failed import lacks_a_library
-from nccl_inspect.rules.socket_instead_of_rdma import (
+from nccl_inspect.judging.networks.fabrics import (
+    dies_here,
     efa_hints,
     ib_cards,
+    lacks_a_library,
     over_tcp_provider,
     plugins_off,
     sought_plugin,
@@ -27,6 +21,13 @@ from nccl_inspect.rules.socket_instead_of_rdma import (
     unusable_efa,
     wording,
 )
+from nccl_inspect.judging.networks.fallback import fallback, is_of_libfabric, is_over_tcp, tried, ways
+from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
+from nccl_inspect.judging.statements import value
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="socket-instead-of-efa",

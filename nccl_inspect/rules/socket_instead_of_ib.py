@@ -4,16 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of, lines_of, listed, unset, words_of
+from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of, lines_of, unset, words_of
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import slingshot
-from nccl_inspect.judging.networks.fallback import CONFIRM, fallback, ways
-from nccl_inspect.judging.networks.interfaces import is_for_rdma, naming
-from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
-from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Setting
-from nccl_inspect.rules.socket_instead_of_rdma import (
+from nccl_inspect.judging.networks.fabrics import (
     VERBS,
     efa_hints,
     ib_cards,
@@ -25,6 +19,13 @@ from nccl_inspect.rules.socket_instead_of_rdma import (
     without_cards,
     wording,
 )
+from nccl_inspect.judging.networks.fallback import CONFIRM, fallback, ways
+from nccl_inspect.judging.networks.interfaces import is_for_rdma, naming
+from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
+from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Setting
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="socket-instead-of-ib",

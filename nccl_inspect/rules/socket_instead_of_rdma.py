@@ -4,25 +4,28 @@ from collections.abc import Iterator
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, ends, first_lines, first_said, hosts_in, hosts_of, listed
+from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import slingshot
+from nccl_inspect.judging.networks.fabrics import (
+    VERBS,
+    lacking_verbs,
+    over_tcp_provider,
+    switched_off,
+    tcp_paths,
+    wording,
+)
 from nccl_inspect.judging.networks.fallback import (
     CONFIRM,
     NO_PROVIDER,
     fallback,
     is_of_libfabric,
-    is_over_tcp,
     tried,
     ways,
 )
-from nccl_inspect.judging.networks.interfaces import is_over_infiniband, naming
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, NOTHING, RDMA_IN_DOCKER, RDMA_IN_POD
-from nccl_inspect.judging.statements import value
-from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path, Setting
-from nccl_inspect.util.wording import some_names
+from nccl_inspect.util.wording import listed
 
 RULE = Rule(
     name="socket-instead-of-rdma",
@@ -45,102 +48,7 @@ _PLUGINS_OF_GOOGLE = {"tcpx": "GPUDirect-TCPX", "tcpxo": "GPUDirect-TCPXO (FasTr
 """Networks that only work by a plugin, and a daemon beside the job."""
 
 
-def over_tcp_provider(facts: Facts) -> list[Path]:
-    """Paths between hosts over libfabric whose provider is TCP: the word Libfabric alone is not EFA."""
-    said = any(map(is_over_tcp, facts.said(events.OfiProvider)))
-    return [path for path in facts.leaving() if "Libfabric" in path.detail] if said else []
-
-
-def tcp_paths(facts: Facts) -> list[Path]:
-    """Paths over NCCL's own TCP network that leave a host, or may."""
-    return [path for path in facts.leaving() if path.net == "Socket"]
-
-
-VERBS = "apt install libibverbs1 ibverbs-providers   # in the image (rdma-core on other systems); then ibv_devices"
 _LOOK = "env | grep -E 'NCCL_(NET|IB_DISABLE)'; cat /etc/nccl.conf ~/.nccl.conf   # in the process's container"
-
-
-def wording(paths: list[Path]) -> str:
-    """How the paths are told: only a fragment of a log leaves open whether they leave the host."""
-    sure = all(path.scope == "inter" for path in paths)
-    return f"{count(len(paths), 'path')} between hosts" if sure else f"{count(len(paths), 'network path')}"
-
-
-def without_cards(facts: Facts) -> list[Notice]:
-    """What hosts say that have no InfiniBand or RoCE card, where only they say so and others list theirs."""
-    none = [*facts.notices("net-ib-none"), *lacking_verbs(facts)]
-    listed_by = hosts_in(
-        facts.said(events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices))
-    )
-    return none if listed_by and not listed_by & hosts_in(none) else []
-
-
-def no_cards_on(said: list[Notice]) -> str:
-    """What is missing on the hosts of :func:`without_cards`, in words."""
-    return (
-        f"on {some_names(sorted(hosts_in(said)))} NCCL found no InfiniBand or RoCE card, and others have one: device "
-        "nodes or verbs libraries are missing in the container, the card is down, or the host has none"
-    )
-
-
-def efa_hints(facts: Facts) -> list[Evidence]:
-    """Lines that show that EFA was meant: aws-ofi-nccl, its provider, or a setting that asks for it.
-
-    The plugin carries Slingshot, too: where that is there, nobody means EFA.
-    """
-    if slingshot.signs(facts):
-        return []
-    plugin = [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
-    asked = [
-        line
-        for setting in facts.settings("FI_PROVIDER", "NCCL_NET", "NCCL_NET_PLUGIN")
-        if any(word in setting.value.lower() for word in ("efa", "ofi", "aws"))
-        for line in setting.evidence[:1]
-    ]
-    sought = sought_plugin(facts)
-    return [*first_said((*plugin[:3], *sought[:2], *unusable_efa(facts)[:2])), *asked]
-
-
-def unusable_efa(facts: Facts) -> list[Notice]:
-    """EFA devices that NCCL's own code cannot open: it takes them for InfiniBand cards."""
-    return [notice for notice in facts.notices("ib-device-not-usable") if _is_efa(notice)]
-
-
-def sought_plugin(facts: Facts) -> list[Notice]:
-    """Lines that say that the file of aws-ofi-nccl, by its name, is not there."""
-    return [notice for notice in facts.plugin("NET", "not-found") if is_of_libfabric(notice)]
-
-
-def plugins_off(facts: Facts) -> list[Setting]:
-    """Settings by which NCCL shall use no external network plugin."""
-    return [setting for setting in facts.settings("NCCL_NET_PLUGIN") if setting.value.lower() == "none"]
-
-
-def _is_efa(notice: Notice) -> bool:
-    """Whether a device that cannot be opened is an EFA one: verbs has no name for its kind of link."""
-    return str(value(notice, "device")).startswith(("rdmap", "efa_"))
-
-
-def ib_hints(facts: Facts) -> list[Evidence]:
-    """Lines that speak of InfiniBand or RoCE: of hardware, or a setting that names cards."""
-    return [*ib_cards(facts), *(line for setting in facts.settings("NCCL_IB_HCA") for line in setting.evidence[:1])]
-
-
-def ib_cards(facts: Facts) -> list[Evidence]:
-    """Lines that show InfiniBand or RoCE hardware: devices, also unusable ones, an IPoIB interface."""
-    cards = [
-        *facts.said(
-            events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices)
-        ),
-        *facts.notices("net-ib-merged"),
-        *(notice for notice in facts.notices("ib-device-not-usable") if not _is_efa(notice)),
-    ]
-    return first_said([*cards[:2], *over_infiniband(facts)[:2]])
-
-
-def over_infiniband(facts: Facts) -> list[Notice]:
-    """Lines that name an IPoIB interface: behind it is an InfiniBand card."""
-    return naming(facts, is_over_infiniband)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -199,12 +107,6 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         hosts=found.hosts,
         evidence=ways([*slingshot.signs(facts), *first_said(failed), *first_said(lacking_verbs(facts))], found),
     )
-
-
-def switched_off(facts: Facts) -> list[Setting]:
-    """The settings that keep NCCL from its own InfiniBand and RoCE code; ib-disabled-by-env judges them."""
-    forced = [setting for setting in facts.chosen("NCCL_NET") if setting.value.lower() == "socket"]
-    return [*facts.switched_on("NCCL_IB_DISABLE"), *forced]
 
 
 def _better(facts: Facts) -> str | None:
@@ -271,12 +173,6 @@ def _cause_on_slingshot(facts: Facts) -> str:
     if any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in facts.job.notices):
         return "aws-ofi-nccl was tried and did not come up"
     return "aws-ofi-nccl was not loaded: it is not in the image, or its folder is not on LD_LIBRARY_PATH"
-
-
-def lacking_verbs(facts: Facts) -> list[Notice]:
-    """What NCCL says where the library for InfiniBand cards cannot be opened."""
-    said = facts.notices("verbs-library-missing", "verbs-library-not-opened")
-    return [notice for notice in said if "libibverbs" in notice.message]
 
 
 def _not_sought(facts: Facts) -> bool:

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, first_lines, first_said, global_ranks
+from nccl_inspect.judging.facts import Facts, first_lines, first_said, global_ranks
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of, job_rank
 from nccl_inspect.judging.impact import ON_NVLINK, estimate, network
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="tp-group-spans-nodes",

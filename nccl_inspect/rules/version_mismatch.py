@@ -7,11 +7,12 @@ from nccl_inspect.event.types import NcclVersion
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.connecting import connected
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in, ranks_word
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
     name="version-mismatch",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_with, ranks_word
+from nccl_inspect.judging.facts import Facts, first_said, hosts_with
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.departures import departures
 from nccl_inspect.judging.statements import rank_in_front, value
@@ -11,6 +11,7 @@ from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import usage
 from nccl_inspect.rules import watchdog_timeout
+from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
     name="watchdog-stuck",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_with, listed, ranks_word
+from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_with
 from nccl_inspect.judging.hangs.progress import suspects
 from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, enqueued, latecomers, waits
 from nccl_inspect.judging.line_order import short
@@ -14,6 +14,7 @@ from nccl_inspect.judging.statements import rank_in_front, value, words
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.util.wording import listed, ranks_word
 
 RULE = Rule(
     name="watchdog-timeout",

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, count, first_said
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.hardware.cuda import IS_BROKEN
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.util.wording import count
 
 RULE = Rule(
     name="wrong-results",

@@ -6,11 +6,11 @@ import textwrap
 
 from tabulate import tabulate
 
-from nccl_inspect.judging.facts import count
 from nccl_inspect.report import Style
 from nccl_inspect.report.words import block
 from nccl_inspect.traffic.flows import Flow, Operation, Traffic
 from nccl_inspect.util.text import printable
+from nccl_inspect.util.wording import count
 
 _OPERATION_HEAD = ["communicator", "operation", "size", "calls", "type", "algorithm", "mean per rank"]
 _PATH_HEAD = ["path", "pairs", "all pairs", "busiest pair", "carries", "takes"]

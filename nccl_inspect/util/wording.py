@@ -210,3 +210,41 @@ def some_names(names: Iterable[str], limit: int = 3) -> str:
     own = set(names)
     more = sum(1 if part in own else len(expand(part)) for part in parts[limit:])
     return ", ".join(parts[:limit]) + (f", … {more} more" if more else "")
+
+
+STATES = {
+    "started": "initialisation not finished",
+    "complete": "initialised",
+    "connected": "connected",
+    "destroyed": "ended in order",
+    "aborted": "aborted",
+}
+"""How far communicators came, for people: the keys are those of the JSON."""
+
+
+def ranks_word(ranks: Iterable[int]) -> str:
+    """Ranks with the noun in the right form: ``rank 3``, ``ranks 0-3``."""
+    known = set(ranks)
+    return f"rank{'s' * (len(known) > 1)} {some_ranks(known)}"
+
+
+def count(number: int, noun: str, ending: str = "s") -> str:
+    """A number with its noun in the right form: ``1 pair``, ``2 pairs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}{ending}"
+
+
+def does(number: int, verb: str) -> str:
+    """A verb in the form that fits a number: ``1 pair uses``, ``2 pairs use``."""
+    return f"{verb}s" if number == 1 else verb
+
+
+def be(number: int) -> str:
+    """The verb that fits a number."""
+    return "is" if number == 1 else "are"
+
+
+def listed(words: Iterable[str], limit: int = 4) -> str:
+    """Some words in a row, with the number of those left out."""
+    words = list(dict.fromkeys(words))
+    more = len(words) - limit
+    return ", ".join(words[:limit]) + (f" and {more} more" if more > 0 else "")

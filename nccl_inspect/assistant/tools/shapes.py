@@ -7,9 +7,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from nccl_inspect.assistant.quotes import MAX_NAME, shown
-from nccl_inspect.judging.facts import ranks_word
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.util.wording import some_names, some_ranks
+from nccl_inspect.util.wording import ranks_word, some_names, some_ranks
 
 _MAX_STEP = 500
 """Characters of a step of a fix: a command is not to be cut."""

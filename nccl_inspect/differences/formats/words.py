@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.differences import Change, Difference, Explanation
-from nccl_inspect.judging.facts import count, listed
 from nccl_inspect.model.job import Job
 from nccl_inspect.report.words import shortened
+from nccl_inspect.util.wording import count, listed
 
 SIGNS = {"new": "+", "gone": "-", "changed": "~"}
 _MAX_HOSTS = 3

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
 from nccl_inspect.artifacts import causes
-from nccl_inspect.judging.facts import Facts, listed, ranks_word
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs.watchdog import waits
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.statements import ages
+from nccl_inspect.util.wording import listed, ranks_word
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.calls import Call

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from nccl_inspect.judging.evidence.machines import Finder, Sighting, cards_in_use, items
-from nccl_inspect.judging.facts import Facts, listed
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.util.wording import listed
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.machine import Item

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts, listed
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs.watchdog import waits
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.util.wording import listed
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.ras import Answer

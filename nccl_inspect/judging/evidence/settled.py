@@ -9,13 +9,14 @@ from dataclasses import replace
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence.machine_faults import CERTAIN, FAULTS, LIKELY, Fault
 from nccl_inspect.judging.evidence.machines import Sighting, cards
-from nccl_inspect.judging.facts import Facts, listed
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import distances
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.networks import gdr_statements
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.wording import listed
 
 _ORDER = (CERTAIN, LIKELY, "possible")
 _MAX_LINES = 5

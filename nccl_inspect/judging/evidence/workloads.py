@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import artifacts, platforms
 from nccl_inspect.judging.engine import SEVERITIES, Rule, registered
-from nccl_inspect.judging.facts import Facts, count, listed
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.platforms import Platform
+from nccl_inspect.util.wording import count, listed
+
+if TYPE_CHECKING:
+    from nccl_inspect.artifacts.containers import Container, Pod
+if TYPE_CHECKING:
+    pass
 
 if TYPE_CHECKING:
     from nccl_inspect.artifacts import located
@@ -336,3 +342,42 @@ def flow(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)
+
+
+DEATHS = (
+    "ended-from-outside",
+    "hang-after-init",
+    "hang-in-init",
+    "host-memory-exhausted",
+    "ib-completion-error",
+    "ib-timeout-err12",
+    "peer-death",
+    "process-crashed",
+    "process-unresponsive",
+    "program-not-started",
+    "rank-missing",
+    "rendezvous-failed",
+    "watchdog-stuck",
+    "watchdog-timeout",
+)
+"""What the others say of a rank that is gone."""
+
+
+EFA = "vpc.amazonaws.com/efa"
+
+
+_HARMLESS = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+_HARMLESS_BEGINNINGS = ("hugepages-", "nvidia.com/", "amd.com/gpu")
+
+
+IN_CONTAINER = "/dev/infiniband"
+
+
+def asks_for_device(container: Container) -> bool:
+    """Whether something that a container is given may be a card: all that is not known counts."""
+    return any(
+        name not in _HARMLESS and not name.startswith(_HARMLESS_BEGINNINGS) and not name.endswith("/gpu")
+        for name in container.resources
+    ) or any(device.startswith(IN_CONTAINER) for device in container.devices)

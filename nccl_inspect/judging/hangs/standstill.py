@@ -12,12 +12,13 @@ from collections.abc import Iterable, Sequence
 
 from nccl_inspect.event.types import BootstrapInterface, CudaDriver, NcclVersion, NetDevices
 from nccl_inspect.judging import placement
-from nccl_inspect.judging.facts import Facts, count, does, ranks_word
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs.progress import broken_off, node_failed
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine, SourceInfo, Waiting
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.times import in_order, moment
+from nccl_inspect.util.wording import count, does, ranks_word
 
 INITIALISATION, CONNECTIONS = "initialisation", "connections"
 _LONG = 30.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from nccl_inspect.judging.facts import Facts, listed, words_of
+from nccl_inspect.judging.facts import Facts, words_of
 from nccl_inspect.model.job import Setting
+from nccl_inspect.util.wording import listed
 
 _SWITCH = "NCCL_NET_GDR_C2C"
 FIX = f"{_SWITCH}=1   # NCCL 2.26; later releases have it by default: unset {_SWITCH} where it is 0"

@@ -11,6 +11,7 @@ from nccl_inspect.event.types import BootstrapInterface, NetDevices
 from nccl_inspect.judging.facts import Facts, hosts_in
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice, Setting
+from nccl_inspect.model.versions import order
 
 _OF_ONE_MACHINE = re.compile(
     r"docker|br-[0-9a-f]{12}|veth[0-9a-f]{4}|cni|cbr|virbr|lxc|lxdbr|podman|nerdctl|flannel|cali[0-9a-f]|cilium|weave|"
@@ -149,3 +150,21 @@ def same_address(used: Iterable[Interface]) -> dict[str, set[str]]:
         if one.address and not one.is_loopback:
             known.setdefault(one.address, set()).update(hosts_in([one.said]))
     return {address: hosts for address, hosts in known.items() if len(hosts) > 1}
+
+
+_TELLS = (2, 4, 8)
+"""The first release that says that there is no interface (src/bootstrap.cc)."""
+
+
+NO_FAMILY = "Address family not supported"
+
+
+def without_family(facts: Facts) -> list[Notice]:
+    """Sockets that the system refuses because no interface gave them an address: until 2.4.7 nothing else says so.
+
+    A process that lists an interface has an address of its own, and was given that of another family by its peer.
+    """
+    chose = {process for one in offered(facts) for process in one.said.processes}
+    said = [notice for notice in facts.notices("socket-create-failed") if NO_FAMILY in notice.message]
+    old = not any(order(text) >= _TELLS for text in facts.job.nccl_versions if "inferred" not in text)
+    return [notice for notice in said if old and chose.isdisjoint(notice.processes)]

@@ -9,7 +9,7 @@ from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.facts import Facts, global_ranks, nics_used
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Host
-from nccl_inspect.model.job import CommunicatorInfo, Notice
+from nccl_inspect.model.job import CommunicatorInfo, Notice, Path
 
 _ONE_EACH = 4
 """Hosts with at least so many GPUs, and a NIC for each of them, are built so that each GPU uses its own."""
@@ -211,3 +211,18 @@ def _nics_of_ranks(facts: Facts) -> dict[tuple[str, str, int], set[int]]:
                 if end.nic_index is not None and end.pxn_rank is None:
                     found.setdefault((host or "", side, rank), set()).add(end.nic_index)
     return found
+
+
+def crossing(facts: Facts) -> list[Path]:
+    """Paths that leave a rail, between hosts that use several NICs each: with one NIC there is no rail to keep to.
+
+    The networks behind libfabric (EFA, Slingshot) have no rails.
+    """
+    paths = [path for path in facts.rdma() if "Libfabric" not in (path.net or "")]
+    used = nics_used(paths)
+    return [
+        path
+        for path in paths
+        if any(link.crosses_rails for link in path.links)
+        and all(len(used.get(host or "", ())) > 1 for host in (path.src_host, path.dst_host))
+    ]

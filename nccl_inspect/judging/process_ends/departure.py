@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 from typing import NamedTuple
 
-from nccl_inspect.judging.facts import ranks_word
 from nccl_inspect.judging.process_ends import mpi, ray, slurm_tasks
 from nccl_inspect.judging.process_ends.exceptions import Raised, Trace
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.wording import ranks_word
 
 RAISED = "spawn-raised"
 SPAWNED = (RAISED, "spawn-exit-code", "spawn-signalled")

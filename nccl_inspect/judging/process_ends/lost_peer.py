@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nccl_inspect.judging import placement
-from nccl_inspect.judging.facts import Facts, listed, ranks_in, ranks_word
+from nccl_inspect.judging.facts import Facts, ranks_in
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.silence import Silence, peers_lost
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
-from nccl_inspect.util.wording import ranges
+from nccl_inspect.util.wording import listed, ranges, ranks_word
 
 UNANSWERED = ("Connection timed out", "No route to host", "Network is unreachable")
 """Why a transfer over a connection that had worked fails where nobody closed it."""

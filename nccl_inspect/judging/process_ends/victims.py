@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from nccl_inspect.judging.facts import Facts, ranks_word
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.process_ends import exceptions, ray
 from nccl_inspect.judging.process_ends.departure import Departure
+from nccl_inspect.util.wording import ranks_word
 
 
 def without(departed: list[Departure]) -> list[Departure]:

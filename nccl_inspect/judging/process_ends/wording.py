@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from nccl_inspect.judging.facts import Facts, listed, ranks_word
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions, mpi, ray
@@ -12,6 +12,7 @@ from nccl_inspect.judging.process_ends.departure import Departure
 from nccl_inspect.judging.process_ends.departures import EXCEPTION, is_unordered
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
+from nccl_inspect.util.wording import listed, ranks_word
 
 _AFTER_SIGKILL = (
     "kubectl describe pod <pod>; kubectl logs --previous <pod>   # OOMKilled, 137, Evicted?",

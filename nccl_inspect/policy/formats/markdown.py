@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.facts import count
 from nccl_inspect.policy import Checked
 from nccl_inspect.policy.formats.words import by_fix, label, numbers, place, verdict
 from nccl_inspect.report import Style
 from nccl_inspect.report.markup import details, plain, step, table
+from nccl_inspect.util.wording import count
 
 
 def render(checked: Checked, strict: bool, style: Style) -> str:

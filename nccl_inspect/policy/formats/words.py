@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.facts import count
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.policy import STATES, Checked, Outcome
+from nccl_inspect.util.wording import count
 
 
 def verdict(checked: Checked, strict: bool) -> str:

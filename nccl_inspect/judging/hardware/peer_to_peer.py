@@ -1,0 +1,94 @@
+"""P2P between GPUs of a host: what switches it off, and what a failed import or a missing fabric shows."""
+
+from __future__ import annotations
+
+from nccl_inspect.event.types import Notice as Said
+from nccl_inspect.judging.facts import (
+    Facts,
+)
+from nccl_inspect.judging.hardware import cuda
+from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
+from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
+from nccl_inspect.judging.hardware.cuda_codes import AT_START, KERNEL_ERRORS
+from nccl_inspect.model.job import Notice, Path, Setting
+
+_LEVELS_WITHOUT_P2P = {"LOC", "0"}
+
+
+_ALLOWED_BY = {
+    **dict.fromkeys(("NVL", "NVB", "C2C"), ("NV",)),
+    **dict.fromkeys(("PIX", "1"), ("NV", "PIX")),
+}
+"""Levels below NCCL's own choice, PXB, with the classes of pairs that they leave to P2P."""
+
+
+def switched_off(facts: Facts) -> list[Setting]:
+    """The settings that switch P2P off altogether."""
+    return [setting for setting in facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL") if _is_off(setting)]
+
+
+def hiding_levels(facts: Facts) -> list[Setting]:
+    """The settings under which NCCL does not read NCCL_P2P_LEVEL: ncclGetLevel in src/graph/paths.cc, 2.30.7."""
+    return [setting for setting in switched_off(facts) if "NCCL_P2P_DISABLE" in setting.names]
+
+
+def narrowed(facts: Facts, pairs: list[Path]) -> list[Setting]:
+    """The levels that may keep these pairs from P2P which NCCL would use without them."""
+    on_nvlink = bool(facts.platform and facts.platform.nvlink)
+    kinds = [facts.pair_class(path) or ("NV" if on_nvlink else "") for path in pairs]
+    levels = [(setting, _ALLOWED_BY.get(setting.value.upper())) for setting in facts.settings("NCCL_P2P_LEVEL")]
+    return [setting for setting, allowed in levels if allowed and not all(kind.startswith(allowed) for kind in kinds)]
+
+
+def has_no_pairs(facts: Facts) -> bool:
+    """Whether the log shows that each host has one rank."""
+    comms = facts.job.communicators
+    whole = all(len(comm.started) == comm.nranks or comm.local_ranks == 1 for comm in comms)
+    return bool(comms) and whole and all(len(host.ranks) == 1 for host in facts.job.hosts)
+
+
+def _is_off(setting: Setting) -> bool:
+    if setting.name == "NCCL_P2P_DISABLE":
+        return setting.value not in ("0", "")
+    return setting.value.upper() in _LEVELS_WITHOUT_P2P
+
+
+def local_over_net(facts: Facts) -> list[Path]:
+    """Pairs of one host that have nothing but the network, where more than the order of use tells which pair it is."""
+    return [
+        path
+        for path in facts.paths("intra", "NET")
+        if not path.doubtful and not any(also.transport == "P2P" for also in path.also)
+    ]
+
+
+_NOT_SHAREABLE = (1, 304, 400, 800)
+
+
+_EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
+
+
+def not_shared(facts: Facts) -> list[Notice]:
+    """CUDA's refusals to export, open or map the memory of another GPU."""
+    peers = facts.notices("p2p-peer-access-failed")
+    return [
+        *(notice for notice in cuda_failed(facts, "transport/p2p.cc") if code_of(notice) in _NOT_SHAREABLE),
+        *facts.notices("p2p-ipc-handle-failed", "rccl-ipc-handle-failed"),
+        *(notice for notice in peers if stated_value(notice, "code") != _EXHAUSTED),
+    ]
+
+
+def stated_value(notice: Notice, name: str) -> object:
+    """A value of the statement, None where its wording has no such field."""
+    return dict(notice.event.values).get(name) if isinstance(notice.event, Said) else None
+
+
+_OTHERS = {2, 802, 919, *KERNEL_ERRORS, 214, 220, 226} | (AT_START - {101, 999})
+"""Errors that are told by themselves, wherever they come: memory, a fabric that is not up, kernels, hardware, and the
+start of CUDA."""
+
+
+def is_of_fabric(failure: cuda.Failure) -> bool:
+    """Whether a call failed that has to do with multicast, by an error that no other rule takes."""
+    known = failure.code is not None and failure.code not in _OTHERS
+    return known and str(failure.file).endswith("transport/nvls.cc")

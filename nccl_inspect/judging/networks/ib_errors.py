@@ -1,0 +1,26 @@
+"""Errors of InfiniBand verbs: what they name, and whether they are the echo of another."""
+
+from __future__ import annotations
+
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.line_order import precedes
+from nccl_inspect.model.job import Notice
+
+AT_START = ("open_device", "query_device", "query_port")
+"""Calls that NCCL makes while it looks for cards; it goes on without those that refuse."""
+
+
+REFUSED = ("No such device", "Operation not permitted")
+
+
+UNANSWERED = 12
+
+
+OTHER_ROOTS = (9, 10, 11, 13)
+"""What a NIC refused; its connection is dead then, and the other end may report status 12."""
+
+
+def after_another(facts: Facts) -> list[Notice]:
+    """Transfers without an answer after a peer had gone away, or a NIC had refused a transfer: echoes of that."""
+    before = [*facts.notices("socket-closed-by-peer"), *facts.completions(*OTHER_ROOTS)]
+    return [late for late in facts.completions(UNANSWERED) if any(precedes(one, late) for one in before)]
