@@ -1,4 +1,5 @@
-"""Makes the pictures of the documentation: ``python docs/pictures.py`` draws what the terminal shows as SVG.
+"""Makes the pictures of the documentation: ``python docs/pictures.py`` draws what the terminal shows as SVG, and the
+rooms of the package.
 
 ``--browser`` also takes pictures of the HTML report, and of the page that judges logs where ``make try`` has built it;
 it needs Chromium, and playwright to drive it. ``--check`` only tells whether an SVG drifted.
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+import layers
 from click.testing import CliRunner
 
 import nccl_inspect
@@ -72,7 +74,7 @@ def main() -> None:
     stale = False
     os.chdir(ROOT)  # the pictures name the samples as a reader would
     FOLDER.mkdir(exist_ok=True)
-    for name, text in terminal_pictures():
+    for name, text in [*terminal_pictures(), ("layers", layers.svg())]:
         path = FOLDER / f"{name}.svg"
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue

@@ -280,7 +280,8 @@ def test_without_a_file_nothing_is_loaded_for_one(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom nccl_inspect.cli import cli\n"
         f"cli.main(['summarize', {SLOW!r}], standalone_mode=False)\n"
-        "parts = ('tomllib', 'nccl_inspect.util.toml', 'nccl_inspect.pipeline.configuration', 'nccl_inspect.judging.accepted')\n"
+        "parts = ('tomllib', 'nccl_inspect.util.toml', 'nccl_inspect.pipeline.configuration', "
+        "'nccl_inspect.judging.accepted')\n"
         "print(*(name for name in parts if name in sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=60, check=True)

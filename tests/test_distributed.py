@@ -253,8 +253,8 @@ def test_objects_in_memory_give_the_same_job(threads: Any) -> None:
 def test_more_statements_than_are_kept_apart_give_the_same_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: Any
 ) -> None:
-    for module in ("fold", "printed"):
-        monkeypatch.setattr(f"nccl_inspect.model.{module}.MAX_NOTES", 30)
+    for module in ("fold", "process_log"):
+        monkeypatch.setattr(f"nccl_inspect.model.fold.{module}.MAX_NOTES", 30)
     shuffled = random.Random(1)
     lines = [b"vm:7:7 [0] x.cc:%d NCCL WARN message %d" % (n % 7, shuffled.randrange(100)) for n in range(600)]
     log = tmp_path / "job.log"

@@ -55,7 +55,7 @@ class Folders:
         return [str(root) for root in self._roots]
 
     def logs(self, names: Iterable[str]) -> list[File]:
-        """The files that paths, folders and globs stand for, as :func:`nccl_inspect.ingest.sources.files.find` takes them.
+        """The files of paths, folders and globs, as :func:`nccl_inspect.ingest.sources.files.find` takes them.
 
         Raises:
             NcclInspectError: one of them is not there, lies outside, or is nothing that can be read.

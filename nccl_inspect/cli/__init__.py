@@ -21,7 +21,7 @@ from nccl_inspect.util import interruption
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.text import PLAIN, printable
 
-_PARTS = ("shared", "filters", "formats", "questions", "several", "targets", "writing")
+_PARTS = ("manual", "shared", "filters", "formats", "questions", "several", "targets", "writing")
 COMPLETE_VARIABLE = "_NCCLINSPECT_COMPLETE"
 """How the scripts of ``completion`` ask what could come next; the default would look like a variable of NCCL."""
 ENDS = object()

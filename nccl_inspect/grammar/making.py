@@ -1,6 +1,6 @@
 """Makes the events of a production: what is alike in all of them is found out once.
 
-The result is that of :meth:`nccl_inspect.event.base.Event.build` with the values of the match, in about half of its time.
+The result is that of :meth:`nccl_inspect.event.base.Event.build` with the values of the match, in about half the time.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -31,6 +30,8 @@ CATEGORIES = (
     "failures",
     "log quality",
 )
+_RULES = Path(__file__).parents[1] / "rules"
+"""Each module there is a rule."""
 _MAX_EVIDENCE = 5
 _MAX_SUMMARY = 300
 """Characters; a summary may quote a message of any length, and the evidence holds all of it."""
@@ -155,7 +156,7 @@ class Rule(Record):
     @property
     def page(self) -> str:
         """The Markdown page of the rule."""
-        return (Path(__file__).parent / f"{self.name.replace('-', '_')}.md").read_text(encoding="utf-8")
+        return (_RULES / f"{self.name.replace('-', '_')}.md").read_text(encoding="utf-8")
 
 
 def _in_order(evidence: Iterable[Evidence]) -> list[Evidence]:
@@ -176,16 +177,10 @@ class Registered(Record):
 def registered() -> tuple[Registered, ...]:
     """All rules, ordered by category and name."""
     found = []
-    for name in _with_page():
+    for name in modules(str(_RULES / "__init__.py")):
         loaded = import_module(f"nccl_inspect.rules.{name}")
         found.append(Registered(loaded.RULE, loaded.judge))
     return tuple(sorted(found, key=lambda entry: (CATEGORIES.index(entry.rule.category), entry.rule.name)))
-
-
-def _with_page() -> list[str]:
-    """The modules that are rules: each has its page beside it, what several rules share has none."""
-    beside = {entry.name for entry in os.scandir(Path(__file__).parent)}
-    return [name for name in modules(__file__) if f"{name}.md" in beside]
 
 
 def selected(select: Iterable[str] = (), ignore: Iterable[str] = ()) -> list[Registered]:

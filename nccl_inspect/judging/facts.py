@@ -1,4 +1,4 @@
-"""What rules ask: the job together with what is known of its platform and topology, and words for telling it."""
+"""What rules ask: the job together with what is known of its platform and topology."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from nccl_inspect.model.statements import job_end, usage
 from nccl_inspect.platforms import Platform
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
 from nccl_inspect.util.wording import does, listed
-from nccl_inspect.util.wording import ranges as ranges
 
 _Made = TypeVar("_Made")
 

@@ -28,6 +28,7 @@ from nccl_inspect.model.processes.gathering import Gathered, walked
 from nccl_inspect.model.statements import calls, excerpts, job_end, notices, timeline, unrecognised
 from nccl_inspect.model.statements.environment import MAX_EVIDENCE, settings
 from nccl_inspect.util.text import decode
+from nccl_inspect.util.wording import count
 
 if TYPE_CHECKING:
     from nccl_inspect.model.jobs.shares import Share
@@ -293,7 +294,7 @@ class _Builder:
         end_name, last, _ = self._fold.where(run.end)
         lines = f"lines {first} to {last}" if begin_name == end_name else f"line {first} to {end_name} line {last}"
         hosts = len({process.host for process in run.processes})
-        return f"{_count(len(run.logs), 'process', 'es')} on {_count(hosts, 'host')}, {begin_name} {lines}"
+        return f"{count(len(run.logs), 'process', 'es')} on {count(hosts, 'host')}, {begin_name} {lines}"
 
     def _last_line(self, log: ProcessLog) -> LastLine:
         ranks = self._ranks[log.process]
@@ -354,10 +355,6 @@ class _Builder:
 
 def _shown(source: SourceCounts, lines: Iterable[tuple[int, bytes]]) -> list[Evidence]:
     return [Evidence(source.name, source.line(number), decode(text), number) for number, text in lines]
-
-
-def _count(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number} {noun}{'' if number == 1 else plural}"
 
 
 def _values(said: Iterable[Notice], kind: type[events.Event], name: str) -> list[str]:

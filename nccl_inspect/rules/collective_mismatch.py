@@ -78,7 +78,8 @@ def _recorded(facts: Facts, still: Standstill) -> Finding:
     places = flight_recorder.places(parts)
     few = flight_recorder.ranks_of(still.culprits) if still.waiting else set()
     return RULE.finding(
-        f"ranks are in different calls: work {still.seq} of group {still.group.label} is {flight_recorder.by_call(parts)}",
+        f"ranks are in different calls: work {still.seq} of group {still.group.label} is "
+        f"{flight_recorder.by_call(parts)}",
         cause=_cause(sizes=False, certain=True) + (f". The calls: {places}" if places else ""),
         impact=flight_recorder.IMPACT,
         fix=[

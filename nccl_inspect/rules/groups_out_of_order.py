@@ -23,8 +23,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ring = [part for part in still.culprits if part.call]
         ranks = flight_recorder.ranks_of(ring)
         waits = [
-            f"rank {part.rank} waits for rank {after.rank} in {flight_recorder.operation(part.call.operation)} of group "
-            f"{flight_recorder.label(facts, part)}"
+            f"rank {part.rank} waits for rank {after.rank} in {flight_recorder.operation(part.call.operation)} of "
+            f"group {flight_recorder.label(facts, part)}"
             for part, after in zip(ring, [*ring[1:], *ring[:1]], strict=True)
             if part.call
         ]

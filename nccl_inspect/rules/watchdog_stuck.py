@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_with
+from nccl_inspect.judging.hangs.watchdog import CAUSES, LEADING
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.departures import departures
 from nccl_inspect.judging.statements import rank_in_front, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import usage
-from nccl_inspect.rules import watchdog_timeout
 from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
@@ -18,8 +18,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="PyTorch's watchdog itself got stuck, and ended the process",
-    echo_of=(watchdog_timeout.RULE.name, *watchdog_timeout.RULE.echo_of),
-    because=watchdog_timeout.RULE.because,
+    echo_of=("watchdog-timeout", *LEADING),
+    because=CAUSES,
 )
 _AT_END = (
     "all communicators came to their end, so no collective hangs: mostly the process did not end in time, because a "

@@ -7,7 +7,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_with
 from nccl_inspect.judging.hangs.progress import suspects
-from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, enqueued, latecomers, waits
+from nccl_inspect.judging.hangs.watchdog import CAUSES, LEADING, Wait, communicator_of, enqueued, latecomers, waits
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import rank_in_front, value, words
@@ -21,42 +21,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="PyTorch gave up waiting for a collective",
-    echo_of=(
-        "collective-mismatch",
-        "collective-not-called",
-        "collective-unfinished",
-        "groups-out-of-order",
-        "p2p-without-partner",
-        "process-unresponsive",
-        "ranks-out-of-step",
-        "ranks-in-error",
-        "gpu-out-of-memory",
-        "cuda-failure-in-connect",
-        "cuda-call-failed",
-        "cuda-failure-in-launch",
-        "cuda-init-error",
-        "p2p-import-failed",
-        "nvls-fabric-manager",
-        "fabric-manager-down",
-        "shm-segment-failed",
-        "shm-cumem-host-failed",
-        "mixed-networks",
-        "hang-after-p2p-setup",
-        "peer-death",
-        "gpu-hardware-error",
-        "ib-memlock",
-        "gpu-memory-not-registered",
-        "no-transport",
-        "open-files-limit",
-        "shm-attach-failed",
-    ),
-    because=(
-        "env-mismatch-across-ranks",
-        "version-mismatch",
-        "bootstrap-wrong-interface",
-        "loopback-between-hosts",
-        "ib-async-event",
-    ),
+    echo_of=LEADING,
+    because=CAUSES,
 )
 _PAIRWISE = ("SEND", "RECV")
 """Between two ranks: PyTorch has a communicator of their own for them, in whatever process group they are."""

@@ -1,7 +1,7 @@
 """Lines of a pasted log that were broken at the width of a terminal or a mail, where the grammar proves it.
 
-``ingest/lines/terminal_wraps.py`` finds the width of logs with many broken lines. A few lines out of a chat do not show one, yet a
-line whose message nobody knows, and which is a whole message together with the next line, was broken there.
+``ingest/lines/terminal_wraps.py`` finds the width of logs with many broken lines. A few lines out of a chat do not show
+one, yet a line whose message nobody knows, and which is a whole message together with the next line, was broken there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What launchers and collectors put around a line, one module for each; a new file here is a new envelope.
 
 Each module states ``FIRST``, the bytes with which its lines may begin (others are told from them by one byte), and
-``SAMPLES``, each with what is known from it (:class:`~nccl_inspect.ingest.lines.envelope_fields.Stated`). It is of one of two kinds:
+``SAMPLES``, each with what is known from it (:class:`~nccl_inspect.ingest.lines.envelope_fields.Stated`). It is of one
+of two kinds:
 
 - A *prefix* states ``PATTERN``, matched at the start of the line, whose groups ``time``, ``label``, ``rank`` and
   ``stream`` are kept where it has them; a group ``partial`` that is ``P`` says that the line goes on. Samples are

@@ -100,4 +100,5 @@ def _did_not_answer(notice: Notice) -> bool:
 
 
 def is_gone(notice: Notice) -> bool:
+    """Whether the provider says that the peer cannot be reached any more."""
     return code_of(notice) in _GONE or value(notice, "err") == _HOST_UNREACHABLE

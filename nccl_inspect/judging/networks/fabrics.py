@@ -162,6 +162,7 @@ def _meetings(facts: Facts) -> list[Notice]:
 
 
 def network_types(notice: Notice) -> set[int | None]:
+    """The kinds of connection that met: the one that came and the one that was expected."""
     return {value(notice, "got_type"), value(notice, "expected_type")}
 
 

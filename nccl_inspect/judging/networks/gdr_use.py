@@ -37,6 +37,7 @@ def hosts_without(paths: list[Path]) -> set[str]:
 
 
 def host_at(path: Path, side: str) -> str | None:
+    """The host of one end of a path."""
     return path.src_host if side == "send" else path.dst_host
 
 

@@ -1,8 +1,8 @@
 """Which communicators each process has, and which lines belong to them.
 
 Lines between START and COMPLETE of a thread belong to that communicator (so all connections until 2.21); later ones
-name no communicator and are left as loose bursts for :mod:`nccl_inspect.model.communicators.attribution`. Until 2.18.2 there is no
-START: what a thread printed before COMPLETE belongs to it.
+name no communicator and are left as loose bursts for :mod:`nccl_inspect.model.communicators.attribution`. Until 2.18.2
+there is no START: what a thread printed before COMPLETE belongs to it.
 """
 
 from __future__ import annotations

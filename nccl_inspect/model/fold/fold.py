@@ -1,7 +1,7 @@
 """Gathers what the events state, process by process, in a form that merges: ``fold(a + b) == merge(fold(a), fold(b))``.
 
-Nothing is concluded here; :mod:`nccl_inspect.model.communicators.members` and its followers do that once the whole log is in. What
-repeats is counted instead of kept, so memory grows with the number of ranks and channels, not with the log.
+Nothing is concluded here; :mod:`nccl_inspect.model.communicators.members` and its followers do that once the whole log
+is in. What repeats is counted instead of kept, so memory grows with the number of ranks and channels, not with the log.
 """
 
 from __future__ import annotations
