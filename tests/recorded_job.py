@@ -109,8 +109,9 @@ def write(folder: Path, job: Job, *, as_json: bool = False, silent: Container[in
             (folder / f"nccl_trace_rank_{rank}").write_bytes(data)
 
 
-def log(ranks: int) -> bytes:
-    """The log of such a job: its largest communicator, and one of the time-outs."""
+def log(job: Job) -> bytes:
+    """The log of such a job: its largest communicator, and the time-out of rank 0."""
+    ranks, seq = job.ranks, job.dump(0)["entries"][-1]["collective_seq_id"]
     about = "cudaDev 0 nvmlDev 0 busId 1000 commId 0xfeed"
     init = "".join(
         f"node-{rank // TENSOR}:{100 + rank}:1 [0] NCCL INFO comm 0x{rank + 1:x} rank {rank} nranks {ranks} {about} "
@@ -119,7 +120,8 @@ def log(ranks: int) -> bytes:
     )
     timeout = (
         "[rank0]:[E1123 01:33:26.408744579 ProcessGroupNCCL.cpp:689] [Rank 0] Watchdog caught collective operation "
-        "timeout: WorkNCCL(SeqNum=176, OpType=ALLREDUCE, NumelIn=4194304, NumelOut=4194304, Timeout(ms)=600000) ran "
+        "timeout: WorkNCCL(SeqNum="
+        f"{seq}, OpType=ALLREDUCE, NumelIn=4194304, NumelOut=4194304, Timeout(ms)=600000) ran "
         "for 600000 milliseconds before timing out.\n"
     )
     return (init + timeout).encode()

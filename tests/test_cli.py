@@ -671,8 +671,8 @@ def test_commands_name_their_options_alike() -> None:
             looks = (tuple(option.opts), option.metavar, option.multiple if isinstance(option, click.Option) else None)
             assert known.setdefault(option.name or "", looks) == looks, f"{name} {option.name}"
         names = {option.name for option in command.params}
-        assert "output" in names or name in ("help", "mcp", "run", "watch")
-        assert "no_color" in names or name in ("anonymize", "collect", "events", "help", "mcp", "run")
+        assert "output" in names or name in ("grammar", "help", "mcp", "run", "watch")
+        assert "no_color" in names or name in ("anonymize", "collect", "events", "grammar", "help", "mcp", "run")
 
 
 def test_help_lists_all_commands_and_the_exit_statuses() -> None:

@@ -335,7 +335,7 @@ def test_results_that_a_worker_took_with_it_are_made_again(
 
 CULPRIT = """
 import os, signal
-from nccl_inspect.distributed import tasks
+from nccl_inspect.pipeline.distributed import tasks
 
 tasks.usual = getattr(tasks, "usual", tasks.read)  # it may be run more than once
 

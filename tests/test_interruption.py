@@ -39,7 +39,8 @@ def count(frame, event, arg):
     calls += 1
     if calls in numbers:
         os.kill(os.getpid(), signal.SIGINT)
-from nccl_inspect import __main__, interruption
+from nccl_inspect import __main__
+from nccl_inspect.util import interruption
 guard = interruption.guard
 def counted():
     guard()
@@ -107,7 +108,7 @@ def test_ctrl_c_while_the_interpreter_starts_and_later(milliseconds: int, tmp_pa
 def test_once_all_is_read_the_report_is_finished(tmp_path: Path) -> None:
     """The signal comes from within the rules, which run when everything is read."""
     code = (
-        "import os, signal, sys\nfrom nccl_inspect.rules import judging\nreal = judging.judge\n"
+        "import os, signal, sys\nfrom nccl_inspect.judging import judge as judging\nreal = judging.judge\n"
         "def judge(*args):\n    [os.kill(os.getpid(), signal.SIGINT) for _ in range(SIGNALS)]\n    return real(*args)\n"
         "judging.judge = judge\nfrom nccl_inspect.__main__ import main\nmain()"
     )

@@ -15,7 +15,7 @@ from nccl_inspect.model.finding import Finding
 
 def judged(folder: Path, job: recorded_job.Job, **more: Any) -> Finding:
     recorded_job.write(folder, job, **more)
-    (folder / "job.log").write_bytes(recorded_job.log(job.ranks))
+    (folder / "job.log").write_bytes(recorded_job.log(job))
     findings = nccl_inspect.read(str(folder)).findings
     return next(finding for finding in findings if finding.rule == "collective-not-called")
 
@@ -39,7 +39,7 @@ def test_a_late_rank_without_a_dump_is_likely_the_one(tmp_path: Path) -> None:
 def test_the_dumps_of_1024_ranks_are_judged_in_seconds(tmp_path: Path) -> None:
     job = recorded_job.Job(1024, 25, late=517)
     recorded_job.write(tmp_path, job)
-    (tmp_path / "job.log").write_bytes(recorded_job.log(job.ranks))
+    (tmp_path / "job.log").write_bytes(recorded_job.log(job))
     began = time.monotonic()
     findings = nccl_inspect.read(str(tmp_path)).findings
     took = time.monotonic() - began

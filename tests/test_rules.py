@@ -97,7 +97,7 @@ def test_a_rule_has_a_complete_page(name: str) -> None:
 
 
 def test_every_page_has_a_rule() -> None:
-    pages = {path.stem.replace("_", "-") for path in Path(engine.__file__).parent.glob("*.md")}
+    pages = {path.stem.replace("_", "-") for path in (Path(engine.__file__).parents[1] / "rules").glob("*.md")}
     assert pages == set(RULES)
 
 
@@ -580,7 +580,7 @@ def test_field_notes_without_platform_and_topology_nothing_is_certain(name: str)
 def test_productions_that_rules_ask_for_exist() -> None:
     """Rules look for statements by the name of their production; a name that no file has is never found."""
     known = {production.name for production in grammar.shipped().productions}
-    for file in sorted(Path(engine.__file__).parent.glob("*.py")):
+    for file in sorted((Path(engine.__file__).parents[1] / "rules").glob("*.py")):
         for call in ast.walk(ast.parse(file.read_text())):
             if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "notices":
                 names = {argument.value for argument in call.args if isinstance(argument, ast.Constant)}

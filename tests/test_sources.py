@@ -474,7 +474,7 @@ def on_a_terminal(args: list[str], exe: list[str], stdin: int | None = None) -> 
     return shown
 
 
-SOON = [EXE[0], "-c", "from nccl_inspect import progress; progress._LONG = 100_000; " + EXE[2]]
+SOON = [EXE[0], "-c", "from nccl_inspect.util import progress; progress._LONG = 100_000; " + EXE[2]]
 """The command with a lower idea of a long input."""
 
 
@@ -538,7 +538,7 @@ def test_ctrl_c_before_the_first_line_of_nccl_gives_nothing(tmp_path: Path) -> N
 # --- memory
 
 MEASURED = (
-    "import sys\nfrom nccl_inspect import reading\n"
+    "import sys\nfrom nccl_inspect.pipeline import reading\n"
     "state = reading.fold(['-'])\n"
     # Not ru_maxrss: that starts at what the parent took when it made this process.
     "peak = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"

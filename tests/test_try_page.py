@@ -95,10 +95,14 @@ class Visitor:
         self.troubles: list[str] = []
         self.context.on("request", lambda request: self._note(request.url))
         self.page: Page = self.context.new_page()
-        self.page.on("console", lambda message: self.troubles.append(message.text))
+        self.page.on("console", self._take)
         self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
         self.page.on("dialog", lambda dialog: self.troubles.append(f"dialog: {dialog.message}"))
         self.open()
+
+    def _take(self, message: Any) -> None:
+        if not message.text.startswith("nccl-inspect: passed over: "):  # what the command says on stderr
+            self.troubles.append(message.text)
 
     def open(self) -> None:
         """Open the page and wait until it has loaded."""

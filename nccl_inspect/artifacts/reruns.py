@@ -1,12 +1,11 @@
 """Dumps that an earlier run of the same job left in the folder: what timed out by the log is not in them.
 
-PyTorch writes a dump when a call runs out of time, and the log names that call: its number, its size, and how long it
-ran. A dump of the same run holds it.
+PyTorch writes a dump when a call runs out of time, and the log names that call: its number and its size. A dump of the
+same run holds it, and there it is not over.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -16,11 +15,6 @@ from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.model.inventory import Artifact
 from nccl_inspect.model.job import Notice
 
-_TIME = re.compile(r"\[[A-Z]\d{4} \d\d:(\d\d):(\d\d(?:\.\d{1,9})?) ")
-_QUARTER = 900.0
-"""Seconds: the log names no time zone, and zones differ by quarters of an hour."""
-_SLACK = 30.0
-"""Seconds between a call and the moment from which its time is counted."""
 _PAIRWISE = ("SEND", "RECV", "COALESCED", "BATCH_ISEND_IRECV")
 _READER = "flight_recorder"
 
@@ -30,8 +24,6 @@ class _Timeout(NamedTuple):
 
     seq: int
     numel: int | None
-    began: float | None
-    """Seconds after a full quarter of an hour."""
 
 
 def sorted_out(artifacts: Iterable[Artifact], notices: Iterable[Notice]) -> list[Artifact]:
@@ -75,16 +67,9 @@ def _reported(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
         if not isinstance(event, CollectiveTimeout) or event.operation in _PAIRWISE:  # they are numbered by themselves
             continue
         if event.global_rank is not None and event.seq is not None:
-            timeout = _Timeout(event.seq, event.numel_in, _began(event, notice.message))
+            timeout = _Timeout(event.seq, event.numel_in)
             found.setdefault(event.global_rank, {}).setdefault((event.seq, event.ran_ms), timeout)
     return {rank: [*timeouts.values()] for rank, timeouts in found.items()}
-
-
-def _began(event: CollectiveTimeout, message: str) -> float | None:
-    match = _TIME.search(message)
-    if match is None or event.ran_ms is None:
-        return None
-    return (60 * int(match[1]) + float(match[2]) - event.ran_ms / 1000) % _QUARTER
 
 
 def _fits(entry: Artifact, reported: dict[int, list[_Timeout]]) -> bool | None:
@@ -107,9 +92,6 @@ def _holds(calls: Sequence[Call], timeout: _Timeout) -> bool | None:
 
 
 def _is_alike(call: Call, timeout: _Timeout) -> bool:
-    if timeout.numel is not None and call.inputs and sum(call.inputs) != timeout.numel:
-        return False
-    if timeout.began is None or not call.created_ns:
-        return True
-    apart = abs(call.created_ns / 1e9 % _QUARTER - timeout.began)
-    return min(apart, _QUARTER - apart) <= _SLACK
+    """Whether it may be that call: what is over did not run out of time."""
+    is_of_size = timeout.numel is None or not call.inputs or sum(call.inputs) == timeout.numel
+    return is_of_size and not call.is_completed

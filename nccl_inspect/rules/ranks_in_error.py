@@ -46,7 +46,7 @@ _WORDS = {
 }
 _REFUSED = "NCCL refuses all further calls in this communicator; other ranks wait for these until a time limit"
 _ASK = "ncclras -v > ras.txt   # again, to see whether others follow"
-_CHECK = "Look at the output of {who} first: what did it print before?"
+_CHECK = "Look at the output of {who} first: what it printed before that."
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
