@@ -188,7 +188,7 @@ def bad_inputs(tmp_path: Path) -> Path:
         (["explain", "first words", "other words"], 2, "none of the 2 lines is known; see "),
         (["annotate", "empty.log"], 3, "empty.log: empty; "),
         (["annotate", "--only-nccl", "other.log"], 3, "other.log: no NCCL line among 2 lines; run the job with"),
-        (["no-such-command"], 2, "no command 'no-such-command'; see"),
+        (["no-such-command"], 2, "no command 'no-such-command'; run"),
         (["completion", "csh"], 2, "'csh' is not one of"),
     ],
     ids=lambda value: " ".join(value).replace("/", "_") if isinstance(value, list) else "",
@@ -833,7 +833,7 @@ OVER_SOCKET = "Channel 00/0 : 0[0] -> 1[1] [send] via NET/Socket/0"
 def test_a_line_to_explain_may_be_piped_in(args: list[str]) -> None:
     piped = run("explain", *args, data=f"{CONNECTION}\n".encode())
     assert piped.stdout == run("explain", CONNECTION).stdout
-    for data, says in ((b"", b"is empty; name a rule"), (MANY, b"more than 100 lines; nccl-inspect annotate")):
+    for data, says in ((b"", b"is empty; name a rule"), (MANY, b"more than 100 lines; use 'nccl-inspect annotate")):
         refused = run("explain", *args, data=data)
         assert (refused.returncode, refused.stderr.count(b"\n")) == (2, 1)
         assert says in refused.stderr
