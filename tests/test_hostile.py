@@ -242,7 +242,7 @@ def test_the_limit_is_that_of_the_option(tmp_path: Path, monkeypatch: pytest.Mon
     assert done.returncode == 0
     assert "it decompresses to more than 2M; reading stopped there; use --max-unpacked 64G to read on" in done.stderr
     for text in ("", "x", "2Q", "-1"):
-        with pytest.raises(NcclInspectError, match="no size"):
+        with pytest.raises(NcclInspectError, match="invalid size"):
             limits.size(text)
     monkeypatch.setenv(limits.VARIABLE, "10M")
     assert not problems(str(path))
