@@ -38,8 +38,8 @@ Examples:
   kubectl nccl llama                            the job, or the pod, of this name
   kubectl nccl pytorchjob/llama -n training     all its pods; restarted ones with their earlier logs
   kubectl nccl -l app=llama --context west      pods by their labels
-  kubectl nccl llama --follow                   while the job runs: the verdict as soon as it is up
-  kubectl nccl llama --keep llama/              and keep what was collected
+  kubectl nccl llama --follow                   while the job runs: the verdict once it is up
+  kubectl nccl llama --keep llama/              and keep the collected files
   kubectl nccl llama --format html -o llama.html
 """
 _MAX_FAILURES = 3
@@ -72,21 +72,21 @@ def _jobs(ctx: click.Context, _option: click.Parameter, incomplete: str) -> list
 @click.command(
     epilog=_EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"]},
-    short_help="The report of a job on Kubernetes, from the logs of its pods.",
+    short_help="Report on a Kubernetes job from the logs of its pods.",
 )
 @click.argument("name", required=False, default="", metavar="[JOB]", shell_complete=_jobs)
-@click.option("-l", "--selector", default="", metavar="LABELS", help="Pods by label selector, instead of JOB.")
-@click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace. Default: of the context.")
-@click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig. Default: the current.")
+@click.option("-l", "--selector", default="", metavar="LABELS", help="Select pods by label instead of JOB.")
+@click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace. Default: the context's.")
+@click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig. Default: the current one.")
 @collect.patience
-@click.option("-f", "--follow", is_flag=True, help="Follow the logs of a running job, as 'nccl-inspect watch' does.")
-@click.option("--keep", default="", metavar="FOLDER", type=click.Path(), help="Keep what was collected in FOLDER.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the logs of a running job, like 'nccl-inspect watch'.")
+@click.option("--keep", default="", metavar="FOLDER", type=click.Path(), help="Keep the collected files in FOLDER.")
 @formats(report.names())
 @shared.choosing
 @several.choosing_one
 @shared.machine
 @shared.output
-@shared.verbose("Do not cut evidence lines.")
+@shared.verbose("Show evidence lines in full.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -105,11 +105,11 @@ def command(
     """Report on a job: verdict, paths, findings and fixes, from the logs, manifests and events of its pods.
 
     JOB is the name of a job or pod, or KIND/NAME: job, jobset, leaderworkerset, mpijob, pytorchjob, raycluster,
-    trainjob, vcjob, pod. Only reading commands of kubectl run (get, logs, describe); nothing on the cluster is
-    changed. The job must run with NCCL_DEBUG=INFO in the environment of every rank.
+    trainjob, vcjob, pod. Only read commands of kubectl run (get, logs, describe); nothing in the cluster is changed.
+    Every rank of the job must run with NCCL_DEBUG=INFO in its environment.
     """
     if name and selector:
-        raise click.UsageError("JOB and -l exclude each other; leave one out")
+        raise click.UsageError("JOB and -l exclude each other; omit one")
     if not name and not selector:
         raise click.UsageError("name a job: kubectl nccl JOB; or its pods: kubectl nccl -l LABELS")
     wanted = Wanted(name or selector, namespace, context)
@@ -184,7 +184,7 @@ def _require_followed(ctx: click.Context) -> None:
         name = parameter.name or ""
         if name not in _FOLLOWED and ctx.get_parameter_source(name) in given:
             option = max(parameter.opts, key=len)
-            raise click.UsageError(f"{option} cannot be used with --follow; leave one out")
+            raise click.UsageError(f"{option} cannot be used with --follow; omit one")
 
 
 @contextmanager

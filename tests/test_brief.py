@@ -95,5 +95,5 @@ def test_the_command_writes_it_as_text_or_markdown_and_nothing_else(tmp_path: Pa
     assert invoke("summarize", log, "--brief").stdout == _KILLED
     invoke("summarize", log, "--brief", "-o", str(tmp_path / "brief.md"))
     assert (tmp_path / "brief.md").read_text(encoding="utf-8").startswith("**FAILED: rank 3")
-    with pytest.raises(Exception, match="--brief is written as text or markdown, not as json"):
+    with pytest.raises(Exception, match="--brief supports text or markdown, not json"):
         invoke("summarize", log, "--brief", "--format", "json")

@@ -99,4 +99,4 @@ def test_fish_shows_whole_descriptions(tmp_path: Path) -> None:
     env = {**installed(tmp_path), "HOME": str(tmp_path)}
     asked = f"{script}\ncomplete -C 'nccl-inspect summa'"
     done = subprocess.run(["fish", "--no-config", "-c", asked], env=env, capture_output=True, text=True, check=False)
-    assert done.stdout == "summarize\tVerdict, network, paths and findings of one job.\n"
+    assert done.stdout == "summarize\tReport the verdict, network, paths and findings of one job.\n"

@@ -53,7 +53,7 @@ def test_the_nearest_file_upwards_is_taken_and_told_on_stderr(tmp_path: Path) ->
     found = json.loads(done.stdout)
     assert rules(found) == {"shm-instead-of-p2p"}
     assert found["config"] == str(near)
-    assert done.stderr.decode() == f"nccl-inspect: settings from {near} (--no-config leaves them out)\n"
+    assert done.stderr.decode() == f"nccl-inspect: settings from {near} (--no-config ignores them)\n"
 
 
 def test_a_named_file_is_taken_and_no_config_leaves_all_out(tmp_path: Path) -> None:

@@ -264,4 +264,4 @@ def test_a_watch_reads_evidence_at_the_end(mesh: Path, tmp_path: Path) -> None:
 def test_a_watch_follows_one_log() -> None:
     result = CliRunner().invoke(cli, ["watch", str(FOUR), str(FOUR)])
     assert result.exit_code == 2
-    assert "one log is watched" in result.stderr
+    assert "only one log can be watched" in result.stderr

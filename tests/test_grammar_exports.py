@@ -301,5 +301,5 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
         invoke("grammar", "--dialect", "mpi")
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(NcclInspectError, match="2 files do not fit into a file; name a folder"):
+    with pytest.raises(NcclInspectError, match="2 files do not fit into one file; name a folder"):
         invoke("grammar", "--export", "vector", "--out", str(file))

@@ -61,7 +61,7 @@ FAILS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "empty list": (lambda path: [], "no input: the list is empty; give a path"),
     "empty bytes": (lambda path: b"", "<bytes>: empty"),
     "empty text": (lambda path: io.StringIO(), "<stream>: empty"),
-    "text": (lambda path: LINE.decode() * 2, r"'vm:1:1 .*: not a path; to read text that you have, give text.encode"),
+    "text": (lambda path: LINE.decode() * 2, r"'vm:1:1 .*: not a path; to pass text itself, give text.encode"),
     "zero byte": (lambda path: "a\0b", "not a path"),
     "long name": (lambda path: "a" * 5000, "name too long"),
     "closed file": (closed, "job.log: the file is closed; open it again"),

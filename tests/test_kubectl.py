@@ -82,7 +82,7 @@ def test_what_is_kept_is_not_mixed_with_another_collection(cluster: Path) -> Non
     done = plugin("job/llama", "--keep", "kept")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         2,
-        "nccl-inspect: kept: it holds a collection; name another folder with --keep",
+        "nccl-inspect: kept: already holds a collection; choose another folder with --keep",
     )
 
 

@@ -172,7 +172,7 @@ def test_no_command_writes_over_what_it_reads(args: str, tmp_path: Path) -> None
         (tmp_path / name).write_bytes(data)
     (tmp_path / "linked.log").symlink_to("job.log")
     result = shell(f"TOOL {args} -o {tmp_path}/job.log", tmp_path)
-    said = f"nccl-inspect: {tmp_path}/job.log: is one of the inputs, which would be lost; give -o another name\n"
+    said = f"nccl-inspect: {tmp_path}/job.log: is one of the inputs, which would be lost; choose another name for -o\n"
     assert (result.returncode, result.stdout, result.stderr.decode()) == (2, b"", said)
     assert (tmp_path / "job.log").read_bytes() == data
 

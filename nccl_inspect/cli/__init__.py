@@ -37,10 +37,10 @@ Examples:
   kubectl logs job/llama | nccl-inspect summarize
   nccl-inspect summarize job.log --format json --fail-on error
   nccl-inspect diff yesterday.log today.log       what changed, and why
-  nccl-inspect check job.log --policy good.toml   a gate for pipelines
-  nccl-inspect paths job.log --verdict fallback   which pairs are slower than they should be
-  nccl-inspect hosts job.log                      hosts, the worst first
-  nccl-inspect rules                              what is looked for
+  nccl-inspect check job.log --policy good.toml   a gate for CI pipelines
+  nccl-inspect paths job.log --verdict fallback   pairs that are slower than they should be
+  nccl-inspect hosts job.log                      hosts, worst first
+  nccl-inspect rules                              the list of rules
 """
 
 
@@ -87,7 +87,7 @@ class _Commands(click.Group):
                 return None
             if Path(cmd_name).exists():
                 raise NcclInspectError(f"{cmd_name} is a log, not a command", f"nccl-inspect summarize {cmd_name}")
-            hint = suggestion(cmd_name, self.list_commands(ctx)) or "see 'nccl-inspect --help' for the commands"
+            hint = suggestion(cmd_name, self.list_commands(ctx)) or "run 'nccl-inspect --help' to list the commands"
             raise NcclInspectError(f"no command '{cmd_name}'", hint)
         command: click.Command = import_module(f"{__name__}.{cmd_name}").command
         return prepared(command)
@@ -114,14 +114,14 @@ def _width() -> int:
 @click.version_option(__version__, prog_name="nccl-inspect")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Read NCCL_DEBUG=INFO logs: which path every pair of ranks takes, whether it is the best, and if not, why.
+    """Read NCCL_DEBUG=INFO logs: show the path of each rank pair, whether it is the best one, and if not, why.
 
     Not to be confused with NVIDIA's "NCCL Inspector", which is a profiler plugin.
 
-    Exit status: 0 done; 1 findings at or above --fail-on, or
-    a failed job where --fail-on is given, or a policy broken; 2 usage error;
-    3 no input could be read (a gate: or not all), or no NCCL line found in it;
-    130 interrupted (what was read until then is reported).
+    Exit status: 0 done; 1 findings at or above --fail-on, a failed
+    job when --fail-on is given, or a broken policy; 2 usage error;
+    3 no readable input (a gate: or not all readable), or no NCCL line in it;
+    130 interrupted (what was read so far is reported).
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)
@@ -169,14 +169,14 @@ def execute(then: object = None, program: click.Command = cli, name: str = "nccl
         return error.exit_code
     except OSError as error:
         lead_nowhere(sys.stdout)
-        say(f"{error.filename or 'standard output'}: {error.strerror or error}; make room there, or write elsewhere")
+        say(f"{error.filename or 'standard output'}: {error.strerror or error}; free space there, or write elsewhere")
         return 2
 
 
 def _told(error: click.ClickException) -> str:
     """What is wrong with the arguments, and what to type instead."""
     if isinstance(error, click.NoSuchOption) and error.option_name == "--version":
-        return "--version belongs to the program: nccl-inspect --version"
+        return "--version goes without a command: nccl-inspect --version"
     return error.format_message()
 
 

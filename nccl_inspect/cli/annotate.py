@@ -36,12 +36,12 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="The log with a note below each NCCL line.")
+@click.command(epilog=_EXAMPLES, short_help="Print the log with a note below each NCCL line.")
 @shared.inputs
-@click.option("--only-nccl", is_flag=True, help="Leave out lines that tell nothing of NCCL.")
+@click.option("--only-nccl", is_flag=True, help="Omit lines unrelated to NCCL.")
 @shared.output
 def command(logs: tuple[str, ...], only_nccl: bool, out: writing.Output) -> None:
-    """The log with a short note below each line of NCCL, of its plugins, of PyTorch or a launcher: what it means."""
+    """Print the log and explain each line of NCCL, its plugins, PyTorch or a launcher in a short note below it."""
     out.write_lines(_annotated(shared.given(logs), _Margin(engine.shipped(), only_nccl, out.style)))
 
 

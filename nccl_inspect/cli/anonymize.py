@@ -40,11 +40,11 @@ Examples:
   nccl-inspect anonymize job-4711/ -o shareable/ --map names.json
   nccl-inspect anonymize job-4711.tar.gz -o shareable.tar.gz
 
-Exit status: 130 Ctrl-C; a FILE that is not complete is not written.
+Exit status: 130 Ctrl-C; an incomplete FILE is not written.
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="The same logs and evidence with names, addresses and paths replaced.")
+@click.command(epilog=_EXAMPLES, short_help="Replace names, addresses and paths in logs and evidence.")
 @shared.inputs
 @click.option(
     "-o",
@@ -52,20 +52,20 @@ Exit status: 130 Ctrl-C; a FILE that is not complete is not written.
     metavar="FILE",
     type=shared.FILE,
     default="-",
-    help="Write to FILE; of several files, to a folder of this name, or to an archive: FILE.tar.gz.",
+    help="Write to FILE; several files go to a folder of this name, or to an archive: FILE.tar.gz.",
 )
-@click.option("--overwrite", is_flag=True, help="Write into a folder that is not empty. Inputs are never overwritten.")
+@click.option("--overwrite", is_flag=True, help="Write into a non-empty folder. Inputs are never overwritten.")
 @click.option(
     "--all-text",
     is_flag=True,
-    help="Write other text files as well, which are not recognized: look these over most of all.",
+    help="Also write text files of unrecognized kinds: review these most carefully.",
 )
 @click.option(
     "--map",
     "map_file",
     metavar="FILE",
     type=shared.FILE,
-    help="Write there what was replaced by what, for your eyes only; where FILE exists, go on with it.",
+    help="Save the table of replacements to FILE; keep it private. If FILE exists, reuse and extend it.",
 )
 @click.option(
     "--progress/--no-progress",
@@ -75,13 +75,13 @@ Exit status: 130 Ctrl-C; a FILE that is not complete is not written.
 def command(
     logs: tuple[str, ...], output: str, overwrite: bool, all_text: bool, map_file: str | None, progress: bool | None
 ) -> None:
-    """Replace host, pod and user names, addresses, paths, GPU and NIC identifiers, URLs and tokens, always alike.
+    """Replace host, pod and user names, addresses, paths, GPU and NIC ids, URLs and tokens, consistently across files.
 
-    Logs, and the evidence beside them that summarize reads: flight recorder dumps, RAS answers, manifests, Slurm's
-    files, the state of machines. What remains tells nccl-inspect the same as before: paths, findings and verdict stay,
-    but for lines-damaged: torn lines are written whole. All is read twice, so what is piped in is kept in a temporary
-    file meanwhile. Look over the result before you pass it on: what your own program prints may name things in words
-    that nobody can know.
+    Inputs are logs and the evidence beside them that summarize reads: flight recorder dumps, RAS answers, manifests,
+    Slurm files, the state of machines. From the result, nccl-inspect reports the same paths, findings and verdict,
+    except for lines-damaged: torn lines are written whole. Inputs are read twice, so piped input is kept in a
+    temporary file meanwhile. Review the result before you share it: the output of your own program may contain names
+    that no tool can recognize.
     """
     names = shared.given(logs)
     with Bar(progress) as bar:
@@ -194,7 +194,7 @@ class _Job:
             raise problems[0]
         if not anonymizer.nccl_lines and not documents:
             what = f"{shortened(names, 3)}: no NCCL line among {count(anonymizer.lines_read, 'line')}"
-            raise NoInputError(what, "its names are known from the lines of NCCL only, so nothing was written")
+            raise NoInputError(what, "names are learned from NCCL lines only, so nothing was written")
         anonymizer.settle()
         return readable
 

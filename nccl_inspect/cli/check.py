@@ -22,21 +22,21 @@ Examples:
   nccl-inspect check job.log --policy policy.toml --format junit -o nccl.xml
 
 Exit status: 0 the policy is kept; 1 it is broken, or with --strict undecided (with --learn: the log does not show a
-healthy job, and nothing is written); 3 no input could be read, or the policy is kept as far as it could.
+healthy job, so nothing is written); 3 no readable input, or the policy is kept by the part that could be read.
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Hold a job against a policy: exit 1 with what broke.")
+@click.command(epilog=_EXAMPLES, short_help="Check a job against a policy; exit 1 and list violations.")
 @shared.inputs
-@click.option("--policy", metavar="FILE", type=shared.FILE, help="Expectations, as TOML.")
-@click.option("--learn", "learns", is_flag=True, help="Write a policy from this log, which is a good one.")
-@click.option("--force", is_flag=True, help="Learn also from a log that does not show a healthy job.")
-@click.option("--strict", is_flag=True, help="What the log does not tell breaks the policy, too.")
+@click.option("--policy", metavar="FILE", type=shared.FILE, help="Policy file: expectations in TOML.")
+@click.option("--learn", "learns", is_flag=True, help="Generate a policy from a known-good log.")
+@click.option("--force", is_flag=True, help="With --learn: accept a log that does not show a healthy job.")
+@click.option("--strict", is_flag=True, help="Treat undecided expectations as broken.")
 @formats(forms.names())
 @shared.selecting
 @shared.judging
 @shared.output
-@shared.verbose("Tell what is kept, too.")
+@shared.verbose("Also list expectations that are kept.")
 def command(
     logs: tuple[str, ...],
     policy: str | None,
@@ -47,15 +47,15 @@ def command(
     options: reading.Options,
     out: writing.Output,
 ) -> int:
-    """Hold a job against a policy: transports, GPUDirect, channels, versions, environment, severities.
+    """Check a job against a policy: transports, GPUDirect, channels, versions, environment, severities.
 
-    Each expectation is kept, broken, or undecided where the log does not tell. The report names for each broken one
-    what the log shows, the line that shows it, and the fix; a fix that mends several stands once.
+    Each expectation is kept, broken, or undecided if the log does not show it. For each violation the report states
+    what was found, the log line and the fix; a fix for several violations is listed once.
     """
     if learns == (policy is not None):
         raise click.UsageError("give either --policy FILE, or --learn to write one from a good log")
     if force and not learns:
-        raise click.UsageError("--force belongs to --learn")
+        raise click.UsageError("--force needs --learn")
     expected = file.read(policy) if policy is not None else None
     if expected is None:
         return _learn(shared.read(logs, options), force, out)
@@ -69,16 +69,16 @@ def command(
 def _learn(job: Job, force: bool, out: writing.Output) -> int:
     """Write a policy, unless the log would make a bad one."""
     if job.partial:
-        say("not written: the reading was interrupted")
+        say("not written: reading was interrupted")
         return shared.status(job)
     if job.jobs:
-        raise NcclInspectError(f"the input holds {len(job.jobs)} jobs", "say with --job from which one to learn")
+        raise NcclInspectError(f"the input holds {len(job.jobs)} jobs", "select the one to learn from with --job")
     doubt = learn.doubt(job)
     if doubt and not force:
-        hint = "take the whole log of a good run that 'nccl-inspect summarize' calls OK, or add --force"
+        hint = "use the whole log of a run that 'nccl-inspect summarize' calls OK, or add --force"
         say(f"not written: {doubt}; {hint}")
         return 1
     if not doubt and (caution := learn.caution(job)):
-        say(f"warning: {caution}; a policy from a longer log holds more runs")
+        say(f"warning: {caution}; a longer log gives a policy that fits more runs")
     out.write(learn.policy(job))
     return 0

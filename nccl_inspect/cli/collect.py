@@ -24,12 +24,12 @@ _EXAMPLES = """
 \b
 Examples:
   nccl-inspect collect kubernetes job-name=llama -n training -o llama/
-  nccl-inspect collect kubernetes pytorchjob/llama --dry-run   (only shows the commands)
+  nccl-inspect collect kubernetes pytorchjob/llama --dry-run   (only print the commands)
   nccl-inspect collect slurm 4711 -o job-4711.tar.gz
   srun --jobid 4711 --overlap --ntasks-per-node=1 nccl-inspect collect host -o job-4711/
   nccl-inspect summarize job-4711/
 
-Exit status: 0 done, also where some commands failed; 1 nothing could be collected
+Exit status: 0 done, even if some commands failed; 1 nothing could be collected
 """
 
 
@@ -39,19 +39,19 @@ patience = click.option(
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="Stop a command after so long; one that fetches a log after ten times as long.",
+    help="Stop a command after this time; a command that fetches a log, after ten times as long.",
 )
 
 
-@click.command(epilog=_EXAMPLES, short_help="Logs, manifests and the state of machines in one folder.")
+@click.command(epilog=_EXAMPLES, short_help="Collect logs, manifests and the state of machines in one folder.")
 @click.argument("target", type=click.Choice(collecting.names()), metavar="|".join(collecting.names()))
 @click.argument("argument", required=False, default="", metavar="[SELECTOR|JOBID]")
-@click.option("-n", "--namespace", default="", metavar="NAME", help="Kubernetes: namespace. Default: of the context.")
+@click.option("-n", "--namespace", default="", metavar="NAME", help="Kubernetes namespace. Default: the context's.")
 @click.option(
-    "--context", default="", metavar="NAME", help="Kubernetes: context of the kubeconfig. Default: the current."
+    "--context", default="", metavar="NAME", help="Kubernetes context of the kubeconfig. Default: the current one."
 )
 @patience
-@click.option("--dry-run", is_flag=True, help="Only show the commands.")
+@click.option("--dry-run", is_flag=True, help="Print the commands without running them.")
 @click.option(
     "-o",
     "--output",
@@ -63,17 +63,17 @@ patience = click.option(
 def command(
     target: str, argument: str, namespace: str, context: str, timeout: float, dry_run: bool, output: str
 ) -> int:
-    """Collect the logs of a job and what settles their findings: manifests, events, limits, GPUs, NICs, RAS.
+    """Collect a job's logs and the evidence that settles their findings: manifests, events, limits, GPUs, NICs, RAS.
 
-    Only reading commands run (get, logs, describe; scontrol show, sacct), each shown on stderr. What fails is listed
-    in collection.txt and stops nothing else. Secrets in manifests are masked; logs are kept as they are: use
-    'nccl-inspect anonymize' before you send them on. SELECTOR is a label selector, or KIND/NAME.
+    Only read commands run (get, logs, describe; scontrol show, sacct), each shown on stderr. Failed commands are
+    listed in collection.txt; the others still run. Secrets in manifests are masked, logs are left unchanged: run
+    'nccl-inspect anonymize' before you share them. SELECTOR is a label selector or KIND/NAME.
     """
     module = collecting.load(target)
     if module.ARGUMENT and not argument:
         raise click.UsageError(f"{target} needs {module.ARGUMENT}: {module.HELP}")
     if argument and not module.ARGUMENT:
-        raise click.UsageError(f"{target} collects {module.HELP}; leave '{argument}' out")
+        raise click.UsageError(f"{target} collects {module.HELP}; omit '{argument}'")
     wanted = Wanted(argument, namespace, context)
     name = output or f"nccl-{target}-{time.strftime('%Y%m%d-%H%M%S')}"
     if dry_run:
@@ -123,11 +123,11 @@ def new_folder(name: str, option: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise NcclInspectError(f"{name}: {error.strerror}", f"name another folder with {option}") from None
+        raise NcclInspectError(f"{name}: {error.strerror}", f"choose another folder with {option}") from None
     if (folder / INDEX).exists():
-        raise NcclInspectError(f"{name}: it holds a collection", f"name another folder with {option}")
+        raise NcclInspectError(f"{name}: already holds a collection", f"choose another folder with {option}")
     if not os.access(folder, os.W_OK):
-        raise NcclInspectError(f"{name}: no permission to write there", f"name another folder with {option}")
+        raise NcclInspectError(f"{name}: no write permission", f"choose another folder with {option}")
     return folder
 
 

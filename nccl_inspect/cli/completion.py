@@ -18,11 +18,11 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="A script that makes the shell complete names.")
+@click.command(epilog=_EXAMPLES, short_help="Print a shell completion script.")
 @click.argument("shell", type=click.Choice(_SHELLS), metavar="bash|zsh|fish")
 @shared.output
 def command(shell: str, out: writing.Output) -> None:
-    """Print what makes a shell complete commands, options, rules, formats, platforms and files.
+    """Print a script that makes the shell complete commands, options, rules, formats, platforms and files.
 
     Load it when the shell starts: from ~/.bashrc or ~/.zshrc, or as a file in ~/.config/fish/completions.
     """

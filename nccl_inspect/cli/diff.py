@@ -18,18 +18,19 @@ Examples:
   nccl-inspect diff run1/ run2/ --fail-on warning --format json -o diff.json
   nccl-inspect diff good.log bad.log -o diff.html     for a ticket; or diff.md
 
-Exit status: 0 compared; 1 they differ (--exit-code), or B has a finding
-that A does not have (--fail-on); 3 one of them cannot be read, or for a gate
-(--exit-code, --fail-on) a part of one; 130 Ctrl-C: B is compared as far as it was read, and nothing before that.
+Exit status: 0 compared; 1 the runs differ (--exit-code), or B has a finding
+that A lacks (--fail-on); 3 A or B cannot be read, or, with --exit-code or
+--fail-on, only part of one; 130 Ctrl-C: what was read of B is compared;
+if B was not begun, nothing is.
 """
-_FAIL_ON = "Exit with status 1 when B has a finding of this severity or a higher one that A has not, or B alone failed."
+_FAIL_ON = "Exit with status 1 if B has a finding of this severity or higher that A lacks, or only B failed."
 
 
-@click.command(epilog=_EXAMPLES, short_help="What changed between two runs, and which change explains which.")
+@click.command(epilog=_EXAMPLES, short_help="Show what changed between two runs, and which change explains which.")
 @click.argument("before", metavar="A", type=shared.FILE)
 @click.argument("after", metavar="B", type=shared.FILE)
 @formats(forms.names())
-@click.option("--exit-code", is_flag=True, help="Exit with status 1 when there is any difference.")
+@click.option("--exit-code", is_flag=True, help="Exit with status 1 if there is any difference.")
 @shared.failing(_FAIL_ON)
 @shared.selecting
 @shared.judging
@@ -43,15 +44,15 @@ def command(
     options: reading.Options,
     out: writing.Output,
 ) -> int:
-    """Versions, network, environment, communicators, paths and findings: what B has, what it lacks, what is other.
+    """Compare versions, network, environment, communicators, paths and findings: what B adds, lacks or changes.
 
-    A and B are each a file, a folder or an archive of logs, or a quoted glob; one of them may be -, standard input.
-    Runs are compared by their ranks: names of hosts and process ids may differ. Where a change explains a finding of
-    B, the report says how to mend it, and what takes the change back. Of several jobs in A or B the worst one is
-    compared; --job selects by name or number in each of them that holds several.
+    A and B are each a file, a folder or an archive of logs, or a quoted glob; one of them may be - (standard input).
+    Runs are compared by rank: host names and process ids may differ. If a change explains a finding of B, the report
+    shows how to fix the finding and how to revert the change. If A or B holds several jobs, the worst one is compared;
+    --job selects another by name or number, in each input that holds several.
     """
     if before == after == "-":
-        raise click.UsageError("standard input can be one of the two runs only; name a file for the other")
+        raise click.UsageError("only one of the two runs can be standard input; name a file for the other")
     options = shared.settled(options)
     a = shared.read((before,), options, is_last=False, is_one_of_two=True)
     if a.partial:

@@ -12,16 +12,16 @@ _EXAMPLES = """
 \b
 Examples:
   nccl-inspect env job.log
-  nccl-inspect env job.log --differs                what ranks do not have in common
+  nccl-inspect env job.log --differs                variables that differ between ranks
   nccl-inspect env job.log --rank 3
   nccl-inspect env job.log --format csv -o env.csv
 """
-_NONE = "the log names no variable; NCCL names those it uses with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV"
+_NONE = "the log shows no variable; NCCL prints those it uses with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV"
 
 
-@click.command(epilog=_EXAMPLES, short_help="NCCL variables by value: which ranks have it, who set it.")
+@click.command(epilog=_EXAMPLES, short_help="List NCCL variables by value, with the ranks that have it and who set it.")
 @questions.asking("variables")
-@click.option("--differs", is_flag=True, help="Only variables of which values differ, or that only some ranks have.")
+@click.option("--differs", is_flag=True, help="Only variables whose values differ, or that only some ranks have.")
 def command(
     logs: tuple[str, ...],
     places: selection.Places,
@@ -31,10 +31,10 @@ def command(
     options: reading.Options,
     out: writing.Output,
 ) -> int:
-    """One row for each variable and value that NCCL says it uses, with the ranks that have it and who set it.
+    """List each variable and value that NCCL reports using, with the ranks that have it and who set it.
 
-    Set by: the environment, a configuration file (config) or a plugin. NCCL names a variable when it uses it, so a rank
-    without a line may have the variable all the same.
+    Set by: the environment, a configuration file (config) or a plugin. NCCL prints a variable when it uses it, so a
+    rank without such a line may still have the variable.
     """
     job = shared.read(logs, options)
     fits = places.of(job)

@@ -34,17 +34,17 @@ Exit status: 130 Ctrl-C; FILE is not written.
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Typed events as parquet, arrow, csv or jsonl.")
+@click.command(epilog=_EXAMPLES, short_help="Export typed events as parquet, arrow, csv or jsonl.")
 @shared.inputs
 @click.option(
-    "-o", "--output", metavar="FILE", type=shared.FILE, default="-", help="Write to FILE; its suffix names the format."
+    "-o", "--output", metavar="FILE", type=shared.FILE, default="-", help="Write to FILE; its suffix sets the format."
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(tuple(writers.FORMATS)),
     metavar="FORMAT",
-    help=f"Output format: {', '.join(writers.FORMATS)}. Default: by the suffix of FILE; jsonl on standard output.",
+    help=f"Output format: {', '.join(writers.FORMATS)}. Default: the suffix of FILE; jsonl on standard output.",
 )
 @click.option(
     "--kind",
@@ -53,15 +53,15 @@ Exit status: 130 Ctrl-C; FILE is not written.
     metavar="NAME",
     help="Only events of this class, and only its columns. May be repeated.",
 )
-@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only of these hosts: name or glob.")
-@click.option("--pid", "pids", multiple=True, metavar="N", help="Only of these processes: 4182 or 4182-4189.")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="Only events of these hosts: name or glob.")
+@click.option("--pid", "pids", multiple=True, metavar="N", help="Only events of these processes: 4182 or 4182-4189.")
 @click.option(
     "--level",
     "levels",
     multiple=True,
     type=click.Choice(_LEVELS, case_sensitive=False),
     metavar="LEVEL",
-    help=f"Only lines of this level: {', '.join(_LEVELS)}. OTHER are those of other programs. May be repeated.",
+    help=f"Only lines of this level: {', '.join(_LEVELS)}. OTHER: lines of other programs. May be repeated.",
 )
 @click.option(
     "--progress/--no-progress",
@@ -78,10 +78,10 @@ def command(
     levels: tuple[str, ...],
     progress: bool | None,
 ) -> None:
-    """One row for each event, as columns: what a recognised line states, or several that make one message.
+    """Write one row for each event: the fields of a recognized line, or of several lines that form one message.
 
-    There is one schema for all events and all logs, so that tables of different runs fit together; --kind leaves the
-    columns of the named classes. Ranks are those of the communicator that printed the line. Memory stays flat.
+    All events of all logs share one schema, so tables of different runs can be combined; --kind keeps the columns of
+    the named classes only. Ranks are those of the communicator that printed the line. Memory use stays flat.
     """
     name = form or ("jsonl" if output == "-" else writers.format_of(output))
     wanted = writers.kinds_named(kinds)
@@ -150,7 +150,7 @@ def _write(
     except BrokenPipeError:
         writing.end_in_silence()
     except ModuleNotFoundError as error:  # the zipapp and the image do without pyarrow, which is larger than all else
-        hint = "write jsonl (--format jsonl), or install the package with pip"
+        hint = "use --format jsonl, or install the package with pip"
         raise NcclInspectError(f"this format needs {error.name}, which is not installed here", hint) from None
 
 
@@ -166,5 +166,5 @@ def _target(output: str, name: str) -> AbstractContextManager[BinaryIO]:
     if not form.streams:
         raise NcclInspectError(f"{name} cannot be written to standard output", f"name a file: -o events.{name}")
     if not form.text and sys.stdout.isatty():
-        raise NcclInspectError(f"{name} is no text to look at", f"name a file, -o events.{name}, or pipe it on")
+        raise NcclInspectError(f"{name} is binary, not for a terminal", f"name a file, -o events.{name}, or pipe it")
     return nullcontext(sys.stdout.buffer)

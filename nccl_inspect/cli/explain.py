@@ -31,14 +31,14 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="A rule's page, or what lines mean.")
+@click.command(epilog=_EXAMPLES, short_help="Explain a rule or lines of a log.")
 @shared.rule_or_line
 @shared.output
 def command(what: tuple[str, ...], out: writing.Output) -> None:
-    """Print the page of a rule, or what a line of a log means, field by field.
+    """Print the page of a rule, or explain a log line field by field.
 
-    A line may be given with its prefix or as the bare message; quotes keep the shell from changing it. Several lines,
-    each in quotes or piped in, are explained one by one. Of a part of a line the nearest known one is explained.
+    Give a line with its prefix or only the message; quote it so that the shell does not change it. Several lines, each
+    quoted or piped in, are explained one by one. For part of a line, the closest known line is explained.
     """
     texts = _piped() if what in ((), ("-",)) else _separate(what)
     width = writing.columns(out.target, PAGE_WIDTH)
@@ -69,7 +69,7 @@ def _piped() -> list[str]:
     lines = _in_one_piece(found)
     if len(lines) > _MAX_LINES:
         raise NcclInspectError(
-            f"standard input holds more than {_MAX_LINES} lines", "nccl-inspect annotate notes every line of a log"
+            f"standard input holds more than {_MAX_LINES} lines", "use 'nccl-inspect annotate' for a whole log"
         )
     return lines
 

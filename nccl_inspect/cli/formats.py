@@ -34,8 +34,8 @@ def formats(names: Iterable[str]) -> Callable[[_Command], _Command]:
         name = _SUFFIXES.get(suffix, suffix)
         if suffix in _TELLING and name not in known and not ctx.resilient_parsing:
             raise click.UsageError(
-                f"{output}: {ctx.info_name} does not write {suffix}, but {', '.join(known)}; "
-                "name the file so, or say which it is with --format"
+                f"{output}: {ctx.info_name} cannot write {suffix}, only {', '.join(known)}; "
+                "change the suffix, or choose one of these with --format"
             )
         return name if name in known else value
 
@@ -47,5 +47,5 @@ def formats(names: Iterable[str]) -> Callable[[_Command], _Command]:
         show_default=True,
         metavar="FORMAT",
         callback=named,
-        help=f"Output format: {', '.join(known)}. Without it the suffix of FILE counts.",
+        help=f"Output format: {', '.join(known)}. Without it, the suffix of FILE decides.",
     )

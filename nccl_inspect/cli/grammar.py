@@ -29,25 +29,25 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="The known messages, and the grammar for lnav, editors and collectors.")
+@click.command(epilog=_EXAMPLES, short_help="List known messages; export the grammar for lnav, editors and collectors.")
 @click.option(
-    "--dialect", "dialects", multiple=True, metavar="NAME", help="Only of these: name or glob, such as tcpxo."
+    "--dialect", "dialects", multiple=True, metavar="NAME", help="Only these dialects: name or glob, such as tcpxo."
 )
 @click.option(
     "--export",
     "export",
     type=click.Choice(grammar_exports.names()),
     metavar="FORMAT",
-    help=f"Write the grammar for another program: {', '.join(grammar_exports.names())}.",
+    help=f"Export the grammar for another program: {', '.join(grammar_exports.names())}.",
 )
 @click.option(
     "--out",
     metavar="PATH",
     type=shared.FILE,
-    help="Write to this file, or with several files into this folder, instead of standard output.",
+    help="Write to this file, or to this folder if there are several files, instead of standard output.",
 )
 def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> None:
-    """Count the messages that are recognised by dialect and family, list those of a dialect, or export them.
+    """Count the recognized messages by dialect and family, list those of a dialect, or export them.
 
     lnav: a format with fields and SQL tables. textmate: a Visual Studio Code extension. grok: patterns for Logstash and
     Elasticsearch. vector: a remap program. json: every message with patterns, fields, releases and samples.
@@ -103,7 +103,7 @@ def _write(written: dict[str, str], out: Path) -> Path:
         _replace(out, next(iter(written.values())))
         return out
     if out.exists() and not out.is_dir():
-        raise NcclInspectError(f"{out}: {len(written)} files do not fit into a file", "name a folder with --out")
+        raise NcclInspectError(f"{out}: {len(written)} files do not fit into one file", "name a folder with --out")
     for name, text in written.items():
         path = out / name
         try:

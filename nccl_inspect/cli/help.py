@@ -12,11 +12,11 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="The help of a command.")
+@click.command(epilog=_EXAMPLES, short_help="Print the help of a command.")
 @click.argument("name", metavar="[COMMAND]", required=False)
 @click.pass_context
 def command(ctx: click.Context, name: str | None) -> None:
-    """Print the help of a command, as --help does; without COMMAND the list of commands."""
+    """Print the help of a command, like --help; without COMMAND, the list of commands."""
     program = ctx.find_root()
     assert isinstance(program.command, click.Group)
     if name is None:

@@ -12,15 +12,15 @@ _EXAMPLES = """
 \b
 Examples:
   nccl-inspect hosts job.log
-  nccl-inspect hosts job.log --limit 5              the five worst
-  nccl-inspect hosts job.log --finding 'nic-*'      hosts that such a finding names
+  nccl-inspect hosts job.log --limit 5              the worst five
+  nccl-inspect hosts job.log --finding 'nic-*'      hosts named by such findings
   nccl-inspect hosts job.log --format csv -o hosts.csv
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Hosts, worst first: findings, paths, NICs, GPUs, last line.")
+@click.command(epilog=_EXAMPLES, short_help="List hosts, worst first: findings, paths, NICs, GPUs, last line.")
 @questions.asking("hosts")
-@shared.findings("Only hosts that these findings name")
+@shared.findings("Only hosts named by these findings")
 def command(
     logs: tuple[str, ...],
     places: selection.Places,
@@ -30,9 +30,9 @@ def command(
     options: reading.Options,
     out: writing.Output,
 ) -> int:
-    """One row for each host, the worst first: by the severity of its findings, then by paths slower than expected.
+    """List hosts, worst first: by the severity of their findings, then by paths slower than expected.
 
-    A path counts at both of its hosts. Under Kubernetes a host is a pod, unless pods use the network of the node.
+    A path counts for both of its hosts. On Kubernetes a host is a pod, unless pods use the network of the node.
     """
     names = selection.rules_known(rules)
     job = shared.read(logs, options)

@@ -54,19 +54,19 @@ COMMANDS = (
 )
 """Commands by purpose, in the order in which they are told; one that is not here comes last, under "Other commands"."""
 LOG = (
-    "A file, a folder of logs, an archive of logs (tar, zip), a quoted glob, or - for standard input, which is also "
-    "read when nothing is named and something is piped in. gzip, bzip2, xz and zstd are unpacked. Several LOGs "
-    "may be parts of one job or hold several; one that cannot be read stops only itself."
+    "A file, a folder of logs, an archive of logs (tar, zip), a quoted glob, or - for standard input, the default "
+    "if something is piped in. gzip, bzip2, xz and zstd are decompressed. Several LOGs may be parts of one job or "
+    "hold several jobs; unreadable ones are skipped with a warning."
 )
 DONE, FOUND, USAGE, NO_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
 STATUSES = {
     DONE: "Done.",
-    FOUND: "A finding as severe as --fail-on asks for, or, where it is given, a failed job.",
-    USAGE: "Wrong usage, or the output cannot be written.",
-    NO_INPUT: "No input could be read, or it holds no line of NCCL.",
-    INTERRUPTED: "Ctrl-C; what was read until then is reported.",
+    FOUND: "A finding at or above --fail-on, or, if it is given, a failed job.",
+    USAGE: "Usage error, or the output cannot be written.",
+    NO_INPUT: "No readable input, or no NCCL line in it.",
+    INTERRUPTED: "Ctrl-C; what was read so far is reported.",
 }
-GATE = "No input could be read, or it holds no line of NCCL; with --fail-on also: a part of it could not be read."
+GATE = "No readable input, or no NCCL line in it; with --fail-on also: part of the input could not be read."
 _INPUTS = ("logs", "log", "before")
 _STATUS = "Exit status:"
 _EXAMPLES = "Examples:"

@@ -15,35 +15,35 @@ Examples:
   nccl-inspect mcp --root /shared/logs --root ~/policies
   nccl-inspect mcp --http 8765          for clients of this machine that speak HTTP
 
-Exit status: 0 the client is gone; 2 wrong usage, or the extra is not installed; 130 Ctrl-C.
+Exit status: 0 the client disconnected; 2 usage error, or the extra is not installed; 130 Ctrl-C.
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Serve the same answers to assistants (Model Context Protocol).")
+@click.command(epilog=_EXAMPLES, short_help="Serve assistants over the Model Context Protocol (MCP).")
 @click.option(
     "--root",
     "roots",
     multiple=True,
     metavar="DIR",
     type=shared.FILE,
-    help="Read files below this folder only. May be repeated. Default: the working folder.",
+    help="Only read files below this folder. May be repeated. Default: the working folder.",
 )
 @click.option(
     "--http",
     "port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Listen on this port of 127.0.0.1 instead of standard input; 0 takes a free one.",
+    help="Listen on this port of 127.0.0.1 instead of standard input; 0 picks a free one.",
 )
 @shared.machine
 def command(roots: tuple[str, ...], port: int | None, options: reading.Options) -> None:
-    """Serve assistants over the Model Context Protocol: a client starts this command and asks it.
+    """Serve assistants over the Model Context Protocol: a client starts this command and queries it.
 
-    Tools: summarize, paths, explain, diff, check, rules, evidence; resources: the pages of the rules and the reference
-    of the messages; prompts: why a job hangs, why it is slow. Needs the extra: pip install 'nccl-inspect[mcp]'.
+    Tools: summarize, paths, explain, diff, check, rules, evidence; resources: the rule pages and the message reference;
+    prompts: why a job hangs, why it is slow. Requires the extra: pip install 'nccl-inspect[mcp]'.
 
-    Nothing is written, run or sent. Files outside of the folders are refused, also by links. What an assistant asks for
-    goes to wherever that assistant runs: 'nccl-inspect anonymize' takes names out of a log first.
+    Nothing is written, run or sent. Files outside the folders are refused, even through links. What an assistant asks
+    for goes to wherever that assistant runs: remove names from a log with 'nccl-inspect anonymize' first.
     """
     try:
         from nccl_inspect.assistant import folders, reader, server
@@ -56,4 +56,4 @@ def command(roots: tuple[str, ...], port: int | None, options: reading.Options) 
     if port is None:
         server.serve(reads)
         return
-    server.listen(reads, port, lambda url: say(f"listening on {url}, Ctrl-C to stop; any user of this machine can ask"))
+    server.listen(reads, port, lambda url: say(f"listening on {url}, Ctrl-C to stop; any local user can connect"))

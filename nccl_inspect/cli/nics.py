@@ -17,10 +17,10 @@ Examples:
   nccl-inspect nics job.log --rank 3                the NICs of one rank
   nccl-inspect nics job.log --format json -o nics.json
 """
-_NONE = "the log names no NIC; NCCL lists NICs with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET"
+_NONE = "the log shows no NIC; NCCL lists NICs with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET"
 
 
-@click.command(epilog=_EXAMPLES, short_help="NICs: which ranks and GPUs use them, and idle ones.")
+@click.command(epilog=_EXAMPLES, short_help="List NICs with the ranks and GPUs that use them; find idle ones.")
 @questions.asking("NICs")
 @click.option(
     "--state",
@@ -39,11 +39,11 @@ def command(
     options: reading.Options,
     out: writing.Output,
 ) -> int:
-    """One row for each NIC of each host, with the ranks that send and receive by it; hosts with idle NICs come first.
+    """List the NICs of each host with the ranks that send and receive through them; hosts with idle NICs come first.
 
-    A NIC is idle when NCCL lists it, no connection line uses it, and others of its host are used; it is unknown when
-    the log has no network connection of its host, or is an excerpt. Connections are made at first use since NCCL 2.22:
-    a NIC that is idle at the beginning of a log may be used later.
+    A NIC is idle if NCCL lists it, no connection line uses it, and other NICs of its host are used; it is unknown if
+    the log is an excerpt or has no network connection of its host. Since NCCL 2.22 connections are made at first use:
+    a NIC that is idle at the start of a log may be used later.
     """
     job = shared.read(logs, options)
     fits = places.of(job)

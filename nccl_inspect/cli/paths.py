@@ -49,22 +49,24 @@ _COLUMNS = (
 """Of the CSV: the keys of the JSON that fit into a cell."""
 
 
-@click.command(epilog=_EXAMPLES, short_help="The path of each rank pair, as a table or matrix.")
+@click.command(epilog=_EXAMPLES, short_help="List the path of each rank pair, as a table or matrix.")
 @shared.inputs
 @click.option(
-    "--matrix", "as_matrix", is_flag=True, help="Rank by rank (host by host above 64 ranks) instead of a table."
+    "--matrix", "as_matrix", is_flag=True, help="Print a matrix of ranks (of hosts above 64 ranks) instead of a table."
 )
 @click.option("--by", type=click.Choice(("rank", "host")), help="Rows and columns of the matrix; implies --matrix.")
 @filters.places("Only paths from or to these ranks", "Only paths from or to these hosts")
 @click.option(
-    "--scope", type=click.Choice(("intra", "inter", "unknown")), help="Only paths within a host, or between hosts."
+    "--scope",
+    type=click.Choice(("intra", "inter", "unknown")),
+    help="Only paths within a host (intra) or between hosts (inter).",
 )
 @click.option(
     "--transport",
     "transports",
     multiple=True,
     metavar="NAME",
-    help="Only this transport, as the table prints it, or how that begins: NET, NET/Socket, ib, P2P/CUMEM.",
+    help="Only this transport, as printed in the table, or a prefix: NET, NET/Socket, ib, P2P/CUMEM.",
 )
 @click.option(
     "--verdict",
@@ -78,7 +80,7 @@ _COLUMNS = (
     "--slowest",
     type=click.IntRange(1),
     metavar="N",
-    help="Only the N slowest paths, by what their transport usually gives; the slowest first.",
+    help="Only the N slowest paths by the usual speed of their transport; slowest first.",
 )
 @formats(("table", "csv", "json"))
 @shared.judging
@@ -97,16 +99,16 @@ def command(
     options: reading.Options,
     out: writing.Output,
 ) -> int:
-    """The path of each directed pair of global ranks that a connection line names.
+    """List the path of each directed pair of global ranks that has a connection line.
 
-    NIC names the sender's and the receiver's. Verdict: ok (as good as expected), fallback (a finding says that there
-    should be a better one) or unknown. Where the log does not show the communicator of all ranks, each communicator has
-    pairs of its own ranks. A narrow terminal gets the columns that fit; a file or a pipe gets all. A matrix of hosts
-    that does not fit shows the worst path, and hosts that look alike as one.
+    NIC is the sender's and the receiver's. Verdict: ok (as good as expected), fallback (a finding says that there
+    should be a better path) or unknown. If the log does not show the communicator of all ranks, pairs are listed per
+    communicator, with its own ranks. A narrow terminal shows the columns that fit; a file or a pipe gets all of them.
+    A matrix of hosts that does not fit shows the worst path, and hosts that look alike as one.
     """
     as_matrix = as_matrix or by is not None
     if as_matrix and slowest:
-        raise click.UsageError("--matrix and --slowest exclude each other; leave one out")
+        raise click.UsageError("--matrix and --slowest exclude each other; omit one")
     wanted = selection.Wanted(places, scope, transports, verdicts, frozenset(selection.rules_known(rules)))
     job = shared.read(logs, options)
     found = wanted.of(job)

@@ -18,7 +18,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Ranks, worst first: host, pid, GPU, state, last line, first error.")
+@click.command(epilog=_EXAMPLES, short_help="List ranks, worst first: host, pid, GPU, state, last line, first error.")
 @questions.asking("ranks")
 @click.option(
     "--state",
@@ -37,11 +37,11 @@ def command(
     options: reading.Options,
     out: writing.Output,
 ) -> int:
-    """One row for each rank, also for those without a line in the log; the worst state first.
+    """List every rank, including those without a line in the log; the worst state first.
 
     States: failed (reports an error, in a job that failed), missing (no line in the log), silent (no line after the
-    first error, while most others have some), seen (no communicator yet), begun (its communicator is not complete),
-    initialised (complete, and no connections), connected, ended (in order).
+    first error, while most others have some), seen (no communicator yet), begun (its communicator is incomplete),
+    initialised (communicator complete, no connections), connected, ended (orderly).
     """
     job = shared.read(logs, options)
     fits = places.of(job)

@@ -26,11 +26,11 @@ _BESIDE = 56
 _MIN_TITLE = 20
 
 
-@click.command(epilog=_EXAMPLES, short_help="What is looked for.")
+@click.command(epilog=_EXAMPLES, short_help="List the rules.")
 @formats(("table", "json"))
 @shared.output
 def command(form: str, out: writing.Output) -> None:
-    """The list of rules: name, category, usual severity and what is wrong when one finds something."""
+    """List the rules: name, category, usual severity and what is wrong when a rule finds something."""
     rules = [entry.rule for entry in registered()]
     if form == "json":
         text = json.dumps([{name: getattr(rule, name) for name in _NAMES} for rule in rules], indent=1)

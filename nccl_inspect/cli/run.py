@@ -15,12 +15,12 @@ _EXAMPLES = """
 Examples:
   nccl-inspect run -- torchrun --nproc-per-node=8 train.py
   nccl-inspect run --out /shared/llama --stall 120 -- torchrun --nnodes=2 --nproc-per-node=8 train.py
-  srun nccl-inspect run --out /shared/llama -- python train.py   (one for each task: the first one reports)
+  srun nccl-inspect run --out /shared/llama -- python train.py   (one per task; the first one reports)
   mpirun -np 16 nccl-inspect run --out /shared/llama -- ./all_reduce_perf -b 8 -e 1G
   nccl-inspect summarize /shared/llama                           (the report again)
 
 Exit status: 0 that of COMMAND, whatever it is, and 128+N if signal N ended it; 126 COMMAND cannot be
-run; 127 COMMAND was not found; 2 wrong usage
+run; 127 COMMAND was not found; 2 usage error
 """
 
 
@@ -35,7 +35,7 @@ run; 127 COMMAND was not found; 2 wrong usage
     metavar="DIR",
     type=shared.FILE,
     default="",
-    help="Folder of the logs, the same for all processes of a job. Default: a new one, nccl-run-JOBID or -TIME.",
+    help="Log folder, the same for all processes of a job. Default: a new one, nccl-run-JOBID or -TIME.",
 )
 @click.option(
     "--stall",
@@ -43,17 +43,19 @@ run; 127 COMMAND was not found; 2 wrong usage
     default=300,
     show_default=True,
     metavar="SECONDS",
-    help="After so long without output ask RAS, gather the state of the machine, and report if ranks wait; 0: never.",
+    help="After this time without output, query RAS, collect the machine's state, and report if ranks wait; 0: never.",
 )
-@click.option("--report", metavar="FILE", type=shared.FILE, default="", help="Write the report to FILE, not to stderr.")
-@click.option("-q", "--quiet", is_flag=True, help="Keep the files and print nothing, but errors.")
+@click.option(
+    "--report", metavar="FILE", type=shared.FILE, default="", help="Write the report to FILE instead of stderr."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Keep the files; print only errors.")
 @click.argument("argv", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(directory: str, stall: float, report: str, quiet: bool, argv: tuple[str, ...]) -> int:
-    """Run COMMAND with the settings that a full report needs, keep what it prints, and report at its end on stderr.
+    """Run COMMAND with the settings that a full report needs, keep its output, and report on stderr when it ends.
 
-    Sets, where nobody set them: NCCL_DEBUG, NCCL_DEBUG_SUBSYS, NCCL_DEBUG_FILE (only where NCCL_DEBUG was not set: the
-    output stays as it was), NCCL_TOPO_DUMP_FILE, and PyTorch's flight recorder with dumps on time-out. Input, output,
-    signals and the exit status of COMMAND are passed through.
+    Sets, unless already set: NCCL_DEBUG, NCCL_DEBUG_SUBSYS, NCCL_DEBUG_FILE (only if NCCL_DEBUG was not set, so that
+    the output stays as it was), NCCL_TOPO_DUMP_FILE, and PyTorch's flight recorder with dumps on timeout. Input,
+    output, signals and the exit status of COMMAND are passed through.
     """
     place = folder.make(directory, os.environ, say)
     if place is None:

@@ -21,12 +21,12 @@ def choosing_one(command: _Command) -> _Command:
             "--run",
             type=click.IntRange(1),
             metavar="N",
-            help="Judge run N of a job that was restarted; 1 is the first. Default: the newest.",
+            help="Judge run N of a restarted job; 1 is the first. Default: the latest.",
         ),
         click.option(
             "--job",
             metavar="N|NAME",
-            help="Judge this job of an input that holds several: its number or name in the table of summarize. "
+            help="Judge this job of an input that holds several: number or name in the table of summarize. "
             "Default: the worst.",
         ),
     ):
@@ -40,4 +40,4 @@ def tell(job: Job, tells_runs: bool, tells_jobs: bool) -> None:
         say(f"the worst of {count(len(job.jobs), 'job')}: {job.name}; --job selects another, 'summarize' lists all")
     if job.earlier_runs and not tells_runs:
         runs = count(len(job.earlier_runs), "earlier run")
-        say(f"{runs} in the log left out, the last of them: {job.earlier_runs[-1]}; --run 1 selects the first")
+        say(f"{runs} in the log skipped, the last one: {job.earlier_runs[-1]}; --run 1 selects the first")

@@ -59,7 +59,7 @@ def inputs(command: _Command) -> _Command:
         metavar="SIZE",
         expose_value=False,
         callback=_limit,
-        help="Read packed logs until they unpack to this size, such as 200G. Default: 64G, and 2,000 times their size.",
+        help="Limit on decompressed size, such as 200G. Default: 64G, and 2,000 times the compressed size.",
     )
     return limit(click.argument("logs", nargs=-1, metavar="[LOG]...", type=FILE)(command))
 
@@ -109,7 +109,7 @@ def selecting(command: _Command) -> _Command:
             multiple=True,
             metavar="RULE",
             shell_complete=_rule_names,
-            help="Leave these rules out. May be repeated.",
+            help="Skip these rules. May be repeated.",
         ),
         click.option(
             "--select",
@@ -136,7 +136,7 @@ def failing(words: str) -> Callable[[_Command], _Command]:
 
 def choosing(command: _Command) -> _Command:
     """The options that say which rules run, and which findings make the exit status."""
-    words = "Exit with status 1 when there is a finding of this severity or a higher one, or the job failed."
+    words = "Exit with status 1 if there is a finding of this severity or higher, or the job failed."
     return failing(words)(selecting(command))
 
 
@@ -171,7 +171,7 @@ def machine(command: _Command) -> _Command:
     )
     for option in (
         click.option(
-            "--no-config", is_flag=True, expose_value=False, callback=_remember, help="Take no settings from a file."
+            "--no-config", is_flag=True, expose_value=False, callback=_remember, help="Ignore settings files."
         ),
         click.option(
             "--config",
@@ -179,13 +179,13 @@ def machine(command: _Command) -> _Command:
             type=FILE,
             expose_value=False,
             callback=_remember,
-            help="Settings. Default: nccl-inspect.toml here, or in the nearest folder above.",
+            help="Settings file. Default: nccl-inspect.toml here, or in the nearest parent folder.",
         ),
         click.option(
             "--platform",
             metavar="NAME",
             shell_complete=_platform_names,
-            help="Machine type, such as p5.48xlarge, where the log does not name it.",
+            help="Machine type, such as p5.48xlarge, if the log does not name it.",
         ),
         click.option(
             "--topology",
@@ -193,7 +193,7 @@ def machine(command: _Command) -> _Command:
             multiple=True,
             metavar="FILE",
             type=FILE,
-            help="What joins GPUs and NICs: output of 'nvidia-smi topo -m', or the XML that NCCL writes to "
+            help="Topology file: output of 'nvidia-smi topo -m', or the XML that NCCL writes to "
             "NCCL_TOPO_DUMP_FILE or NCCL_GRAPH_DUMP_FILE. May be repeated.",
         ),
     ):
@@ -215,11 +215,11 @@ def settled(options: reading.Options) -> reading.Options:
     meta = click.get_current_context().meta
     named, unwanted = meta.get(f"{__name__}.config"), meta.get(f"{__name__}.no_config")
     if named and unwanted:
-        raise click.UsageError("--config and --no-config exclude each other; leave one out")
+        raise click.UsageError("--config and --no-config exclude each other; omit one")
     if options.config or unwanted or not (path := Path(named) if named else settings_file(Path.cwd())):
         return options
     if not named:
-        say(f"settings from {path} (--no-config leaves them out)")
+        say(f"settings from {path} (--no-config ignores them)")
     from nccl_inspect.pipeline import configuration  # only where there is a file
 
     return configuration.completed(options, path)
@@ -233,14 +233,14 @@ def judging(command: _Command) -> _Command:
         expose_value=False,
         callback=_remember,
         metavar="N",
-        help="Read files in N processes. Default: one for each processor where logs are large.",
+        help="Read files in N processes. Default: one per processor if logs are large.",
     )
     cluster = click.option(
         "--cluster",
         metavar="ADDRESS",
         expose_value=False,
         callback=_remember,
-        help="Read files and URLs with the workers of this Dask cluster: tcp://HOST:8786, or its scheduler file.",
+        help="Read files and URLs on the workers of this Dask cluster: tcp://HOST:8786, or its scheduler file.",
     )
     progress = click.option(
         "--progress/--no-progress",
@@ -254,9 +254,7 @@ def judging(command: _Command) -> _Command:
 
 def looks(command: _Command) -> _Command:
     """The option that says how a report looks."""
-    return click.option(
-        "--no-color", is_flag=True, help="No colours, also on a terminal (as does the variable NO_COLOR)."
-    )(command)
+    return click.option("--no-color", is_flag=True, help="Disable colors (same as the variable NO_COLOR).")(command)
 
 
 def output(command: _Command) -> _Command:
@@ -315,7 +313,7 @@ def read(
         found = artifacts.inventory(given(logs), bar.update if bar.wanted else None)
     jobs, cluster = meta.get(f"{__name__}.jobs"), meta.get(f"{__name__}.cluster")
     if jobs and cluster:
-        raise click.UsageError("--jobs and --cluster exclude each other; leave one out")
+        raise click.UsageError("--jobs and --cluster exclude each other; omit one")
     with uncollected(for_good=click.get_current_context().find_root().obj is ENDS):
         PROCESS.is_last = is_last
         with Bar(meta.get(f"{__name__}.progress")) as bar, PROCESS as interruption:

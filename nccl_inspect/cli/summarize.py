@@ -25,18 +25,18 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Verdict, network, paths and findings of one job.")
+@click.command(epilog=_EXAMPLES, short_help="Report the verdict, network, paths and findings of one job.")
 @shared.inputs
 @formats(report.names())
 @shared.choosing
 @shared.judging
 @shared.output
-@shared.verbose("Do not cut evidence lines.")
+@shared.verbose("Show evidence lines in full.")
 @click.option(
     "--brief",
     "is_brief",
     is_flag=True,
-    help="Ten lines to send to a colleague: verdict, culprit, cause, first fix, evidence. As text or Markdown.",
+    help="Ten lines for a colleague: verdict, culprit, cause, first fix, evidence; text or Markdown.",
 )
 def command(
     logs: tuple[str, ...],
@@ -46,9 +46,9 @@ def command(
     options: reading.Options,
     out: writing.Output,
 ) -> int:
-    """Verdict, job, network, paths and findings of one job."""
+    """Report the verdict, job, network, paths and findings of one job."""
     if is_brief and form not in _BRIEF:
-        raise click.UsageError(f"--brief is written as {' or '.join(_BRIEF)}, not as {form}; leave one of them out")
+        raise click.UsageError(f"--brief supports {' or '.join(_BRIEF)}, not {form}; omit one of them")
     job = shared.read(logs, options, tells_runs=True, tells_jobs=True)
     out.write(_brief(job, form) if is_brief else report.load(form).render(job, out.style))
     return shared.status(job, fail_on)

@@ -44,7 +44,7 @@ def require_no_input(ctx: click.Context) -> None:
     for name in _inputs(ctx):
         if lost := _lost(name, target, status):
             what = "is one of the inputs" if Path(target).is_file() else f"holds one of the inputs, {lost}"
-            raise NcclInspectError(f"{target}: {what}, which would be lost", "give -o another name")
+            raise NcclInspectError(f"{target}: {what}, which would be lost", "choose another name for -o")
 
 
 def unwritten(ctx: click.Context) -> str:

@@ -24,9 +24,9 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Communicators with their rings and trees, as text or picture.")
+@click.command(epilog=_EXAMPLES, short_help="Show communicators with their rings and trees, as text or a picture.")
 @shared.inputs
-@filters.communicators("Default: all; in a picture the largest.")
+@filters.communicators("Default: all; in a picture, the largest.")
 @click.option("--channel", "wanted", multiple=True, metavar="C", help="Only these channels: 0 or 0-3. May be repeated.")
 @formats(drawings.names())
 @shared.judging
@@ -39,10 +39,10 @@ def command(
     options: reading.Options,
     out: writing.Output,
 ) -> int:
-    """Communicators with their hosts, rings and trees, in global ranks.
+    """Show communicators with their hosts, rings and trees, in global ranks.
 
-    Each link says how data goes there, where the log has a connection line for it. Above 64 ranks pictures show hosts
-    instead of ranks. Machines are shown with --topology, or where the log holds NCCL's own topology (subsystem GRAPH).
+    Each link shows its transport if the log has a connection line for it. Above 64 ranks, pictures show hosts instead
+    of ranks. Machines are shown with --topology, or if the log holds NCCL's own topology (subsystem GRAPH).
     """
     channels = selection.ranges_of("channel", wanted)
     given = [machines.read(path) for path in options.topologies]

@@ -21,11 +21,11 @@ Examples:
 """
 
 
-@click.command(epilog=_EXAMPLES, short_help="Collectives by size and algorithm, and the bytes on each path.")
+@click.command(epilog=_EXAMPLES, short_help="Show collectives by size and algorithm, and the bytes on each path.")
 @shared.inputs
 @filters.communicators()
 @click.option(
-    "--by", type=click.Choice(reports.BY), default="operation", show_default=True, help="What the rows of csv are."
+    "--by", type=click.Choice(reports.BY), default="operation", show_default=True, help="What each csv row is."
 )
 @formats(reports.names())
 @shared.judging
@@ -38,10 +38,10 @@ def command(
     options: reading.Options,
     out: writing.Output,
 ) -> int:
-    """Collectives and send/recv by communicator, size, algorithm and protocol, and the payload on each path.
+    """Show collectives and send/recv by communicator, size, algorithm and protocol, and the payload on each path.
 
-    The log must have subsystem COLL; with TUNING it names the algorithms, else rings are assumed and marked. Times are
-    estimates from the bandwidth that such paths give; --platform narrows them.
+    The log needs subsystem COLL; with TUNING it also names the algorithms, otherwise rings are assumed and marked.
+    Times are estimates from the usual bandwidth of such paths; --platform narrows them.
     """
     job = shared.read(logs, options)
     found = traffic_of(job, selection.communicators_named(job, names))

@@ -29,15 +29,15 @@ from nccl_inspect.util.wording import count, ranges
 _EXAMPLES = """
 \b
 Examples:
-  nccl-inspect watch job.log                        follows the file, also when it is replaced
-  nccl-inspect watch job.log /shared/dumps/         reads flight recorder dumps when it stands still, and at the end
+  nccl-inspect watch job.log                        follow the file, even if it is replaced
+  nccl-inspect watch job.log /shared/dumps/         read flight recorder dumps on a stall and at the end
   kubectl logs -f -l job-name=llama --prefix --max-log-requests=64 | nccl-inspect watch
   tail -F rank*.log | nccl-inspect watch --stall 120
   torchrun train.py 2>&1 | tee job.log | nccl-inspect watch --fail-on error
   nccl-inspect watch job.log --exit-on error --exit-on stall --on-exit 'scancel 4711'
   nccl-inspect watch job.log --metrics 9400         for Prometheus: http://localhost:9400/metrics
 
-Exit status: 1 there is what --exit-on or --fail-on asks for, or, where one of them is given, the job failed.
+Exit status: 1 --exit-on or --fail-on matched, or the job failed and one of them was given.
 """
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _TICK = 0.25
@@ -49,34 +49,34 @@ def _seconds(name: str, default: float, words: str) -> Callable[[_Command], _Com
     return click.option(name, type=kind, default=default, show_default=True, metavar="SECONDS", help=words)
 
 
-@click.command(epilog=_EXAMPLES, short_help="The verdict as soon as a job is up, then each new finding.")
+@click.command(epilog=_EXAMPLES, short_help="Print the verdict as soon as a job is up, then each new finding.")
 @click.argument("log", required=False, metavar="[LOG]", type=shared.FILE)
 @click.argument("evidence", nargs=-1, metavar="[EVIDENCE]...", type=shared.FILE)
-@click.option("--until-end", is_flag=True, help="Stop at the present end of LOG instead of following it.")
+@click.option("--until-end", is_flag=True, help="Stop at the current end of LOG instead of following it.")
 @_seconds(
-    "--interval", 10, "Time between status lines where stderr is no terminal; the job is judged 4 times as often."
+    "--interval", 10, "Time between status lines if stderr is not a terminal; the job is judged 4 times as often."
 )
-@_seconds("--settle", 5, "Quiet after which no more connections are waited for.")
-@_seconds("--stall", 60, "Warn when a communicator makes no progress for so long; again after 2, 4, 8 times as long.")
+@_seconds("--settle", 5, "Stop waiting for connections after this much idle time.")
+@_seconds("--stall", 60, "Warn when a communicator makes no progress for this time; again after 2, 4, 8 times as long.")
 @click.option(
     "--exit-on",
     "exit_on",
     type=click.Choice(exit_conditions.CONDITIONS),
     multiple=True,
-    help="End with status 1 as soon as a finding of this severity or a higher one is reported, the job failed, or a "
+    help="End with status 1 as soon as a finding of this severity or higher is reported, the job fails, or a "
     "communicator stalls. May be repeated.",
 )
 @click.option(
     "--on-exit",
     metavar="COMMAND",
-    help="Run COMMAND by 'sh -c', once, when --exit-on ends the watch. "
-    f"It gets {exit_conditions.PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, … as variables.",
+    help="Run COMMAND once with 'sh -c' when --exit-on ends the watch. "
+    f"Its environment has {exit_conditions.PREFIX}VERDICT, …_REASON, …_RULE, …_RANKS, …",
 )
 @click.option(
     "--metrics",
     metavar="PORT|FILE",
     type=shared.FILE,
-    help="Publish metrics for Prometheus: over HTTP on a port of localhost or on ADDRESS:PORT, or in FILE.",
+    help="Publish Prometheus metrics: over HTTP on a port of localhost or on ADDRESS:PORT, or in FILE.",
 )
 @shared.choosing
 @shared.machine
@@ -95,18 +95,18 @@ def command(
     options: reading.Options,
     no_color: bool,
 ) -> int:
-    """Watch a job start: the verdict as soon as its communicators are up, then each new finding.
+    """Watch a job start: print the verdict as soon as its communicators are up, then each new finding.
 
-    LOG is a file, which is followed until Ctrl-C; without it, or as -, standard input is read until it ends. A
-    status line on stderr tells how far the job got. When ranks wait for others that do not come, they are named.
-    The final verdict comes at the end; Ctrl-C ends with status 130. --exit-on makes it a guard that ends a bad job.
-    EVIDENCE are folders and files, such as flight recorder dumps: they are read when the job stands still and at
-    the end, and need not exist before.
+    LOG is a file, which is followed until Ctrl-C; without it, or with -, standard input is read to its end. A
+    status line on stderr shows how far the job got. If ranks wait for others, the missing ranks are named.
+    The final verdict is printed at the end; Ctrl-C ends with status 130. --exit-on makes it a guard that ends a bad
+    job. EVIDENCE are folders and files, such as flight recorder dumps: they are read when the job makes no progress
+    and at the end, and need not exist before.
     """
     if on_exit is not None and not exit_on:
-        raise click.UsageError("--on-exit needs --exit-on: say what the watch is to end on")
+        raise click.UsageError("--on-exit needs --exit-on: choose what ends the watch")
     if metrics and log and os.path.realpath(metrics) == os.path.realpath(log):
-        raise NcclInspectError(f"{metrics}: is the log, which would be lost", "give --metrics another name")
+        raise NcclInspectError(f"{metrics}: is the log, which would be lost", "choose another name for --metrics")
     judge = reading.Judge(shared.settled(options))
     (name,) = shared.given((log,) if log else ())
     source = tail.STDIN if name == "-" else name
@@ -162,7 +162,7 @@ class _Beside:
         logs = artifacts.beside(files).logs if files else []
         if logs:
             several = f"tail -F {log} {logs[0].name} | nccl-inspect watch" if log != "-" else "tail -F LOG LOG | …"
-            raise click.UsageError(f"{logs[0].name} is no evidence, and one log is watched; for several: {several}")
+            raise click.UsageError(f"{logs[0].name} is a log, and only one log can be watched; for several: {several}")
 
     def read(self) -> artifacts.Inventory:
         """What there is by now."""
@@ -294,7 +294,7 @@ def _words(news: News, style: Style) -> Iterator[str]:
         case Stall():
             yield from _stall(news, style)
         case Resumed(seconds):
-            yield f"it goes on after {seconds:.0f} s"
+            yield f"progress resumed after {seconds:.0f} s"
 
 
 def _change(change: Change, style: Style) -> Iterator[str]:

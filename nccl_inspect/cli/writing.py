@@ -79,5 +79,5 @@ def write_lines(lines: Iterable[str], target: str) -> None:
     except OSError as error:
         lead_nowhere(sys.stdout)
         raise NcclInspectError(
-            f"standard output: {error.strerror}", "make room there, or name a file with -o"
+            f"standard output: {error.strerror}", "free space there, or name a file with -o"
         ) from None

@@ -20,7 +20,7 @@ _FROM_THE_START = "give the log from the start of the job, with NCCL_DEBUG=INFO"
 _OTHER_RELEASE = {
     "nccl": "check what the image has and what LD_LIBRARY_PATH finds first",
     "plugin": "check what the image has and what LD_LIBRARY_PATH finds first",
-    "cuda": "it is what the driver supports: check the node's driver with nvidia-smi, or take a node with another one",
+    "cuda": "it is what the driver supports: check the node's driver with nvidia-smi, or use a node with another",
 }
 _BUILT_IN = ("IB", "Socket")
 
@@ -67,7 +67,7 @@ def min_channels(wanted: int, job: Job) -> Iterator[Answer]:
     elif comm.channels >= wanted:
         yield kept(count(comm.channels, "channel"))
     else:
-        todo = "look for NCCL_MAX_NCHANNELS and NCCL_MAX_CTAS, for slow paths, and for NICs that are not visible"
+        todo = "check for NCCL_MAX_NCHANNELS and NCCL_MAX_CTAS, slow paths, and NICs that are not visible"
         yield broken(count(comm.channels, "channel"), todo, comm.evidence)
 
 
@@ -94,7 +94,7 @@ def max_severity(wanted: str, job: Job) -> Iterator[Answer]:
         yield undecided(summary, "nccl-inspect summarize lists them", errors)
     if not above and job.verdict == "unknown" and not (job.not_judged or errors):
         if job.left_out:
-            yield undecided("a rule that is left out finds fault", "let all rules run: no --select and no --ignore")
+            yield undecided("a rule that is left out finds a problem", "run all rules: no --select and no --ignore")
         else:
             yield undecided("the log does not show enough to judge a path", _FROM_THE_START)
     elif not above and not job.not_judged and not errors:
@@ -107,7 +107,7 @@ def max_unrecognised_lines(wanted: int, job: Job) -> Iterator[Answer]:
     if found <= wanted:
         yield kept(count(found, "line"))
     else:
-        todo = "take a newer nccl-inspect, or report them: summarize -v lists them"
+        todo = "upgrade nccl-inspect, or report them: summarize -v lists them"
         yield broken(count(found, "line"), todo, [entry.example for entry in job.unrecognised])
 
 
@@ -127,7 +127,7 @@ def max_damaged_lines(wanted: int, job: Job) -> Iterator[Answer]:
 def version(what: str, allowed: tuple[str, ...], least: str | None, job: Job) -> Iterator[Answer]:
     """Releases of ``nccl``, ``plugin`` or ``cuda`` that fit a glob, and are not older than the oldest one wanted."""
     if what == "plugin" and job.network.name in _BUILT_IN:
-        todo = "the plugin is missing or did not come up: nccl-inspect summarize tells why"
+        todo = "the plugin is missing or did not start: nccl-inspect summarize shows why"
         yield broken(f"no plugin: the network is {job.network.name}", todo, network_lines(job))
         return
     found = _versions(what, job)
@@ -182,7 +182,7 @@ def network(key: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answer]:
     elif any(fnmatchcase(found, pattern) for pattern in allowed):
         yield kept(found)
     else:
-        yield broken(found, "nccl-inspect summarize tells why this one was chosen", network_lines(job))
+        yield broken(found, "nccl-inspect summarize shows why this one was chosen", network_lines(job))
 
 
 def network_lines(job: Job) -> list[Evidence]:
@@ -243,7 +243,7 @@ def required(name: str, value: str | None, job: Job) -> Iterator[Answer]:
         yield kept(", ".join(f"{setting.name}={setting.value}" for setting in settings))
         return
     who = "some processes" if settings else "no process"
-    todo = "look into the environment of the job: NCCL echoes a variable only when it uses it"
+    todo = "check the environment of the job: NCCL echoes a variable only when it uses it"
     yield undecided(f"{who} shows it" if not settings else f"only {who} show it", todo, _lines(settings))
 
 
@@ -260,9 +260,9 @@ def _absence(name: str, job: Job) -> Answer:
     """Nothing of it in the log; that says little about variables which NCCL does not echo."""
     if not is_echoed(name, job.nccl_versions):
         effect = "; ask for its effect: [paths.intra] transport" if name == "NCCL_P2P_DISABLE" else ""
-        return undecided("this release does not echo it", f"look into the environment of the job{effect}")
+        return undecided("this release does not echo it", f"check the environment of the job{effect}")
     if not any(comm.completed for comm in job.communicators):
-        return undecided("no initialisation is complete in the log, so it may come yet", _FROM_THE_START)
+        return undecided("no initialization is complete in the log, so it may still appear", _FROM_THE_START)
     return kept("not in the log")
 
 

@@ -102,7 +102,7 @@ def _versions(table: Table) -> Iterator[Expectation]:
     for what in ("nccl", "plugin", "cuda"):
         allowed, least = table.texts(what), table.text(f"{what}_min")
         if least is not None and not order(least):
-            raise table.error(f"{what}_min is '{least}', which is no version", f'write {what}_min = "2.27.3"')
+            raise table.error(f"{what}_min is '{least}', which is not a version", f'write {what}_min = "2.27.3"')
         words = [*([_either(allowed)] if allowed else []), *([f"{least} or later"] if least else [])]
         if words:
             ask = partial(expectations.version, what, allowed, least)
@@ -151,7 +151,7 @@ def _environment(table: Table) -> Iterator[Expectation]:
         for entry in table.texts(key):
             name, equals, value = entry.partition("=")
             if not name.strip():
-                raise table.error(f"{key} has '{entry}', which names no variable", "write NAME or NAME=VALUE")
+                raise table.error(f"{key} has '{entry}', which has no variable name", "write NAME or NAME=VALUE")
             words = f"not {entry}" if key == "forbidden" else entry
             yield Expectation(f"environment.{key}", words, partial(ask, name.strip(), value if equals else None))
     table.close()

@@ -43,7 +43,7 @@ def doubt(job: Job) -> str:
         leads = [finding.rule for finding in job.findings if finding.severity != "info"]
         return f"the job is {job.verdict}" + (f" ({leads[0]})" if leads else "")
     if job.verdict == "unknown":
-        return "the log leaves open whether the job is healthy"
+        return "the log does not show whether the job is healthy"
     for comm in job.communicators:
         if comm.state not in _OVER and comm.started and len(comm.completed) < comm.nranks:
             return f"the log ends before communicator {comm.id} is complete ({_part(comm.completed, comm)})"
@@ -70,7 +70,7 @@ def _head(job: Job) -> Iterator[str]:
         yield f"# CAUTION, written with --force: {why}. Look at each line."
     elif why := caution(job):
         yield f"# CAUTION: {why}. Look at each line."
-    yield "# What this log shows is what later runs must show. Loosen or delete what may differ."
+    yield "# Later runs must show what this log shows. Loosen or delete what may differ."
     yield "# Check a run: nccl-inspect check job.log --policy THIS_FILE"
 
 
@@ -87,7 +87,7 @@ def _size(job: Job) -> Iterator[str]:
 def _findings(job: Job) -> Iterator[str]:
     yield 'max_severity = "info"   # findings above it break the policy: none, info, warning, error'
     for key, found, words in (
-        ("max_unrecognised_lines", sum(s.unrecognised_lines for s in job.sources), "NCCL lines of unknown shape"),
+        ("max_unrecognised_lines", sum(s.unrecognised_lines for s in job.sources), "NCCL lines not recognized"),
         ("max_damaged_lines", sum(s.damaged_lines for s in job.sources), "torn lines that could not be repaired"),
     ):
         yield f"{key} = {found}   # {words}"

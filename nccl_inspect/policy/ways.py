@@ -13,9 +13,9 @@ from nccl_inspect.policy import Answer, broken, kept, undecided
 from nccl_inspect.policy.expectations import world
 from nccl_inspect.util.wording import count, listed, ranges
 
-_LONGER = "give a log that goes past the first collective: since NCCL 2.22 connections are made when first used"
+_LONGER = "give a log that goes past the first collective: since NCCL 2.22 connections are made at first use"
 
-_NO_RULE = "no rule finds fault with it: allow it in the policy, or ask 'nccl-inspect summarize' what is known"
+_NO_RULE = "no rule objects to it: allow it in the policy, or see 'nccl-inspect summarize' for what is known"
 
 
 def transport(scope: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answer]:
@@ -103,7 +103,7 @@ def _kept(scope: str, paths: list[Path], what: str, job: Job) -> Answer:
     if is_impossible(scope, job):
         # What was asked for was not seen: a job on too few hosts must not pass the gate of a larger one.
         why = "no two ranks share a host" if scope == "intra" else "all ranks are on one host"
-        return undecided(why, f"hold a job that has such paths against it, or leave [paths.{scope}] out of the policy")
+        return undecided(why, f"check a job that has such paths, or remove [paths.{scope}] from the policy")
     return undecided("no connection of that kind is in the log", _LONGER)
 
 

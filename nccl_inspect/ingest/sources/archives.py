@@ -132,7 +132,7 @@ def _tar_info() -> type[tarfile.TarInfo]:
             except (tarfile.TruncatedHeaderError, tarfile.InvalidHeaderError) as error:  # type: ignore[attr-defined]
                 raise _damaged(error) from None
             if info.type in lengthy and info.size > _MAX_NAME:
-                raise StreamError("the archive holds a name of absurd length", "pack the logs again")
+                raise StreamError("the archive has a member whose name is too long", "pack the logs again")
             return info
 
     return Checked
@@ -218,4 +218,4 @@ def _of_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Pieces:
     except (zipfile.BadZipFile, zlib.error, EOFError, LZMAError, OSError, *_IMPOSSIBLE) as error:
         raise _damaged(error) from None
     except (NotImplementedError, RuntimeError) as error:  # packed in an unknown way; needs a password
-        raise StreamError(" ".join(str(error).split()), "unpack it, and give the folder") from None
+        raise StreamError(" ".join(str(error).split()), "unpack it and name the folder") from None

@@ -26,7 +26,7 @@ Place: TypeAlias = "Path | Remote"
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]*://")
 _MAX_KEPT = 16 << 20
 """Bytes of a stream that are kept, should it have to be read again."""
-_TURN = f"its newest line comes first, and a stream of more than {_MAX_KEPT >> 20} MB is not turned round"
+_TURN = f"its newest line comes first, and a stream of more than {_MAX_KEPT >> 20} MB cannot be reversed"
 _KINDS = "a path, bytes, an open file, or a list of these"
 
 
@@ -184,7 +184,7 @@ def _files(item: Any, beside: Beside | None, passed: Pass) -> Iterable[File]:
         return _of_url(item)
     path = Path(item)
     if "\n" in str(item) or "\0" in str(item):
-        return [unreadable(repr(str(item)[:40]), "not a path", "to read text that you have, give text.encode()")]
+        return [unreadable(repr(str(item)[:40]), "not a path", "to pass text itself, give text.encode()")]
     if not os.path.lexists(path) and any(mark in str(item) for mark in "*?["):
         return _matching(str(item), beside, passed)
     return _of_path(path, beside, passed)
@@ -240,7 +240,7 @@ def _of_path(path: Path, beside: Beside | None, passed: Pass) -> Iterable[File]:
     except FileNotFoundError:
         return [unreadable(str(path), "no such file", instead_of(path, "check the path"))]
     except OSError as error:
-        return [unreadable(str(path), error.strerror or str(error), "check the path and the folders in it")]
+        return [unreadable(str(path), error.strerror or str(error), "check the path and its parent folders")]
     if stat.S_ISDIR(status.st_mode):
         from nccl_inspect.ingest.folders import of_folder  # most inputs are files
 
@@ -261,7 +261,7 @@ def of_file(path: Place, found: bool, without: frozenset[str] = frozenset()) -> 
     try:
         return replace(of_regular(path, path.stat(), found), without=without)
     except OSError as error:
-        return unreadable(str(path), error.strerror or str(error), "check the path and the folders in it")
+        return unreadable(str(path), error.strerror or str(error), "check the path and its parent folders")
 
 
 def of_regular(path: Path, status: os.stat_result, found: bool = False) -> File:
@@ -273,7 +273,7 @@ def of_regular(path: Path, status: os.stat_result, found: bool = False) -> File:
         found: in a folder, not named by the user.
     """
     if not os.access(path, os.R_OK):
-        return unreadable(str(path), "no permission to read it", "check its mode and owner")
+        return unreadable(str(path), "no read permission", "check its mode and owner")
     if not stat.S_ISREG(status.st_mode):
         return File(str(path), lambda: _pieces(path), again=False)
     return File(str(path), lambda: _pieces(path), status.st_size, place=path, found=found)

@@ -48,7 +48,7 @@ def size(text: str) -> int:
     """
     found = _SIZE.fullmatch(text.strip())
     if not found:
-        raise NcclInspectError(f"--max-unpacked '{text}' is no size", "write 500M, 200G or 2T")
+        raise NcclInspectError(f"invalid size '{text}' for --max-unpacked", "write 500M, 200G or 2T")
     return int(found[1]) * _UNITS[found[2].upper()]
 
 
@@ -73,9 +73,9 @@ class Allowance:
         """
         self._given += unpacked
         if self._given > self._most:
-            raise self._error(f"it unpacks to more than {_words(self._most)}")
+            raise self._error(f"it decompresses to more than {_words(self._most)}")
         if self._ratio and self._given > max(_FREE, self._ratio * self._packed):
-            raise self._error(f"it unpacks to more than {self._ratio:,} times its size, as no log does")
+            raise self._error(f"it decompresses to more than {self._ratio:,} times its size, unlike any log")
 
     def counted(self, data: Pieces) -> Pieces:
         """Unpacked data, within the allowance."""
@@ -85,7 +85,7 @@ class Allowance:
 
     def _error(self, what: str) -> StreamError:
         more = max(2 * self._most, _DEFAULT)
-        return StreamError(f"{what}; reading ended there", f"--max-unpacked {_words(more)} reads on")
+        return StreamError(f"{what}; reading stopped there", f"use --max-unpacked {_words(more)} to read on")
 
 
 def _words(number: int) -> str:
