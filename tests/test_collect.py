@@ -144,7 +144,7 @@ def test_a_dry_run_runs_nothing(cluster: Path, tmp_path: Path) -> None:
     [
         (["kubernetes"], "needs SELECTOR"),
         (["slurm"], "needs JOBID"),
-        (["host", "x"], "leave 'x' out"),
+        (["host", "x"], "omit 'x'"),
         (["kubernetes", "cronjob/x"], "how pods of a cronjob are found is not known"),
         (["kubernetes", "job/x"], "kubectl: status 1: Error from server (Forbidden): not allowed"),
         (["slurm", "--", "-x"], "not the number of a job"),
@@ -168,7 +168,7 @@ def test_what_cannot_be_collected_is_one_line(cluster: Path, tmp_path: Path, arg
 def test_a_collection_is_not_mixed_with_another(cluster: Path) -> None:
     answer_as_kubernetes(cluster)
     invoke("collect", "kubernetes", "job-name=llama", "-o", "got")
-    with pytest.raises(NcclInspectError, match="it holds a collection"):
+    with pytest.raises(NcclInspectError, match="already holds a collection"):
         invoke("collect", "kubernetes", "job-name=llama", "-o", "got")
 
 
