@@ -110,6 +110,7 @@ def test_pointer_and_keyboard_show_a_path_with_its_line(reader: Reader) -> None:
 def test_the_filter_dims_and_lists(reader: Reader) -> None:
     page = reader.open(sample_data.job("socket-2node-tp4-dp2"))
     page.locator("#list-box summary").click()
+    page.wait_for_selector("#list tbody tr")  # the list is filled when the browser says that the box is open
     everything = page.locator("#list tbody tr").count()
     page.select_option("#transport", "NET")
     some = page.locator("#list tbody tr").count()
@@ -121,7 +122,7 @@ def test_the_filter_dims_and_lists(reader: Reader) -> None:
     page.fill("#words", "1 4 nothing-like-this")
     assert page.locator("#list tbody tr").count() == 0
     page.click("#filter button[type=reset]")
-    page.wait_for_function("document.querySelectorAll('#matrix td.dim').length === 0")
+    page.wait_for_selector("#matrix td.dim", state="detached")
     assert page.locator("#list tbody tr").count() == everything
 
 
