@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.evidence.ras import answers, ranks_by_pid, stands_still
+from nccl_inspect.judging.evidence.ras import answers, judged, ranks_by_pid
 from nccl_inspect.judging.facts import Facts, hosts_with
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -105,29 +104,14 @@ def _apart(facts: Facts, answer: Answer, states: Sequence[State], odd: Sequence[
     cause = f"{who} {does(len(behind), 'take')} no part in it any more, or not yet, and the others wait"
     evidence = [_line(facts, answer, state) for state in states]
     fix = [_CHECK.format(who=who), "py-spy dump --pid <pid>"]
-    hosts = hosts_with(facts.job, behind)
-    if stands_still(facts):
-        return RULE.finding(
-            summary,
-            cause=cause,
-            impact=flight_recorder.IMPACT,
-            fix=fix,
-            confidence="likely",
-            ranks=behind,
-            hosts=hosts,
-            evidence=evidence,
-            fatal=True,
-        )
-    return RULE.clue(
+    return judged(
+        facts,
+        RULE,
         summary,
         cause=cause,
-        impact=flight_recorder.IMPACT,
         fix=fix,
         confirm="Ask RAS again after 10 s: ranks that leave a communicator at the end of a job differ for a moment.",
-        severity="warning",
-        confidence="possible",
         ranks=behind,
-        hosts=hosts,
         evidence=evidence,
     )
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.evidence.ras import answers, ranks_by_pid, stands_still
-from nccl_inspect.judging.facts import Facts, hosts_with
+from nccl_inspect.judging.evidence.ras import answers, judged, ranks_by_pid
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import listed, ranks_word
@@ -54,30 +53,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
     fix = ["py-spy dump --pid <pid>   # where is it now?", _RECORD]
     evidence = [_line(answer, mismatch, ranks) for mismatch in mine]
-    hosts = hosts_with(facts.job, behind)
-    if stands_still(facts):
-        yield RULE.finding(
-            summary,
-            cause=cause,
-            impact=flight_recorder.IMPACT,
-            fix=fix,
-            confidence="likely",
-            ranks=behind,
-            hosts=hosts,
-            evidence=evidence,
-            fatal=True,
-        )
-        return
-    yield RULE.clue(
+    yield judged(
+        facts,
+        RULE,
         summary,
         cause=cause,
-        impact=flight_recorder.IMPACT,
         fix=fix,
         confirm="Ask RAS again after 10 s: the same counts mean that the job stands still; others, that it runs.",
-        severity="warning",
-        confidence="possible",
         ranks=behind,
-        hosts=hosts,
         evidence=evidence,
     )
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
+from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import Facts, hosts_with
 from nccl_inspect.judging.hangs.watchdog import waits
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.model.evidence import Evidence
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.util.wording import listed
 
 if TYPE_CHECKING:
@@ -33,6 +36,56 @@ def ranks_by_pid(facts: Facts) -> dict[int, int]:
 def stands_still(facts: Facts) -> bool:
     """Whether something else shows that the job stands still or has failed: counts of a running job differ, too."""
     return facts.job.failed or bool(waits(facts)) or bool(facts.once(flight_recorder.all_standstills))
+
+
+def judged(
+    facts: Facts,
+    rule: Rule,
+    summary: str,
+    *,
+    cause: str,
+    fix: Iterable[str],
+    confirm: str,
+    ranks: Set[int],
+    evidence: Iterable[Evidence],
+) -> Finding:
+    """A finding where the job stands still; else a clue, since RAS may have asked a job that runs.
+
+    Args:
+        facts: about the job.
+        rule: whose finding it is.
+        summary: what RAS answered, in one line.
+        cause: why.
+        fix: what to do.
+        confirm: what would confirm or refute it, for a clue.
+        ranks: those that are apart from the others.
+        evidence: the lines of the answer.
+    """
+    hosts, impact = hosts_with(facts.job, ranks), flight_recorder.IMPACT
+    if not stands_still(facts):
+        return rule.clue(
+            summary,
+            cause=cause,
+            impact=impact,
+            fix=fix,
+            confirm=confirm,
+            severity="warning",
+            confidence="possible",
+            ranks=ranks,
+            hosts=hosts,
+            evidence=evidence,
+        )
+    return rule.finding(
+        summary,
+        cause=cause,
+        impact=impact,
+        fix=fix,
+        confidence="likely",
+        ranks=ranks,
+        hosts=hosts,
+        evidence=evidence,
+        fatal=True,
+    )
 
 
 def in_step(facts: Facts) -> str:
