@@ -1,12 +1,20 @@
 """What all tests share: neither the speed of the machine nor how they were started must matter."""
 
+from __future__ import annotations
+
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import stub_cluster
+from chromium import BROWSER, QUIET
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
@@ -30,3 +38,13 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NCCL_RAS_ADDR", "localhost:9")
     monkeypatch.chdir(tmp_path)
     return folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The browser; tests that need it are skipped where it is missing."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=QUIET)
+        yield browser
+        browser.close()

@@ -14,7 +14,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from test_html_browser import BROWSER, QUIET
+from chromium import BROWSER, QUIET
 
 pytest.importorskip("mkdocs", reason="the site is built where the extra 'docs' is installed")
 pytest.importorskip("material", reason="the site is built where the extra 'docs' is installed")

@@ -23,7 +23,7 @@ import pytest
 import sample_data
 import try_page
 import zstandard
-from test_html_browser import BROWSER, QUIET
+from chromium import BROWSER
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -74,15 +74,6 @@ def address(built: Path) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=QUIET)
-        yield browser
-        browser.close()
 
 
 class Visitor:
