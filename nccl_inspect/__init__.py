@@ -1,4 +1,4 @@
-"""Reads what NCCL prints with ``NCCL_DEBUG=INFO`` and tells which path every pair of ranks takes, and why.
+"""Reads the ``NCCL_DEBUG=INFO`` log of a job and shows which path every pair of ranks takes, and why.
 
 >>> import nccl_inspect
 >>> job = nccl_inspect.read(b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")

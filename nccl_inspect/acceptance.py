@@ -24,7 +24,7 @@ class TestedJob(Job):
 
     __slots__ = ()
     __test__ = False
-    """It is no test itself, whatever its name suggests to pytest."""
+    """Not a test itself, whatever its name suggests to pytest."""
 
     def __repr__(self) -> str:
         names = ", ".join(source.name for source in self.sources[:2]) + (", …" if len(self.sources) > 2 else "")
@@ -155,7 +155,7 @@ class TestedJob(Job):
             raise AssertionError(_joined(f"{count(len(bad), 'expectation')} of {policy.file} not kept", parts))
 
     def _demand(self, wanted: str, asks: list[Callable[[Job], Iterable[Answer]]], scopes: Iterable[str]) -> None:
-        """Every answer is that it is so; what the log does not tell is no proof."""
+        """Fail unless every check holds; what the log does not show counts as a failure."""
         __tracebackhide__ = True
         names = [f"{scope} paths" for scope in scopes]
         answers = Policy("", [Expectation(name, wanted, ask) for name, ask in zip(names, asks, strict=True)]).check(
@@ -206,7 +206,7 @@ def _check_ways(allowed: Sequence[str]) -> None:
 
 
 def _findings(found: Iterable[Finding]) -> list[str]:
-    """Findings with their evidence; of one whose cause is among them the cause tells what to do."""
+    """Findings with their evidence; the remedy of an effect is that of its cause, if that is among them."""
     found = list(found)
     names = {finding.rule for finding in found}
     return [_finding(finding, names.intersection(finding.because)) for finding in found]

@@ -238,7 +238,7 @@ def test_a_finding_that_the_user_calls_an_info_does_not_make_its_paths_good(tmp_
         ('[[suppress]]\nreason = "so"', '[suppress 1] no rule; write rule = "name"'),
         ('[[suppress]]\nrule = "log-flood"\nreson = "so"', "[suppress 1] unknown key 'reson'; did you mean reason?"),
         ('[[suppress]]\nrule = "x"\nreason = "so"', "[suppress 1] no rule 'x'; see"),
-        ('[[suppress]]\nrule = "log-flood"\nranks = "all"\nreason = "so"', "ranks has 'all', which is no rank; write"),
+        ('[[suppress]]\nrule = "log-flood"\nranks = "all"\nreason = "so"', "ranks has 'all', which is not a rank"),
         ('[suppress]\nrule = "log-flood"', "suppress is of the wrong kind; write [[suppress]]"),
         ("ignore = [shm]", "(at line 1, column 11); mend that line"),
         ('topology = "gone.txt"', "gone.txt: No such file or directory; check"),

@@ -540,7 +540,7 @@ def error_of(inputs: Any, address: str) -> str:
         ("nonsense", "missing port number"),
         ("127.0.0.1:87x", "invalid literal"),
         ("smoke://127.0.0.1:1", "unknown address scheme"),
-        (LOG, "this is no scheduler file"),
+        (LOG, "this is not a scheduler file"),
     ],
 )
 def test_a_cluster_that_is_not_there(address: str, says: str) -> None:

@@ -127,7 +127,7 @@ class Anonymizer:
                 self._hosts.update(word for host in hostlists.hosts(value) for word in words(host))
 
     def learn_text(self, text: bytes) -> None:
-        """Take names out of a text that is no log."""
+        """Collect names from a text that is not a log."""
         self._learned.learn(text)
 
     def learn_names(self, meaning: str, found: Iterable[str]) -> None:
@@ -141,7 +141,7 @@ class Anonymizer:
         known.get(meaning, self._labels).update(found)
 
     def without(self, text: str) -> str:
-        """A text without what is left of names in it, whatever they stand in."""
+        """A text without the names still left in it."""
         if text not in self._clean:
             if len(self._clean) >= _MAX_REMEMBERED:
                 self._clean.clear()
@@ -192,9 +192,9 @@ class Anonymizer:
                 yield host
 
     def _join(self, names: Iterable[str]) -> None:
-        """Let what stands for a name begin as what stands for the object from whose name it was made.
+        """Give the replacement of a derived name the replacement of its object as a prefix.
 
-        Pods and hosts have the name of their job in front, and are told by it: ``llama-0``, ``llama``.
+        Pods and hosts are named after their job: ``llama-0``, ``llama``.
         """
         for name in sorted(names, key=len):
             parts = name.split("-")
@@ -253,7 +253,7 @@ class Anonymizer:
             return memory[key]
 
     def _head(self, head: bytes) -> bytes:
-        """What stands before ``NCCL``: here short common words are names, too."""
+        """The text before ``NCCL``: here short common words count as names as well."""
         return encode(self.scrubber.text(decode(head), structural=True))
 
     def _rest(self, rest: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """What ``collect`` writes beside logs and evidence, which people read: events, nodes, interfaces, its list of files.
 
-Text that is laid out for people has no keys that say what a value names; each kind says where names stand in it.
+Text laid out for people has no keys that give values a meaning; each kind says where its names are.
 """
 
 from __future__ import annotations

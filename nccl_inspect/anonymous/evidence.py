@@ -18,7 +18,7 @@ from nccl_inspect.util.text import decode, encode
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _PROTOCOL = 2
-"""The one that PyTorch writes: lengths in four bytes, so that no letter stands before a text."""
+"""The one that PyTorch writes: lengths in four bytes, so that no letter precedes a text."""
 _MAX_FLAT = 4
 """Entries of a mapping that is compared by what is in it."""
 _MAX_TEXTS = 20_000
@@ -158,7 +158,7 @@ class Evidence:
         return changed
 
     def _pattern(self, kind: Kind) -> re.Pattern[str] | None:
-        """Where values stand in text: behind ``UserId=`` or ``Board ID : ``, or behind a key that ends with a blank."""
+        """Values in text: after ``UserId=`` or ``Board ID : ``, or after a key that ends with a blank."""
         if kind not in self._keyed:
             keys = "|".join(re.escape(key) for key in sorted(getattr(kind, "NAMES", {}), key=len, reverse=True))
             source = rf"""(?<![\w/:])(?P<key>{keys})(?:(?<=[ ])|[ \t]*[:=][ \t]*["']?)(?P<value>[^\s"'<>()]+)"""
@@ -186,7 +186,7 @@ class _Walk:
         self._flat: dict[tuple[Path, tuple[Any, ...]], dict[Any, Any]] = {}
         """Copies of small mappings, by what is in them: the frames of the calls are most of a dump."""
         self._keys: dict[tuple[Path, str | int], tuple[Any, Path]] = {}
-        """What becomes of a key, and the path of what stands under it."""
+        """The replacement for a key, and the path of its value."""
         self._originals: list[Any] = []
         """Kept, so that none of them gives its identity to another one."""
 

@@ -1,4 +1,4 @@
-"""What stands in the place of the values of evidence, by what its kind says that their keys name.
+"""Replaces the values of evidence by the meaning that its kind gives their keys.
 
 A kind (:class:`nccl_inspect.artifacts.Kind`) may state ``NAMES``: keys with one of :data:`MEANINGS`. A key is the last
 one above a value, or the last ones, joined by dots; ``labels.*`` is any key of ``labels``. A value under a key that it
@@ -157,7 +157,7 @@ class Fields:
     # --- second reading -----------------------------------------------------------------------------------------
 
     def changed(self, place: Place, text: str) -> str:
-        """What stands in the place of a value, or of a key."""
+        """The replacement for a value, or of a key."""
         if not text:
             return text
         if place.is_key:
@@ -173,7 +173,7 @@ class Fields:
         return self.of(meaning, text)
 
     def of(self, meaning: str, text: str) -> str:
-        """What stands in the place of a text of this meaning."""
+        """The replacement for a text of this meaning."""
         return self._remembered(meaning, text) if text else text
 
     def _remembered(self, meaning: str, text: str) -> str:
@@ -313,7 +313,7 @@ class Fields:
 
 
 def _setting(place: Place, text: str) -> tuple[str, str]:
-    """Name and value of a variable: the name stands in front of the value, or beside it."""
+    """Name and value of a variable: the name is before the value or in a sibling key."""
     assigned = _ASSIGNED.fullmatch(text) if place.is_element else None
     return (assigned[1], assigned[2]) if assigned else (place.name, text)
 

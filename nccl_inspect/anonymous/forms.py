@@ -15,7 +15,7 @@ from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, peeked
 
 _BETWEEN = re.compile(rb"(\r?\n|(?<=[}\]]),|(?<!\\)(?:\\\\)*(?:\\r)?\\n)")
-"""What no name and no message goes on over: line ends, in letters too, and the commas between objects and lists."""
+"""What ends every name and message: line ends, in letters too, and the commas between objects and lists."""
 _MOST = 8 * BLOCK
 """Bytes without such a place; more are cut anywhere."""
 
@@ -24,7 +24,7 @@ class Part(NamedTuple):
     """A part of a log."""
 
     pieces: list[bytes]
-    """What stands there, cut so that each piece holds at most one line."""
+    """The text, cut so that each piece holds at most one line."""
     end: bytes
     """What comes after each piece."""
     lines: Lines

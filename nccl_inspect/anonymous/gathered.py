@@ -50,7 +50,7 @@ class Document:
     open: Callable[[], bytes]
     """Gives its contents; a ValueError or OSError says why it cannot."""
     log: File | BinaryIO | None = None
-    """The same as a log, should it go on as one."""
+    """The same as a log, in case the rest is one."""
 
 
 @dataclass(slots=True)

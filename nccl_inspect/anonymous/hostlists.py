@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from math import prod
 
 EXPRESSION = r"[A-Za-z][\w.-]{0,100}+(?:\[\w[\w,/-]{0,2000}+\][\w.-]{0,60}+){1,4}+"
-"""One expression in brackets: ``rack[1-2]-gpu[01-16,20]-ib``. What stands in front of it must be no part of it."""
+"""One expression in brackets: ``rack[1-2]-gpu[01-16,20]-ib``. The text before it must not be part of it."""
 _WHOLE = re.compile(rf"{EXPRESSION}(?![\[])", re.ASCII)
 _FOUND = re.compile(rf"(?<![\w.-]){EXPRESSION}".encode(), re.ASCII)
 SIGN = re.compile(r"[A-Za-z-]\[\w|\w\[\w{1,40}+[-,]")

@@ -1,7 +1,7 @@
 """What is left of names in files that were written: a name that was replaced somewhere and still stands elsewhere.
 
 Names that may be words of any message stay where nothing says that they are names, and are reported here; so are
-secrets and addresses of which only one place was told.
+secrets and addresses of which only one occurrence was replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PART = re.compile(r"[A-Za-z0-9]+")
 _CATEGORIES = ("host", "user", "name", "secret", "email", "site", "uuid", "mac", "ipv4", "ipv6", "cloud")
 _MIN = 3
 _MIN_SECRET = 6
-"""Letters of a secret: a shorter one stands in many words."""
+"""Minimum length of a secret: a shorter one occurs in many words."""
 _MAX_NAMES = 20
 
 
@@ -40,7 +40,7 @@ class Leaks:
         self._harmless: set[bytes] = set()
 
     def within(self, blocks: Iterable[list[bytes]]) -> list[str]:
-        """The names that stand in a file; not more than some of them.
+        """Names that occur in a file, up to a limit.
 
         Args:
             blocks: lists of lines.

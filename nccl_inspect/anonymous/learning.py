@@ -1,4 +1,4 @@
-"""Where a log names things: what stands behind a key, in a URL, in a path, in a shell prompt; read block by block."""
+"""Collects names from a log: values of keys, parts of URLs and paths, shell prompts; block by block."""
 
 from __future__ import annotations
 

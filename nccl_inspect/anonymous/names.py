@@ -1,4 +1,4 @@
-"""The table of names: what was found, and what stands in its place.
+"""The table of names and their replacements.
 
 Replacements are numbered in the order of the names, and padded, so that what is sorted by name stays sorted.
 """
@@ -44,7 +44,7 @@ class Names:
     """Every name with its replacement, by category.
 
     Args:
-        known: a table that was written before, to go on with.
+        known: an earlier table to extend.
     """
 
     def __init__(self, known: dict[str, dict[str, str]] | None = None) -> None:
@@ -68,7 +68,7 @@ class Names:
         self._width = 1
 
     def get(self, category: str, name: str) -> str:
-        """What stands in the place of a name; the same each time."""
+        """The replacement for a name; the same each time."""
         entries = self.table[category]
         if name not in entries and category == "guid" and (known := self._guids.get(_digits(name))):
             entries[name] = _filled(name, int(_digits(known) or "0", 16))
@@ -84,11 +84,11 @@ class Names:
         return entries[name]
 
     def put(self, category: str, name: str, replacement: str) -> None:
-        """Let this stand in the place of a name, if nothing does yet."""
+        """Set the replacement for a name unless it has one."""
         self._given[category].add(self.table[category].setdefault(name, replacement))
 
     def extend(self, category: str, name: str, front: str) -> None:
-        """Let what stands in the place of a name begin so."""
+        """Put a prefix in front of the replacement for a name."""
         replacement = front + self.table[category][name]
         self._given[category].add(replacement)
         self.table[category][name] = replacement

@@ -1,4 +1,4 @@
-"""A last look at what is handed out: a name that was known and is still there goes, whatever it stands in.
+"""A last pass over the output: known names that are still there are replaced, whatever surrounds them.
 
 The scrubber (:mod:`nccl_inspect.anonymous.text`) goes by the shape of what is around a name, and leaves what every
 system has. This goes by the names alone.
@@ -72,10 +72,10 @@ class Remains:
 
 
 def _is_long(secret: str) -> bool:
-    """Whether a secret is no part of any word."""
+    """Whether a secret cannot be part of an ordinary word."""
     return len(secret) >= _LONG and not vocabulary.is_plain(secret)
 
 
 def _is_telling(name: str) -> bool:
-    """Whether a name is no word that may stand in any message."""
+    """Whether a name is distinct from the words of ordinary messages."""
     return len(name) >= 4 and is_distinct(name) and ("-" in name or any(char.isdigit() for char in name))

@@ -27,14 +27,14 @@ class Place(NamedTuple):
     path: tuple[str, ...]
     """The keys around it, without places in sequences; the last one is its own."""
     name: str
-    """What stands beside it under ``name``, in the same mapping."""
+    """The value of its sibling key ``name``."""
     is_key: bool = False
     is_element: bool = False
     """One of a sequence."""
 
 
 Change = Callable[[Place, str], str]
-"""Gives what stands in the place of a text."""
+"""Gives the replacement for a text."""
 
 
 class _Open:
@@ -56,7 +56,7 @@ class _Places:
     """Knows where the next text stands.
 
     Args:
-        names: of a reading before, since a name may stand behind what it names.
+        names: from a first reading, since a name may follow the thing that it names.
     """
 
     def __init__(self, names: Mapping[int, str] = MappingProxyType({})) -> None:
@@ -64,7 +64,7 @@ class _Places:
         self._known = names
         self._count = 0
         self.names: dict[int, str] = {}
-        """What stands under ``name``, by the number of the mapping."""
+        """The values of ``name``, by the number of the mapping."""
 
     def begin(self, is_mapping: bool) -> None:
         """A mapping or sequence begins."""
@@ -101,12 +101,12 @@ class _Places:
 
 
 def of_json(text: str, change: Change, other: Callable[[str], str]) -> Iterator[str]:
-    """JSON with other texts, piece by piece; what is no JSON, before or behind it, is text.
+    """JSON with its texts replaced, piece by piece; anything before or after it that is not JSON is plain text.
 
     Args:
         text: of the file.
         change: gives the new texts.
-        other: gives what stands in the place of a text that is no JSON.
+        other: gives the replacement for a text that is not JSON.
     """
     before = _Places()
     for _ in _json(text, before, lambda _, old: old, str):
@@ -153,7 +153,7 @@ def of_yaml(text: str, change: Change, mark: Callable[[str], str]) -> Iterator[s
         mark: gives the new name of an anchor.
 
     Raises:
-        ValueError: it is no YAML.
+        ValueError: it is not YAML.
     """
     before = _Places()
     for _ in _yaml(text, before, lambda _, old: old, str):

@@ -1,4 +1,4 @@
-"""Finds in a text what tells whose it is: addresses, paths, known names, URLs, tokens; in time linear in its length."""
+"""Finds identifying parts of a text: addresses, paths, known names, URLs, tokens; linear in its length."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Scrubber:
         self._distinct: dict[str, str] = {}
         self._tokens: dict[tuple[bool, str], str] = {}
         self._harmless: set[str] = set()
-        """Words that are no names."""
+        """Words that are not names."""
         self.refresh()
 
     def refresh(self) -> None:
@@ -122,7 +122,7 @@ class Scrubber:
 
         Args:
             text: a line or a part of it.
-            structural: whether short common words count as names, too: in what stands before a message.
+            structural: whether short common words count as names, too: in what precedes a message.
         """
         is_plain = _PLAIN.fullmatch(text) and not may_hide(text) and not hostlists.SIGN.search(text)
         words = _WORDS.findall(text) if is_plain else None
@@ -134,11 +134,11 @@ class Scrubber:
         return new
 
     def known(self, name: str) -> str | None:
-        """What stands in the place of a name that the table holds; None where it does not."""
+        """The replacement for a name that the table holds; None where it does not."""
         return self._all.get(name)
 
     def host(self, name: str) -> str:
-        """What stands in the place of a host, by whatever name it goes."""
+        """The replacement for a host under any of its names."""
         if name in self._all:
             return self._all[name]
         if _is_ipv4(name):
@@ -146,7 +146,7 @@ class Scrubber:
         return self.text(name, structural=True)
 
     def _replaced(self, found: re.Match[str], structural: bool) -> str:
-        """What stands in the place of one find; the last group that took part names its kind."""
+        """The replacement for a match; the last group that took part names its kind."""
         whole = found[0]
         match found.lastgroup:
             case "number":
@@ -211,7 +211,7 @@ class Scrubber:
         return self.names.get("secret", value)
 
     def _printer(self, host: str) -> str:
-        """The host of a prefix; where a line was torn before it, the end of what stands there."""
+        """The host of a prefix; where a line was torn before it, the end of the text there."""
         for start in range(len(host)):
             if host[start:] in self.names.table["host"]:
                 return self.text(host[:start]) + self.names.table["host"][host[start:]]

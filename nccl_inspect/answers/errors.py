@@ -25,7 +25,7 @@ class Error(NamedTuple):
 
 
 def first_errors(job: Job) -> dict[Process, Error]:
-    """By process, in the order of the log; an error that the job went on without is none."""
+    """By process, in log order; errors that the job survived are left out."""
     found: dict[Process, Error] = {}
     for notice in job.notices:
         if _is_trouble(notice, job):

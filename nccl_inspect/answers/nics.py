@@ -19,7 +19,7 @@ _SPEEDS = {"nic-speed": "interface", "ib-device": "name"}
 """Productions that tell a speed in Mb/s, with the field that names the NIC."""
 _BUILT_IN = ("IB", "Socket")
 _VIRTUAL = 2
-"""Parts that a list tells of a virtual NIC: index and name, no port or address."""
+"""Parts that a list has for a virtual NIC: index and name, no port or address."""
 _LAST = 1 << 30
 _ONE_EACH = "SENDRECV"
 """The protocol of aws-ofi-nccl in which each NIC that it finds is a device; RDMA joins several to one."""

@@ -32,7 +32,7 @@ STATES = {
 _WORST = tuple(STATES)
 _NO_RANK = 1 << 30
 _MOST = 0.5
-"""Part of the other ranks that must have gone on for one to be called silent."""
+"""Share of the other ranks that must have continued for one to be called silent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -57,7 +57,7 @@ class RankRow(Record):
     error: str | None
     """The first error that its process reports."""
     error_is_echo: bool
-    """It tells of a failure elsewhere."""
+    """The error is the effect of a failure elsewhere."""
     error_source: str | None
     error_line: int | None
     """None also where many processes report the same."""
@@ -191,7 +191,7 @@ def _states(comm: CommunicatorInfo) -> dict[int, str]:
 
 
 def _silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process, Error]) -> set[int]:
-    """Ranks of a failed job whose lines stop before its first error, where most others go on after it."""
+    """Ranks of a failed job whose lines stop before its first error, while most others continue after it."""
     begun = {error.line.source: error.line.order for error in reversed(list(errors.values())) if error.line}
     if job.verdict != "failed" or job.excerpt or not begun:
         return set()

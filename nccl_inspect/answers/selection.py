@@ -1,4 +1,4 @@
-"""Chooses parts of a job: what is named must be there, else the user is told what is."""
+"""Selects parts of a job; a name that is not there is an error that lists what is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Places(NamedTuple):
     hosts: tuple[str, ...]
 
     def of(self, job: Job) -> Callable[[Iterable[int], Iterable[str | None]], bool]:
-        """What tells whether ranks and hosts are among them: one of each that is named.
+        """What says whether ranks and hosts are among them: one of each that is named.
 
         Raises:
             NcclInspectError: the log has none of them.
@@ -113,7 +113,7 @@ def transports_known(words: Sequence[str], paths: Iterable[Path]) -> set[str]:
     """The transports, as tables print them, that words fit: the beginning of one or of a part of it, in any case.
 
     Raises:
-        NcclInspectError: a word is no transport, and the log has none that begins so.
+        NcclInspectError: a word is not a transport, and the log has none that begins so.
     """
     kinds = {(path.transport, path.detail) for path in paths} if words else set()
     found: set[str] = set()

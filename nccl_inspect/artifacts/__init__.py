@@ -138,7 +138,7 @@ def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) ->
             found.evidence.extend(held)
             continue
         if is_archive:
-            from nccl_inspect.artifacts import packed  # most logs are no archives
+            from nccl_inspect.artifacts import packed  # most logs are not archives
 
             evidence, without = packed.read(file, passed)
             found.evidence.extend(evidence)
@@ -196,7 +196,7 @@ def read_one(file: File, kind: Kind) -> list[Artifact] | None:
 
 def is_artifact(name: str, head: bytes) -> bool:
     """Whether a file in a folder is of use whatever its name: a log of the kernel is one that is read as such."""
-    from nccl_inspect.artifacts import kernel  # most inputs are no folders
+    from nccl_inspect.artifacts import kernel  # most inputs are not folders
 
     text = log_detection.unpacked(head) or b""
     return kind_of(name, text) is not None or kernel.is_log(text)

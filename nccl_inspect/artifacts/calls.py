@@ -1,4 +1,4 @@
-"""The entries of a flight recorder: what of them tells where a rank stands, and how long its calls took."""
+"""The entries of a flight recorder: how far each rank got, and how long its calls took."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from nccl_inspect.util.records import Record
 
 _LIBRARY = ("/torch/distributed/", "/torch/_", "/torch/utils/", "/torch/nn/", "/torch/autograd/", "<frozen ")
-"""Where a frame of PyTorch itself stands: what the program did stands below it."""
+"""Paths of PyTorch's own frames: the program's frames are below them."""
 _KEPT = 8
-"""Numbers of each lane that are kept: so many that are over, and so many that are not."""
+"""Calls kept per lane: this many finished ones and this many open ones."""
 _KEPT_OF_BATCH = 4
 """Calls that are kept of a batch of sends and receives."""
 _TIMED = 64
@@ -148,7 +148,7 @@ def direction(operation: str) -> Direction | None:
 
 
 def recorded(entries: Sequence[Mapping[str, Any]]) -> Recorded:
-    """Keep what tells where this rank stands: a dump of 2,000 calls needs no more than a few of them.
+    """Keep the entries that show how far this rank got: a few of the 2,000 in a dump.
 
     Args:
         entries: oldest first.
@@ -170,7 +170,7 @@ def _times(entries: Iterable[Mapping[str, Any]], key: str) -> list[int]:
 
 
 def _rows(entries: Iterable[Mapping[str, Any]], found: Recorded) -> tuple[list[_Row], set[tuple[str, int, int]]]:
-    """The calls, and the batches that are over: what stands for a batch only says how far its calls came."""
+    """The calls and the finished batches; the entry of a batch only says how far its calls got."""
     rows: list[_Row] = []
     over: set[tuple[str, int, int]] = set()
     known: dict[tuple[Any, ...], tuple[str, Direction | None, _Lane]] = {}

@@ -56,7 +56,7 @@ class Place(Record):
     path: str
     tree: Node
     names: dict[str, str]
-    """What keys of a container are called there; those that cannot stand there are missing."""
+    """Names of a container's keys there; keys that cannot occur there are missing."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

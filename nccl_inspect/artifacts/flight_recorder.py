@@ -86,7 +86,7 @@ class Dump(Record):
         return self.recorded.active_ns
 
     def identity(self) -> Identity:
-        """What tells of which job it is."""
+        """What identifies its job."""
         sizes = {group.name: len(group.ranks) for group in self.groups.values() if group.ranks}
         active = self.active_ns / 1e9 if self.active_ns > 0 else None
         return Identity(sizes=frozenset(sizes.values()), world=sizes.get(WORLD), rank=self.rank, active=active)

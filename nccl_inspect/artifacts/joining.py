@@ -152,7 +152,7 @@ class Allotment:
             for job in chosen:
                 self._of[job].append(artifact)
         else:
-            hint = "" if best > NOTHING else ", and nothing in it tells which"
+            hint = "" if best > NOTHING else ", and nothing in it says which"
             self.left.append(unused(artifact, f"fits {len(chosen)} jobs{hint}; put it into the folder of its job"))
 
     def _near(self, name: str) -> Sequence[int]:

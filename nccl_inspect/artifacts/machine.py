@@ -1,7 +1,7 @@
 """What files about machines have in common: a tool printed them, one line after the other, on one host or on several.
 
-Each tool is one module, which tells how its output begins and what its lines say. ``pdsh`` and ``clush`` put the host
-in front of each line; else the name of the file tells it (:mod:`nccl_inspect.artifacts.owner`).
+Each tool is one module, which says how its output begins and what its lines say. ``pdsh`` and ``clush`` put the host
+in front of each line; otherwise the file name gives it (:mod:`nccl_inspect.artifacts.owner`).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
 
 
 def sections(data: bytes, starts: Sequence[re.Pattern[bytes]]) -> list[tuple[int, bytes]]:
-    """The outputs of several tools in one file, each with the place of its tool; as many lines stand before each.
+    """The outputs of several tools in one file, each with its tool and preceded by that many lines.
 
     Args:
         data: contents of a file.
@@ -129,7 +129,7 @@ def report(name: str, data: bytes, start: re.Pattern[bytes], reader: Reader) -> 
         reader: makes items of the lines of one host.
 
     Raises:
-        NotOfKindError: it goes on as the log of a job.
+        NotOfKindError: the rest of the file is the log of a job.
         ValueError: nothing in it is understood.
     """
     if is_of_job(data):
@@ -161,7 +161,7 @@ def hosts(data: bytes, start: re.Pattern[bytes]) -> set[str]:
         start: how the output of the tool begins.
 
     Raises:
-        NotOfKindError: it goes on as the log of a job.
+        NotOfKindError: the rest of the file is the log of a job.
     """
     if is_of_job(data):
         raise NotOfKindError

@@ -74,7 +74,7 @@ class Manifest(Record):
     pods: list[Pod]
 
     def identity(self) -> Identity:
-        """What tells of which jobs it is: names of pods, and how names begin that are made from templates."""
+        """What identifies its jobs: names of pods, and how names begin that are made from templates."""
         return Identity(
             hosts=frozenset(short(name) for pod in self.pods for name in pod.hosts),
             # A single one that somebody put beside the log is meant, whatever it is called there.
@@ -103,7 +103,7 @@ def read(name: str, data: bytes) -> Manifest:
         data: its contents.
 
     Raises:
-        ValueError: it is no YAML, holds too much, or describes no pod.
+        ValueError: it is not YAML, holds too much, or describes no pod.
     """
     documents = located.documents(data)
     pods = [pod for document in documents for item in _objects(document) for pod in _pods(item, name)]
@@ -258,6 +258,6 @@ def _of_container(entry: Node, over: Node, where: str) -> Ended:
 
 
 def _kept(node: Node) -> Node:
-    """The keys that a fix may add to: what else stands there may be secret and is not kept."""
+    """The keys that a fix may add to; others may be secret and are not kept."""
     entries = {key: entry for key, entry in node.entries.items() if key in _KEPT}
     return replace(node, entries=entries)

@@ -196,5 +196,5 @@ def foreign(path: str) -> str | None:
 
 
 def _short(host: str) -> str:
-    """A host without its domain; an address is no name with a domain."""
+    """A host without its domain; an address is not a name with a domain."""
     return host if re.fullmatch(r"[\d.:]+", host) else host.partition(".")[0]

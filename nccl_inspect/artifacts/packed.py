@@ -64,7 +64,7 @@ class _Choice:
 
     Args:
         archive: its name.
-        passed: takes what is no log either.
+        passed: called with each file that is not a log either.
     """
 
     def __init__(self, archive: str, passed: Pass) -> None:

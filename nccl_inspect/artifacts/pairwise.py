@@ -16,7 +16,7 @@ over on the other side."""
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Pair(Record):
-    """Two ranks of which at least one stands in a send or receive with the other."""
+    """Two ranks of which at least one is in a send or receive with the other."""
 
     kind: str
     group: Group
@@ -29,7 +29,7 @@ class Pair(Record):
 
 
 def pairs(groups: Sequence[tuple[Group, list[int]]], by_rank: Mapping[int, Dump]) -> Iterator[Pair]:
-    """All pairs of ranks that do not go on, by what the dumps of both show.
+    """All pairs of stuck ranks, from the dumps of both.
 
     Args:
         groups: with their ranks.

@@ -125,12 +125,12 @@ class Answer(Record):
     launched: dict[str, dict[str, int]] = field(default_factory=dict)
     """The operations of each communicator that all its ranks have launched equally often; JSON only."""
     lines: dict[str, int] = field(default_factory=dict)
-    """Where each communicator stands in a text: the number of the line."""
+    """Line number of each communicator in a text."""
     pids: set[int] = field(default_factory=set)
     """All processes that it names."""
 
     def identity(self) -> Identity:
-        """What tells of which job it is."""
+        """What identifies its job."""
         named = [*self.sizes, *self.lines, *(mismatch.comm_id for mismatch in self.mismatches)]
         comms = {number: text for text in named if (number := comm_number(text)) is not None}
         return Identity(comms=comms, pids=frozenset(self.pids))
@@ -202,7 +202,7 @@ _ERRORS = {
     6: "Remote process error",
     8: "Timeout",
 }
-"""``ncclResult_t`` in the words of the text; 0 and 7 (in progress) are no errors."""
+"""``ncclResult_t`` in the words of the text; 0 and 7 (in progress) are not errors."""
 _STAGES = {"Initialization": "init_state", "Asynchronous": "async_error"}
 
 

@@ -115,7 +115,7 @@ class Reader:
         return job
 
     def _judge(self, wish: Wish, topologies: Sequence[str]) -> reading.Judge:
-        """What judges as it was asked for: before a long log is read, so that a mistake is told at once."""
+        """What judges as it was asked for: before a long log is read, so that a mistake is reported at once."""
         options = replace(self._options, platform=wish.platform or self._options.platform, job=wish.job, run=wish.run)
         if topologies:
             named = zip(topologies, wish.topology, strict=True)
@@ -167,7 +167,7 @@ class _Progress:
 
 
 def _state(file: File) -> tuple[str, int, int, int, int]:
-    """What tells whether a file is still the same."""
+    """The state of a file, to detect a change."""
     place: Any = file.place
     status = place.stat() if place is not None else None
     if status is None:

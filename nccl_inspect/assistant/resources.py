@@ -118,7 +118,7 @@ def _known() -> dict[tuple[str, str], list[Production]]:
 async def _completed(
     ref: PromptReference | ResourceTemplateReference, argument: CompletionArgument, context: CompletionContext | None
 ) -> Completion:
-    """What an argument of an address may go on with."""
+    """Completions for an argument of a resource address."""
     dialect = (context.arguments or {}).get("dialect") if context else None
     known = {
         "name": [entry.rule.name for entry in registered()],

@@ -231,7 +231,7 @@ class _Job:
 
     @staticmethod
     def _write(name: str, blocks: Iterator[bytes], target: Target) -> None:
-        """Write a file; one that cannot be read was told before."""
+        """Write a file; unreadable ones were reported before."""
         try:
             first = next(blocks, b"")
         except NoInputError:
@@ -255,6 +255,6 @@ def _tell_leaks(names: Names, target: Target) -> None:
         if left:
             told += 1
             if told <= _MAX_TOLD:
-                say(f"{name}: still names {shortened(left, 5)}; check what stands there")
+                say(f"{name}: still names {shortened(left, 5)}; review it before you share it")
     if told > _MAX_TOLD:
         say(f"{count(told - _MAX_TOLD, 'more file')} with names left")

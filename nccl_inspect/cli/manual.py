@@ -42,7 +42,7 @@ GROUPS = (
     ("Reading", ("until-end", "interval", "settle", "stall", "jobs", "cluster", "max-unpacked", "progress")),
     ("Help", ("help", "version")),
 )
-"""Options by purpose, in the order in which they are told; one that is not here comes first, under "Options"."""
+"""Options by purpose, in the order of the help; one that is not here comes first, under "Options"."""
 COMMANDS = (
     ("Reports", ("summarize", "topology", "traffic", "watch")),
     ("Questions", ("paths", "hosts", "nics", "env", "ranks")),
@@ -52,7 +52,7 @@ COMMANDS = (
     ("Lines of a log", ("explain", "annotate", "events", "anonymize")),
     ("About this program", ("rules", "grammar", "completion", "help")),
 )
-"""Commands by purpose, in the order in which they are told; one that is not here comes last, under "Other commands"."""
+"""Commands by purpose, in the order of the help; one that is not here comes last, under "Other commands"."""
 LOG = (
     "A file, a folder of logs, an archive of logs (tar, zip), a quoted glob, or - for standard input, the default "
     "if something is piped in. gzip, bzip2, xz and zstd are decompressed. Several LOGs may be parts of one job or "
@@ -127,7 +127,7 @@ def commands(ctx: click.Context, group: click.Group) -> Iterator[tuple[str, list
 
 
 def arguments(command: click.Command) -> list[Row]:
-    """Arguments that mean the same in several commands; others are told in the text."""
+    """Arguments that mean the same in several commands; others are described in the text."""
     return [("LOG", LOG)] if any(parameter.name == "logs" for parameter in command.params) else []
 
 
@@ -207,7 +207,7 @@ def _example(line: str) -> Example:
 
 
 def _continued(command: str, width: int) -> Iterator[str]:
-    """A command in lines that a shell joins; what stands in quotes stays in one line."""
+    """A command in lines that a shell joins; quoted text stays on one line."""
     if len(command) <= width or width < _MIN_CONTINUED:
         yield command
         return

@@ -153,7 +153,7 @@ def status(job: Job, fail_on: str = "never") -> int:
 def gate(closed: bool, *jobs: Job) -> int:
     """The exit status where somebody relies on it: 130 after an interruption, 1 when something is wrong.
 
-    Where nothing is, it is 3 while a part of the input could not be read: what is wrong may stand there.
+    Without a fault it is 3 if part of the input could not be read: the fault may be there.
     """
     if any(job.partial for job in jobs):
         return INTERRUPTED
@@ -207,7 +207,7 @@ def _remember(ctx: click.Context, option: click.Parameter, value: object) -> Non
 
 
 def settled(options: reading.Options) -> reading.Options:
-    """The options of the present command, completed once by the settings file; one that was found is told on stderr.
+    """The options of the present command, completed once by the settings file, which is named on stderr.
 
     Raises:
         NcclInspectError: there is something wrong with the file.
@@ -301,7 +301,7 @@ def read(
     Args:
         logs: as they were given.
         options: likewise.
-        tells_runs: the report tells itself of earlier runs in the log; else they are told on stderr.
+        tells_runs: the report mentions earlier runs in the log; otherwise they are named on stderr.
         is_last: nothing but the report is to be done afterwards, which an interruption then lets finish.
         tells_jobs: likewise of other jobs.
         is_one_of_two: another input is read as well; a job that the options name may be in that one only.

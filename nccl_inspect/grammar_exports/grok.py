@@ -75,7 +75,7 @@ def _type(spec: str) -> str:
 def message(production: Production) -> str:
     """The pattern of a message, to the end of the line.
 
-    That end is a pattern of its own because pygrok goes on only while there is a reference without a type.
+    That end is a pattern of its own because pygrok continues only while there is a reference without a type.
     """
     ways = [_way(shape) for shape in shapes(production)]
     return (f"(?:{'|'.join(ways)})" if len(ways) > 1 else ways[0]) + "%{NCCL_END}"

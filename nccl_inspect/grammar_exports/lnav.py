@@ -37,7 +37,7 @@ _TIME = (
 )
 _LEVELS = {"fatal": "ABORT", "warning": "WARN", "notice": "ATTN", "info": "INFO", "debug": "CALL", "trace": "TRACE"}
 _END = r"(?:$|(?=\n))"
-"""The end of a line: what stands in the next one without a prefix belongs to the same message for lnav."""
+"""The end of a line: lnav joins following lines without a prefix to the same message."""
 _OTHER = "other"
 _MAX_PATTERN = 8_000
 """Characters of one pattern that rules messages out: with 64 KiB of code PCRE2 gives up."""

@@ -1,6 +1,6 @@
 """Patterns of the grammar for the regular expressions of other programs.
 
-The compiled pattern of a message is taken apart and written again, so that what an export matches is what the reader
+The compiled pattern of a message is parsed and written again, so that what an export matches is what the reader
 matches. Engines that try again keep the atomic groups that make it linear; engines that never do need none.
 """
 
@@ -112,7 +112,7 @@ class _Translation:
 
 
 def _character(text: str) -> str:
-    """One character or class: none goes on with the next line, which some programs take for a part of the message."""
+    """One character or class: none continues the next line, which some programs take for a part of the message."""
     if text == "." or text.startswith("[^"):
         return r"[^\n]" if text == "." else rf"{text[:-1]}\n]"
     if text[0] != "\\":
@@ -152,7 +152,7 @@ def _fragments(production: Production) -> dict[str, Shape]:
 def _stated(nodes: Sequence, name: str, value: str) -> Sequence:
     """The nodes with the one place where a literal states a constant as a word of its own turned into a field.
 
-    Only names in capitals are NCCL's words; ``loaded`` is ours, and stands in some messages by chance.
+    Only names in capitals are NCCL's words; ``loaded`` is ours, and occurs in some messages by chance.
     """
     if not value.isupper():
         return nodes

@@ -35,7 +35,7 @@ def export(productions: Sequence[Production]) -> dict[str, str]:
 
 
 def is_possible(production: Production) -> bool:
-    """Whether a message can be told from others without looking ahead."""
+    """Whether a message can be distinguished from others without lookahead."""
     return "(?!" not in production.shape.pattern
 
 

@@ -1,4 +1,4 @@
-"""When a watch ends by itself, and the command that is run then: a guard that ends a bad job early."""
+"""Conditions that end a watch, and the command that then runs: a guard that stops a bad job early."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STALL = "stall"
 CONDITIONS = ("error", "warning", STALL)
 """What a watch may end on: a finding of this severity or a higher one, or a communicator without progress."""
 VARIABLES = ("VERDICT", "REASON", "RULE", "SEVERITY", "RANKS", "HOSTS", "FIX")
-"""What the command is told in its environment, behind :data:`PREFIX`."""
+"""Variables in the environment of the command, without :data:`PREFIX`."""
 PREFIX = "NCCLINSPECT_"
 _MAX_BYTES = 100_000
 """Of a variable: with a longer one Linux runs no command (``MAX_ARG_STRLEN``)."""
@@ -56,7 +56,7 @@ def alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
     """What of some news ends the watch, if anything does.
 
     Args:
-        news: as they are told: what is not certain enough to be told ends nothing.
+        news: as reported: what is not certain enough to report ends nothing.
         conditions: some of :data:`CONDITIONS`.
     """
     limits = [SEVERITIES.index(name) for name in conditions if name in SEVERITIES]
@@ -92,7 +92,7 @@ def _stalled(stall: Stall) -> Alarm:
 def run(command: str, why: Alarm) -> int:
     """Run a command by the shell; what it prints goes to the standard error, and its exit status is the result.
 
-    Nothing of the log is put into the command: it is told by variables alone.
+    Nothing of the log is put into the command; it gets variables only.
 
     Raises:
         OSError: there is no shell, or no process can be started.

@@ -60,7 +60,7 @@ class Turn(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """Ranks began to build a communicator and do not go on."""
+    """Ranks began to build a communicator and stalled."""
 
     communicator: CommunicatorInfo
     waiting: list[int]
@@ -76,7 +76,7 @@ class Stall(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """It goes on after a stall."""
+    """Progress after a stall."""
 
     seconds: float
     """How long it stood still."""
@@ -106,7 +106,7 @@ class Status(Record):
     last: str = ""
     """The last step of any rank."""
     verdict: str = ""
-    """Empty until it was told."""
+    """Empty until it was reported."""
     quiet: float = 0.0
     """Seconds since the last line."""
     stalled: bool = False
@@ -154,7 +154,7 @@ class Watch:
 
     @property
     def told(self) -> Job | None:
-        """The job as it was told last; None before the first verdict."""
+        """The job as last reported; None before the first verdict."""
         return self._told
 
     def feed(self, data: bytes) -> None:
@@ -179,7 +179,7 @@ class Watch:
             self._fold.feed(lines)
 
     def look(self) -> list[News]:
-        """What there is to tell by now; looks at the job only when it is time for that."""
+        """News since the last call; the job is judged only when it is time for that."""
         now = self._clock()
         if now < self._next_look:
             return []
@@ -203,7 +203,7 @@ class Watch:
         """The last news, and the job: the log ends here.
 
         Args:
-            interrupted: it goes on, only nobody watches it any more.
+            interrupted: the job continues, only unwatched.
 
         Raises:
             NoInputError: no line was NCCL's.
@@ -272,7 +272,7 @@ class Watch:
 
     @property
     def _is_stalled(self) -> bool:
-        """Whether a stall was told, and nothing came since."""
+        """Whether a stall was reported, and nothing came since."""
         return self._stall is not None and self._fold.extent()[:2] == self._extent[:2]
 
     def _resumed(self, now: float) -> Iterator[News]:

@@ -1,5 +1,5 @@
-"""How the ways of data look in pictures: each has a colour, a dash pattern and a word, so that none is told by
-colour alone. The colours are those of Okabe and Ito, which people with colour blindness can tell apart."""
+"""How the ways of data look in pictures: each has a colour, a dash pattern and a word, so that none depends on
+color alone. The colours are those of Okabe and Ito, which people with colour blindness can tell apart."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class Place(NamedTuple):
 
 
 def places(view: View, tree: Shape) -> dict[str, Place]:
-    """The places of all hosts; those that the tree does not reach stand below as roots."""
+    """The places of all hosts; those that the tree does not reach are roots below."""
     neighbours = _children(view, tree)
     below = {child for some in neighbours.values() for child in some}
     levels: dict[str, int] = {}

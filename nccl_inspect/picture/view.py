@@ -1,4 +1,4 @@
-"""What there is to draw of a communicator: hosts with their ranks, and the links of rings and trees."""
+"""The drawable parts of a communicator: hosts with their ranks, links of rings and trees."""
 
 from __future__ import annotations
 

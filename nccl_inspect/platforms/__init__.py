@@ -4,7 +4,7 @@ A missing entry means that it is not known; rules then say so instead of guessin
 
 * ``name``, ``aliases``: as users and plugins write it, in small letters with ``-``; an alias may hold ``*``
 * ``vendor``; ``gpu``, ``gpus``: model and number on one machine
-* ``gpu_names``: as the driver names the GPU, without the maker, where that alone tells what the entry says
+* ``gpu_names``: as the driver names the GPU, without the maker, where that alone says what the entry says
 * ``nvlink``: the generation that joins all its GPUs, 0 for none; ``nvlink_pairs``: the generation that joins some pairs
   only (bridges, a cube mesh); ``nvlink_domain``: how many GPUs of several hosts it joins
 * ``busbw``: lowest and highest bus bandwidth in GB/s between its GPUs, where it is not that of its NVLink
@@ -92,7 +92,7 @@ class Platform(Record):
 
     @property
     def rate(self) -> int | None:
-        """What the network gives one GPU, in Gb/s; None where several NICs stand beside it and nobody says which."""
+        """Network bandwidth of one GPU in Gb/s; None where several NICs are near it and no source says which one."""
         if self.gpu_gbps:
             return self.gpu_gbps
         return None if self.nics and self.gpus and self.nics > self.gpus else self.nic_gbps
@@ -201,7 +201,7 @@ def named(name: str) -> Platform:
 
 
 def _hint(plain: str) -> str:
-    """What to do about a name that is not known: a machine with other GPUs is no suggestion."""
+    """What to do about a name that is not known: machines with other GPUs are not suggested."""
     if sizes := [known for known in sorted(shipped()) if known.startswith(f"{plain}.")]:
         return f"its sizes are {', '.join(sizes)}"
     models = {*_MODEL.findall(plain)}

@@ -33,7 +33,7 @@ def world(job: Job) -> CommunicatorInfo | None:
 
 
 def world_size(wanted: int, job: Job) -> Iterator[Answer]:
-    """So many ranks."""
+    """The job has exactly this world size."""
     comm = world(job)
     if comm is None:
         yield undecided("no communicator of all ranks is in the log", _FROM_THE_START)
@@ -45,7 +45,7 @@ def world_size(wanted: int, job: Job) -> Iterator[Answer]:
 
 
 def hosts(wanted: int, job: Job) -> Iterator[Answer]:
-    """On so many hosts, as NCCL counts them; where it does not say, as the log names them."""
+    """The job runs on this many hosts: as NCCL counts them, else as the log names them."""
     comm = world(job)
     told = comm.nnodes if comm else None
     found = told or len(job.hosts)
@@ -60,7 +60,7 @@ def hosts(wanted: int, job: Job) -> Iterator[Answer]:
 
 
 def min_channels(wanted: int, job: Job) -> Iterator[Answer]:
-    """At least so many channels in the communicator of all ranks."""
+    """The communicator of all ranks has at least this many channels."""
     comm = world(job)
     if comm is None or comm.channels is None:
         yield undecided("the channels of the communicator of all ranks are not in the log", _FROM_THE_START)
@@ -102,7 +102,7 @@ def max_severity(wanted: str, job: Job) -> Iterator[Answer]:
 
 
 def max_unrecognised_lines(wanted: int, job: Job) -> Iterator[Answer]:
-    """At most so many NCCL lines that the grammar does not know."""
+    """At most this many NCCL lines are unknown to the grammar."""
     found = sum(source.unrecognised_lines for source in job.sources)
     if found <= wanted:
         yield kept(count(found, "line"))
@@ -112,7 +112,7 @@ def max_unrecognised_lines(wanted: int, job: Job) -> Iterator[Answer]:
 
 
 def max_damaged_lines(wanted: int, job: Job) -> Iterator[Answer]:
-    """At most so many lines that were torn and could not be repaired."""
+    """At most this many torn lines could not be repaired."""
     found = sum(source.damaged_lines for source in job.sources)
     if found <= wanted:
         yield kept(count(found, "line"))
@@ -248,7 +248,7 @@ def required(name: str, value: str | None, job: Job) -> Iterator[Answer]:
 
 
 def _about(setting: Setting, job: Job) -> Finding | None:
-    """The finding that stands on a line of the setting."""
+    """The finding whose evidence includes a line of the setting."""
     lines = {(line.source, line.order) for line in setting.evidence}
     for finding in job.findings:
         if finding.severity != "info" and finding.fix and lines & {(e.source, e.order) for e in finding.evidence}:

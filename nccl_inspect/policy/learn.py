@@ -51,7 +51,7 @@ def doubt(job: Job) -> str:
 
 
 def caution(job: Job) -> str:
-    """Why a healthy log may not show all that belongs into a policy; empty where nothing tells of more."""
+    """Why a healthy log may not show all that belongs into a policy; empty where nothing hints at more."""
     for comm in job.communicators:
         # One that nobody has connected yet may be used later, or never.
         if comm.state not in _OVER and 0 < len(comm.connected) < comm.nranks:

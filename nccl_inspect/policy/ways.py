@@ -54,7 +54,7 @@ def gdr(scope: str, job: Job) -> Iterator[Answer]:
 
 
 def min_channels(scope: str, wanted: int, job: Job) -> Iterator[Answer]:
-    """Every pair is connected on at least so many channels."""
+    """Every pair is connected on at least this many channels."""
     paths = _of(scope, job)
     few = [path for path in paths if len(path.channels) < wanted]
     if few:

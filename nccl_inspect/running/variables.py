@@ -38,7 +38,7 @@ SETTINGS = (
 )
 _CONFIGURATION = "NCCL_CONF_FILE"
 _CONFIGURATIONS = ("~/.nccl.conf", "/etc/nccl.conf")
-"""What NCCL reads, in this order (src/misc/param.cc): a variable that stands there is set as well."""
+"""What NCCL reads, in this order (src/misc/param.cc): a variable set there counts as well."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -46,7 +46,7 @@ class Launcher(Record):
     """How a launcher numbers processes."""
 
     mark: str
-    """The variable that tells of it."""
+    """The variable that holds it."""
     rank: str
     local_rank: str
 

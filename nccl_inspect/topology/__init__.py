@@ -1,6 +1,6 @@
 """What joins the GPUs and NICs of a machine, from files given with ``--topology`` and from the log itself.
 
-One module for each format: ``recognises(text)`` tells whether a file is of that format, ``read(text, name)`` reads it.
+One module for each format: ``recognises(text)`` says whether a file is of that format, ``read(text, name)`` reads it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Topology(Record):
         return self.devices[places[0]] if len(places) == 1 else None
 
     def _places(self, gpu: Named) -> list[int]:
-        """Where a GPU may stand in ``devices``: by its bus id where that is known here, else by its index."""
+        """Where a GPU may be in ``devices``: by its bus id where that is known here, else by its index."""
         if gpu.bus_id is not None:
             wanted = bus_number(gpu.bus_id)
             found = [i for i, one in enumerate(self.devices) if one.bus_id and bus_number(one.bus_id) == wanted]

@@ -4,7 +4,7 @@ Only good news counts. NCCL prints the paths as it will use them: pairs that it 
 off, refused by the driver) are then led over the CPU, whatever joins them (src/graph/paths.cc). So NVL, PIX and PXB
 prove what the hardware has, PHB and SYS prove nothing. Two GPUs that reach an NVSwitch over NVLink are joined by it.
 
-A matrix of ``nvidia-smi topo -m`` that stands in the log proves as much as one given with ``--topology``.
+A matrix of ``nvidia-smi topo -m`` in the log proves as much as one given with ``--topology``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MATRIX = ("topology-columns", "topology-row", "topology-row-copied")
 
 
 def topologies(job: Job) -> list[Topology]:
-    """One for each host whose log shows paths, and the matrix that stands in the log."""
+    """One for each host whose log shows paths, and the matrix in the log."""
     said: dict[str, list[_Said]] = {}
     for notice in job.notices:
         event = notice.event

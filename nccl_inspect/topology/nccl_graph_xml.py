@@ -31,7 +31,7 @@ _CHAINS = (1, 2, 3, 4)
 """Patterns whose channels name the GPUs in their order: balanced tree, split tree, tree, ring."""
 _MAX_DEVICES = 4096
 _DEVICE = (1 << 56) - 1
-"""Since 2.22 the number of the host stands in the upper bits."""
+"""Since 2.22 the number of the host is in the upper bits."""
 
 
 def recognises(text: str) -> bool:
@@ -43,7 +43,7 @@ def read(text: str, name: str) -> Topology:
     """Read the graphs.
 
     Raises:
-        TopologyError: it is no sound XML, or holds no channel.
+        TopologyError: it is not well-formed XML, or holds no channel.
     """
     graphs = [graph for graph in parsed(text, name).iter("graph") if number(graph, "pattern") in _CHAINS]
     channels = [(graph, channel) for graph in graphs for channel in graph.findall("channel")]

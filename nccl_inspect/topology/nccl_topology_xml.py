@@ -55,7 +55,7 @@ def read(text: str, name: str) -> Topology:
     """Read the tree.
 
     Raises:
-        TopologyError: it is no sound XML, or holds no GPU.
+        TopologyError: it is not well-formed XML, or holds no GPU.
     """
     try:
         cpus = parsed(text, name).iter("cpu")

@@ -14,7 +14,7 @@ def parsed(text: str, name: str) -> Element:
     """The root element of a document, read without entities, which could blow up.
 
     Raises:
-        TopologyError: it is no sound XML.
+        TopologyError: it is not well-formed XML.
     """
     from defusedxml import DefusedXmlException
     from defusedxml.ElementTree import ParseError, fromstring

@@ -46,7 +46,7 @@ def _table(head: list[str], rows: list[list[str]], style: Style) -> str:
 
 
 def _operations(operations: list[Operation]) -> list[list[str]]:
-    """One row for each kind of call; communicators that do the same share it, and a Recv is told by its Send."""
+    """One row for each kind of call; communicators that do the same share it, and a Recv is counted with its Send."""
     sending = {operation.communicator for operation in operations if operation.func == "Send"}
     rows: dict[tuple[str, ...], list[Operation]] = {}
     for operation in operations:

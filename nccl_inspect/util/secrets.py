@@ -19,7 +19,7 @@ _WORD = (
     r"(?:(?i:secret|passw(?:or)?d|passphrase|credential|(?:api|access|private|auth)[_-]?key)|TOKEN(?!IZ)|"
     r"[Tt]oken(?!s|iz))"
 )
-"""Counts such as ``max_tokens`` and ``TOKENIZERS_PARALLELISM`` are no secrets."""
+"""Counts such as ``max_tokens`` and ``TOKENIZERS_PARALLELISM`` are not secrets."""
 _NAME = r"[\w.-]{0,40}"
 """The rest of a name: limited, so that a line of any length takes a time that is linear in it."""
 _VALUE = r"""(?P<value>"[^"]*"|'[^']*'|[^\s"']+)"""

@@ -1,7 +1,7 @@
 """Many ranks and many names in few words, and back: ``0-1016:8``, ``gpu-node-[0000-0127]``.
 
-Both follow Slurm, whose users read such lists daily: a step stands behind a colon, as in ``sbatch --array=0-15:4`` (and
-in ``taskset -c 0-31:2``), and names that differ in numbers stand in brackets, as ``scontrol show hostlist`` folds them.
+Both follow Slurm, whose users read such lists daily: a step follows a colon, as in ``sbatch --array=0-15:4`` (and
+in ``taskset -c 0-31:2``), and numbers that differ are in brackets, as ``scontrol show hostlist`` folds them.
 Neither has a blank, so that what a report prints can be typed behind an option as it is.
 """
 
@@ -107,7 +107,7 @@ def _with_steps(parts: Sequence[range]) -> list[range]:
 
 
 def _end_of_stride(parts: Sequence[range], at: int) -> int:
-    """Behind the last of the single numbers that go on with the step of the first two."""
+    """Index after the last number that keeps the step of the first two."""
     end = at + 1
     while (
         end < len(parts)
@@ -192,7 +192,7 @@ def expand(name: str) -> list[str]:
 
 
 def _numbers(text: str) -> list[str]:
-    """The numbers of brackets, as wide as they stand there; none where it is no list of numbers."""
+    """The numbers of brackets, with their leading zeros; empty where it is not a list of numbers."""
     found: list[str] = []
     for word in text.split(","):
         part = read_range(word)

@@ -52,7 +52,7 @@ def lines(found: Iterable[File], place: tuple[str, int], about: int) -> list[Quo
 
 
 def _between(source: blocks.Source, first: int, last: int) -> Iterator[tuple[int, str]]:
-    """Some lines with their numbers; what stands behind them is not read."""
+    """Some lines with their numbers; reading stops after them."""
     at, rest = 1, b""
     for block in blocks.raw_blocks(source):
         anyio.from_thread.check_cancelled()

@@ -38,7 +38,7 @@ class Expectation(BaseModel):
 
 
 class CheckedPolicy(BaseModel):
-    """A job held against a policy."""
+    """A job checked against a policy."""
 
     policy: str
     is_met: bool

@@ -1,11 +1,11 @@
 """What launchers and collectors put around a line, one module for each; a new file here is a new envelope.
 
-Each module states ``FIRST``, the bytes with which its lines may begin (others are told from them by one byte), and
+Each module states ``FIRST``, the bytes with which its lines may begin (one byte excludes others), and
 ``SAMPLES``, each with what is known from it (:class:`~nccl_inspect.ingest.lines.envelope_fields.Stated`). It is of one
 of two kinds:
 
 - A *prefix* states ``PATTERN``, matched at the start of the line, whose groups ``time``, ``label``, ``rank`` and
-  ``stream`` are kept where it has them; a group ``partial`` that is ``P`` says that the line goes on. Samples are
+  ``stream`` are kept where it has them; a group ``partial`` that is ``P`` says that the line continues. Samples are
   prefixes. It may state ``TRAILER``, what it puts after a message.
 - A *whole-line envelope* states ``OPENING``, how such a line opens, and ``READ``, which gives the lines in it. Samples
   are whole lines with ``LINE`` for the line. One that states ``FALLBACK`` reads what no other one knows.
@@ -35,16 +35,16 @@ _NCCL = re.compile(rb"(?:^|[ \]])NCCL (?:" + ANY + rb"|version)\b")
 _PARTIAL = re.compile(b" std(?:out|err) P")
 _TAGGED = re.compile(rb'logtag"\s*:\s*"P"')
 _LOOK = 256
-"""Bytes of a block that tell whether its lines hold JSON."""
+"""Bytes of a block that say whether its lines hold JSON."""
 _WRITTEN_ENDS = b"\\n", b"\\n "
 """How lines end whose line end was written in letters."""
 _WRITTEN_END = re.compile(rb"\\n ?(?:\n|\Z)")
 _NUMBERS = re.compile(rb'("MESSAGE"\s*:\s*)\[(\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*)*+)\]')
 """journald's message in bytes: ``"MESSAGE" : [ 27, 91 ]``."""
 PARTIALS = (b" stdout P", b" stderr P")
-"""What lines hold that go on in the next one of the same stream."""
+"""What lines hold that continue in the next one of the same stream."""
 MAX_DEPTH = 6
-"""Envelopes within each other; more are no log."""
+"""Nested envelopes; anything deeper is not a log."""
 
 
 class _Opening(NamedTuple):
@@ -108,7 +108,7 @@ def _as_text(found: re.Match[bytes]) -> bytes:
 
 
 def _has_numbers(block: bytes) -> bool:
-    """Whether the text of a line stands there as a list of bytes."""
+    """Whether the text of a line is written as a list of bytes."""
     return b"{" in block[:_LOOK] and b'"MESSAGE"' in block and _NUMBERS.search(block) is not None
 
 
@@ -123,7 +123,7 @@ def _has_written_ends(block: bytes) -> bool:
 
 
 def has_partials(block: bytes) -> bool:
-    """Whether lines go on in the next one of the same stream."""
+    """Whether lines continue in the next one of the same stream."""
     if b"{" in block[:_LOOK] and (_TAGGED.search(block) or (_has_long_line(block) and b'"stream"' in block)):
         return True
     return _PARTIAL.search(block) is not None
@@ -191,7 +191,7 @@ def is_whole(line: bytes) -> bool:
 
 
 def contents(line: bytes) -> list[Inner]:
-    """The lines in a whole-line envelope, from the one that knows most of them; none when it is no envelope."""
+    """The lines in a whole-line envelope, from the one that knows most of them; none when it is not an envelope."""
     best: list[Inner] = []
     for opening, readers, others in _whole().get(line[:1], ()):
         if opening.match(line):
@@ -217,7 +217,7 @@ def layers(line: bytes) -> Iterator[bytes]:
 
 
 def texts(line: bytes) -> Iterator[bytes]:
-    """The line, what stands in it if it is a whole-line envelope, and either without its prefixes."""
+    """The line, the content of a whole-line envelope, and both without their prefixes."""
     for text in (line, *(inner.text.rstrip(b"\r\n") for inner in contents(line))):
         yield text
         yield from layers(text)

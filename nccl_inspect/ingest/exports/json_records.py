@@ -34,8 +34,8 @@ class JsonReader:
         rank: where its rank stands.
         needs: a member that must be there as well.
         stream: where the name of its stream stands.
-        parts: where ``P`` says that the line goes on in the next one of the same stream.
-        size: a text of so many bytes that does not end its line goes on, too.
+        parts: where ``P`` says that the line continues in the next one of the same stream.
+        size: a text of this many bytes without a line end continues in the next record.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class JsonReader:
         return [inner for record in records for inner in self._record(record)]
 
     def may_read(self, document: Any) -> bool:
-        """Whether there may be lines in what JSON stands for, told in little time."""
+        """Whether there may be lines in what JSON stands for, decided quickly."""
         return not isinstance(document, dict) or not self._names.isdisjoint(document)
 
     def _record(self, record: Any) -> Iterator[Inner]:
@@ -101,7 +101,7 @@ class JsonReader:
 
 
 class JsonReaders:
-    """Several readers: what an object holds is told by the one that knows most of it.
+    """Several readers: the one that knows most of an object reads it.
 
     Args:
         readers: where two know as much, the first one counts.
@@ -146,7 +146,7 @@ def _shape(value: Any, depth: int = _MAX_DEPTH) -> Hashable:
 
 
 def any_reader(line: bytes) -> list[Inner]:
-    """The line in an object of an unknown kind: the text of NCCL, else the longest one that is no time."""
+    """The line in an object of an unknown kind: the text of NCCL, else the longest one that is not a time."""
     document = _document(line)
     texts = list(_all_texts(document)) if isinstance(document, dict) else []
     times = [text for text in texts if TIME.fullmatch(text)]
@@ -171,7 +171,7 @@ def _strings(record: Any, paths: Iterable[str]) -> list[str]:
 
 
 def at(record: Any, path: str) -> Any:
-    """What stands at a path, None for nothing; a name with dots may be one name."""
+    """The value at a path, None for nothing; a name with dots may be one name."""
     if not isinstance(record, dict):
         return None
     found = record.get(path, _ABSENT)

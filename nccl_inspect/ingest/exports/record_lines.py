@@ -1,7 +1,7 @@
 """The lines of a source as a reader of logs wants them: one for each record of an export, and the oldest first.
 
-Lines that do not stand in the source one after the other have numbers in the order of reading, and state where they
-stand (:attr:`~nccl_inspect.ingest.lines.torn.Mended.stands`).
+Lines that are not consecutive in the source are numbered in the order of reading, and state where they
+are (:attr:`~nccl_inspect.ingest.lines.torn.Mended.stands`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SORT = "export it with the oldest line first: gcloud --order=asc, logcli --forw
 _COLUMNS = frozenset(
     b"message @message textpayload jsonpayload.message logmessage logentry content _raw line log body msg".split()
 )
-"""Names of columns with log lines, in small letters: one of them stands in the first line of a table."""
+"""Names of columns with log lines, in small letters: one of them is in the first line of a table."""
 
 
 class Reader(Protocol):
@@ -130,7 +130,7 @@ def _from_the_end(lines: Iterable[Lines], name: str, is_export: bool) -> Iterato
 
 
 def _stands(block: Lines, before: int) -> Sequence[int]:
-    """Where the lines of a block stand in the source."""
+    """The numbers of a block's lines in the source."""
     if block.mended is None:
         return range(before + 1, before + len(block) + 1)
     return block.mended.numbers if block.mended.stands is None else block.mended.stands

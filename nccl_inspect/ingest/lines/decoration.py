@@ -53,7 +53,7 @@ _LEADS = tuple(
         rb"(?P<mark>[_*~`'\"])(?P=mark){0,2}(?=\S)",
     )
 )
-"""What may stand before a line, one by one."""
+"""Decorations before a line, one by one."""
 _TRAILS = tuple(
     re.compile(rb"(?:" + trail + rb")$")
     for trail in (
@@ -65,7 +65,7 @@ _TRAILS = tuple(
         rb"\s+<-.{0,60}|\s+#.{0,60}",
     )
 )
-"""What may stand behind it."""
+"""Decorations after it."""
 _MARGIN = re.compile(rb"^[\s>|]+")
 _CODE = re.compile(
     rb"^[\s>]*(?:`{3,}|~{3,}) *(?P<language>[\w+-]*)[^`\n]*$|^\s*\{(?:code|noformat)(?::(?P<jira>[\w+-]*))?[^{}\n]*\}"
@@ -120,7 +120,7 @@ def parts(line: bytes) -> list[bytes]:
 
 
 def without_margin(line: bytes) -> bytes:
-    """A line that goes on with the one before, without the marks of a quotation or a table."""
+    """A line that continues the one before, without the marks of a quotation or a table."""
     return _MARGIN.sub(b"", line)
 
 

@@ -28,7 +28,7 @@ class Stated(NamedTuple):
     rank: int | None = None
     stream: str = ""
     partial: bool = False
-    """The line goes on in the next one of the same stream."""
+    """The line continues in the next one of the same stream."""
 
     def within(self, outer: Stated) -> Stated:
         """This and what an envelope around it states; the inner one was nearer to the printer."""
@@ -92,7 +92,7 @@ def quoted_text(value: bytes) -> bytes:
 
 
 def text_of(value: Any) -> bytes | None:
-    """The bytes that a value of JSON stands for; None when it is no text."""
+    """The bytes that a value of JSON stands for; None when it is not a text."""
     if isinstance(value, list):  # journald writes bytes that are not UTF-8 as numbers
         small = value and all(isinstance(item, int) and 0 <= item < 256 for item in value)
         return bytes(value) if small else None
@@ -112,7 +112,7 @@ CSV_FIRST = b'"0123456789'
 
 
 def csv_reader(line: bytes) -> list[Inner]:
-    """The log line in a row: the cell of NCCL, else the longest that is no time."""
+    """The log line in a row: the cell of NCCL, else the longest that is not a time."""
     import csv  # only logs in CSV need it
 
     try:

@@ -20,7 +20,7 @@ _SPLIT = re.compile(rb"^(.*?) NCCL (" + ANY + rb")(?: |$)", re.DOTALL)
 
 _TIME = rb"(?:(?P<time>\[(?=\d{1,4}[/:-]|\d{9,11}[.\]])\d[\d/:., TZ+-]{5,40}\]|\d{9,11}(?:\.\d{1,9})?) )?"
 _USUAL_TIME = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]")
-"""As NCCL prints it, unless it is told another form; others mostly come from what collects the log."""
+"""As NCCL prints it, unless another form is set; others mostly come from what collects the log."""
 _HEAD = (
     _TIME + rb"(?P<host>(?!MESSAGE=)[A-Za-z0-9_][^\s:\[\]<>(){},\"'|\\\x80-\xff]*):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
     rb"(?: \[(?P<device>-?\d{1,10})\](?P<location> .+:\d{1,7}(?: \([^()]*\))?)?)?"
@@ -78,7 +78,7 @@ class Origin(NamedTuple):
     wrapped: bool = False
     """Whether the line stood in an envelope."""
     lead: bytes = b""
-    """What stands before it, where that is no envelope that is known."""
+    """The text before it, if that is not a known envelope."""
 
     @property
     def host(self) -> str | None:
@@ -233,7 +233,7 @@ ALONE = _masked(b"", NOTHING)
 
 
 def is_prose(head: bytes) -> bool:
-    """Whether what stands before ``NCCL`` is a sentence: it does not end as prefixes do, and not with half of one."""
+    """Whether what precedes ``NCCL`` is a sentence: it does not end as prefixes do, and not with half of one."""
     return _END.search(head) is None
 
 
@@ -243,14 +243,14 @@ _MAX_LEADS = 32
 
 
 def learn(lead: bytes, leads: dict[bytes, re.Pattern[bytes]]) -> None:
-    """Remember what stands before a prefix, whatever its numbers."""
+    """Remember what precedes a prefix, whatever its numbers."""
     shape = _DIGITS.sub(b"0", lead)
     if shape not in leads and len(leads) < _MAX_LEADS:
         leads[shape] = re.compile(rb"\d+".join(map(re.escape, _DIGITS.split(lead))))
 
 
 def layers(line: bytes, leads: Iterable[re.Pattern[bytes]]) -> Iterator[bytes]:
-    """A line without a prefix, without what stands before and after it: each way to see it in turn."""
+    """A line without a prefix, without leading and trailing decoration: each reading in turn."""
     for layer in (*envelopes.layers(line), *(line[lead.end() :] for one in leads if (lead := one.match(line)))):
         if (shorter := envelopes.without_trailer(layer)) != layer:
             yield shorter

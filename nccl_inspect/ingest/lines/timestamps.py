@@ -58,8 +58,8 @@ class Timed:
     """Tells the origin of a prefix by what stands around its time.
 
     Args:
-        entries: so many different ones are remembered in a generation.
-        size: and so many bytes.
+        entries: how many different ones a generation remembers.
+        size: and how many bytes.
     """
 
     def __init__(self, entries: int, size: int) -> None:

@@ -156,7 +156,7 @@ class Rejoiner:
         return self._completed(found) or (found[1], found[2])
 
     def _completed(self, found: re.Match[bytes]) -> Owner | None:
-        """Whose head a prefix goes on with: the block before may have ended in the time or in the host."""
+        """The host and pid that a cut prefix continues: the block before may have ended in the time or in the host."""
         if found.start():
             return None
         for owner, head in self._heads.items():
@@ -226,7 +226,7 @@ def rejoined(blocks: Iterable[bytes], rejoiner: Rejoiner) -> Iterator[list[Numbe
     """The whole lines of a source, in lists of about the size of its blocks.
 
     Args:
-        blocks: the bytes as they stand in the source.
+        blocks: the bytes of the source.
         rejoiner: counts what it repaired.
     """
     for data in blocks:

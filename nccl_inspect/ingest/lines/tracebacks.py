@@ -1,7 +1,7 @@
-"""Where Python tracebacks end: the exception stands in the first line that is not indented, whatever its name is.
+"""Where Python tracebacks end: the exception is the first line that is not indented, whatever its name is.
 
-Several printers may write tracebacks at once; what stands in front of their lines tells them apart. Where nothing
-stands there others print in between: lines that have no name of an exception are theirs.
+Several printers may write tracebacks at once; the text before their lines distinguishes them. Where there is
+no such text, others print in between: lines that have no name of an exception are theirs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MARK = b"Traceback (most recent call last):"
 _OF_RAY = b": ray::"
 """With which Ray names the call that raised: the frames of that call follow, and then the exception."""
 _FAR = 5_000
-"""So many lines later at most: others print in between."""
+"""At most this many lines later: others print in between."""
 _FRAME = b'  File "'
 """Others print lines that are indented, too."""
 _ENDS_NOTHING = re.compile(rb"SystemExit(?:: 0)?|GeneratorExit.*")
@@ -35,7 +35,7 @@ Python and of the script come without a module, and few of them have another end
 
 
 class _Printer(NamedTuple):
-    """What tells the printers of tracebacks apart: how many prefixes stand in front, and what they state."""
+    """What distinguishes the printers of tracebacks: the number of prefixes, and what they state."""
 
     depth: int
     label: str | None
@@ -47,7 +47,7 @@ Open: TypeAlias = dict[_Printer, int]
 
 
 def begin(line: bytes, number: int, stated: Stated, found: Open) -> None:
-    """Remember that a traceback begins, if that is all that stands in a line."""
+    """Remember that a traceback begins, if that is all of a line."""
     for printer, text in _printers(line, stated):
         if text.startswith(MARK):
             _wait(printer, number, found)

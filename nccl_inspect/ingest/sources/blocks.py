@@ -150,7 +150,7 @@ class Lines:
 
     @property
     def lines(self) -> list[bytes]:
-        """Each by itself."""
+        """Each line separately."""
         if self._lines is None:
             self._lines = [] if self._text is None else self._text.split(b"\n")
         return self._lines
@@ -175,7 +175,7 @@ class Lines:
 def blocks(source: Source) -> Iterator[Lines]:
     """The lines of a source, without their line ends, as they come; in lists of at most about :data:`BLOCK` bytes.
 
-    Compressed data is told by its first bytes, not by its name; torn lines are put together again where the first
+    Compressed data is recognized by its first bytes, not by its name; torn lines are put together again where the first
     :data:`~nccl_inspect.ingest.lines.torn.LOOK_AHEAD` bytes show that the source is torn.
 
     Raises:
@@ -185,7 +185,7 @@ def blocks(source: Source) -> Iterator[Lines]:
 
 
 def _rejoined(pieces: Iterator[bytes], rejoiner: Rejoiner, size: int) -> Iterator[Lines]:
-    """Lines put together again; ``size`` bytes of the first piece are told with it, for those before were told."""
+    """Lines put together again; the first piece reports ``size`` bytes, since the others were reported before."""
     for piece in pieces:
         yield _lines_of(rejoiner.feed(piece), size or len(piece), rejoiner)
         size = 0
@@ -218,7 +218,7 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
 
     Args:
         pieces: as they come.
-        look: so many bytes decide whether torn lines are put together.
+        look: number of bytes that decide whether torn lines are put together.
     """
     rest, size, seen, ends = b"", 0, 0, 0
     for piece in pieces:

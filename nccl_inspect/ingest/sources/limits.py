@@ -44,7 +44,7 @@ def size(text: str) -> int:
     """Bytes as people write them: ``500M``, ``2G``.
 
     Raises:
-        NcclInspectError: it is no size.
+        NcclInspectError: it is not a size.
     """
     found = _SIZE.fullmatch(text.strip())
     if not found:
@@ -62,11 +62,11 @@ class Allowance:
         self._packed = self._given = 0
 
     def take(self, packed: int) -> None:
-        """So many packed bytes were read."""
+        """Count packed bytes that were read."""
         self._packed += packed
 
     def give(self, unpacked: int) -> None:
-        """So many bytes came of them.
+        """Count the bytes that came of them.
 
         Raises:
             StreamError: they are too many.

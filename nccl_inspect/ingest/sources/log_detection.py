@@ -76,7 +76,7 @@ def _parts(name: str) -> list[str | int]:
 
 
 def is_left_out(path: str) -> bool:
-    """Whether the name alone says that this is no log: hidden, core, checkpoint, document.
+    """Whether the name alone says that this is not a log: hidden, core, checkpoint, document.
 
     Args:
         path: within the folder or archive.

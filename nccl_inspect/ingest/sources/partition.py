@@ -25,7 +25,7 @@ _SLACK = 4
 _AHEAD = 1.35
 """How much more the first process reads of a log that says much: the others must hand over what they found."""
 _MUCH = 10
-"""A log says much when at least one line in so many is a text of NCCL that the lines around it do not have."""
+"""A log is dense if at least one line in this many is a text of NCCL that the lines around it do not have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -57,7 +57,7 @@ def planned(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> list[l
 
     Args:
         inputs: paths, globs, URLs; with anything else there is nothing to share out.
-        jobs: at most so many processes.
+        jobs: maximum number of processes.
         smallest: bytes that are worth a process.
     """
     found = files.find(inputs) if jobs > 1 and _are_paths(inputs) else []
@@ -69,11 +69,11 @@ def planned(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> list[l
 
 
 def all_of(inputs: Input | Sequence[Input], jobs: Callable[[int], int]) -> list[list[Part]]:
-    """What there is to read, in about so many groups as asked for; what cannot be read is in its place among them.
+    """The input in about as many groups as asked for; unreadable files keep their place among them.
 
     Args:
         inputs: paths, globs, URLs.
-        jobs: how many groups there are to be of so many bytes.
+        jobs: number of groups for that many bytes.
 
     Raises:
         NcclInspectError: something among the inputs can be read by this process only.
@@ -112,7 +112,7 @@ def _shares(total: int, jobs: int, ahead: float = 1) -> list[int]:
 
 
 def _says_much(found: Sequence[File]) -> bool:
-    """Whether what is found in a log will be large: by the middle of the largest file, where training goes on."""
+    """Whether what is found in a log will be large: by the middle of the largest file, where training continues."""
     largest = max(found, key=lambda file: file.size or 0)
     try:
         lines = _read(largest.place, (largest.size or 0) // 2, HEAD).split(b"\n")

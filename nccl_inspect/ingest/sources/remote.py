@@ -55,7 +55,7 @@ class Remote(Record):
 
 
 class _Stream(io.RawIOBase):
-    """A file of fsspec whose faults are told like those of any input."""
+    """A file of fsspec whose errors are reported like those of any input."""
 
     def __init__(self, opened: Any) -> None:
         self._opened = opened
@@ -86,7 +86,7 @@ class _Stream(io.RawIOBase):
 def find(url: str) -> list[tuple[Remote, bool]]:
     """The objects that a URL or a pattern of URLs stands for, each with whether it was found below a prefix.
 
-    Below a prefix only names tell what is a log: looking into each object would fetch all of them twice.
+    Below a prefix only names say what is a log: looking into each object would fetch all of them twice.
 
     Raises:
         StreamError: there is none, or the store cannot be asked.

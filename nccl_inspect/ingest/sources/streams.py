@@ -11,7 +11,7 @@ from nccl_inspect.util.text import encode
 BLOCK = 1 << 20
 """Bytes read or unpacked at a time, and the longest line that is kept whole; a longer one is cut there."""
 HEAD = 1 << 16
-"""Bytes that tell whether something is a log."""
+"""Number of leading bytes that decide whether something is a log."""
 
 Pieces: TypeAlias = Iterator[bytes]
 
