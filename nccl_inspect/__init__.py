@@ -108,6 +108,6 @@ def events_table(inputs: Input | Sequence[Input], kinds: str | Sequence[str] = (
 
     wanted = writers.kinds_named((kinds,) if isinstance(kinds, str) else kinds)
     stream = event_stream.EventStream(inputs)
-    found = arrow.table((one for one in stream.told() if not wanted or type(one[1]).__name__ in wanted), wanted)
+    rows = arrow.table((row for row in stream.told() if not wanted or type(row[1]).__name__ in wanted), wanted)
     stream.raise_problem()
-    return found
+    return rows

@@ -107,46 +107,46 @@ class Fields:
 
     def meaning(self, path: tuple[str, ...]) -> str:
         """What a value names, by the keys above it."""
-        found = self._meanings.get(path)
-        if found is None:
+        meaning = self._meanings.get(path)
+        if meaning is None:
             ends = (".".join(path[-size:]) for size in (3, 2, 1))
             within = (f"{key}.*" for key in reversed(path[:-1]))
             stated = (self._stated[key] for key in (*ends, *within) if key in self._stated)
-            found = next((one if one in MEANINGS else _MASKED for one in stated), _MASKED)
-            if path and secrets.is_secret(path[-1]) and found == _MASKED:
-                found = "secret"
+            meaning = next((word if word in MEANINGS else _MASKED for word in stated), _MASKED)
+            if path and secrets.is_secret(path[-1]) and meaning == _MASKED:
+                meaning = "secret"
             if len(self._meanings) < _MAX_REMEMBERED:
-                self._meanings[path] = found
-        return found
+                self._meanings[path] = meaning
+        return meaning
 
     # --- first reading ------------------------------------------------------------------------------------------
 
-    def learn(self, place: Place, text: str, found: Found) -> None:
+    def learn(self, place: Place, text: str, gathered: Found) -> None:
         """Take the names out of one value."""
         if place.is_key or not text:
             return
         meaning = self.meaning(place.path)
         if meaning == "setting":
             name, text = _setting(place, text)
-            found.texts[f"{name}={text}"] = None
+            gathered.texts[f"{name}={text}"] = None
             meaning = "secret" if secrets.is_secret(name) else meaning
         elif meaning == "command":
             meaning = "secret" if self._is_secret_word(place) else meaning
-            found.texts[f"{self._option[1]} {text}" if self._option[0] == place.path else text] = None
+            gathered.texts[f"{self._option[1]} {text}" if self._option[0] == place.path else text] = None
             self._option = place.path, text
-        self.learn_as(meaning, text, found)
+        self.learn_as(meaning, text, gathered)
 
     @staticmethod
-    def learn_as(meaning: str, text: str, found: Found) -> None:
+    def learn_as(meaning: str, text: str, gathered: Found) -> None:
         """Take the names out of a text of this meaning."""
         if meaning == "host":
-            found.by_meaning["host"].update(_hosts(text))
-        elif meaning in found.by_meaning:
-            found.by_meaning[meaning].add(text if meaning == "secret" else text.strip("/-"))
+            gathered.by_meaning["host"].update(_hosts(text))
+        elif meaning in gathered.by_meaning:
+            gathered.by_meaning[meaning].add(text if meaning == "secret" else text.strip("/-"))
         elif meaning in _TEXTS or (meaning == _MASKED and _JOINED.search(text)):
-            found.texts[text] = None
+            gathered.texts[text] = None
         elif meaning == "image":
-            found.texts[f"image: {text}"] = None
+            gathered.texts[f"image: {text}"] = None
 
     def _is_secret_word(self, place: Place) -> bool:
         """Whether the word before is an option that names a secret."""
@@ -206,8 +206,8 @@ class Fields:
 
     def _host(self, text: str) -> str:
         name, port = text, ""
-        if found := _PORT.fullmatch(text):
-            name, port = found.groups()
+        if match := _PORT.fullmatch(text):
+            name, port = match.groups()
         return self._bare_host(name) + port
 
     def _bare_host(self, name: str) -> str:
@@ -221,8 +221,8 @@ class Fields:
     def _name(self, category: str, text: str) -> str:
         name = text.strip("/-")
         front, _, end = text.partition(name) if name else (text, "", "")
-        if known := self._scrubber.known(name):
-            return front + known + end
+        if replacement := self._scrubber.known(name):
+            return front + replacement + end
         if _SERIAL.fullmatch(name):
             return front + self._names.get("hash", name) + end
         if not name or _DIGITS.fullmatch(name) or name.lower() in vocabulary.ACCOUNTS or _is_plain(name):
@@ -301,8 +301,8 @@ class Fields:
         return text if _KEY.fullmatch(text) or _is_harmless(text) else self._scrubber.text(text)
 
     def _masked(self, text: str) -> str:
-        if known := self._scrubber.known(text):
-            return known
+        if replacement := self._scrubber.known(text):
+            return replacement
         if _is_address(text):
             return self._scrubber.text(text)
         if _is_harmless(text):

@@ -52,12 +52,12 @@ def _of_export(reader: Reader, data: Pieces) -> Iterator[Part]:
         *pieces, rest = _BETWEEN.split(rest + piece)
         if len(rest) > _MOST:
             pieces, rest = [*pieces, rest], b""
-        found = [one.line for one in reader.feed(piece)]
-        yield Part(pieces, b"", _lines(found, total, len(piece)))
-        total += len(found)
-    yield Part([rest], b"", _lines([one.line for one in reader.finish()], total, 0))
+        lines = [entry.line for entry in reader.feed(piece)]
+        yield Part(pieces, b"", _lines(lines, total, len(piece)))
+        total += len(lines)
+    yield Part([rest], b"", _lines([entry.line for entry in reader.finish()], total, 0))
 
 
-def _lines(found: list[bytes], before: int, size: int) -> Lines:
-    numbers = range(before + 1, before + len(found) + 1)
-    return Lines(found, size, Mended(numbers, before + len(found)))
+def _lines(lines: list[bytes], before: int, size: int) -> Lines:
+    numbers = range(before + 1, before + len(lines) + 1)
+    return Lines(lines, size, Mended(numbers, before + len(lines)))

@@ -45,15 +45,15 @@ class Leaks:
         Args:
             blocks: lists of lines.
         """
-        found: dict[str, None] = {}
+        leaked: dict[str, None] = {}
         for block in blocks:
             words = set(_WORD.findall(b"".join(block))) - self._harmless
             for word in words:
                 held = self._held_by(decode(word))
-                found.update(dict.fromkeys(held))
+                leaked.update(dict.fromkeys(held))
                 if not held and len(self._harmless) < 200_000:
                     self._harmless.add(word)
-        return sorted(islice(found, _MAX_NAMES))
+        return sorted(islice(leaked, _MAX_NAMES))
 
     def _held_by(self, word: str) -> list[str]:
         return [

@@ -35,7 +35,7 @@ class Remains:
             for name, new in names.table[category].items():
                 if name not in given and _is_telling(name) and (first := _PART.search(name)):
                     self._starts.setdefault(first[0], []).append((name, new))
-        every = [encode(name) for found in self._starts.values() for name, _ in found]
+        every = [encode(name) for pairs in self._starts.values() for name, _ in pairs]
         self._few = every if len(every) <= _FEW else None
         """All of them where there are so few that a look for each takes less time than one at every word."""
         self._secrets = {encode(name): encode(new) for name, new in names.table["secret"].items() if _is_long(name)}
@@ -48,7 +48,7 @@ class Remains:
     def replaced(self, text: bytes) -> bytes:
         """The text without any of the names."""
         if self._secret:
-            text = self._secret.sub(lambda found: self._secrets[found[0]], text)
+            text = self._secret.sub(lambda match: self._secrets[match[0]], text)
         if self._few is not None and not any(name in text for name in self._few):
             return text
         words = set(_WORD.findall(text)) - self._harmless

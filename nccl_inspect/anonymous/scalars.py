@@ -116,10 +116,10 @@ def of_json(text: str, change: Change, other: Callable[[str], str]) -> Iterator[
 
 def _json(text: str, places: _Places, change: Change, other: Callable[[str], str]) -> Iterator[str]:
     at = 0
-    for found in _TOKEN.finditer(text):
-        gap = text[at : found.start()]
+    for match in _TOKEN.finditer(text):
+        gap = text[at : match.start()]
         yield gap if _PLAIN_GAP.fullmatch(gap) else other(gap)
-        piece, at = found[0], found.end()
+        piece, at = match[0], match.end()
         if piece in "{[":
             places.begin(piece == "{")
         elif piece in "}]":
@@ -165,7 +165,7 @@ def _yaml(text: str, places: _Places, change: Change, mark: Callable[[str], str]
     import yaml  # takes some time to load
 
     def between(piece: str) -> str:
-        return _MARK.sub(lambda found: found[1] + mark(found[2]) if found[1] else "", _COMMENT.sub("#", piece))
+        return _MARK.sub(lambda match: match[1] + mark(match[2]) if match[1] else "", _COMMENT.sub("#", piece))
 
     at = 0
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -192,8 +192,8 @@ def _yaml(text: str, places: _Places, change: Change, mark: Callable[[str], str]
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return found.end() if found else at
+    match = pattern.match(text, at)
+    return match.end() if match else at
 
 
 def _yaml_scalar(source: str, event: Any, change: Change, place: Place) -> str:

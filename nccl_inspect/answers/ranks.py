@@ -90,9 +90,9 @@ def rows(job: Job) -> list[RankRow]:
     A process that names no rank has a row of its own: it may be one of the missing ranks.
     """
     lines: dict[int, list[LastLine]] = {}
-    for one in job.last_lines:
-        for rank in one.ranks:
-            lines.setdefault(rank, []).append(one)
+    for last_line in job.last_lines:
+        for rank in last_line.ranks:
+            lines.setdefault(rank, []).append(last_line)
     last = {rank: line for rank, several in lines.items() if (line := latest(several))}
     errors = first_errors(job)
     progress = _progress(job)
@@ -101,7 +101,7 @@ def rows(job: Job) -> list[RankRow]:
     hosts = {rank: host.name for host in job.hosts for rank in host.ranks}
     local = job.local_ranks or _counted(job)
     named = {rank for path in job.paths for rank in (path.src, path.dst)}
-    found = []
+    table = []
     for rank in sorted({*last, *named, *job.ranks_seen, *range(job.world_size or 0)}):
         error = errors.get(last[rank].process) if rank in last else None
         state = "missing" if rank not in last else progress.get(rank, "seen")
@@ -111,14 +111,14 @@ def rows(job: Job) -> list[RankRow]:
             state = "silent"
         elif rank in blamed and rank in last:
             state = "suspect"
-        known = _Known(last.get(rank), error, hosts.get(rank), local.get(rank), job.gpus.get(rank))
-        found.append(_row(rank, state, known))
-    for one in job.last_lines:
-        if not one.ranks and is_named(one.process.host):
-            error = errors.get(one.process)
+        facts = _Known(last.get(rank), error, hosts.get(rank), local.get(rank), job.gpus.get(rank))
+        table.append(_row(rank, state, facts))
+    for last_line in job.last_lines:
+        if not last_line.ranks and is_named(last_line.process.host):
+            error = errors.get(last_line.process)
             state = "failed" if _has_failed(job, None, error) else "seen"
-            found.append(_row(None, state, _Known(one, error)))
-    return sorted(found, key=lambda row: (row.rank not in blamed, _WORST.index(row.state), _order(row)))
+            table.append(_row(None, state, _Known(last_line, error)))
+    return sorted(table, key=lambda row: (row.rank not in blamed, _WORST.index(row.state), _order(row)))
 
 
 def _order(row: RankRow) -> int:
@@ -135,8 +135,8 @@ class _Known(NamedTuple):
     gpu: Gpu | None = None
 
 
-def _row(rank: int | None, state: str, known: _Known) -> RankRow:
-    last, error, host, local_rank, gpu = known
+def _row(rank: int | None, state: str, facts: _Known) -> RankRow:
+    last, error, host, local_rank, gpu = facts
     line = error.line if error else None
     name = last.process.host if last else host
     return RankRow(
@@ -179,15 +179,15 @@ def _progress(job: Job) -> dict[int, str]:
 
 
 def _states(comm: CommunicatorInfo) -> dict[int, str]:
-    found: dict[int, str] = {}
+    states: dict[int, str] = {}
     for state, members in (
         ("begun", comm.started),
         ("initialised", comm.completed),
         ("connected", comm.connected),
         ("ended", comm.ended),
     ):
-        found.update(dict.fromkeys(global_ranks(comm, members), state))
-    return found
+        states.update(dict.fromkeys(global_ranks(comm, members), state))
+    return states
 
 
 def _silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process, Error]) -> set[int]:

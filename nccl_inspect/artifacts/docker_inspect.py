@@ -48,8 +48,8 @@ def read(name: str, data: bytes) -> Manifest:
     Raises:
         ValueError: it is not JSON, or says nothing of containers.
     """
-    found = [item for document in located.documents(data) for item in (document, *document.elements)]
-    pods = [_container(item, name) for item in found if item.at("HostConfig")]
+    items = [item for document in located.documents(data) for item in (document, *document.elements)]
+    pods = [_container(item, name) for item in items if item.at("HostConfig")]
     if not pods:
         raise ValueError("it describes no container")
     return Manifest(name, pods)
@@ -95,7 +95,7 @@ def _gpus(host: Node) -> dict[str, str]:
 
 
 def _memlock(host: Node) -> float | None:
-    limit = next((one for one in host.at("Ulimits").elements if one.word("Name") == "memlock"), ABSENT)
+    limit = next((entry for entry in host.at("Ulimits").elements if entry.word("Name") == "memlock"), ABSENT)
     soft = limit.number("Soft")
     return None if soft is None else math.inf if soft < 0 else float(soft)
 

@@ -107,8 +107,8 @@ class Traits(Record):
 
 def _dated(times: Iterable[str | None]) -> list[Moment]:
     """The moments that have a date, where all of them are of one clock."""
-    found = [when for time in times if (when := moment(time)) and when.clock != "day"]
-    return found if len({when.clock for when in found}) == 1 else []
+    moments = [when for time in times if (when := moment(time)) and when.clock != "day"]
+    return moments if len({when.clock for when in moments}) == 1 else []
 
 
 def comm_number(text: str) -> int | None:

@@ -46,8 +46,8 @@ def _checked(artifact: Artifact, job: Traits) -> Artifact:
 def of(artifact: Artifact) -> Identity:
     """What a file names of its job."""
     identity = getattr(artifact.value, "identity", None)
-    found: Identity = identity() if identity else Identity()
-    return found
+    named: Identity = identity() if identity else Identity()
+    return named
 
 
 def unused(artifact: Artifact, why: str) -> Artifact:
@@ -180,8 +180,8 @@ def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:
     Args:
         jobs: the names of the logs of each.
     """
-    found: dict[PurePath, dict[int, None]] = {}
+    numbers: dict[PurePath, dict[int, None]] = {}
     for number, sources in enumerate(jobs):
         for folder in {above for source in sources for above in PurePath(source).parents}:
-            found.setdefault(folder, {})[number] = None
-    return found
+            numbers.setdefault(folder, {})[number] = None
+    return numbers

@@ -93,14 +93,14 @@ def sections(data: bytes, starts: Sequence[re.Pattern[bytes]]) -> list[tuple[int
         data: contents of a file.
         starts: how the outputs begin.
     """
-    found: list[tuple[int, int]] = []
+    begins: list[tuple[int, int]] = []
     places = sorted((match.start(), place) for place, start in enumerate(starts) for match in _starts(start, data))
     for at, place in places:
-        if not found or found[-1][1] != place:
-            found.append((at, place))
-    ends = [*(at for at, _ in found[1:]), len(data)]
+        if not begins or begins[-1][1] != place:
+            begins.append((at, place))
+    ends = [*(at for at, _ in begins[1:]), len(data)]
     return [
-        (place, b"\n" * data.count(b"\n", 0, at) + data[at:end]) for (at, place), end in zip(found, ends, strict=False)
+        (place, b"\n" * data.count(b"\n", 0, at) + data[at:end]) for (at, place), end in zip(begins, ends, strict=False)
     ]
 
 
@@ -146,11 +146,11 @@ def _by_host(data: bytes, start: re.Pattern[bytes]) -> dict[str | None, list[Lin
     lines = [Line(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1)]
     if not _beginning(data, start):
         return {None: lines}
-    found: dict[str | None, list[Line]] = {}
+    by_host: dict[str | None, list[Line]] = {}
     for line in lines:
         if match := _LABELED.match(line.text):
-            found.setdefault(match[1], []).append(Line(line.number, match[2]))
-    return found
+            by_host.setdefault(match[1], []).append(Line(line.number, match[2]))
+    return by_host
 
 
 def hosts(data: bytes, start: re.Pattern[bytes]) -> set[str]:
@@ -170,8 +170,8 @@ def hosts(data: bytes, start: re.Pattern[bytes]) -> set[str]:
 
 def number(text: str) -> float | None:
     """The number that a value begins with; None where it is ``N/A`` or the like."""
-    found = re.match(r"\s*(\d+(?:\.\d+)?)", text)
-    return float(found[1]) if found else None
+    match = re.match(r"\s*(\d+(?:\.\d+)?)", text)
+    return float(match[1]) if match else None
 
 
 def pairs(lines: Iterable[Line], separator: str = ":") -> Iterator[tuple[Line, int, str, str]]:

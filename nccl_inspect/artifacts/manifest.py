@@ -178,14 +178,14 @@ def _trained(file: str, item: Node) -> Pod:
 
 
 def _containers(spec: Node, path: str) -> list[Container]:
-    found = []
+    containers = []
     for index, node in enumerate(spec.at("containers").elements):
         inside = f"{path}.containers[{index}]"
         security = node.at("securityContext")
         name = node.word("name")
         shm, line = _shm(node, spec)
         user = security.number("runAsUser")
-        found.append(
+        containers.append(
             Container(
                 name=name,
                 path=inside,
@@ -201,7 +201,7 @@ def _containers(spec: Node, path: str) -> list[Container]:
                 tree=_kept(node),
             )
         )
-    return found
+    return containers
 
 
 def _resources(node: Node) -> dict[str, str]:
@@ -237,18 +237,18 @@ def _host_paths(container: Node, spec: Node) -> Iterator[str]:
 
 def _ended(status: Node) -> list[Ended]:
     """How the pod and its containers ended."""
-    found = []
+    ends = []
     if (reason := status.word("reason")) and status.word("phase") == "Failed":
         text = f"reason: {reason}, message: {' '.join(status.word('message').split())[:_MAX_TEXT]}"
-        found.append(Ended(reason, None, status.at("reason").line, "status", text))
+        ends.append(Ended(reason, None, status.at("reason").line, "status", text))
     for group in ("initContainerStatuses", "containerStatuses"):
         for index, entry in enumerate(status.at(group).elements):
             for state in ("state", "lastState"):
                 over = entry.at(state, "terminated")
                 if over:
                     where = f"status.{group}[{index}].{state}.terminated"
-                    found.append(_of_container(entry, over, where))
-    return found
+                    ends.append(_of_container(entry, over, where))
+    return ends
 
 
 def _of_container(entry: Node, over: Node, where: str) -> Ended:

@@ -92,11 +92,11 @@ def _with_missing_end(
     return Pair(HALF if is_over else NO_END, group, ends, away, made)
 
 
-def _differ(one: Call, other: Call) -> bool:
+def _differ(call: Call, other: Call) -> bool:
     """Whether two ends of one transfer have different sizes or types; only where they are known to be of one."""
-    if not one.nth or one.nth != other.nth:
+    if not call.nth or call.nth != other.nth:
         return False
-    return (sum(_elements(one)), one.dtypes) != (sum(_elements(other)), other.dtypes)
+    return (sum(_elements(call)), call.dtypes) != (sum(_elements(other)), other.dtypes)
 
 
 def _elements(call: Call) -> tuple[int, ...]:

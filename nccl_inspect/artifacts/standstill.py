@@ -90,8 +90,8 @@ def of(dumps: Iterable[Dump]) -> list[Standstill]:
         first = _first_pending(calls)
         if first is None:
             continue
-        if found := _different(group, calls, first, by_rank):
-            different.append(found)
+        if difference := _different(group, calls, first, by_rank):
+            different.append(difference)
             continue
         wait = _wait(group, members, calls, first, by_rank)
         if wait.absent or wait.silent or wait.older or wait.overwritten:
@@ -113,23 +113,23 @@ def groups(by_rank: Mapping[int, Dump]) -> list[tuple[Group, list[int]]]:
 
     Early versions number groups per process: there only number 0 is the same group everywhere.
     """
-    known: dict[tuple[str, tuple[int, ...]], tuple[Group, list[int]]] = {}
+    by_name: dict[tuple[str, tuple[int, ...]], tuple[Group, list[int]]] = {}
     unlisted: list[tuple[int, Group]] = []
     for rank, dump in sorted(by_rank.items()):
         for group in dump.groups.values():
             if group.ranks:
-                known.setdefault((group.name, group.ranks), (group, list(group.ranks)))
+                by_name.setdefault((group.name, group.ranks), (group, list(group.ranks)))
             elif group.name in dump.calls:
                 unlisted.append((rank, group))
     listed: dict[str, list[set[int]]] = {}
-    for name, ranks in known:
+    for name, ranks in by_name:
         listed.setdefault(name, []).append(set(ranks))
     for rank, group in unlisted:
         if any(rank in ranks for ranks in listed.get(group.name, ())):
             continue  # the dump of another rank lists its ranks
         if group.desc or group.name == WORLD:
-            known.setdefault((group.name, ()), (group, []))[1].append(rank)
-    return list(known.values())
+            by_name.setdefault((group.name, ()), (group, []))[1].append(rank)
+    return list(by_name.values())
 
 
 def _collectives(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump]) -> dict[int, dict[int, Call]]:

@@ -60,10 +60,10 @@ class Folders:
         Raises:
             NcclInspectError: one of them is not there, lies outside, or is nothing that can be read.
         """
-        found = [file for name in names for file in self._logs(_plain(name))]
-        if sum(file.size or 0 for file in found) > MAX_BYTES:
+        chosen = [file for name in names for file in self._logs(_plain(name))]
+        if sum(file.size or 0 for file in chosen) > MAX_BYTES:
             raise NcclInspectError(f"more than {MAX_BYTES >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
-        return found
+        return chosen
 
     def text(self, name: str) -> str:
         """What a small file holds.
@@ -140,7 +140,7 @@ class Folders:
 
     def _of_folder(self, folder: Path, shown: str) -> Iterator[File]:
         """The logs below a folder and the evidence beside them."""
-        found, problems = [], list[OSError]()
+        entries, problems = [], list[OSError]()
         for number, path in enumerate(folders.walk(folder, problems)):
             if number >= MAX_ENTRIES:
                 raise NcclInspectError(f"{shown}: more than {MAX_ENTRIES:,} files", "name a folder with fewer")
@@ -149,10 +149,10 @@ class Folders:
                 continue  # a link that leads out is not a part of the folder
             base = folder if real == path else real.parent
             if file := folders.entry(base, self._held(real, str(path)), is_artifact, _ignored):
-                found.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
-        if not found:
+                entries.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
+        if not entries:
             raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")
-        yield from sorted(found, key=lambda file: log_detection.natural(file.name))
+        yield from sorted(entries, key=lambda file: log_detection.natural(file.name))
 
     def _resolved(self, name: str) -> Path:
         """A path without links, which lies inside."""

@@ -69,12 +69,12 @@ def shown(text: str, most: int = MAX_TEXT) -> str:
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
 
 
-def names(found: list[str], most: int = 6) -> list[str]:
+def names(listed: list[str], most: int = 6) -> list[str]:
     """The first of some names, and how many more there are.
 
     Args:
-        found: hosts, devices or the like.
+        listed: hosts, devices or the like.
         most: names that are given.
     """
-    more = len(found) - most
-    return [*(shown(name, MAX_NAME) for name in found[:most]), *([f"… {more} more"] if more > 0 else [])]
+    more = len(listed) - most
+    return [*(shown(name, MAX_NAME) for name in listed[:most]), *([f"… {more} more"] if more > 0 else [])]

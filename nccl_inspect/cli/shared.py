@@ -145,7 +145,10 @@ def status(job: Job, fail_on: str = "never") -> int:
     if fail_on == "never":
         return INTERRUPTED if job.partial else 0
     limit = SEVERITIES.index(fail_on)
-    severities = (*(finding.severity for finding in job.findings), *(one.severity for one in job.jobs if one.severity))
+    severities = (
+        *(finding.severity for finding in job.findings),
+        *(standing.severity for standing in job.jobs if standing.severity),
+    )
     severe = any(SEVERITIES.index(severity) >= limit for severity in severities)
     return gate(severe or job.verdict == "failed", job)
 
@@ -310,17 +313,17 @@ def read(
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
     meta = click.get_current_context().meta
     with Bar(meta.get(f"{__name__}.progress"), "reading evidence") as bar:
-        found = artifacts.inventory(given(logs), bar.update if bar.wanted else None)
+        inputs = artifacts.inventory(given(logs), bar.update if bar.wanted else None)
     jobs, cluster = meta.get(f"{__name__}.jobs"), meta.get(f"{__name__}.cluster")
     if jobs and cluster:
         raise click.UsageError("--jobs and --cluster exclude each other; omit one")
     with uncollected(for_good=click.get_current_context().find_root().obj is ENDS):
         PROCESS.is_last = is_last
         with Bar(meta.get(f"{__name__}.progress")) as bar, PROCESS as interruption:
-            fold = reading.fold(found.logs, bar.update if bar.wanted else None, interruption, jobs, cluster)
+            fold = reading.fold(inputs.logs, bar.update if bar.wanted else None, interruption, jobs, cluster)
         if fold.partial and is_last:
             say("reading stopped: reporting what was read; Ctrl-C again to stop")
-        job = judge.worst(fold, visit, is_one_of_two, found)
+        job = judge.worst(fold, visit, is_one_of_two, inputs)
     for misfit in judge.misfits(job):
         say(f"warning: {misfit}")
     problems = [*beside.problems(job.artifacts), *filter(None, (source.problem for source in job.sources))]

@@ -224,7 +224,7 @@ class _Screen:
 
     def tell(self, news: Iterable[News]) -> None:
         """Write news, if there are any."""
-        lines = [line for one in news for line in _words(one, self._style)]
+        lines = [line for event in news for line in _words(event, self._style)]
         if lines:
             self.clear()
             writing.write_lines(lines, "-")

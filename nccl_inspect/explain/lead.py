@@ -36,9 +36,9 @@ def of_line(text: str, meaning: Meaning) -> Lead | None:
         meaning: of the line.
     """
     named = meaning.production.rule
-    found = _judged(text, meaning)
+    findings = _judged(text, meaning)
     rules = {entry.rule.name: entry.rule for entry in registered()}
-    finding = next((one for one in found if one.rule == named), found[0] if found else None)
+    finding = next((candidate for candidate in findings if candidate.rule == named), findings[0] if findings else None)
     if finding is None:
         return Lead(rules[named], "") if named else None
     return Lead(rules[finding.rule], next(iter(finding.fix), ""))

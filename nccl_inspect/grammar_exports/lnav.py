@@ -155,15 +155,15 @@ def _plain(shape: Shape) -> str:
     return translated(shape, BACKTRACKING, lambda _, text: f"(?:{text})")
 
 
-def _others(known: Sequence[Shape]) -> Iterator[tuple[str, str]]:
+def _others(shapes: Sequence[Shape]) -> Iterator[tuple[str, str]]:
     """Patterns of all other messages, by their first letter.
 
     lnav stays with the pattern that fitted the line before, so that no line may fit two of them: what has a pattern
     must be ruled out here, message by message. All of them in one would be more than PCRE2 takes.
     """
-    loose = [_plain(shape) for shape in known if "" in leads(shape.nodes)]
+    loose = [_plain(shape) for shape in shapes if "" in leads(shape.nodes)]
     by_letter: dict[str, list[str]] = {}
-    for shape in known:
+    for shape in shapes:
         for letter in {lead[:1] for lead in leads(shape.nodes)} - {""}:
             by_letter.setdefault(letter, []).append(_plain(shape))
     if not by_letter:  # a dialect whose messages have no fields

@@ -158,16 +158,16 @@ def _stated(nodes: Sequence, name: str, value: str) -> Sequence:
         return nodes
     word = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
     places = [
-        (index, found)
+        (index, match)
         for index, node in enumerate(nodes)
         if isinstance(node, Literal)
-        for found in word.finditer(node.text)
+        for match in word.finditer(node.text)
     ]
     if len(places) != 1:
         return nodes
-    index, found = places[0]
-    text = found.string
-    parts = (Literal(text[: found.start()]), Field(name, f"={value}"), Literal(text[found.end() :]))
+    index, match = places[0]
+    text = match.string
+    parts = (Literal(text[: match.start()]), Field(name, f"={value}"), Literal(text[match.end() :]))
     whole = tuple(part for part in parts if not (isinstance(part, Literal) and not part.text))
     return (*nodes[:index], *whole, *nodes[index + 1 :])
 
@@ -178,8 +178,8 @@ def _split(nodes: Sequence) -> list[Sequence]:
     if max(names.values(), default=1) == 1:
         return [nodes]
     ways = [_ways(node, names) for node in nodes]
-    found = [tuple(part for way in chosen for part in way) for chosen in product(*ways)]
-    return [_once(way) for way in found] if len(found) <= _MAX_SPLIT else [_once(nodes)]
+    splits = [tuple(part for way in chosen for part in way) for chosen in product(*ways)]
+    return [_once(way) for way in splits] if len(splits) <= _MAX_SPLIT else [_once(nodes)]
 
 
 def _ways(node: Literal | Field | Choice, names: Counter[str]) -> list[Sequence]:

@@ -33,13 +33,13 @@ def of_folder(folder: Path, beside: Beside | None, passed: Pass) -> Iterator[Fil
         passed: called with the name of each other file and the reason.
     """
     problems: list[OSError] = []
-    found = [file for path in walk(folder, problems) if (file := entry(folder, path, beside, passed))]
+    files = [file for path in walk(folder, problems) if (file := entry(folder, path, beside, passed))]
     for problem in problems:
         name = os.fspath(problem.filename or folder)
-        found.append(unreadable(name, problem.strerror or str(problem), "check its mode and owner"))
-    if not found:
+        files.append(unreadable(name, problem.strerror or str(problem), "check its mode and owner"))
+    if not files:
         yield unreadable(str(folder), "the folder holds no log", "name the files, or give them the suffix .log")
-    yield from sorted(found, key=lambda file: log_detection.natural(file.name))
+    yield from sorted(files, key=lambda file: log_detection.natural(file.name))
 
 
 def walk(folder: Path, problems: list[OSError]) -> Iterator[Path]:

@@ -60,19 +60,23 @@ def alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
         conditions: some of :data:`CONDITIONS`.
     """
     limits = [SEVERITIES.index(name) for name in conditions if name in SEVERITIES]
-    for one in news:
-        if isinstance(one, Stall) and STALL in conditions:
-            return _stalled(one)
-        if limits and isinstance(one, Verdict | Change | Turn | End) and (found := _found(one.job, min(limits))):
-            return found
+    for event in news:
+        if isinstance(event, Stall) and STALL in conditions:
+            return _stalled(event)
+        if (
+            limits
+            and isinstance(event, Verdict | Change | Turn | End)
+            and (reason_to_end := _found(event.job, min(limits)))
+        ):
+            return reason_to_end
     return None
 
 
 def _found(job: Job, limit: int) -> Alarm | None:
     for finding in job.findings:
         if SEVERITIES.index(finding.severity) >= limit:
-            known = Places(job)
-            at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := known.of(rank).host))
+            places = Places(job)
+            at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := places.of(rank).host))
             ranks, hosts = ranges(finding.ranks), ",".join(at)
             fix = step_now(finding)
             severity = finding.severity

@@ -64,11 +64,11 @@ def meter(target: str | None, seconds: float) -> Meter:
     """
     if target is None:
         return _Nobody()
-    found = _ADDRESS.fullmatch(target)
-    if found is None:
+    match = _ADDRESS.fullmatch(target)
+    if match is None:
         return _InFile(target, seconds)
-    host = found["host"]
-    return _Served(target, _HERE if host is None else host.strip("[]"), int(found["port"]))
+    host = match["host"]
+    return _Served(target, _HERE if host is None else host.strip("[]"), int(match["port"]))
 
 
 def metrics(watch: Watch, runs: bool) -> prometheus.Metrics:

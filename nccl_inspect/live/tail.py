@@ -224,9 +224,9 @@ class Splitter:
         self._rest = rest[:BLOCK]
         return Lines([line[:BLOCK].rstrip(b"\r") for line in lines], size)
 
-    def _found(self, reader: Reader, found: list[Numbered], size: int) -> Lines:
-        self._total += len(found)
-        return record_lines.numbered(found, self._total - len(found), size, reader.lines)
+    def _found(self, reader: Reader, entries: list[Numbered], size: int) -> Lines:
+        self._total += len(entries)
+        return record_lines.numbered(entries, self._total - len(entries), size, reader.lines)
 
 
 def _tells(head: bytes) -> bool:

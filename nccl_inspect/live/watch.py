@@ -354,8 +354,8 @@ def paired(
 
 def _taken(findings: list[Finding], rule: str, summary: str | None = None) -> Finding | None:
     """The first such finding, taken out of the list."""
-    known = (at for at, one in enumerate(findings) if one.rule == rule and summary in (None, one.summary))
-    return None if (at := next(known, None)) is None else findings.pop(at)
+    matches = (at for at, finding in enumerate(findings) if finding.rule == rule and summary in (None, finding.summary))
+    return None if (at := next(matches, None)) is None else findings.pop(at)
 
 
 def _unfinished(comm: CommunicatorInfo) -> list[int]:
@@ -366,10 +366,10 @@ def _unfinished(comm: CommunicatorInfo) -> list[int]:
 
 
 def _stall(comm: CommunicatorInfo, waiting: list[int], missing: list[int], seconds: float, last: str) -> Stall:
-    known = dict(enumerate(comm.ranks))
-    are_global = all(known.get(rank) is not None for rank in (*waiting, *missing))
+    global_ranks = dict(enumerate(comm.ranks))
+    are_global = all(global_ranks.get(rank) is not None for rank in (*waiting, *missing))
     if are_global:
-        waiting, missing = ([known[rank] or 0 for rank in ranks] for ranks in (waiting, missing))
+        waiting, missing = ([global_ranks[rank] or 0 for rank in ranks] for ranks in (waiting, missing))
     return Stall(comm, waiting, missing, are_global, seconds, last)
 
 

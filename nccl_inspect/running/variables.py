@@ -72,8 +72,8 @@ def given(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
         environment: as it is.
         folder: of the run.
     """
-    known = {*environment, *_configured(environment)}
-    wanted = [setting for setting in SETTINGS if known.isdisjoint((setting.name, *setting.unless))]
+    names = {*environment, *_configured(environment)}
+    wanted = [setting for setting in SETTINGS if names.isdisjoint((setting.name, *setting.unless))]
     return {entry.name: entry.value.replace("{folder}", _folder(entry.name, folder)) for entry in wanted}
 
 

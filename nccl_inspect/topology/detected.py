@@ -26,14 +26,14 @@ _MATRIX = ("topology-columns", "topology-row", "topology-row-copied")
 
 def topologies(job: Job) -> list[Topology]:
     """One for each host whose log shows paths, and the matrix in the log."""
-    said: dict[str, list[_Said]] = {}
+    lines_by_host: dict[str, list[_Said]] = {}
     for notice in job.notices:
         event = notice.event
         if notice.production == "topology-paths" and isinstance(event, Notice) and event.value("node") == "GPU":
             for host in notice.hosts:
-                said.setdefault(host, []).append(_Said(event.value("id"), event.value("paths")))
-    found = [found for host, lines in said.items() if (found := _of_host(host, lines))]
-    return [*found, *_matrix(job)]
+                lines_by_host.setdefault(host, []).append(_Said(event.value("id"), event.value("paths")))
+    topology = [topology for host, lines in lines_by_host.items() if (topology := _of_host(host, lines))]
+    return [*topology, *_matrix(job)]
 
 
 def _matrix(job: Job) -> list[Topology]:

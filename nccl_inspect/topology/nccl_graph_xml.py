@@ -62,11 +62,11 @@ def read(text: str, name: str) -> Topology:
                     classes[pair] = min(kind, classes.get(pair, kind), key=_farness)
         for net, gpu in _entries(channel):
             kind = graph.get("typeinter", "")
-            known = near.setdefault(net, {})
+            nearest = near.setdefault(net, {})
             if kind in ("PIX", "PXB"):
                 place = devices.index(gpu)
-                known[place] = min(kind, known.get(place, kind), key=_farness)
-    nics = tuple(Nic(index=net & _DEVICE, classes=known) for net, known in sorted(near.items()))
+                nearest[place] = min(kind, nearest.get(place, kind), key=_farness)
+    nics = tuple(Nic(index=net & _DEVICE, classes=nearest) for net, nearest in sorted(near.items()))
     return Topology(name, tuple(Gpu(device & _DEVICE) for device in devices), classes, nics)
 
 
@@ -75,7 +75,7 @@ def _farness(kind: str) -> int:
 
 
 def _numbers(channel: Element, tag: str) -> list[int]:
-    return [found for element in channel.findall(tag) if (found := number(element, "dev")) is not None]
+    return [value for element in channel.findall(tag) if (value := number(element, "dev")) is not None]
 
 
 def _neighbours(graph: Element, channel: Element) -> Iterator[tuple[int, int]]:

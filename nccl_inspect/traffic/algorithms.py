@@ -31,9 +31,9 @@ class Choices:
     def __init__(self, job: Job) -> None:
         self._by_process: dict[Process, list[tuple[str | None, int, Choice]]] = {}
         for notice in job.notices:
-            if isinstance(notice.event, Said) and (found := _choice(notice.event)):
+            if isinstance(notice.event, Said) and (entry := _choice(notice.event)):
                 for process in notice.processes:
-                    self._by_process.setdefault(process, []).append(found)
+                    self._by_process.setdefault(process, []).append(entry)
 
     def of(self, calls: Calls, size: int) -> list[Choice]:
         """The choices for calls of this kind and size; several where the sizes or the communicators differ.
@@ -43,15 +43,15 @@ class Choices:
             size: bytes of one element.
         """
         low, high = calls.smallest * size, calls.largest * size
-        said = self._by_process.get(calls.leader, []) if calls.leader else []
+        entries = self._by_process.get(calls.leader, []) if calls.leader else []
         for times in (1, calls.nranks):  # a few versions print the size of the whole result
-            found = [
+            choices = [
                 choice
-                for func, count, choice in said
+                for func, count, choice in entries
                 if func in (None, calls.func) and low * times <= count <= high * times
             ]
-            if found:
-                return list(dict.fromkeys(found))
+            if choices:
+                return list(dict.fromkeys(choices))
         return []
 
 

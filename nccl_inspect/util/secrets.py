@@ -65,8 +65,8 @@ def secrets_in(text: str) -> list[str]:
     """The secrets that :func:`masked` hides, the longest first."""
     if masked(text) == text:
         return []
-    found = {match["value"].strip("\"'") for pattern in _patterns() for match in pattern.finditer(text)}
-    return sorted(found - {"", MASK}, key=len, reverse=True)
+    values = {match["value"].strip("\"'") for pattern in _patterns() for match in pattern.finditer(text)}
+    return sorted(values - {"", MASK}, key=len, reverse=True)
 
 
 def without(text: str, secrets: list[str]) -> str:

@@ -145,13 +145,13 @@ def summary_of(job: Job) -> Summary:
     )
 
 
-def _other(one: Standing) -> OtherJob:
+def _other(standing: Standing) -> OtherJob:
     return OtherJob(
-        number=one.number,
-        name=shown(one.name, MAX_NAME),
-        verdict=one.verdict,
-        reason=shown(one.reason, 2 * MAX_NAME),
-        ranks=one.ranks,
+        number=standing.number,
+        name=shown(standing.name, MAX_NAME),
+        verdict=standing.verdict,
+        reason=shown(standing.reason, 2 * MAX_NAME),
+        ranks=standing.ranks,
     )
 
 

@@ -98,13 +98,13 @@ def spelled_out(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
     return [_NUMBERS.sub(_as_text, line) if b"[" in line else line for line in lines]
 
 
-def _as_text(found: re.Match[bytes]) -> bytes:
+def _as_text(match: re.Match[bytes]) -> bytes:
     import json  # few logs have such
 
-    numbers = [int(number) for number in found[2].split(b",")]
+    numbers = [int(number) for number in match[2].split(b",")]
     if not all(number < 256 for number in numbers):
-        return found[0]
-    return found[1] + encode(json.dumps(decode(bytes(numbers)), ensure_ascii=False))
+        return match[0]
+    return match[1] + encode(json.dumps(decode(bytes(numbers)), ensure_ascii=False))
 
 
 def _has_numbers(block: bytes) -> bool:
@@ -153,9 +153,9 @@ def peel(line: bytes) -> Inner | None:
     """The line without its outermost prefix; None when no envelope knows it."""
     best = None
     for pattern in _prefixes().get(line[:1], ()):
-        found = pattern.match(line)
-        if found and (best is None or found.end() > best.end()):
-            best = found
+        match = pattern.match(line)
+        if match and (best is None or match.end() > best.end()):
+            best = match
     return Inner(line[best.end() :], _stated(best)) if best else None
 
 
@@ -173,15 +173,15 @@ def rank_of(line: bytes, text: bytes) -> int | None:
     return rank
 
 
-def _stated(found: re.Match[bytes]) -> Stated:
-    known = {name: decode(value) for name, value in found.groupdict().items() if value}
-    rank = known.get("rank")
+def _stated(match: re.Match[bytes]) -> Stated:
+    fields = {name: decode(value) for name, value in match.groupdict().items() if value}
+    rank = fields.get("rank")
     return Stated(
-        known.get("time"),
-        known.get("label"),
+        fields.get("time"),
+        fields.get("label"),
         None if rank is None else int(rank),
-        known.get("stream", ""),
-        known.get("partial") == "P",
+        fields.get("stream", ""),
+        fields.get("partial") == "P",
     )
 
 
@@ -239,8 +239,8 @@ def stream_of(line: bytes) -> Inner | None:
 def without_trailer(message: bytes) -> bytes:
     """A message without what an envelope puts after it."""
     for trailer in _trailers():
-        if found := trailer.search(message):
-            message = message[: found.start()]
+        if match := trailer.search(message):
+            message = message[: match.start()]
     return message
 
 
@@ -259,7 +259,7 @@ def shipped() -> dict[str, ModuleType]:
 
 @cache
 def _prefixes() -> dict[bytes, list[re.Pattern[bytes]]]:
-    return {first: [module.PATTERN for module in found] for first, found in _by_first_byte("PATTERN").items()}
+    return {first: [module.PATTERN for module in modules_of] for first, modules_of in _by_first_byte("PATTERN").items()}
 
 
 @cache
@@ -273,20 +273,20 @@ def _openings(modules: Iterable[ModuleType]) -> Iterator[_Opening]:
     for module in modules:
         by_pattern.setdefault(module.OPENING, []).append(module)
     for pattern, several in by_pattern.items():
-        known = [module.READ for module in several if not hasattr(module, "FALLBACK")]
-        objects = [read for read in known if isinstance(read, JsonReader)]
+        reads = [module.READ for module in several if not hasattr(module, "FALLBACK")]
+        objects = [read for read in reads if isinstance(read, JsonReader)]
         readers: list[Reader] = [JsonReaders(objects)] if objects else []
-        readers += [read for read in known if not isinstance(read, JsonReader)]
+        readers += [read for read in reads if not isinstance(read, JsonReader)]
         yield _Opening(pattern, readers, [module.READ for module in several if hasattr(module, "FALLBACK")])
 
 
 def _by_first_byte(member: str) -> dict[bytes, list[ModuleType]]:
     """The modules that have a member, by the bytes with which their lines may begin."""
-    found: dict[bytes, list[ModuleType]] = {}
+    by_byte: dict[bytes, list[ModuleType]] = {}
     for module in shipped().values():
         for first in module.FIRST if hasattr(module, member) else b"":
-            found.setdefault(bytes([first]), []).append(module)
-    return found
+            by_byte.setdefault(bytes([first]), []).append(module)
+    return by_byte
 
 
 @cache

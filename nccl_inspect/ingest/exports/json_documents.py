@@ -129,8 +129,8 @@ class Document:
         self._text = ""
 
     def _records(self, ended: bool) -> Iterator[Numbered]:
-        while (found := self._next(ended)) is not None:
-            yield from found
+        while (lines := self._next(ended)) is not None:
+            yield from lines
             if self._since > _DONE:
                 self._forget(self._since)
 
@@ -210,11 +210,11 @@ class Document:
             record = self._record(value)
             if record is None and isinstance(value, dict | list) and value and len(self._frames) < _MAX_DEPTH:
                 return self._enter(sign)
-        found = [] if record is None else self._lines(value, record, end)
+        lines = [] if record is None else self._lines(value, record, end)
         self._go_to(end)
-        self._since = end if found else self._since
+        self._since = end if lines else self._since
         self._key = None
-        return found
+        return lines
 
     def _enter(self, sign: str) -> list[Numbered]:
         self._frames.append(_Frame(sign))
@@ -276,12 +276,12 @@ class Document:
             if not ended and len(self._text) - self._at < _MAX_RECORD:
                 return None
             end = len(self._text)
-        found = [Numbered(self._number, encode(self._text[self._since : end])[:BLOCK].rstrip(b"\r"))]
+        lines = [Numbered(self._number, encode(self._text[self._since : end])[:BLOCK].rstrip(b"\r"))]
         self._go_to(end)
         self._since = end
         self._key = None
         self.others += 1
-        return found
+        return lines
 
     def _go_to(self, place: int) -> None:
         ends = self._text.count("\n", self._at, place)
@@ -303,8 +303,8 @@ class _Frame:
 
 
 def _match(pattern: re.Pattern[str], text: str, place: int) -> int:
-    found = pattern.match(text, place)
-    return found.end() if found else place
+    match = pattern.match(text, place)
+    return match.end() if match else place
 
 
 def _name(column: Any) -> str:
@@ -329,7 +329,7 @@ def _place(source: str, path: str) -> int:
 def message_paths() -> list[str]:
     """Where envelopes of one record have the message."""
     readers = (getattr(module, "READ", None) for module in envelopes.shipped().values())
-    paths = dict.fromkeys(path for one in readers if (path := getattr(one, "message", "")))
+    paths = dict.fromkeys(path for reader in readers if (path := getattr(reader, "message", "")))
     return [path for path in paths if "[]" not in path]
 
 

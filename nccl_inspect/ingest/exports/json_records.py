@@ -138,9 +138,9 @@ def _shape(value: Any, depth: int = _MAX_DEPTH) -> Hashable:
     if value is None:
         return None
     if kind is dict:
-        return (tuple(value), tuple([_shape(one, depth - 1) for one in value.values()])) if depth else dict
+        return (tuple(value), tuple([_shape(member, depth - 1) for member in value.values()])) if depth else dict
     if kind is list:
-        records = [_shape(one, depth - 1) for one in value if isinstance(one, dict)] if depth else []
+        records = [_shape(member, depth - 1) for member in value if isinstance(member, dict)] if depth else []
         return list, text_of(value) is None, tuple(records)
     return int, str(value).isdecimal()
 
@@ -150,10 +150,10 @@ def any_reader(line: bytes) -> list[Inner]:
     document = _document(line)
     texts = list(_all_texts(document)) if isinstance(document, dict) else []
     times = [text for text in texts if TIME.fullmatch(text)]
-    said = [text for text in texts if text not in times]
-    if not said:
+    messages = [text for text in texts if text not in times]
+    if not messages:
         return []
-    text = text_of(max(said, key=lambda text: ("NCCL " in text, len(text))))
+    text = text_of(max(messages, key=lambda text: ("NCCL " in text, len(text))))
     return [Inner(text, Stated(times[0] if times else None))] if text else []
 
 
@@ -166,24 +166,24 @@ def _all_texts(record: dict[str, Any], depth: int = 3) -> Iterator[str]:
 
 
 def _strings(record: Any, paths: Iterable[str]) -> list[str]:
-    found = [str(value) for path in paths if isinstance(value := at(record, path), str | int | float)]
-    return [text if text.isascii() else decode(text_of(text) or b"") for text in found]
+    texts = [str(value) for path in paths if isinstance(value := at(record, path), str | int | float)]
+    return [text if text.isascii() else decode(text_of(text) or b"") for text in texts]
 
 
 def at(record: Any, path: str) -> Any:
     """The value at a path, None for nothing; a name with dots may be one name."""
     if not isinstance(record, dict):
         return None
-    found = record.get(path, _ABSENT)
-    if found is _ABSENT:
+    node = record.get(path, _ABSENT)
+    if node is _ABSENT:
         if "." not in path:
             return None
-        found = record
+        node = record
         for name in path.split("."):
-            if not isinstance(found, dict) or name not in found:
+            if not isinstance(node, dict) or name not in node:
                 return None
-            found = found[name]
-    return None if found == "" else found
+            node = node[name]
+    return None if node == "" else node
 
 
 _ABSENT = object()

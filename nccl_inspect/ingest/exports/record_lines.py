@@ -92,9 +92,9 @@ def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
     problem = None
     try:
         for piece in data:
-            found = list(reader.feed(piece))
-            yield numbered(found, total, len(piece), reader.lines)
-            total += len(found)
+            entries = list(reader.feed(piece))
+            yield numbered(entries, total, len(piece), reader.lines)
+            total += len(entries)
     except NoInputError as error:
         problem = error
     yield numbered(list(reader.finish()), total, 0, reader.lines)
@@ -102,10 +102,12 @@ def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
         raise problem
 
 
-def numbered(found: list[Numbered], before: int, size: int, lines: int) -> Lines:
+def numbered(entries: list[Numbered], before: int, size: int, lines: int) -> Lines:
     """The lines of a block with their numbers in the order of reading."""
-    numbers = range(before + 1, before + len(found) + 1)
-    return Lines((one.line for one in found), size, Mended(numbers, lines, stands=[one.number for one in found]))
+    numbers = range(before + 1, before + len(entries) + 1)
+    return Lines(
+        (entry.line for entry in entries), size, Mended(numbers, lines, stands=[entry.number for entry in entries])
+    )
 
 
 def _from_the_end(lines: Iterable[Lines], name: str, is_export: bool) -> Iterator[Lines]:

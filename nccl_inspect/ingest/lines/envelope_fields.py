@@ -58,9 +58,9 @@ Reader: TypeAlias = Callable[[bytes], list[Inner]]
 """Gives the lines in a whole-line envelope; none when the line is of another kind."""
 
 
-def worth(found: list[Inner]) -> tuple[int, int]:
+def worth(inners: list[Inner]) -> tuple[int, int]:
     """How much a reader knows of a line: the more lines in it, the better; then the more it states of the first one."""
-    return len(found), sum(value is not None for inner in found[:1] for value in inner.stated[:3])
+    return len(inners), sum(value is not None for inner in inners[:1] for value in inner.stated[:3])
 
 
 _STRING = re.compile(rb"""[\s,\[]*(b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))[\s,\]]*""")
@@ -72,10 +72,10 @@ def quoted_reader(line: bytes) -> list[Inner]:
 
     string = _STRING.fullmatch(line)
     try:
-        found = literal_eval(decode(string[1])) if string else ""
+        value = literal_eval(decode(string[1])) if string else ""
     except (ValueError, SyntaxError):
         return []
-    inner = found if isinstance(found, bytes) else text_of(found)
+    inner = value if isinstance(value, bytes) else text_of(value)
     return [Inner(inner)] if inner and inner != line else []
 
 

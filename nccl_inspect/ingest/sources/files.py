@@ -283,7 +283,7 @@ def _of_url(url: str) -> Iterable[File]:
     from nccl_inspect.ingest.sources import remote  # most logs are files
 
     try:
-        return [_of_object(one, found) for one, found in remote.find(url)]
+        return [_of_object(place, found) for place, found in remote.find(url)]
     except StreamError as error:
         return [unreadable(remote.shown(url), error.what, error.hint)]
 

@@ -46,10 +46,10 @@ def size(text: str) -> int:
     Raises:
         NcclInspectError: it is not a size.
     """
-    found = _SIZE.fullmatch(text.strip())
-    if not found:
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
         raise NcclInspectError(f"invalid size '{text}' for --max-unpacked", "write 500M, 200G or 2T")
-    return int(found[1]) * _UNITS[found[2].upper()]
+    return int(match[1]) * _UNITS[match[2].upper()]
 
 
 class Allowance:

@@ -34,10 +34,10 @@ def order(names: Sequence[str]) -> list[int]:
 
 def _put_aside(name: str) -> tuple[str, int, str]:
     """From which file it was put aside, how many came after it, and when; as far as its name tells."""
-    if found := _NUMBERED.fullmatch(name):
-        return found["base"], int(found["number"]), ""
-    if found := _DATED.fullmatch(name):
-        return found["base"], 0, re.sub(r"\D", "", found["date"])
-    if found := _PREVIOUS.fullmatch(name):
-        return found["stem"] + (found["suffix"] or ""), 0, ""
+    if match := _NUMBERED.fullmatch(name):
+        return match["base"], int(match["number"]), ""
+    if match := _DATED.fullmatch(name):
+        return match["base"], 0, re.sub(r"\D", "", match["date"])
+    if match := _PREVIOUS.fullmatch(name):
+        return match["stem"] + (match["suffix"] or ""), 0, ""
     return "", 0, ""

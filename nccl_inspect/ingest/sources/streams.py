@@ -53,11 +53,11 @@ def peeked(data: Pieces, enough: Callable[[bytes], bool]) -> tuple[bytes, Pieces
     return head, chain(taken, data)
 
 
-def counted(data: Pieces, told: Callable[[int], None]) -> Pieces:
+def counted(data: Pieces, count: Callable[[int], None]) -> Pieces:
     """The same pieces; ``told`` learns how long each was once it has been used."""
     for piece in data:
         yield piece
-        told(len(piece))
+        count(len(piece))
 
 
 def failing(error: StreamError) -> Callable[[], Pieces]:
