@@ -54,8 +54,9 @@ class _Noted(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page, built once for all processes that run tests."""
-    shared = tmp_path_factory.getbasetemp().parent
+    """The page, built once for all processes that run tests; without others, what is above belongs to all checkouts."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder = shared / "try"
     with (shared / "try.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -14,6 +14,7 @@ import nccl_inspect
 from nccl_inspect.judging import engine
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
+from nccl_inspect.util.wording import read_range
 
 RULES = {entry.rule.name: entry.rule for entry in engine.registered()}
 EVIDENCE = ("nccl_trace", "ras", "ibstat", "nvidia-smi", "pods", "docker", "scontrol", "train.sbatch")
@@ -29,6 +30,17 @@ class Example:
     outcome: str
     options: dict[str, str]
     log: bytes
+
+    @property
+    def id(self) -> str:
+        """What it is called in the tests."""
+        return f"{self.rule}-{self.number}-{self.outcome}"
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks that its finding must name."""
+        parts = [read_range(part) for part in self.options.get("ranks", "").split(",") if part]
+        return [rank for part in parts for rank in part or ()]
 
     def read(self) -> Job:
         topology = self.options.get("topology")
@@ -54,7 +66,7 @@ def examples(name: str) -> Iterator[Example]:
         yield Example(name, number, outcome, values, block["log"].encode())
 
 
-EXAMPLES = [pytest.param(e, id=f"{e.rule}-{e.number}-{e.outcome}") for name in RULES for e in examples(name)]
+EXAMPLES = [pytest.param(e, id=e.id) for name in RULES for e in examples(name)]
 
 
 @cache
