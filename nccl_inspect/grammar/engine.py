@@ -262,6 +262,12 @@ def rule_of(dialect: str, production: str) -> str:
     return known.rule if known else ""
 
 
+def roles_of(dialect: str, production: str) -> frozenset[str]:
+    """What kind of statement a message is, as the grammar says with ``role:``."""
+    known = _named().get((dialect, production))
+    return known.roles if known else frozenset()
+
+
 @cache
 def _named() -> dict[tuple[str, str], Production]:
     """The productions of the package by dialect and name."""

@@ -142,6 +142,10 @@ class Facts:
         found = [entry for name in set(productions) for entry in self._named.get(name, ())]
         return [notice for _, notice in sorted(found, key=itemgetter(0))]
 
+    def with_role(self, role: str) -> list[Notice]:
+        """What processes said by productions of a role (``role:`` in the grammar), in the order of the log."""
+        return self.once(_by_role).get(role, [])
+
     def said(self, kind: type[events.Event], where: Callable[[events.Event], bool] = lambda _: True) -> list[Notice]:
         """What processes said by events of that class."""
         if kind not in self._said:
@@ -237,6 +241,14 @@ def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
     found: dict[str, list[Notice]] = {}
     for notice in facts.errors():
         found.setdefault(notice.rule, []).append(notice)
+    return found
+
+
+def _by_role(facts: Facts) -> dict[str, list[Notice]]:
+    found: dict[str, list[Notice]] = {}
+    for notice in facts.job.notices:
+        for role in notice.roles:
+            found.setdefault(role, []).append(notice)
     return found
 
 
