@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.hardware import xids
@@ -12,6 +12,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import job_end
 
+_Answer = TypeVar("_Answer")
 FLUSHED = 5
 """The status of transfers that were given up because another one had failed before."""
 _RANK_IN_FRONT = re.compile(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
@@ -57,7 +58,7 @@ def _is_left_over(notice: Notice) -> bool:
 
 def _is_logged(notice: Notice) -> bool:
     """Whether PyTorch only logs what its store met with: it may try again, and raises an exception when it gives up."""
-    return notice.production in ("store-connect-timeout", "store-listen-failed") and "Error: " not in notice.message
+    return "logged-retry" in notice.roles and "Error: " not in notice.message
 
 
 def broken(notice: Notice) -> str | None:
@@ -77,6 +78,11 @@ _NO_ERRORS = (_is_flushed, _is_left_over, _is_logged, _is_of_program)
 def is_retold(notice: Notice) -> bool:
     """Whether a statement only passes on that something failed."""
     return "propagated-error" in notice.roles
+
+
+def of_role(notice: Notice, table: Mapping[str, _Answer]) -> _Answer | None:
+    """What a table says of the first of its roles that a statement has."""
+    return next((answer for role, answer in table.items() if role in notice.roles), None)
 
 
 def value(notice: Notice, name: str) -> Any:

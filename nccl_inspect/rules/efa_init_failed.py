@@ -1,6 +1,7 @@
 """aws-ofi-nccl has a provider and does not come up."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from nccl_inspect.event.types import ErrorCascade, Event, OfiProvider
 from nccl_inspect.judging.engine import Rule
@@ -23,31 +24,6 @@ RULE = Rule(
     local=True,
 )
 _NO_GDR = "ofi-gdr-disabled-on-capable"
-_REASONS = (
-    "ofi-open-failed",
-    "ofi-endpoint-enable-failed",
-    "ofi-getname-failed",
-    "ofi-getinfo-failed",
-    "ofi-option-failed",
-    "ofi-emulated-write",
-    "ofi-emulated-write-size",
-    "ofi-gdr-inconsistent",
-    _NO_GDR,
-    "ofi-unknown-protocol",
-    "ofi-exception",
-    "ofi-few-tag-bits",
-    "ofi-mr-key-size",
-    "ofi-no-immediate-data",
-    "ofi-rma-unsupported",
-    "ofi-mr-mode",
-    "ofi-few-devices",
-    "ofi-fi-info",
-    "ofi-only-efa",
-    "ofi-no-tcp-endpoint",
-    "ofi-register-failed-cm",
-)
-"""Errors of set-up that say themselves what failed."""
-_REGISTERING = ("ofi-register-failed", "ofi-register-failed-cm", "ofi-register-failed-regattr")
 _NO_MEMORY = -12
 _CONNECTING = ("transport/net.cc", "include/net.h")
 """Until 2.11 NCCL calls plugins through the second."""
@@ -59,7 +35,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if slingshot.signs(facts):
         return  # the plugin carries Slingshot, too
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
-    reasons = [*facts.notices(*_REASONS), *facts.leading_to(RULE.name)]
+    reasons = sorted([*facts.notices(_NO_GDR), *facts.leading_to(RULE.name)], key=attrgetter("place"))
     told = [*reasons, *facts.notices("ofi-protocol-failed"), *failed]
     broken = _connecting(facts, reasons)
     if not told or _lacks_memory(facts) or (_came_up(facts) and not failed and not facts.job.failed and not broken):
@@ -116,7 +92,7 @@ def _is_connecting(event: Event) -> bool:
 
 def _lacks_memory(facts: Facts) -> bool:
     """Whether buffers could not be registered for want of locked memory: what fails then is an effect of that."""
-    return any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in facts.notices(*_REGISTERING))
+    return any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in facts.with_role("registration-failed"))
 
 
 def _in_words(reasons: list[Notice]) -> str:

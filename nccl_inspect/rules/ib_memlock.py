@@ -28,7 +28,7 @@ _ABORTS = "libfabric-efa-abort-error"
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge calls that lock memory and have none; before 2.14 NCCL does not print why a call failed."""
     calls = [notice for notice in facts.notices("ib-call-failed") if value(notice, "name") in _CALLS]
-    ofi = facts.notices("ofi-register-failed", "ofi-register-failed-cm", "ofi-register-failed-regattr", _ABORTS)
+    ofi = [*facts.with_role("registration-failed"), *facts.notices(_ABORTS)]
     failed = [
         *(notice for notice in calls if value(notice, "error") == _NO_MEMORY),
         *(notice for notice in ofi if abs(value(notice, "rc") or 0) == _ENOMEM),

@@ -8,7 +8,7 @@ from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import generations
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
-from nccl_inspect.judging.hardware.machine_type import LISTED_RANKS, gpu_names
+from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -132,7 +132,7 @@ def _clue(facts: Facts, gpu: generations.Generation) -> Finding:
         confidence="possible",
         evidence=[
             *first_said(facts.notices("nccl-version"))[:1],
-            *first_said(facts.notices(*LISTED_RANKS))[:1],
+            *first_said(facts.with_role("rank-list"))[:1],
             *first_said(facts.failures())[:2],
         ],
     )

@@ -19,10 +19,6 @@ RULE = Rule(
 )
 _NOT_THERE = 2
 _FILE = "misc/shmutils.cc"
-_ABOUT_SHM = (
-    *("shm-segment-failed", "shm-map-failed", "shm-create-failed", "shm-unlink-failed"),
-    *("shm-open-failed-old", "shm-register-failed-old"),
-)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -66,7 +62,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 def _is_about_shm(notice: Notice) -> bool:
     """Whether it is about a segment; the call that failed for it is told by itself, without a name."""
     is_call = notice.production == "system-call-failed" and (notice.location or "").startswith(_FILE)
-    return is_call or notice.production in _ABOUT_SHM
+    return is_call or "shm-segment" in notice.roles
 
 
 def _is_missing(notice: Notice) -> bool:

@@ -17,7 +17,6 @@ from nccl_inspect.judging.networks.fabrics import (
 )
 from nccl_inspect.judging.networks.fallback import (
     CONFIRM,
-    NO_PROVIDER,
     fallback,
     is_of_libfabric,
     tried,
@@ -168,7 +167,7 @@ def _cause(facts: Facts) -> str:
 def _cause_on_slingshot(facts: Facts) -> str:
     if over_tcp_provider(facts) or facts.said(events.OfiProvider):
         return "libfabric offers its tcp provider and not cxi: it is not that of the site, or /dev/cxi* is not there"
-    if facts.notices("ofi-no-eligible-providers", *NO_PROVIDER):
+    if facts.notices("ofi-no-eligible-providers") or facts.with_role("no-provider"):
         return "aws-ofi-nccl finds no provider: its libfabric has no cxi, or the NICs (/dev/cxi*) are not there"
     if any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in facts.job.notices):
         return "aws-ofi-nccl was tried and did not come up"

@@ -18,23 +18,12 @@ RULE = Rule(
     echo_of=("tcpxo-version-mismatch",),
     because=("tcpx-timeout",),
 )
-_SAID = (
-    *(
-        "fastrak-dxs-failed",
-        "fastrak-dxs-socket",
-        "fastrak-sctp-socket",
-        "fastrak-llcm-failed",
-        "fastrak-listen-timeout",
-    ),
-    *("fastrak-dxs-registration", "fastrak-dxs-registration-refused", "fastrak-dxs-registration-lost"),
-    *("fastrak-sctp-failed", "fastrak-daemon-memory", "fastrak-daemon-request"),
-)
 _MEMORY = ("registration", "daemon-memory", "daemon-request")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what fails between plugin and offload engine; at the end of a job the connection is just closed."""
-    told = [*facts.notices(*_SAID), *facts.leading_to(RULE.name)]
+    told = list(facts.leading_to(RULE.name))
     told += google_plugins.aborted(
         facts, "Failed to initialize DXS", "getaddrinfo failed", "bind failed", "SctpHandler"
     )

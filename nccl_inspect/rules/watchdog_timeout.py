@@ -87,7 +87,7 @@ def _unless_recorded(facts: Facts, blamed: set[int], why: str) -> tuple[set[int]
 
 def _as_others_tell(facts: Facts) -> Iterator[Finding]:
     """A time-out of which only those tell who were asked to write what they know."""
-    told = [one for one in facts.notices("dump-signal", "dump-signal-2-3") if "timeout" in one.message]
+    told = [one for one in facts.with_role("watchdog-dump") if "timeout" in one.message]
     if not told:
         return
     tells = {rank for one in told for rank in _rank_of(one)}

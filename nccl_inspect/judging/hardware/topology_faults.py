@@ -43,7 +43,7 @@ _HOSTS = Fault(
         "unset NCCL_HOSTID   # or another value for each machine",
     ),
 )
-FAULTS = {
+_FAULTS = {
     "topology-reverse-path": Fault(
         "an NVLink is seen from one end only",
         "a link or NVSwitch is broken, a GPU of the board is not visible here, or the release is older than the GPU "
@@ -78,8 +78,6 @@ FAULTS = {
             "NCCL_IB_HCA='=<NICs of the job>'   # names these NICs only",
         ),
     ),
-    "topology-not-found": _MISSING,
-    "topology-rank-not-found": _MISSING,
     "topology-fault-31": Fault(
         "the topology that NCCL built contradicts itself",
         "a network plugin that says impossible things of its devices, more rails than NCCL can hold, or nodes that "
@@ -96,9 +94,6 @@ FAULTS = {
         "part of a node",
         ("NCCL_NVLS_ENABLE=0   # on all ranks: goes on without it",),
     ),
-    "local-ranks-undetermined": _HOSTS,
-    "local-ranks-undetermined-old": _HOSTS,
-    "p2p-schedule-bug": _HOSTS,
     "multi-rank-limit": Fault(
         "one host has more ranks than this release can check for shared GPUs",
         "releases 2.30.3 and 2.30.4 hold a list of limited length; many containers that go by one host name fill it as "
@@ -109,9 +104,9 @@ FAULTS = {
 """By production. They are WARN lines, and the call that prints them returns an error."""
 
 
-def stated(facts: Facts) -> list[Notice]:
-    """What stands in the log of it."""
-    return facts.notices(*FAULTS)
+def fault_of(notice: Notice) -> Fault:
+    """What a statement means of the topology."""
+    return _FAULTS.get(notice.production) or (_HOSTS if "host-identity" in notice.roles else _MISSING)
 
 
 def went_on(facts: Facts) -> bool:

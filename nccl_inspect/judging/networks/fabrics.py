@@ -154,10 +154,10 @@ def meetings(facts: Facts) -> list[Notice]:
 
 
 def _meetings(facts: Facts) -> list[Notice]:
-    typed = [notice for notice in facts.notices("socket-wrong-magic") if network_types(notice) == NETWORK_TYPES.keys()]
+    typed = [notice for notice in facts.with_role("stranger") if network_types(notice) == NETWORK_TYPES.keys()]
     frames = facts.said(ErrorCascade, _is_connecting)
     beside = {process for frame in frames for process in frame.processes}
-    odd = facts.notices("socket-address-family", "socket-address-family-init")
+    odd = facts.with_role("garbled-address")
     return [*typed, *(notice for notice in odd if beside & set(notice.processes))]
 
 
