@@ -48,7 +48,7 @@ ROLES = {
     "beside-completion": "aws-ofi-nccl prints it beside a failed transfer, without its code.",
     "no-provider": "All searches of aws-ofi-nccl for a provider failed, or what they found cannot be used.",
     "searches-failed": "aws-ofi-nccl found no provider at all.",
-    "registration-failed": "aws-ofi-nccl could not register memory.",
+    "memory-not-registered": "aws-ofi-nccl could not register memory.",
     "daemon-ends": "The receive daemon of GPUDirect-TCPXO says in its own log why it ends.",
     "daemon-gone": "The receive daemon of GPUDirect-TCPXO does not answer.",
     # What a program asks for

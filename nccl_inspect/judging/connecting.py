@@ -13,7 +13,7 @@ REFUSED = ("Connection refused", "exceeded retries")
 """The error as it is printed; up to 2.23 only the number of retries is."""
 TIMED_OUT = ("Connection timed out", "exceeded timeouts")
 NO_ROUTE = ("No route to host", "Network is unreachable", "Software caused connection abort", *TIMED_OUT)
-_CALLS = ("system-call-failed", "system-call-timeout")
+_CALLS = ("nccl/system-call-failed", "nccl/system-call-timeout")
 """How releases until 2.4 tell it, without the address."""
 
 

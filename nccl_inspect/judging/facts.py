@@ -53,7 +53,7 @@ class Facts:
             for name in path.communicators:
                 self._of_communicator.setdefault(name, []).append(path)
         job.platform = self.platform.name if self.platform else None
-        fabric = ranks_in(self.notices("nvls-available"))
+        fabric = ranks_in(self.notices("nccl/nvls-available"))
         for path in self.paths(transport="P2P"):
             path.link = self._link(path, path.src in fabric and path.dst in fabric)
         for path in self.job.paths:

@@ -8,11 +8,11 @@ from nccl_inspect.judging.statements import is_retold
 from nccl_inspect.model.job import Notice
 
 _WORDS = {
-    1: ("nccl-unhandled-cuda-error", "unhandled cuda error"),
-    2: ("nccl-system-error", "unhandled system error"),
-    3: ("nccl-internal-error", "internal error"),
-    4: ("nccl-invalid-argument", "invalid argument"),
-    5: ("nccl-invalid-usage", "invalid usage"),
+    1: ("torch/nccl-unhandled-cuda-error", "unhandled cuda error"),
+    2: ("torch/nccl-system-error", "unhandled system error"),
+    3: ("torch/nccl-internal-error", "internal error"),
+    4: ("torch/nccl-invalid-argument", "invalid argument"),
+    5: ("torch/nccl-invalid-usage", "invalid usage"),
 }
 """By code the production of PyTorch's explanation, and NCCL's words (ncclGetErrorString)."""
 _REMOTE = 6

@@ -45,7 +45,7 @@ def is_survived(notice: Notice, job: Job) -> bool:
 
 
 def _is_flushed(notice: Notice) -> bool:
-    return notice.production.startswith("ib-") and value(notice, "status") == FLUSHED
+    return notice.production.startswith("nccl/ib-") and value(notice, "status") == FLUSHED
 
 
 def _is_left_over(notice: Notice) -> bool:
@@ -53,7 +53,7 @@ def _is_left_over(notice: Notice) -> bool:
 
     It prints whatever errno an earlier call has left; of an accept() that really failed src/misc/socket.cc warns.
     """
-    return notice.production == "proxy-socket-failed" and value(notice, "error") in _NO_REASON
+    return notice.production == "nccl/proxy-socket-failed" and value(notice, "error") in _NO_REASON
 
 
 def _is_logged(notice: Notice) -> bool:
@@ -63,13 +63,13 @@ def _is_logged(notice: Notice) -> bool:
 
 def broken(notice: Notice) -> str | None:
     """What the kernel log says is broken of a GPU; an Xid that programs cause, or that is mended, is none of it."""
-    if notice.production != "xid":
+    if notice.production != "kernel/xid":
         return None
     return xids.meaning(value(notice, "xid"), str(value(notice, "text")))
 
 
 def _is_of_program(notice: Notice) -> bool:
-    return notice.production == "xid" and broken(notice) is None
+    return notice.production == "kernel/xid" and broken(notice) is None
 
 
 _NO_ERRORS = (_is_flushed, _is_left_over, _is_logged, _is_of_program)

@@ -88,7 +88,7 @@ def _is_of_test(facts: Facts) -> bool:
 
     A row does not tell its test: sendrecv_perf, which joins pairs of ranks, prints an operation and root -1, too.
     """
-    started, listed = facts.notices("test-starting"), facts.with_role("rank-list")
+    started, listed = facts.notices("nccl-tests/test-starting"), facts.with_role("rank-list")
     if not started or not listed or any(said.count > 1 for said in (*started, *listed)):
         return False
     pids = {value(said, "pid") for said in listed}
@@ -106,10 +106,10 @@ def _large(facts: Facts) -> list[Notice]:
     Other calls are not told apart from all-to-all, which sends all over the slowest one. Without warm-up the set-up of
     connections is measured, too.
     """
-    if any(value(options, "warmup") == 0 for options in facts.notices("test-options")):
+    if any(value(options, "warmup") == 0 for options in facts.notices("nccl-tests/test-options")):
         return []
     least = max(_MIN_BYTES, _MIN_BYTES_OF_RANK * _size(facts))
-    (start,) = first_said(facts.notices("test-starting"))
+    (start,) = first_said(facts.notices("nccl-tests/test-starting"))
     connected = first_lines(facts.job.paths)
     if any(is_before(line, start) for line in connected):
         return []  # connections of a job that ran before the test

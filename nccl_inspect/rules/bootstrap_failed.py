@@ -155,4 +155,4 @@ def _suspected(frames: list[Notice]) -> Finding:
 
 def _calls(facts: Facts) -> list[Notice]:
     """System calls for sockets that failed; others are about shared memory, files and threads."""
-    return [notice for notice in facts.notices("system-call-failed") if value(notice, "call") in _CALLS]
+    return [notice for notice in facts.notices("nccl/system-call-failed") if value(notice, "call") in _CALLS]

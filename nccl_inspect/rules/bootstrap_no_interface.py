@@ -67,7 +67,7 @@ def _suspected(facts: Facts, named: list[Setting], odd: Sequence[Notice] = ()) -
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warning of the rank itself; a NET/Socket one counts only where nothing was connected after all."""
-    stated = facts.notices("bootstrap-no-interface")
+    stated = facts.notices("nccl/bootstrap-no-interface")
     if not facts.job.paths:
         stated = [*stated, *facts.leading_to(RULE.name)]
     missing = stated or without_family(facts)

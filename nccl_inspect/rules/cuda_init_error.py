@@ -37,7 +37,7 @@ _BUSY, _UNKNOWN, _NO_DEVICE = 46, 999, 100
 _WIDTH = 200
 _NVML = {"Driver/library version mismatch": 803, "Driver Not Loaded": _NO_DEVICE, "Unknown Error": _UNKNOWN}
 """What NVML says, with CUDA's error of the same causes."""
-_STATED = {"no-gpus": _NO_DEVICE, "no-gpus-available": _NO_DEVICE, "driver-too-old": 35}
+_STATED = {"torch/no-gpus": _NO_DEVICE, "torch/no-gpus-available": _NO_DEVICE, "torch/driver-too-old": 35}
 """What PyTorch says in words of its own."""
 _VISIBLE = "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # inside the container: which GPUs are there?"
 _FIX = {code: ANSWERS[code].fix for code in AT_START & ANSWERS.keys()} | {
@@ -76,8 +76,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     program = [notice for notice in program if notice not in survived]
     said = {id(notice): code for notice in program if (code := _said(notice)) is not None}
     failed += [notice for notice in program if id(notice) in said]
-    nvml = {id(notice): code for notice in facts.notices("nvml-failed") if (code := _of_nvml(notice)) is not None}
-    told = [*failed, *(notice for notice in facts.notices("nvml-failed") if id(notice) in nvml)]
+    nvml = {id(notice): code for notice in facts.notices("nccl/nvml-failed") if (code := _of_nvml(notice)) is not None}
+    told = [*failed, *(notice for notice in facts.notices("nccl/nvml-failed") if id(notice) in nvml)]
     if not told:
         return
     found = sorted({*codes.values(), *said.values(), *nvml.values()})

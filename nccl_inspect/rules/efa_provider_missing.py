@@ -23,7 +23,7 @@ RULE = Rule(
     folds=True,
     local=True,
 )
-_ONE_SEARCH_FAILED = "ofi-no-eligible-providers"
+_ONE_SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"
 _CONFIRM = (
     "Run 'lspci | grep -i elastic' on the node: does the machine have EFA? Images carry the plugin elsewhere, too."
 )

@@ -22,9 +22,11 @@ _CAPTURE = "the logs of all ranks: NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/logs/nccl.%h
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge whether the ranks with time-outs are those that connect different NIC numbers."""
-    connecting = [notice for notice in facts.notices("ib-modify-qp-failed") if value(notice, "errno") == _TIMED_OUT]
+    connecting = [
+        notice for notice in facts.notices("nccl/ib-modify-qp-failed") if value(notice, "errno") == _TIMED_OUT
+    ]
     lost = facts.completions(_NO_ANSWER)
-    hints = facts.notices("hint-cross-rail")
+    hints = facts.notices("nccl/hint-cross-rail")
     failed = ranks_in([*connecting, *lost, *hints])
     paths = facts.rdma()
     mine = [path for path in paths if failed & {path.src, path.dst}]

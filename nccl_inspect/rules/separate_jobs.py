@@ -121,10 +121,10 @@ def _of_tests(facts: Facts) -> Iterator[Finding]:
             evidence=heads,
         )
         return
-    tables = _at_once(facts, [line for notice in facts.notices("test-units") for line in notice.evidence])
-    options = facts.notices("test-options")
+    tables = _at_once(facts, [line for notice in facts.notices("nccl-tests/test-units") for line in notice.evidence])
+    options = facts.notices("nccl-tests/test-options")
     starts = sum(notice.count for notice in options)
-    if len(tables) < 2 and starts > 1 and not (facts.notices("test-units") or facts.with_role("test-end")):
+    if len(tables) < 2 and starts > 1 and not (facts.notices("nccl-tests/test-units") or facts.with_role("test-end")):
         yield RULE.clue(
             f"{count(starts, 'test')} began and none printed results: several tests run beside each other",
             cause=_WITHOUT_MPI,

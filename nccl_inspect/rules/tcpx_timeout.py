@@ -22,7 +22,7 @@ _RETURNS = "tcpxResult_t"
 """TCPX prints the signature of a function where other warnings have their place in the source."""
 _TIMED_OUT = ("timed out", "timeout", "deadline exceeded")
 _OF_DAEMON = ("daemon-ends", "daemon-gone")
-_WAITS, _NOT_READY, _ABORTED = "fastrak-rxdm-not-ready", "fastrak-rxdm-timeout", "fastrak-init-failed"
+_WAITS, _NOT_READY, _ABORTED = "tcpxo/fastrak-rxdm-not-ready", "tcpxo/fastrak-rxdm-timeout", "tcpxo/fastrak-init-failed"
 _ABORTS = ("DEADLINE_EXCEEDED: ", "connect() error", "receive() error")
 
 
@@ -65,7 +65,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _waiting(facts: Facts) -> list[Notice]:
     """Where a process waits for its daemon, and does not say that it became ready."""
-    ready = {process for notice in facts.notices("fastrak-rxdm-ready") for process in notice.processes}
+    ready = {process for notice in facts.notices("tcpxo/fastrak-rxdm-ready") for process in notice.processes}
     return [notice for notice in facts.notices(_WAITS) if not notice.processes or set(notice.processes) - ready]
 
 
@@ -102,7 +102,10 @@ def _summary(own: list[Notice], gone: list[Notice], late: list[Notice], waiting:
 
 def _text(notice: Notice) -> str:
     """What was said without what stands in front: the plugin's name and time, or the head of a line of the daemon."""
-    return words(notice).partition("] " if notice.production.startswith("rxdm") else ": ")[2].strip() or notice.message
+    return (
+        words(notice).partition("] " if notice.production.startswith("tcpxo/rxdm-") else ": ")[2].strip()
+        or notice.message
+    )
 
 
 def _cause(own: list[Notice], gone: list[Notice], late: list[Notice]) -> str:

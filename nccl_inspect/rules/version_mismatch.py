@@ -53,7 +53,7 @@ def _watched(facts: Facts, said: list[Notice]) -> Finding:
 
 def _compared(facts: Facts) -> Iterator[Finding]:
     """NCCL's own check, and versions that differ between processes whose communicators did not come up."""
-    checked = facts.notices("version-mismatch")
+    checked = facts.notices("nccl/version-mismatch")
     strange = facts.with_role(*_STRANGE)
     built = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks]
     if not checked and built:

@@ -28,7 +28,7 @@ def topologies(job: Job) -> list[Topology]:
     said: dict[str, list[_Said]] = {}
     for notice in job.notices:
         event = notice.event
-        if notice.production == "topology-paths" and isinstance(event, Notice) and event.value("node") == "GPU":
+        if notice.production == "nccl/topology-paths" and isinstance(event, Notice) and event.value("node") == "GPU":
             for host in notice.hosts:
                 said.setdefault(host, []).append(_Said(event.value("id"), event.value("paths")))
     found = [found for host, lines in said.items() if (found := _of_host(host, lines))]

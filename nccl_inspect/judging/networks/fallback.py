@@ -97,7 +97,7 @@ def _another_network(facts: Facts) -> bool:
     came_up = {getattr(notice.event, "plugin", None) for notice in facts.plugin("NET", *_CAME_UP)}
     providers = [notice for notice in facts.said(events.OfiProvider) if not is_over_tcp(notice)]
     lists = {getattr(n.event, "net", None) for n in facts.said(events.NetDevices) if getattr(n.event, "devices", ())}
-    merged = facts.notices("net-ib-merged")
+    merged = facts.notices("nccl/net-ib-merged")
     return bool((used | came_up | lists) - {_SOCKET} or providers or merged)
 
 

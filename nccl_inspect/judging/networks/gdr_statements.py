@@ -11,7 +11,7 @@ from nccl_inspect.judging.networks.fallback import is_on_one_host
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.util.wording import ranges
 
-_WEAK = "ofi-gdr-not-supported"
+_WEAK = "aws-ofi-nccl/ofi-gdr-not-supported"
 """The plugin says so of every provider without it; EFA has it on some instance types."""
 _SETTINGS = {"NCCL_NET_GDR_LEVEL": ("LOC", "0"), "FI_EFA_USE_DEVICE_RDMA": ("0",)}
 """Values that switch it off."""
