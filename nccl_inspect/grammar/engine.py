@@ -262,6 +262,17 @@ def rule_of(dialect: str, production: str) -> str:
     return known.rule if known else ""
 
 
+def roles_of(dialect: str, production: str) -> frozenset[str]:
+    """What kind of statement a message is, as the grammar says with ``role:``."""
+    known = _named().get((dialect, production))
+    return known.roles if known else frozenset()
+
+
+def is_of(event: events.Event, role: str) -> bool:
+    """Whether an event is of a production with that role."""
+    return role in roles_of(event.dialect, event.production)
+
+
 @cache
 def _named() -> dict[tuple[str, str], Production]:
     """The productions of the package by dialect and name."""

@@ -17,6 +17,7 @@ A value is everything after the colon and one blank, blanks at its ends included
 begin with ``#`` are comments; a line that begins with two blanks continues the ``says`` above it. ``fragment:``
 (name, blank, notation) may be repeated and ``sample:`` too. What precedes the first production holds for all.
 ``rule: NAME`` names the rule that an error leads to,
+``role: WORD …`` says what kind of statement a line is, in words of :data:`nccl_inspect.grammar.roles.ROLES`,
 ``follows: NAME`` is said of lines that have no prefix because they continue the message NAME of several lines,
 ``bare: yes`` of lines that come with and without a prefix,
 ``foreign: yes`` of whole lines that other programs print (PyTorch, libfabric, nccl-tests),
@@ -31,6 +32,7 @@ from pathlib import Path
 
 from nccl_inspect.errors import GrammarError
 from nccl_inspect.grammar.production import Details, Production
+from nccl_inspect.grammar.roles import ROLES
 
 _KEYS = {
     "production",
@@ -39,6 +41,7 @@ _KEYS = {
     "versions",
     "subsys",
     "says",
+    "role",
     "rule",
     "sample",
     "fragment",
@@ -125,9 +128,19 @@ def _details(block: str, common: dict[str, list[str]], name: str) -> Details:
         subsys=_one("subsys", own, common) or "INIT",
         says=_one("says", own, {}),
         rule=_one("rule", own, {}),
+        roles=_roles(own, name),
         samples=tuple(sample.replace("␣", " ") for sample in own.get("sample", ())),
         fragments=dict(_fragment(value, name) for value in (*common.get("fragment", ()), *own.get("fragment", ()))),
     )
+
+
+def _roles(own: dict[str, list[str]], name: str) -> frozenset[str]:
+    """The roles of a production, checked."""
+    given = frozenset(" ".join(own.get("role", ())).split())
+    if unknown := sorted(given - ROLES.keys()):
+        label, known = own["production"][0], ", ".join(sorted(ROLES))
+        raise GrammarError(f"{name}: production '{label}' has the unknown role '{unknown[0]}'; roles: {known}")
+    return given
 
 
 def _one(key: str, own: dict[str, list[str]], common: dict[str, list[str]]) -> str:

@@ -35,6 +35,8 @@ class Details(Record):
     """What the line means, for people."""
     rule: str = ""
     """The rule that judges what the line states; empty where the line alone leads to none."""
+    roles: frozenset[str] = frozenset()
+    """What kind of statement the line is, in words of :data:`nccl_inspect.grammar.roles.ROLES`."""
     samples: tuple[str, ...] = ()
     """Messages that real logs hold, or that follow the format string (marked in the file)."""
     fragments: Mapping[str, str] = field(default_factory=dict)
@@ -151,6 +153,11 @@ class Production:
     def rule(self) -> str:
         """The rule that judges what the line states; empty where it leads to none."""
         return self.details.rule
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """What kind of statement the line is."""
+        return self.details.roles
 
     @property
     def samples(self) -> tuple[str, ...]:

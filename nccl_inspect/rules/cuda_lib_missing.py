@@ -19,11 +19,11 @@ _OPTIONAL = "libgdrapi"
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge libcuda and libnvidia-ml; libgdrapi is optional."""
     nvml = [notice for notice in facts.leading_to(RULE.name) if _OPTIONAL not in notice.message]
-    failed = [*facts.notices("cuda-library-missing", "cuda-symbol-missing"), *nvml]
+    failed = [*facts.notices("nccl/cuda-library-missing", "nccl/cuda-symbol-missing"), *nvml]
     if not failed:
         return
     fatal = not facts.job.paths and (facts.job.failed or bool(nvml))
-    lacks = all(notice.production == "cuda-symbol-missing" for notice in failed)
+    lacks = all(notice.production == "nccl/cuda-symbol-missing" for notice in failed)
     yield RULE.finding(
         f"NCCL cannot use a library of the driver: {failed[0].message}",
         cause="the driver's library is older than this NCCL needs, or is a stub"

@@ -24,7 +24,7 @@ _WORDS = _NOT_READY[802]
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge CUDA errors 802 and 919, whoever prints them; no other fault gives them."""
-    said = facts.notices("cuda-error", "device-count-failed", "device-count-warned", "test-cuda-failure")
+    said = facts.with_role("program-cuda-error")
     failed = [
         *(notice for notice in cuda_failed(facts) if code_of(notice) in _NOT_READY),
         *(notice for notice in said if _says_so(notice) and not exceptions.is_survived(facts, notice)),

@@ -12,7 +12,7 @@ RULE = Rule(
     severity="info",
     title="GDRCopy, by which the CPU writes into GPU memory, does not work",
 )
-_REQUIRED = "gdrcopy-required"
+_REQUIRED = "nccl/gdrcopy-required"
 _LIBRARY = "libgdrapi"
 
 

@@ -18,11 +18,11 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warnings; NCCL goes on with the ports it has, unless it is forced to fuse them."""
-    refused = facts.notices("ib-merge-disabled")
-    if wrong := facts.notices("nic-fusion-invalid"):
+    refused = facts.notices("nccl/ib-merge-disabled")
+    if wrong := facts.notices("nccl/nic-fusion-invalid"):
         yield _not_fused(facts, wrong, refused)
         refused = []
-    unequal = facts.notices("ib-device-count-mismatch")
+    unequal = facts.notices("nccl/ib-device-count-mismatch")
     said = [*unequal, *refused]
     if not said:
         return

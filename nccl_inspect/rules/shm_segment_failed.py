@@ -31,12 +31,14 @@ _IMPACT = Estimate(
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warnings about making a segment; one about attaching to it alone is the echo of a failure elsewhere."""
     failed = [
-        *facts.notices("shm-extend-failed", "shm-create-failed"),
+        *facts.notices("nccl/shm-extend-failed", "nccl/shm-create-failed"),
         *facts.leading_to(RULE.name),
-        *(notice for notice in facts.notices("shm-segment-failed") if _value(notice, "what") == "creating"),
-        *(notice for notice in facts.notices("shm-open-failed-old") if "Unable to allocate" in notice.message),
+        *(notice for notice in facts.notices("nccl/shm-segment-failed") if _value(notice, "what") == "creating"),
+        *(notice for notice in facts.notices("nccl/shm-open-failed-old") if "Unable to allocate" in notice.message),
     ]
-    full = [notice for notice in facts.notices("system-call-failed", "shm-open-failed-old") if _is_full(notice)]
+    full = [
+        notice for notice in facts.notices("nccl/system-call-failed", "nccl/shm-open-failed-old") if _is_full(notice)
+    ]
     failed = failed or full
     if not failed:
         return

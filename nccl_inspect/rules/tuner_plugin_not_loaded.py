@@ -28,8 +28,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
     NCCL also looks for a tuner in the library of the network plugin, and says where the last search ends in vain.
     """
-    overridden = facts.notices("ofi-tuner-overridden")
-    unavailable = facts.notices("ofi-tuner-not-available")
+    overridden = facts.notices("aws-ofi-nccl/ofi-tuner-overridden")
+    unavailable = facts.notices("aws-ofi-nccl/ofi-tuner-not-available")
     asked = [s for s in facts.settings("NCCL_TUNER_PLUGIN") if s.value not in ("none", "")]
     missed = [] if facts.plugin("TUNER", "loaded") else facts.plugin("TUNER", "not-found", "probe")
     if failed := facts.leading_to(RULE.name):
