@@ -13,7 +13,7 @@ from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import cut
@@ -149,7 +149,7 @@ class Rule(Record):
         found.confirm = confirm
         return found
 
-    def undecided(self, reason: str, needs: str) -> NotJudged:
+    def undecided(self, reason: str, needs: Needs) -> NotJudged:
         """A question that the log leaves open, with what would answer it."""
         return NotJudged(self.name, reason, needs)
 

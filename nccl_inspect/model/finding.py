@@ -87,10 +87,41 @@ class Suppressed(Record):
     """Why it is accepted, in the user's words."""
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Needs(Record):
+    """What would answer an open question: reports print it, and one command captures it."""
+
+    log: str = ""
+    """Which lines of the log, in words."""
+    all_ranks: bool = False
+    """The lines of every rank are needed."""
+    subsystems: tuple[str, ...] = ()
+    """For ``NCCL_DEBUG_SUBSYS``."""
+    shows: str = ""
+    """What these subsystems show."""
+    platform: bool = False
+    """The machine type answers it."""
+    topology: bool = False
+    """What joins the GPUs of a host answers it."""
+    others: tuple[str, ...] = ()
+    """Commands, files and what only people know, in words."""
+
+    def __str__(self) -> str:
+        ways = ("--platform NAME" * self.platform, "--topology with the output of nvidia-smi topo -m" * self.topology)
+        subsystems = f"NCCL_DEBUG_SUBSYS={','.join(self.subsystems)}" if self.subsystems else ""
+        purpose = f" shows {self.shows}" if self.shows else ""
+        return "; ".join(filter(None, (self.log, ", or ".join(filter(None, ways)), subsystems + purpose, *self.others)))
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class NotJudged(Record):
     """What a rule could not decide, and what would tell."""
 
     rule: str
     reason: str
-    needs: str
+    lacks: Needs
+
+    @property
+    def needs(self) -> str:
+        """What would tell, in words."""
+        return str(self.lacks)

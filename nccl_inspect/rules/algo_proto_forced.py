@@ -7,7 +7,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
 from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.judging.remedies import EFA_RELEASES
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.util.wording import listed
 
@@ -42,7 +42,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.undecided(
             f"{words_of(open_ones)} is set; aws-ofi-nccl does so itself where a network needs it, and the lines in "
             "which it would say so are not in the log",
-            "the log of every rank from its beginning",
+            Needs("the log of every rank from its beginning", all_ranks=True),
         )
     forced = [setting for setting in found if setting not in open_ones]
     if not forced:

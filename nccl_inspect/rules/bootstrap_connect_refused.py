@@ -6,7 +6,7 @@ from nccl_inspect.judging.connecting import REFUSED, addresses, came_up, gave_up
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice
 
 RULE = Rule(
@@ -68,7 +68,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.undecided(
             f"connections to {addresses(again) or 'another rank'} are refused and tried again; the log does not show "
             "how that ended",
-            "the lines up to 'exceeded', to 'Init COMPLETE', or to the end of the job",
+            Needs("the lines up to 'exceeded', to 'Init COMPLETE', or to the end of the job"),
         )
         return
     told = failed or again

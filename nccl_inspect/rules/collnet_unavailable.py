@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Setting
 
 RULE = Rule(
@@ -34,7 +34,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     else:
         yield RULE.undecided(
             f"{words_of(asked)} asks for CollNet; whether it is in use is not in this log",
-            "NCCL_DEBUG_SUBSYS=INIT,ENV,NET and a log past the first all-reduce: look for 'Connected CollNet'",
+            Needs("the log past the first all-reduce: look for 'Connected CollNet'", subsystems=("INIT", "ENV", "NET")),
         )
 
 

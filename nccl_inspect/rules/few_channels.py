@@ -6,7 +6,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_lines, global_ranks, nics_used
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Path
 from nccl_inspect.util.wording import count
 
@@ -55,7 +55,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.undecided(
             f"{count(unknown[0].channels or 0, 'channel')} in communicator {unknown[0].id}: few for NVLink, usual "
             "for PCIe; which of them joins the GPUs is not in the log",
-            "--platform NAME, or --topology with the output of nvidia-smi topo -m",
+            Needs(platform=True, topology=True),
         )
 
 

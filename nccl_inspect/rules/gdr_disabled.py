@@ -23,7 +23,7 @@ from nccl_inspect.judging.networks import gdr_statements, google_plugins
 from nccl_inspect.judging.networks.fabrics import over_tcp_provider, wording
 from nccl_inspect.judging.networks.gdr_use import staged
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Path, Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.wording import count, does, listed, ranks_word, some_names
@@ -36,7 +36,8 @@ RULE = Rule(
     specific=("gdr-not-possible",),
     echo_of=("socket-instead-of-efa",),
 )
-_CAPTURE = "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH for the reason, --platform NAME for whether it is possible at all"
+_CAPTURE = Needs(platform=True, subsystems=("INIT", "ENV", "NET", "GRAPH"), shows="why NCCL does not use it")
+_OTHER_RANKS = "the logs of the other ranks: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log on all of them"
 _PEER_MEMORY_OF_AMD = (
     "ls /sys/kernel/mm/memory_peers; grep ib_register_peer_memory_client /proc/kallsyms   # on every node: neither is "
     "there before amdgpu-dkms and ib_peer_mem, or an OFED with peer memory, are loaded"
@@ -55,7 +56,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """
     pairs = staged(facts)
     if hidden := _hidden(facts):
-        yield RULE.undecided(hidden, "the logs of the other ranks: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log on all of them")
+        yield RULE.undecided(hidden, Needs(_OTHER_RANKS, all_ranks=True))
     if not pairs or (facts.platform and facts.platform.gdr is False):
         yield from _clue(facts)
         return

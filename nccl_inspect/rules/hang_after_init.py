@@ -21,7 +21,7 @@ from nccl_inspect.judging.hangs.progress import (
 from nccl_inspect.judging.process_ends.departures import departures
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.wording import count, ranks_word
@@ -44,7 +44,9 @@ _FIX = (
     "Let all hosts reach each other on all ports of the data network, with one MTU; test with nccl-tests on two hosts.",
     "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,COLL   # on all ranks: shows the last call of each",
 )
-_CAPTURE = "the end of the log of every rank, up to the kill or the timeout; NCCL_DEBUG_SUBSYS=INIT,COLL"
+_CAPTURE = Needs(
+    "the end of the log of every rank, up to the kill or the timeout", all_ranks=True, subsystems=("INIT", "COLL")
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

@@ -19,7 +19,7 @@ from nccl_inspect.judging.facts import (
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.impact import NVLINK, estimate, network
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.util.wording import count, does
 
@@ -71,7 +71,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.undecided(
             f"{count(len(open_ones), 'pair')} of ranks on two hosts {does(len(open_ones), 'use')} the network; NVLink "
             f"joins {size} GPUs of a rack on such machines, and whether these hosts are in one rack is not in the log",
-            "the logs of all ranks from their beginning: the lines 'MNNVL busId … fabric UUID … cliqueId' (2.20)",
+            Needs(
+                "the logs of all ranks from their beginning: the lines 'MNNVL busId … fabric UUID … cliqueId' (2.20)",
+                all_ranks=True,
+            ),
         )
 
 

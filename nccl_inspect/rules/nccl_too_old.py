@@ -9,7 +9,7 @@ from nccl_inspect.judging.hardware import generations
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.hardware.machine_type import LISTED_RANKS, gpu_names
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice
 
 RULE = Rule(
@@ -51,7 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.undecided(
             "CUDA refuses a call of NCCL's kernels (invalid argument); whether this release is too old for the "
             "GPU needs its model",
-            "--platform NAME, or the model from nvidia-smi -L, and a log with the line 'NCCL version'",
+            Needs("a log with the line 'NCCL version'", platform=True, others=("the GPU model from nvidia-smi -L",)),
         )
     elif gpu is not None and _is_old(facts, gpu.first):
         if crashed or overlooked:

@@ -6,7 +6,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of, lines_of, unset, using, words_of
 from nccl_inspect.judging.hardware.peer_to_peer import local_over_net, switched_off
 from nccl_inspect.judging.impact import SHM, SOCKET, estimate
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -29,7 +29,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.undecided(
             f"{count(len(doubtful), 'network path')} would join ranks of one host, but only the order of use tells of "
             "which communicator the lines are",
-            "the logs of all ranks, from their beginning",
+            Needs("the logs of all ranks, from their beginning", all_ranks=True),
         )
     if not pairs:
         return

@@ -8,7 +8,7 @@ from nccl_inspect.judging.evidence import workloads
 from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, network, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.wording import count, listed
@@ -46,7 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             yield RULE.undecided(
                 "every rank has a host of its own; whether these are pods of one machine with several GPUs is "
                 "not in the log",
-                "--platform NAME; kubectl get pod -o wide shows which pods share a node",
+                Needs(platform=True, others=("kubectl get pod -o wide shows which pods share a node",)),
             )
         return
     facts.mark(paths, RULE.name)

@@ -8,7 +8,7 @@ from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hos
 from nccl_inspect.judging.hardware.peer_to_peer import hiding_levels, narrowed, switched_off
 from nccl_inspect.judging.impact import ON_NVLINK, P2P, PCIE, SHM, Estimate, compared, estimate, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD, PCIE_ISOLATION
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Path, Setting
 from nccl_inspect.util.wording import count, listed
 
@@ -32,10 +32,7 @@ _NO_FINE_GRAIN = (
     "RCCL itself says that HSA_FORCE_FINE_GRAIN_PCIE=1 is missing: without it GPUs that PCIe joins have no P2P (README "
     "of RCCL); those on xGMI do without. An IOMMU that translates addresses (no iommu=pt) blocks P2P, too"
 )
-_DECIDE = (
-    "nvidia-smi topo -m > topo.txt, then --topology topo.txt; or --platform NAME; 'nvidia-smi topo -p2p "
-    "r' shows peer access"
-)
+_DECIDE = Needs(platform=True, topology=True, others=("'nvidia-smi topo -p2p r' shows peer access",))
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

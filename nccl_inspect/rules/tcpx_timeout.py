@@ -6,7 +6,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import value, words
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
@@ -54,7 +54,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if waiting and not (own or gone or late or ended):
         yield RULE.undecided(
             "the plugin waits for its receive daemon (RxDM); whether it became ready is not in the log",
-            "the lines up to 'RxDM ready', to the first 'via NET/FasTrak', to an error, or to the end of the job",
+            Needs(
+                "the lines up to 'RxDM ready', to the first 'via NET/FasTrak', to an error, or to the end of the job"
+            ),
         )
         return
     stops = not works and bool(own or gone or late)

@@ -10,7 +10,7 @@ from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of,
 from nccl_inspect.judging.impact import ON_NVLINK, estimate, network
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.util.wording import count
 
@@ -44,7 +44,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.undecided(
             "all groups smaller than the job span hosts although a host holds several ranks; whether one of them is "
             "tensor-parallel is not in the log",
-            "the program's parallel sizes (--tp, --pp, --dp) and the order of its ranks",
+            Needs(others=("the program's parallel sizes (--tp, --pp, --dp) and the order of its ranks",)),
         )
 
 
