@@ -47,14 +47,14 @@ class Rule(Record):
     """The usual severity; a finding may have another one, by its effect."""
     title: str
     """What is wrong, in one line."""
-    because: tuple[str, ...] = ()
-    """Rules whose finding, when present, is the cause of this one."""
-    echo_of: tuple[str, ...] = ()
-    """Of these rules the finding is but the effect: when one is present, it leads and this one folds under it."""
-    specific: tuple[str, ...] = ()
-    """More specific rules: when one of them found something, this one keeps silent."""
+    causes: tuple[str, ...] = ()
+    """Rules, as names or globs, whose findings this one may explain: it is named as their cause."""
+    echoes: tuple[str, ...] = ()
+    """Rules, as names or globs, whose findings are only effects of this one: it leads, and they fold under it."""
+    supersedes: tuple[str, ...] = ()
+    """Rules, as names or globs, that are less specific: where this one finds something, theirs are dropped."""
     leads: bool = False
-    """Found only where it came first: what else ends the job is its effect, but for the rules that it is an echo of."""
+    """Found only where it came first: what else ends the job is its effect, except for the rules that echo it."""
     upsets: bool = False
     """What the same process reports after it is its effect, whatever that is elsewhere."""
     ends: bool = False

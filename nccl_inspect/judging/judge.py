@@ -11,6 +11,7 @@ from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.process_ends import last_words
+from nccl_inspect.judging.relations import relations
 from nccl_inspect.judging.statements import is_retold, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -38,7 +39,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     facts.job.rules = sorted(wanted)
     # What rules that are left out have to say is not told, but while they find fault nothing is called good.
     facts.job.left_out = sorted({f.rule for f in found if f.rule not in wanted and f.severity != "info"})
-    kept = _settled(facts, _confirmed(_without_retold(_without_general(found, wanted, by_name), by_name)))
+    kept = _settled(facts, _confirmed(_without_retold(_without_general(found, wanted), by_name)))
     kept = last_words.made_fatal(facts, kept)
     culprits.locate(facts, kept, [name for name, rule in by_name.items() if rule.local])
     kept = [replace(finding, fix=finding.fix[:_MAX_STEPS]) for finding in kept]
@@ -50,7 +51,7 @@ def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None)
     accepted = {entry.finding.rule for entry in facts.job.suppressed}
     aside = accepted | {finding.rule for finding in found if finding.rule not in wanted}
     facts.job.findings = _sorted(_with_causes(facts, kept, by_name, accepted), by_name, aside)
-    facts.job.not_judged = _open(questions, wanted, by_name, {finding.rule for finding in kept})
+    facts.job.not_judged = _open(questions, wanted, {finding.rule for finding in kept})
     verdicts.judge_paths(facts, counting)
     facts.job.unexplained = _unexplained(facts, found)
     is_dead, is_waiting = last_words.is_death(facts), standstill.is_at_the_end(facts)
@@ -80,10 +81,11 @@ def _fitting(facts: Facts, rule: Rule, finding: Finding) -> Finding:
     return replace(finding, fix=clouds.fitting(finding.fix, {rule.cloud, *clouds.known(facts)}))
 
 
-def _without_general(found: list[Finding], wanted: set[str], by_name: dict[str, Rule]) -> list[Finding]:
+def _without_general(found: list[Finding], wanted: set[str]) -> list[Finding]:
     """The findings of the wanted rules, where no more specific one of these found something."""
-    told = {finding.rule for finding in found} & wanted
-    return [finding for finding in found if finding.rule in wanted and told.isdisjoint(by_name[finding.rule].specific)]
+    present = {finding.rule for finding in found} & wanted
+    kept = {name for name in present if present.isdisjoint(relations().specific(name))}
+    return [finding for finding in found if finding.rule in kept]
 
 
 def _confirmed(findings: list[Finding]) -> list[Finding]:
@@ -105,10 +107,10 @@ def _settled(facts: Facts, findings: list[Finding]) -> list[Finding]:
     return settled.settled(facts, findings)
 
 
-def _open(questions: list[NotJudged], wanted: set[str], by_name: dict[str, Rule], present: set[str]) -> list[NotJudged]:
+def _open(questions: list[NotJudged], wanted: set[str], present: set[str]) -> list[NotJudged]:
     """The questions that are left: where it asks about the effect of another finding, that one answers it."""
     asked = (question for question in questions if question.rule in wanted)
-    return [question for question in asked if present.isdisjoint(by_name[question.rule].echo_of)]
+    return [question for question in asked if present.isdisjoint(relations().leads(question.rule))]
 
 
 def _with_causes(facts: Facts, findings: list[Finding], by_name: dict[str, Rule], accepted: set[str]) -> list[Finding]:
@@ -206,13 +208,18 @@ def _joined(
         shown: rules with findings that explain it by a file beside the log.
     """
     own = SEVERITIES.index(finding.severity)
+    leading, causing = relations().leads(rule.name), relations().causes(rule.name)
     # What the user made less severe than its effect does not hide it.
     before = [one for one in leaders if one.name not in finding.explains]
-    first = [one.name for one in before if finding.fatal and rule.name != one.name and rule.name not in one.echo_of]
+    first = [
+        one.name
+        for one in before
+        if finding.fatal and rule.name != one.name and rule.name not in relations().leads(one.name)
+    ]
     proven = [one.name for one in shown]
     over = [one.name for one in shown if not one.folds]
-    leads = [name for name in (*rule.echo_of, *first, *over) if present.get(name, -1) >= own]
-    causes = [name for name in (*proven, *rule.echo_of, *first, *rule.because) if name in present or name in accepted]
+    leads = [name for name in (*leading, *first, *over) if present.get(name, -1) >= own]
+    causes = [name for name in (*proven, *leading, *first, *causing) if name in present or name in accepted]
     causes = sorted(dict.fromkeys([*leads, *causes]), key=lambda name: name not in present)
     return replace(finding, because=[name for name in causes if name != finding.rule], root=not leads)
 
@@ -234,7 +241,7 @@ def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tupl
     """
     confidence = ("certain", "likely", "possible").index(finding.confidence)
     about_log = rule.category == CATEGORIES[-1]
-    is_effect = not finding.root or not aside.isdisjoint(rule.echo_of)
+    is_effect = not finding.root or not aside.isdisjoint(relations().leads(rule.name))
     return (
         not finding.root,
         is_effect,

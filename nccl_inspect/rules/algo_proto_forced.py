@@ -16,6 +16,7 @@ RULE = Rule(
     category="environment",
     severity="warning",
     title="A setting forces the algorithm or the protocol",
+    causes=("bandwidth-low", "ring-crosses-nodes-too-often"),
 )
 _CHOICES = ("NCCL_ALGO", "NCCL_PROTO")
 _SIZES = ("NCCL_NTHREADS", "NCCL_BUFFSIZE")

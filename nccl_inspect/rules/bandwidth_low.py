@@ -20,15 +20,6 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="nccl-tests measured far less bandwidth than the paths of the job give",
-    because=(
-        "algo-proto-forced",
-        "channel-limit-by-env",
-        "few-channels",
-        "gpu-hardware-error",
-        "ib-async-event",
-        "nic-asymmetry",
-        "nic-unused",
-    ),
 )
 _SHARE = 4
 """Only what is below this part of the lowest figure is far below."""

@@ -14,17 +14,7 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Connections to another rank are refused: nobody listens there",
-    echo_of=(
-        "bootstrap-wrong-interface",
-        "loopback-between-hosts",
-        "bootstrap-no-interface",
-        "rank-missing",
-        "duplicate-gpu",
-        "network-not-found",
-        "shm-segment-failed",
-    ),
-    because=("env-mismatch-across-ranks",),
-    specific=("version-mismatch",),
+    echoes=("bootstrap-failed", "hang-in-init"),
 )
 
 _START = 5

@@ -17,15 +17,6 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Ranks do not find together",
-    echo_of=(
-        "env-mismatch-across-ranks",
-        "bootstrap-no-interface",
-        "bootstrap-connect-refused",
-        "bootstrap-no-route",
-        "bootstrap-wrong-interface",
-        "open-files-limit",
-    ),
-    specific=("version-mismatch",),
     upsets=True,
 )
 _MIXED = (

@@ -17,8 +17,7 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Ranks cannot reach each other over TCP",
-    echo_of=("bootstrap-wrong-interface", "loopback-between-hosts"),
-    because=("env-mismatch-across-ranks",),
+    echoes=("bootstrap-failed", "hang-in-init"),
 )
 _BRIDGE = re.compile(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 """What Docker takes for its bridges first (default-address-pools); 172.31 is left out: clouds number hosts with it."""

@@ -14,6 +14,8 @@ RULE = Rule(
     category="environment",
     severity="warning",
     title="A setting limits the number of channels",
+    causes=("bandwidth-low", "nic-shared", "nic-unused"),
+    supersedes=("few-channels",),
     local=True,
 )
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS")

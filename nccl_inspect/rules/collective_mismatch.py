@@ -24,7 +24,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="Ranks called different collectives, or with different sizes",
-    because=("env-mismatch-across-ranks", "version-mismatch"),
+    echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
 )
 _SIZES = ("socket-net-message-truncated", "ib-collective-mismatch", "ib-incorrect-receive", "ofi-size-mismatch")
 """A network transport got more than the receiver expects."""

@@ -20,16 +20,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="All ranks made a call, and it did not end",
-    echo_of=(
-        "gpu-hardware-error",
-        "gpu-out-of-memory",
-        "peer-death",
-        "process-crashed",
-        "ib-completion-error",
-        "ib-timeout-err12",
-        "transfer-failed",
-        "cuda-call-failed",
-    ),
+    echoes=("ranks-out-of-step", "watchdog-*"),
 )
 
 

@@ -13,7 +13,6 @@ RULE = Rule(
     category="network",
     severity="info",
     title="CollNet (in-network reduction) is asked for and not there",
-    because=("sharp-failed",),
 )
 
 

@@ -18,7 +18,6 @@ RULE = Rule(
     category="topology",
     severity="info",
     title="Connections between hosts go from one NIC number (rail) to another",
-    because=("pxn-unused",),
 )
 
 

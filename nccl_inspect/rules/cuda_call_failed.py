@@ -19,16 +19,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A CUDA call of NCCL or of PyTorch failed",
-    specific=(
-        "cuda-failure-in-connect",
-        "cuda-failure-in-launch",
-        "cuda-init-error",
-        "fabric-manager-down",
-        "gpu-hardware-error",
-        "gpu-out-of-memory",
-        "nccl-too-old",
-        "peer-mapping-exhausted",
-    ),
+    echoes=("collective-unfinished", "ib-completion-error", "peer-death", "watchdog-*"),
     local=True,
 )
 _TELLING = (500, 704, 801)

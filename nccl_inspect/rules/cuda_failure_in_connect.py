@@ -15,14 +15,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A CUDA call failed while NCCL set up its connections",
-    because=("gpu-out-of-memory",),
-    specific=(
-        "cuda-failure-in-launch",
-        "cuda-ipc-isolated-gpus",
-        "cuda-init-error",
-        "nccl-too-old",
-        "gpu-hardware-error",
-    ),
+    echoes=("ib-completion-error", "watchdog-*"),
+    supersedes=("cuda-call-failed",),
     local=True,
 )
 _CONNECT = ("transport", "proxy", "channel")

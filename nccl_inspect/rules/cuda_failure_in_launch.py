@@ -15,7 +15,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A CUDA call failed while NCCL launched a collective",
-    specific=("cuda-init-error", "gpu-hardware-error", "gpu-out-of-memory", "nccl-too-old"),
+    echoes=("ib-completion-error", "watchdog-*"),
+    supersedes=("cuda-call-failed", "cuda-failure-in-connect"),
     local=True,
 )
 

@@ -18,8 +18,8 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="CUDA cannot be initialised",
-    echo_of=("fabric-manager-down", "gpu-hardware-error"),
-    specific=("cuda-lib-missing",),
+    echoes=("gloo-not-connected", "peer-death", "rendezvous-failed", "watchdog-*"),
+    supersedes=("cuda-call-failed", "cuda-failure-in-connect", "cuda-failure-in-launch", "nccl-tests-failed"),
     local=True,
 )
 _CAUSES = {code: ANSWERS[code].cause for code in AT_START & ANSWERS.keys()} | {

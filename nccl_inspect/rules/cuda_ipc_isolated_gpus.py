@@ -17,7 +17,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Each process sees only its own GPU, and memory cannot be shared between them",
-    because=("duplicate-hostname",),
+    supersedes=("cuda-failure-in-connect", "p2p-import-failed"),
 )
 
 

@@ -11,6 +11,7 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="A library of the NVIDIA driver cannot be loaded, or lacks a function",
+    supersedes=("cuda-init-error",),
     local=True,
 )
 _OPTIONAL = "libgdrapi"

@@ -16,6 +16,7 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="Two ranks of one communicator use the same GPU",
+    echoes=("bootstrap-connect-refused",),
 )
 
 

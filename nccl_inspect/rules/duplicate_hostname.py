@@ -16,6 +16,9 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Two machines or containers have the same host name",
+    causes=("cuda-ipc-isolated-gpus", "p2p-import-failed"),
+    echoes=("shm-attach-failed",),
+    supersedes=("net-instead-of-p2p",),
 )
 
 _FIX = (

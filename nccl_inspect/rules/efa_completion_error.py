@@ -16,8 +16,6 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="A transfer over EFA failed",
-    specific=("efa-security-group",),
-    echo_of=("peer-death",),
 )
 _CAUSES = {
     4: "the address handle of the peer is not valid on this device",

@@ -18,7 +18,9 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="aws-ofi-nccl does not come up",
-    specific=("ib-memlock", "efa-libfabric-incompat", "efa-provider-missing", "efa-not-supported-instance"),
+    causes=("socket-instead-of-efa", "socket-instead-of-rdma"),
+    echoes=("network-not-found",),
+    supersedes=("memory-registration-failed",),
     folds=True,
     local=True,
 )

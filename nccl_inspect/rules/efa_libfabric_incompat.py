@@ -16,6 +16,9 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="libfabric is too old for this NCCL or for aws-ofi-nccl",
+    causes=("socket-instead-of-efa", "socket-instead-of-rdma"),
+    echoes=("network-not-found",),
+    supersedes=("efa-init-failed", "memory-registration-failed", "plugin-does-not-fit"),
     folds=True,
     local=True,
 )

@@ -18,7 +18,6 @@ RULE = Rule(
     cloud="AWS",
     severity="warning",
     title="The plugin finds fewer EFA devices than the machine has for these GPUs",
-    specific=("nic-asymmetry",),
 )
 _SEVERE = 4
 """How many times fewer devices make an error of it."""

@@ -13,6 +13,7 @@ RULE = Rule(
     cloud="AWS",
     severity="info",
     title="aws-ofi-nccl is loaded on a machine without EFA, or for one host only",
+    supersedes=("efa-init-failed", "efa-provider-missing"),
 )
 
 

@@ -19,7 +19,9 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="aws-ofi-nccl finds no libfabric provider that it can use",
-    specific=("efa-not-supported-instance",),
+    causes=("mixed-networks", "socket-instead-of-efa", "socket-instead-of-rdma"),
+    echoes=("network-not-found",),
+    supersedes=("efa-init-failed",),
     folds=True,
     local=True,
 )

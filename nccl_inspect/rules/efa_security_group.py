@@ -22,6 +22,7 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="EFA packets never reached the peer: most often the security group drops them",
+    supersedes=("efa-completion-error", "transfer-failed"),
 )
 
 _FIX = [

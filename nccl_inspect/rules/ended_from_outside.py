@@ -22,7 +22,7 @@ RULE = Rule(
     category="failures",
     severity="info",
     title="The scheduler, the launcher or a user ended the job",
-    specific=("hang-after-init", "hang-after-p2p-setup", "hang-in-init", "rank-missing", "watchdog-timeout"),
+    echoes=("driver-shutting-down",),
     ends=True,
 )
 _OF_NOBODY = "python-interrupted"

@@ -15,6 +15,8 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="CUDA is not ready on a machine with NVSwitch: the fabric manager does not run",
+    echoes=("cuda-init-error", "peer-death", "watchdog-*"),
+    supersedes=("cuda-call-failed", "nccl-tests-failed", "nvls-fabric-manager", "nvls-unavailable"),
     local=True,
 )
 _NOT_READY = {802: "system not yet initialized", 919: "the GPU fabric is not ready"}

@@ -15,8 +15,7 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="Fewer channels than NVLink or the NICs can serve",
-    specific=("channel-limit-by-env", "one-gpu-per-pod"),
-    because=("topology-mismatch", "topo-file-bad"),
+    causes=("bandwidth-low",),
 )
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
 """Settings, and what a program asks for with ncclConfig_t."""

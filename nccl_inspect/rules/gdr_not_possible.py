@@ -14,6 +14,7 @@ RULE = Rule(
     category="gpudirect",
     severity="info",
     title="This machine type has no GPUDirect RDMA: data is staged through host memory",
+    supersedes=("gdr-disabled",),
 )
 
 

@@ -15,7 +15,6 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Gloo, which connects processes beside NCCL, found no interface or did not reach all",
-    echo_of=("rendezvous-failed", "peer-death", "gpu-out-of-memory", "cuda-init-error", "gpu-hardware-error"),
 )
 _FAILED = ("gloo-no-interface", "gloo-connect-failed", "gloo-not-connected")
 _CHOOSE = "GLOO_SOCKET_IFNAME=<interface>   # on all ranks: a whole name; mostly the same as NCCL_SOCKET_IFNAME"

@@ -16,6 +16,8 @@ RULE = Rule(
     category="gpudirect",
     severity="error",
     title="GPU memory cannot be registered with the NIC",
+    echoes=("ib-completion-error", "watchdog-*"),
+    supersedes=("memory-registration-failed",),
     local=True,
 )
 _DMABUF = "reg_dmabuf_mr"

@@ -15,6 +15,17 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A GPU had no memory left for NCCL, or for PyTorch before the job ended",
+    causes=("cuda-failure-in-connect",),
+    echoes=(
+        "collective-not-called",
+        "collective-unfinished",
+        "gloo-not-connected",
+        "ib-completion-error",
+        "p2p-without-partner",
+        "rendezvous-failed",
+        "watchdog-*",
+    ),
+    supersedes=("cuda-call-failed", "cuda-failure-in-launch"),
     local=True,
 )
 

@@ -31,9 +31,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="No progress after the initialisation until the job was ended",
-    echo_of=("peer-death", "mixed-networks"),
-    because=("env-mismatch-across-ranks", "loopback-between-hosts", "nvls-fabric-manager", "rccl-iommu-pt-missing"),
-    specific=("hang-after-p2p-setup",),
+    supersedes=("ended-from-outside",),
 )
 _WITHOUT_GDR = (
     "NCCL_NET_GDR_LEVEL=LOC   # a test: if that runs, GPUDirect RDMA is at fault (ACS, IOMMU). No cure, as it is slow"

@@ -34,7 +34,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="No progress on one host once P2P connections were set up",
-    because=("env-mismatch-across-ranks", "version-mismatch"),
+    echoes=("watchdog-*",),
+    supersedes=("ended-from-outside", "hang-after-init"),
 )
 _FIRST_WORK = 1
 _BY_PCIE = re.compile(r"\b(?:GeForce|Quadro|RTX|TITAN|T4|A10G?|A16|A40|L4|L20|L40S?)\b")

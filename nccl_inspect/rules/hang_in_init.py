@@ -27,16 +27,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="Ranks began to build a communicator and never finished",
-    echo_of=(
-        "rank-missing",
-        "version-mismatch",
-        "mixed-networks",
-        "bootstrap-no-interface",
-        "bootstrap-wrong-interface",
-        "bootstrap-connect-refused",
-        "bootstrap-no-route",
-    ),
-    because=("env-mismatch-across-ranks", "nvls-fabric-manager", "rccl-iommu-pt-missing"),
+    echoes=("nonblocking-timeout",),
+    supersedes=("ended-from-outside",),
 )
 _REACH = "Let all hosts reach each other on all TCP ports of the bootstrap interface (NetworkPolicy, firewall)."
 _EACH_STEP = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET   # on all ranks: shows the last step of each"

@@ -14,6 +14,8 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="A NIC reports an event of its own: port down, new GIDs, or a fatal error",
+    causes=("bandwidth-low", "ib-completion-error", "ib-timeout-err12", "nic-asymmetry", "watchdog-*"),
+    echoes=("nic-failed",),
     local=True,
 )
 _FATAL = ("catastrophic", "access violation", "invalid request", "CQ error", "fatal")

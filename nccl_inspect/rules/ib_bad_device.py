@@ -17,6 +17,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="An InfiniBand or RoCE card is visible and cannot be used",
+    causes=("mixed-networks", "network-not-found", "nic-asymmetry", "socket-instead-of-*"),
     folds=True,
     local=True,
 )

@@ -15,17 +15,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="A NIC refused a transfer (status 1, 2, 9, 10, 11, 13 and others)",
-    echo_of=(
-        "ib-error4-acs",
-        "ib-memlock",
-        "gpu-memory-not-registered",
-        "gpu-hardware-error",
-        "gpu-out-of-memory",
-        "cuda-failure-in-connect",
-        "cuda-call-failed",
-        "cuda-failure-in-launch",
-    ),
-    because=("ib-async-event",),
+    echoes=("collective-unfinished", "nic-failed"),
 )
 _PEER_GONE = "the peer's process died or let go of the memory while a transfer was under way"
 _STATUSES = {

@@ -19,6 +19,7 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="InfiniBand and RoCE are switched off by a setting",
+    echoes=("socket-instead-of-ib", "socket-instead-of-rdma"),
 )
 
 _LOOK = "ibv_devinfo; ls /dev/infiniband   # is there a card in the container at all?"

@@ -12,6 +12,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="A NIC may not reach the memory it shall send (status 4): ACS or an IOMMU between NIC and GPU",
+    echoes=("ib-completion-error", "ib-timeout-err12", "nic-failed"),
     local=True,
 )
 _LOCAL_PROTECTION = 4

@@ -15,7 +15,6 @@ RULE = Rule(
     category="network",
     severity="error",
     title="RoCE connections cannot be made: wrong GID index, or the GID does not lead to the peer",
-    specific=("rail-only-fabric",),
 )
 _INVALID = "Invalid argument"
 _EMPTY = "No data available"

@@ -14,6 +14,8 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Buffers cannot be registered with the NIC: the limit on locked memory",
+    echoes=("ib-completion-error", "watchdog-*"),
+    supersedes=("efa-init-failed", "host-memory-exhausted", "memory-registration-failed", "transfer-failed"),
     local=True,
 )
 _CALLS = ("create_cq", "create_qp", "reg_mr", "reg_mr_iova2", "reg_dmabuf_mr")

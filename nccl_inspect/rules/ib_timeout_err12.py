@@ -15,9 +15,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Transfers over InfiniBand or RoCE get no answer (status 12)",
-    echo_of=("ib-error4-acs",),
-    because=("ib-async-event",),
-    specific=("rail-only-fabric",),
+    echoes=("collective-unfinished", "nic-failed"),
 )
 _USUAL_WAIT = 18
 """NCCL_IB_TIMEOUT from 2.14 on; 20 from 2.23 on."""

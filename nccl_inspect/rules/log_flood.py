@@ -14,7 +14,6 @@ RULE = Rule(
     category="log quality",
     severity="info",
     title="One error repeats until it fills the log",
-    echo_of=("peer-death",),
 )
 _MANY = 10_000
 _REPEATED = 100

@@ -16,6 +16,9 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Several hosts use the loopback interface",
+    causes=("hang-after-init", "watchdog-*"),
+    echoes=("bootstrap-connect-refused", "bootstrap-no-route"),
+    supersedes=("bootstrap-wrong-interface",),
 )
 
 _LET_IN = "a list of the user replaces NCCL's own, which leaves lo out, and lo comes first"

@@ -28,7 +28,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Ranks of one communicator use different networks",
-    because=("ib-bad-device", "plugin-load-failed", "plugin-not-found", "efa-provider-missing"),
+    echoes=("hang-after-init", "hang-in-init", "socket-instead-of-*", "watchdog-*"),
     local=True,
 )
 

@@ -28,6 +28,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Hosts are joined by NVLink (MNNVL), and ranks cannot use it: IMEX",
+    supersedes=("p2p-import-failed",),
 )
 _NOT_PERMITTED = 800
 _FORCED = ("mnnvl-unsupported",)

@@ -17,6 +17,8 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="The NCCL release is older than the GPUs",
+    echoes=("topology-mismatch",),
+    supersedes=("cuda-call-failed", "cuda-failure-in-connect", "cuda-failure-in-launch"),
 )
 _NO_KERNEL = [
     CUDA_CODES[text] for text in ("no kernel image is available for execution on the device", "invalid device function")

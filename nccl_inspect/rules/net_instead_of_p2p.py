@@ -14,9 +14,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Ranks of one host talk over the network instead of P2P or shared memory",
-    echo_of=("shm-disabled-by-env",),
-    because=("p2p-disabled-by-env", "p2p-disabled-driver"),
-    specific=("duplicate-hostname",),
+    echoes=("nvlink-not-used",),
 )
 
 

@@ -14,8 +14,7 @@ RULE = Rule(
     category="plugins",
     severity="error",
     title="NCCL_NET asks for a network that does not come up",
-    echo_of=("plugin-load-failed", "efa-provider-missing", "efa-libfabric-incompat", "efa-init-failed"),
-    because=("plugin-not-found", "ib-bad-device"),
+    echoes=("bootstrap-connect-refused", "no-transport"),
     local=True,
 )
 

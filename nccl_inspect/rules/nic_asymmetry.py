@@ -16,7 +16,9 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="Hosts of one job have different numbers of NICs",
-    because=("ib-bad-device", "ib-async-event"),
+    causes=("bandwidth-low",),
+    echoes=("nic-shared", "nic-unused"),
+    supersedes=("efa-nics-missing",),
 )
 _SEVERE = 5
 """How many times fewer NICs make an error of it."""

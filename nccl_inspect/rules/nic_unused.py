@@ -13,9 +13,7 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="A NIC of a host carries no traffic of NCCL",
-    echo_of=("nic-asymmetry",),
-    because=("channel-limit-by-env",),
-    specific=("nic-shared",),
+    causes=("bandwidth-low",),
 )
 
 

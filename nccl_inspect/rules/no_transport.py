@@ -14,8 +14,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="No path between two ranks: P2P, SHM and NET are all switched off or impossible",
-    echo_of=("network-not-found",),
-    because=("p2p-disabled-by-env", "shm-disabled-by-env"),
+    echoes=("watchdog-*",),
 )
 _SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA")
 

@@ -17,8 +17,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="GPUs joined by NVLink talk through host memory or the network",
-    echo_of=("p2p-disabled-by-env", "shm-disabled-by-env", "net-instead-of-p2p"),
-    because=("p2p-disabled-driver",),
+    echoes=("shm-instead-of-p2p",),
 )
 
 

@@ -17,8 +17,9 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Reduction inside the NVSwitch (NVLS) could not be set up: fabric manager or NVSwitch",
-    because=("p2p-nvlink-fault",),
-    specific=("fabric-manager-down",),
+    causes=("hang-after-init", "hang-in-init"),
+    echoes=("watchdog-*",),
+    supersedes=("nvls-unavailable",),
     local=True,
 )
 _NO_MEMORY = 2

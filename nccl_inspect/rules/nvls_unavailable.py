@@ -12,7 +12,6 @@ RULE = Rule(
     category="intra-node path",
     severity="info",
     title="Reduction inside the NVSwitch (NVLS) is not available",
-    specific=("nvls-fabric-manager", "fabric-manager-down"),
 )
 _LEAST = 3
 _HAVE_IT = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")

@@ -18,6 +18,8 @@ RULE = Rule(
     category="topology",
     severity="error",
     title="One GPU for each pod: ranks of one machine use the network and NVLink lies idle",
+    causes=("tp-group-spans-nodes",),
+    supersedes=("few-channels",),
 )
 
 _FOUR_PODS = cited("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED)

@@ -13,6 +13,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="The limit on open files was reached",
+    echoes=("bootstrap-failed", "p2p-import-failed", "shm-attach-failed", "shm-segment-failed", "watchdog-*"),
+    supersedes=("internal-error", "transfer-failed"),
     local=True,
 )
 _OF_PROCESS, _OF_HOST = "Too many open files", "Too many open files in system"

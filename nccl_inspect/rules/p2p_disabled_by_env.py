@@ -14,6 +14,8 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="P2P between the GPUs of a host is switched off by a setting",
+    causes=("net-instead-of-p2p", "no-transport", "shm-segment-failed"),
+    echoes=("nvlink-not-used", "shm-instead-of-p2p"),
 )
 _CHECK = (
     "nvidia-smi topo -p2p r   # if it was set against a hang: check this, IOMMU and ACS before removing it for good"

@@ -16,6 +16,7 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="The driver refuses peer access between GPUs of one host",
+    causes=("net-instead-of-p2p", "nvlink-not-used", "shm-instead-of-p2p", "shm-segment-failed"),
     folds=True,
 )
 _REASONS = {

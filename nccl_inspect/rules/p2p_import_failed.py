@@ -15,9 +15,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="The memory of a GPU could not be shared with another rank of its host",
-    echo_of=("open-files-limit",),
-    because=("env-mismatch-across-ranks", "duplicate-hostname"),
-    specific=("cuda-ipc-isolated-gpus", "mnnvl-imex-not-working"),
+    echoes=("watchdog-*",),
     local=True,
 )
 _NOT_PERMITTED = 800

@@ -14,6 +14,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="The driver refuses peer access between GPUs that NVLink joins: a hardware fault",
+    causes=("nvls-fabric-manager", "wrong-results"),
     local=True,
 )
 

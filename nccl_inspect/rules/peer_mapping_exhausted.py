@@ -14,6 +14,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="One process maps the memory of more GPUs than the driver allows",
+    supersedes=("cuda-call-failed",),
 )
 _EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
 

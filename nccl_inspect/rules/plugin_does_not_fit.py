@@ -15,7 +15,7 @@ RULE = Rule(
     category="plugins",
     severity="error",
     title="NCCL and a plugin, or the plugin and its library, do not fit together",
-    specific=("efa-libfabric-incompat", "plugin-load-failed"),
+    echoes=("internal-error",),
 )
 _OF_LIBFABRIC = "aws-ofi-nccl"
 _ONE_IMAGE = "Take NCCL, the plugin and libfabric of one base image or installer."

@@ -15,6 +15,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="No more threads can be started: the limit on processes",
+    supersedes=("internal-error",),
     local=True,
 )
 _OF_LIBRARIES = ("thread-pool-failed", "thread-pool-failed-gomp")

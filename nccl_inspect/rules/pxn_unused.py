@@ -16,6 +16,7 @@ RULE = Rule(
     category="topology",
     severity="info",
     title="PXN is off: GPUs do not use the NICs of their neighbours",
+    causes=("cross-rail-traffic",),
 )
 _FIRST = (2, 12)
 """The release that brought PXN."""

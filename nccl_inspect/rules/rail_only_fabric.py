@@ -15,6 +15,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="NICs of different rails cannot reach each other",
+    supersedes=("ib-gid-index", "ib-timeout-err12"),
 )
 _COMPLETIONS = ("ib-completion-error", "ib-completion-error-named", "ib-completion-error-old")
 _TIMED_OUT, _NO_ANSWER = 110, 12

@@ -16,6 +16,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="Ranks never began, and all others wait for them",
+    echoes=("bootstrap-connect-refused", "hang-in-init", "nonblocking-timeout"),
+    supersedes=("ended-from-outside",),
 )
 
 

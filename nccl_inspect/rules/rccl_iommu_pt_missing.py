@@ -12,6 +12,7 @@ RULE = Rule(
     category="intra-node path",
     severity="info",
     title='RCCL misses "iommu=pt" on the kernel command line',
+    causes=("hang-after-init", "hang-in-init"),
 )
 
 

@@ -20,7 +20,7 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Processes could not meet in PyTorch's store",
-    echo_of=("peer-death", "gpu-out-of-memory", "cuda-init-error", "gpu-hardware-error"),
+    echoes=("gloo-not-connected",),
 )
 _PORT = "ss -ltnp | grep :<port>   # on the host of MASTER_ADDR: who has it?"
 _REACH = "nc -vz $MASTER_ADDR $MASTER_PORT; getent hosts $MASTER_ADDR   # from this host or pod: does it answer?"

@@ -13,8 +13,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="A shared memory segment that another rank made could not be opened",
-    specific=("shm-segment-failed",),
-    echo_of=("duplicate-hostname", "open-files-limit"),
+    echoes=("watchdog-*",),
     local=True,
 )
 _NOT_THERE = 2

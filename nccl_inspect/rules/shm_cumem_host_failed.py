@@ -15,6 +15,8 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Shared host memory made with CUDA's cuMem interface does not work",
+    causes=("shm-segment-failed",),
+    echoes=("watchdog-*",),
     local=True,
 )
 _REFUSED = (1, 217, 801)

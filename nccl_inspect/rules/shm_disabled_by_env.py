@@ -15,6 +15,8 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Shared memory between ranks of a host is switched off by a setting",
+    causes=("no-transport",),
+    echoes=("net-instead-of-p2p", "nvlink-not-used"),
 )
 
 

@@ -17,8 +17,7 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="GPUs of one host talk through host memory (SHM) instead of directly (P2P)",
-    echo_of=("p2p-disabled-by-env", "nvlink-not-used"),
-    because=("p2p-disabled-driver",),
+    causes=("shm-segment-failed",),
 )
 _FINE_GRAIN = "rccl-fine-grain-missing"
 _RCCL_WARNS = {

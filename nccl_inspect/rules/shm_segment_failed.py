@@ -15,8 +15,8 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="A shared memory segment in /dev/shm could not be made",
-    echo_of=("open-files-limit",),
-    because=("p2p-disabled-by-env", "shm-instead-of-p2p", "p2p-disabled-driver", "shm-cumem-host-failed"),
+    echoes=("bootstrap-connect-refused", "watchdog-*"),
+    supersedes=("shm-attach-failed",),
     local=True,
 )
 _NO_SPACE = 28

@@ -35,15 +35,8 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="Hosts talk over TCP sockets although EFA is there or was asked for",
-    echo_of=("mixed-networks",),
-    because=(
-        "ib-bad-device",
-        "efa-provider-missing",
-        "efa-libfabric-incompat",
-        "efa-init-failed",
-        "plugin-load-failed",
-        "plugin-not-found",
-    ),
+    echoes=("gdr-disabled",),
+    supersedes=("socket-instead-of-rdma",),
 )
 _SEARCH_FAILED = "ofi-no-eligible-providers"
 _NAMES = ("efa", "libfabric", "aws libfabric")

@@ -32,8 +32,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Hosts talk over TCP sockets although InfiniBand or RoCE cards are there",
-    echo_of=("ib-disabled-by-env", "mixed-networks"),
-    because=("ib-bad-device", "plugin-load-failed", "plugin-not-found"),
+    supersedes=("socket-instead-of-rdma",),
 )
 
 

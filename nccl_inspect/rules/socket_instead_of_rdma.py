@@ -32,16 +32,6 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="Hosts talk over TCP sockets; no sign of an RDMA network",
-    echo_of=("ib-disabled-by-env", "mixed-networks"),
-    because=(
-        "ib-bad-device",
-        "plugin-not-found",
-        "plugin-load-failed",
-        "efa-provider-missing",
-        "efa-libfabric-incompat",
-        "efa-init-failed",
-    ),
-    specific=("socket-instead-of-efa", "socket-instead-of-ib"),
 )
 _KINDS_WITHOUT_RDMA = ("tcp",)
 _PLUGINS_OF_GOOGLE = {"tcpx": "GPUDirect-TCPX", "tcpxo": "GPUDirect-TCPXO (FasTrak)"}

@@ -16,6 +16,8 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="GPUDirect-TCPX or TCPXO times out waiting for its daemon or for a peer",
+    causes=("tcpxo-no-interface", "tcpxo-offload-failed"),
+    supersedes=("tcpxo-init-failed",),
 )
 _PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")
 _RETURNS = "tcpxResult_t"

@@ -13,8 +13,6 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="GPUDirect-TCPXO cannot start",
-    specific=("tcpx-timeout", "tcpxo-no-interface", "tcpxo-llcm-missing", "tcpxo-offload-failed"),
-    because=("tcpxo-version-mismatch",),
 )
 _SWITCHED_OFF = "NET/FasTrak disabled"
 _OTHER_MACHINE = ("No FasTrak index found", "larger than maximum number")

@@ -14,6 +14,7 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="The devices of LLCM are missing for GPUDirect-TCPXO",
+    supersedes=("tcpxo-init-failed",),
 )
 _SAID = ("fastrak-llcm-missing", "fastrak-llcm-unreadable")
 _REASONS = ("No files found matching", "No LLCM device", "resource0", "resource2", "BAR4", "mmap Llcm", "mmap Reverse")

@@ -16,7 +16,7 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="GPUDirect-TCPXO lacks an interface",
-    because=("tcpx-timeout",),
+    supersedes=("tcpxo-init-failed",),
 )
 _NONE = "fastrak-no-interface"
 _UNKNOWN = "fastrak-address-unknown"

@@ -15,8 +15,7 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="The offload engine of the machine fails GPUDirect-TCPXO",
-    echo_of=("tcpxo-version-mismatch",),
-    because=("tcpx-timeout",),
+    supersedes=("tcpxo-init-failed",),
 )
 _SAID = (
     *(

@@ -17,6 +17,8 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="Releases of GPUDirect-TCPXO do not fit together",
+    causes=("tcpxo-init-failed",),
+    echoes=("tcpxo-offload-failed",),
 )
 _PEER = ("fastrak-version-mismatch", "fastrak-peer-misbehaves")
 _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")

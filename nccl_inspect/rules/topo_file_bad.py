@@ -14,6 +14,7 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="The topology or graph file cannot be read or does not fit",
+    causes=("few-channels", "ring-crosses-nodes-too-often", "rings-disagree", "topology-mismatch"),
     local=True,
 )
 _NAMES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")

@@ -13,8 +13,8 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="The topology that the ranks see gives no rings or trees",
-    echo_of=("nccl-too-old",),
-    because=("topo-file-bad", "version-mismatch", "env-mismatch-across-ranks"),
+    causes=("few-channels", "ring-crosses-nodes-too-often"),
+    echoes=("rings-disagree",),
 )
 _RING_AND_TREES = range(1, 5)
 """Numbers of the patterns that every job needs; higher ones are NVLS and CollNet."""

@@ -19,7 +19,6 @@ RULE = Rule(
     category="topology",
     severity="error",
     title="A tensor-parallel group has ranks on several nodes",
-    because=("one-gpu-per-pod",),
 )
 _IS_TP = re.compile(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
 """The description of a process group: ``mesh_tp``, ``TENSOR_MODEL_PARALLEL_GROUP``; not of a joint group."""

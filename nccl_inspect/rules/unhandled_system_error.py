@@ -12,6 +12,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A system call failed, and the log does not say which",
+    supersedes=("nccl-tests-failed",),
 )
 _SYSTEM_ERROR = 2
 _PLACES = {

@@ -19,6 +19,9 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="Ranks of one job run different NCCL releases",
+    causes=("collective-mismatch", "hang-after-p2p-setup", "topology-mismatch", "watchdog-*", "wrong-results"),
+    echoes=("hang-in-init", "rings-disagree"),
+    supersedes=("bootstrap-connect-refused", "bootstrap-failed"),
 )
 _STRANGE = (
     *("bootstrap-already-checked-in", "bootstrap-rank-count-mismatch", "bootstrap-root-internal"),

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_with
-from nccl_inspect.judging.hangs.watchdog import CAUSES, LEADING
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.departures import departures
 from nccl_inspect.judging.statements import rank_in_front, value
@@ -18,8 +17,6 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="PyTorch's watchdog itself got stuck, and ended the process",
-    echo_of=("watchdog-timeout", *LEADING),
-    because=CAUSES,
 )
 _AT_END = (
     "all communicators came to their end, so no collective hangs: mostly the process did not end in time, because a "

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import artifacts, platforms
-from nccl_inspect.judging.engine import SEVERITIES, Rule, registered
+from nccl_inspect.judging.engine import SEVERITIES, Rule
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.relations import relations
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -122,7 +123,7 @@ def machine(facts: Facts, pod: Pod) -> Platform | None:
 def effects(facts: Facts, rule: Rule) -> list[Finding]:
     """What other rules found in the log that this one may explain, where no more specific one found something."""
     present = {finding.rule for finding in facts.job.findings}
-    general = {entry.rule.name for entry in registered() if not present.isdisjoint(entry.rule.specific)}
+    general = {name for name in rule.explains if not present.isdisjoint(relations().specific(name))}
     wanted = set(rule.explains) - general
     return [finding for finding in facts.job.findings if finding.rule in wanted and finding.severity != "info"]
 
