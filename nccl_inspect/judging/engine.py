@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path as File
+from typing import NamedTuple
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import ends, first_lines, hosts_of
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
+from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import cut
@@ -30,7 +32,7 @@ CATEGORIES = (
     "failures",
     "log quality",
 )
-_RULES = Path(__file__).parents[1] / "rules"
+_RULES = File(__file__).parents[1] / "rules"
 """Each module there is a rule."""
 _MAX_EVIDENCE = 5
 _MAX_SUMMARY = 300
@@ -66,7 +68,8 @@ class Rule(Record):
     cloud: str = ""
     """The vendor whose machines it is about: where it finds something, the job runs there."""
     explains: tuple[str, ...] = ()
-    """Rules whose findings a file beside the log may explain: it runs after these, and says which ones it explains."""
+    """Rules whose findings a file beside the log may explain: ``judge`` gets these findings, and says which ones it
+    explains."""
     local: bool = False
     """The fault lies with the ranks and hosts that it names; they do not merely suffer from that of others."""
 
@@ -79,13 +82,36 @@ class Rule(Record):
         fix: Iterable[str],
         severity: str | None = None,
         confidence: str = "certain",
-        ranks: Iterable[int] = (),
-        hosts: Iterable[str | None] = (),
-        evidence: Iterable[Evidence] = (),
+        ranks: Iterable[int] | None = None,
+        hosts: Iterable[str | None] | None = None,
+        evidence: Iterable[Evidence] | None = None,
+        paths: Iterable[Path] = (),
+        open_paths: Iterable[Path] = (),
+        explains_errors: Iterable[Notice] = (),
         fatal: bool = False,
         open_end: bool = False,
     ) -> Finding:
-        """A finding of this rule: one for each cause, with its evidence cut to the first lines."""
+        """A finding of this rule: one for each cause, with its evidence cut to the first lines.
+
+        Args:
+            summary: what is wrong, in one line.
+            cause: why.
+            impact: what it costs.
+            fix: what must be changed, step by step.
+            severity: by its effect; None for that of the rule.
+            confidence: in the cause.
+            ranks: that it is about; None for those at the ends of the paths.
+            hosts: likewise.
+            evidence: the lines that show it; None for the first line of each path.
+            paths: that it is about: they are no better than it says.
+            open_paths: that cannot be judged because of it.
+            explains_errors: errors that need no other explanation, besides those in the evidence.
+            fatal: the job is dead or stuck.
+            open_end: fatal, though no line proves that the log goes on to the end of the job.
+        """
+        paths = list(paths)
+        ranks = ends(paths) if ranks is None else ranks
+        hosts = hosts_of(paths) if hosts is None else hosts
         return Finding(
             rule=self.name,
             category=self.category,
@@ -98,7 +124,10 @@ class Rule(Record):
             fix=list(fix),
             ranks=sorted(set(ranks)),
             hosts=sorted({host for host in hosts if host}),
-            evidence=_in_order(evidence)[:_MAX_EVIDENCE],
+            evidence=_in_order(first_lines(paths) if evidence is None else evidence)[:_MAX_EVIDENCE],
+            paths=paths,
+            open_paths=list(open_paths),
+            explained=list(explains_errors),
             fatal=fatal,
             open_end=open_end,
         )
@@ -116,6 +145,8 @@ class Rule(Record):
         ranks: Iterable[int] = (),
         hosts: Iterable[str | None] = (),
         evidence: Iterable[Evidence] = (),
+        open_paths: Iterable[Path] = (),
+        explains_errors: Iterable[Notice] = (),
     ) -> Finding:
         """A finding that rests on a statement, a setting or an inventory: the log does not show the effect.
 
@@ -133,6 +164,8 @@ class Rule(Record):
             ranks: that it is about.
             hosts: that it is about.
             evidence: the lines that suggest it.
+            open_paths: that cannot be judged because of it.
+            explains_errors: errors that need no other explanation, besides those in the evidence.
         """
         found = self.finding(
             summary,
@@ -144,14 +177,16 @@ class Rule(Record):
             ranks=ranks,
             hosts=hosts,
             evidence=evidence,
+            open_paths=open_paths,
+            explains_errors=explains_errors,
         )
         found.clue = True
         found.confirm = confirm
         return found
 
-    def undecided(self, reason: str, needs: Needs) -> NotJudged:
-        """A question that the log leaves open, with what would answer it."""
-        return NotJudged(self.name, reason, needs)
+    def undecided(self, reason: str, needs: Needs, paths: Iterable[Path] = ()) -> NotJudged:
+        """A question that the log leaves open, with what would answer it and the paths that stay unjudged."""
+        return NotJudged(self.name, reason, needs, list(paths))
 
     @property
     def page(self) -> str:
@@ -165,12 +200,23 @@ def _in_order(evidence: Iterable[Evidence]) -> list[Evidence]:
     return [lines[place] for place in sorted(lines)]
 
 
+class Effects(NamedTuple):
+    """Errors that are only effects of something else, whether a finding shows that or not."""
+
+    errors: list[Notice]
+
+
+Result = Finding | NotJudged | Effects
+"""What a rule returns."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Registered(Record):
     """A rule with its judgement."""
 
     rule: Rule
-    judge: Callable[[Facts], Iterable[Finding | NotJudged]]
+    judge: Callable[..., Iterable[Result]]
+    """Takes the facts, and the findings that it may explain where its rule ``explains`` some."""
 
 
 @cache

@@ -44,7 +44,6 @@ def finding(
         confidence: in the cause.
         deadly: whether no job goes on after it, also where its communicators were up.
     """
-    facts.pass_over(said)
     ranks, hosts, evidence = ranks_in(said), hosts_in(said), first_said(said)
     if is_fatal(facts, said, deadly):
         return rule.finding(
@@ -57,6 +56,7 @@ def finding(
             ranks=ranks,
             hosts=hosts,
             evidence=evidence,
+            explains_errors=said,
             fatal=True,
         )
     if facts.is_over():
@@ -70,6 +70,7 @@ def finding(
             ranks=ranks,
             hosts=hosts,
             evidence=evidence,
+            explains_errors=said,
         )
     return rule.clue(
         summary,
@@ -82,6 +83,7 @@ def finding(
         ranks=ranks,
         hosts=hosts,
         evidence=evidence,
+        explains_errors=said,
     )
 
 

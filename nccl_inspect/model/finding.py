@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.records import Record
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.job import Notice, Path
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -76,6 +80,12 @@ class Finding(Record):
     """Where the figures in its impact come from."""
     where: str = ""
     """The culprits in words, with the numbers inside and outside."""
+    paths: list[Path] = field(default_factory=list, compare=False)
+    """The paths that it is about."""
+    open_paths: list[Path] = field(default_factory=list, compare=False)
+    """Paths that cannot be judged because of it."""
+    explained: list[Notice] = field(default_factory=list, compare=False)
+    """Errors that it explains, besides those among its evidence."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -120,6 +130,8 @@ class NotJudged(Record):
     rule: str
     reason: str
     lacks: Needs
+    paths: list[Path] = field(default_factory=list, compare=False)
+    """Paths that cannot be judged without an answer."""
 
     @property
     def needs(self) -> str:

@@ -97,7 +97,6 @@ def _clue(facts: Facts, told: list[Setting], unchecked: list[Setting]) -> Findin
 
 def _refused(facts: Facts, said: list[Notice]) -> Finding:
     """A plugin says that the protocol that is forced is not safe on its network (aws-ofi-nccl 1.7 to 1.14)."""
-    facts.pass_over(said)
     return RULE.finding(
         "NCCL_PROTO forces a protocol that is not safe on this network: results may silently be wrong",
         cause="LL and LL128 need stores that arrive in order, 128 bytes at a time; libfabric cannot promise that here",
@@ -107,6 +106,7 @@ def _refused(facts: Facts, said: list[Notice]) -> Finding:
         ranks=ranks_in(said),
         hosts=hosts_in(said),
         evidence=[*first_said(said), *lines_of(facts.chosen("NCCL_PROTO"), 1)],
+        explains_errors=said,
     )
 
 

@@ -49,7 +49,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = [failure for failure in cuda.failures(facts) if _is_ours(failure)]
     if not failed:
         return
-    cuda.pass_over_retold(facts, failed)
     first = failed[0]
     notices = [failure.notice for failure in failed]
     yield RULE.finding(
@@ -64,6 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in(notices),
         evidence=first_said(notices),
         fatal=True,
+        explains_errors=cuda.retold(facts, failed),
     )
 
 

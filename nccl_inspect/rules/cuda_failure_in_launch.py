@@ -26,7 +26,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = list(filter(cuda.is_launch, cuda.failures(facts)))
     if not failed:
         return
-    cuda.pass_over_retold(facts, failed)
     code, notices = failed[0].code, [failure.notice for failure in failed]
     yield RULE.finding(
         f"CUDA failed in {failed[0].file}: {listed(map(cuda.words, failed))}",
@@ -45,4 +44,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in(notices),
         evidence=first_said(notices),
         fatal=True,
+        explains_errors=cuda.retold(facts, failed),
     )

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware.cuda import ANSWERS, CUDA_CODES, code_of, file_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.hardware.cuda_codes import AT_START
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.text import cut
 
@@ -67,13 +66,13 @@ _FIX = {code: ANSWERS[code].fix for code in AT_START & ANSWERS.keys()} | {
 }
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge errors that the start of CUDA gives; a process that already connects has CUDA, and another fault."""
     codes = {id(notice): code for notice in cuda_failed(facts) if (code := _code(notice)) is not None}
     failed = [notice for notice in cuda_failed(facts) if id(notice) in codes]
     program = facts.notices(*_BY_CUDA, *_STATED)
     survived = [notice for notice in program if exceptions.is_survived(facts, notice)]
-    facts.pass_over(survived)
+    yield Effects(survived)
     program = [notice for notice in program if notice not in survived]
     said = {id(notice): code for notice in program if (code := _said(notice)) is not None}
     failed += [notice for notice in program if id(notice) in said]

@@ -129,7 +129,6 @@ def _clue(comm: CommunicatorInfo, net: list[Path]) -> Finding:
 
 
 def _finding(facts: Facts, comm: CommunicatorInfo, paths: list[Path], against: str) -> Finding:
-    facts.mark(paths, RULE.name)
     machine = f" of {facts.platform.name}" if facts.platform else ""
     return RULE.finding(
         f"{count(comm.channels or 0, 'channel')} in communicator {comm.id}: {against}",
@@ -147,4 +146,5 @@ def _finding(facts: Facts, comm: CommunicatorInfo, paths: list[Path], against: s
         ranks=global_ranks(comm, range(comm.nranks)),
         hosts=comm.hosts,
         evidence=[*comm.evidence[:2], *first_lines(paths)[:2]],
+        paths=paths,
     )

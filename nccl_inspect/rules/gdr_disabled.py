@@ -6,11 +6,9 @@ from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import (
     Facts,
-    ends,
     first_lines,
     first_said,
     hosts_in,
-    hosts_of,
     lines_of,
     ranks_in,
     unset,
@@ -63,14 +61,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     reasons = [*refused, *weak]
     sure = bool(able or refused or (weak and over_tcp_provider(facts)) or _should_have_it(facts, pairs))
     if not sure:
-        facts.leave_open(pairs)
         yield RULE.undecided(
             f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} "
             f"{does(len(pairs), 'stage')} data in host "
             "memory (no GDRDMA); whether this machine could do better is not in the log",
             _CAPTURE,
+            paths=pairs,
         )
-    facts.mark(pairs, RULE.name)
     direct = network_of(facts.platform)
     yield RULE.finding(
         f"{wording(pairs)} over {listed(path.detail for path in pairs)} {_lack(pairs)}",
@@ -83,9 +80,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=_fixes(facts, pairs, reasons),
         severity="error" if able and any(path.gdr is False for path in pairs) else "warning" if sure else "info",
         confidence="certain" if able and reasons else "likely" if sure else "possible",
-        ranks=ends(pairs),
-        hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in reasons[:2])],
+        paths=pairs,
     )
 
 

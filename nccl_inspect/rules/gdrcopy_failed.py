@@ -22,7 +22,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     said = [*facts.leading_to(RULE.name), *missing]
     if not said:
         return
-    facts.pass_over(said)
     hurt = facts.job.failed or any(notice.production == _REQUIRED for notice in said)
     yield RULE.finding(
         f"GDRCopy does not work: {said[0].message}",
@@ -42,4 +41,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks_in(said),
         hosts=hosts_in(said),
         evidence=first_said(said),
+        explains_errors=said,
     )

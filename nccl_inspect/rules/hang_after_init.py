@@ -80,7 +80,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _clue(facts: Facts, comm: CommunicatorInfo, cut: list[Evidence]) -> Finding:
     paths = facts.job.paths
-    facts.leave_open(paths)
     return RULE.clue(
         (f"{_who(comm)}, and the log ends there" if comm.unconnected else "the log ends while ranks connect")
         + standstill.undecided(facts),
@@ -95,6 +94,7 @@ def _clue(facts: Facts, comm: CommunicatorInfo, cut: list[Evidence]) -> Finding:
         ranks=[rank for rank in comm.ranks if rank is not None],
         hosts=comm.hosts,
         evidence=cut,
+        open_paths=paths,
     )
 
 

@@ -95,13 +95,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _is_over_pcie(facts: Facts) -> bool:
     """Whether the GPUs are known to have no NVLink, or a bridge at most: there P2P depends on board and settings."""
-    known = any(path.link == "PCIe" for path in facts.job.paths)
+    known = any(facts.link(path) == "PCIe" for path in facts.job.paths)
     return known or any(_BY_PCIE.search(name) for name in gpu_names(facts.job))
 
 
 def _clue(facts: Facts, cut: list[Evidence]) -> Finding:
     paths = facts.job.paths
-    facts.leave_open(paths)
     return RULE.clue(
         f"the log ends while ranks of one host set up P2P{standstill.undecided(facts)}",
         cause="unknown from this log; likely: "
@@ -115,6 +114,7 @@ def _clue(facts: Facts, cut: list[Evidence]) -> Finding:
         ranks=ends(paths),
         hosts=hosts_of(paths),
         evidence=cut,
+        open_paths=paths,
     )
 
 

@@ -55,11 +55,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             continue
         if paths := facts.paths_of(comm):  # it was complete, though a line of it may be lost
             if silent := _silent(facts, comm, waiting):
-                facts.leave_open(path for path in paths if silent & {path.src, path.dst})
                 yield RULE.undecided(
                     f"{ranks_word(silent)} of communicator {comm.id} began and printed nothing more, while others are "
                     "connected: stuck, or the log was cut there",
                     Needs("the end of the log of these ranks"),
+                    paths=(path for path in paths if silent & {path.src, path.dst}),
                 )
             continue
         if facts.job.ended_by or standstill.is_stuck(facts):
@@ -210,7 +210,6 @@ def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[
 
 def _connecting(facts: Facts, cut: list[Evidence]) -> Finding:
     paths = facts.job.paths
-    facts.leave_open(paths)
     return RULE.clue(
         f"the log ends while ranks connect{standstill.undecided(facts)}",
         cause="unknown from this log; likely: "
@@ -229,4 +228,5 @@ def _connecting(facts: Facts, cut: list[Evidence]) -> Finding:
         ranks=ends(paths),
         hosts=hosts_of(paths),
         evidence=cut,
+        open_paths=paths,
     )

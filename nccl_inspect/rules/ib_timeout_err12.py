@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset
 from nccl_inspect.judging.networks.ib_errors import OTHER_ROOTS, UNANSWERED, after_another
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.util.wording import count, listed
 
@@ -21,10 +20,11 @@ _USUAL_WAIT = 18
 """NCCL_IB_TIMEOUT from 2.14 on; 20 from 2.23 on."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge the first failed transfers; where failover took over, NCCL goes on and it is a warning."""
-    facts.pass_over(after_another(facts))
-    failed = [notice for notice in facts.completions(UNANSWERED) if not facts.is_echo(notice)]
+    late = after_another(facts)
+    yield Effects(late)
+    failed = [notice for notice in facts.completions(UNANSWERED) if notice not in late]
     survived = [n for n in facts.notices("ib-resilient-completion-error") if value(n, "status") == UNANSWERED]
     lost = facts.notices("ib-error-fatal", "ib-failover-impossible")
     if not failed and (not survived or facts.completions(UNANSWERED)):

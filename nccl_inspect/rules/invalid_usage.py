@@ -60,7 +60,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not failed:
         yield from _without_words(facts)
         return
-    facts.pass_over(failed)
     cause = _KINDS.get(failed[0].production, _STATED)
     is_effect = cause in _AFTER_FAILURES and any(_is_before(one, failed[0]) for one in facts.errors())
     yield RULE.finding(
@@ -77,6 +76,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in(failed),
         evidence=first_said(failed),
         fatal=not is_effect and (facts.job.failed or not facts.job.paths),
+        explains_errors=failed,
     )
 
 

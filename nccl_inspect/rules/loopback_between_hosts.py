@@ -40,7 +40,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if named and not came_up(facts):
             yield _of_settings(facts, named)
         return
-    facts.mark(carried, RULE.name)
     works = bool(carried) and any(comm.connected and len(comm.hosts) > 1 for comm in facts.job.communicators)
     dead = facts.job.failed or (bool(facts.job.ended_by) and not facts.job.paths)
     stuck = not dead and not facts.job.paths and facts.unfinished(facts.job.communicators)  # or the log was cut there
@@ -62,6 +61,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in([*setup, *data]),
         evidence=[*first_said([*setup, *data])[:4], *lines_of(named or let_in, 1)],
         fatal=dead or stuck,
+        paths=carried,
     )
 
 

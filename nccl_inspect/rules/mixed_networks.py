@@ -46,7 +46,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not mixed and not crossed:
         yield from _met(facts) if meetings(facts) else _clue(facts)
         return
-    facts.mark(crossed, RULE.name)
     refused = _refused(facts)
     names = {comm.id for comm in mixed}
     idle = not crossed and all(comm.nnodes == 1 or len(comm.hosts) == 1 for comm in mixed)
@@ -82,6 +81,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or hosts_of(crossed),
         evidence=[*first_said(without)[:1], *lines, *first_lines(crossed)[:2], *refused[:2]],
         fatal=dead or stuck,
+        paths=crossed,
     )
 
 

@@ -6,11 +6,9 @@ from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import (
     Facts,
-    ends,
     first_lines,
     first_said,
     hosts_in,
-    hosts_of,
     lines_of,
     ranks_in,
     unset,
@@ -85,7 +83,6 @@ def _asked(facts: Facts) -> str:
 
 def _unused(facts: Facts, slow: list[Path]) -> Finding:
     off = [setting for setting in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if setting.value == "0"]
-    facts.mark(slow, RULE.name)
     net = network(facts.platform)
     return RULE.finding(
         f"{count(len(slow), 'pair')} of hosts in one NVLink domain {does(len(slow), 'use')} the network",
@@ -95,9 +92,8 @@ def _unused(facts: Facts, slow: list[Path]) -> Finding:
         impact=estimate(f"{net.what} gives {net}, NVLink of such racks {NVLINK[5]}", net, NVLINK[5]),
         fix=[*unset(off), *_FIX[:3]],
         confidence="certain" if off else "likely",
-        ranks=ends(slow),
-        hosts=hosts_of(slow),
         evidence=[*first_lines(slow)[:3], *lines_of(off, 1)],
+        paths=slow,
     )
 
 

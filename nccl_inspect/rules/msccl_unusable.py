@@ -19,7 +19,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     said = facts.leading_to(RULE.name)
     if not said:
         return
-    facts.pass_over(said)
     yield RULE.finding(
         f"RCCL cannot use an MSCCL algorithm: {said[0].message}",
         cause="the files with prepared algorithms are missing, damaged, or made for another number of GPUs, or a "
@@ -35,4 +34,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks_in(said),
         hosts=hosts_in(said),
         evidence=first_said(said),
+        explains_errors=said,
     )

@@ -51,7 +51,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _of_one_side(facts: Facts, told: list[Notice]) -> Finding:
     """What one rank says of its own NICs, without the line that compares all."""
-    facts.pass_over(told)
     return RULE.clue(
         f"ranks do not have the same number of NICs: {told[0].message}",
         cause="NICs are missing on some hosts or in some pods: a port is down, the device plugin gave fewer, or the "
@@ -66,6 +65,7 @@ def _of_one_side(facts: Facts, told: list[Notice]) -> Finding:
         ranks=ranks_in(told),
         hosts=hosts_in(told),
         evidence=first_said(told),
+        explains_errors=told,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of
+from nccl_inspect.judging.facts import Facts, ends, first_lines
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, network, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -51,7 +51,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 Needs(platform=True, others=("kubectl get pod -o wide shows which pods share a node",)),
             )
         return
-    facts.mark(paths, RULE.name)
     machine = known.name if known else "the machine"
     fabric = "joined by NVLink" if known and known.nvlink else "that could talk directly"
     yield RULE.finding(
@@ -70,8 +69,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         severity="error" if known and known.nvlink else "warning",
         confidence="certain" if shared else "likely",
         ranks=ends(paths) or facts.job.ranks_seen,
-        hosts=hosts_of(paths),
         evidence=[*(comm.evidence[0] for comm in alone[:2]), *first_lines(paths)[:3]],
+        paths=paths,
     )
 
 

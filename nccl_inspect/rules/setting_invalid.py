@@ -33,7 +33,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     said = facts.notices(*_NUMBERS)
     if not said:
         return
-    facts.pass_over(said)
     yield RULE.finding(
         f"NCCL cannot read {listed(map(_words, said))}",
         cause="the value is not a number, and NCCL takes numbers only for it: a typing error, a unit (4M) or a comment",
@@ -45,6 +44,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks_in(said),
         hosts=hosts_in(said),
         evidence=first_said(said),
+        explains_errors=said,
     )
 
 
@@ -85,7 +85,6 @@ def _not_a_list(facts: Facts, said: list[Notice]) -> Finding:
 
 def _corrected(facts: Facts, said: list[Notice]) -> Finding:
     """A value that NCCL or a plugin passes over, or replaces by the nearest one that it can use."""
-    facts.pass_over(said)
     names = dict.fromkeys(name for one in said for name in _VARIABLE.findall(one.message))
     return RULE.finding(
         f"a setting does not do what it says: {said[0].message}",
@@ -98,6 +97,7 @@ def _corrected(facts: Facts, said: list[Notice]) -> Finding:
         ranks=ranks_in(said),
         hosts=hosts_in(said),
         evidence=first_said(said),
+        explains_errors=said,
     )
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import value, words
-from nccl_inspect.model.finding import Finding, Needs, NotJudged
+from nccl_inspect.model.finding import Needs
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
@@ -37,7 +37,7 @@ _OTHERS = ("fastrak-listen-timeout", "fastrak-dxs-registration", "fastrak-sctp-m
 _ABORTS = ("DEADLINE_EXCEEDED: ", "connect() error", "receive() error")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge the daemon that does not become ready or ends, and warnings about time-outs.
 
     The plugin of TCPX is read by its texts only: a WARN of it about a time-out counts.
@@ -49,7 +49,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     told = [*own, *gone, *late, *waiting]
     works = google_plugins.works(facts)
     if facts.is_over():
-        facts.pass_over(gone)  # the daemon may end before the job
+        yield Effects(gone)  # the daemon may end before the job
     if not told or (works and not facts.job.failed and (facts.is_over() or not (own or gone or late))):
         return
     ended = facts.job.failed or bool(facts.job.ended_by)

@@ -25,7 +25,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     why = facts.leading_to(RULE.name)
     if not (aborted or why) or google_plugins.works(facts):
         return
-    facts.pass_over([*aborted, *why])
     reasons = [google_plugins.reason(notice).rstrip(": ") for notice in aborted] + [notice.message for notice in why]
     reason = next(filter(None, reasons), "no CUDA device")
     yield RULE.finding(
@@ -37,6 +36,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in(aborted),
         evidence=first_said([*aborted, *why]),
         fatal=True,
+        explains_errors=[*aborted, *why],
     )
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
@@ -25,7 +25,7 @@ _NOT_HERE = "fastrak-dxs-interface"
 _SUBSET = "NCCL_FASTRAK_ALLOW_NIC_SUBSET"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge interfaces that the plugin does not find, and NICs of the daemon that it does not know."""
     missing = [
         *facts.notices(_NONE, _NO_NIC, _NOT_HERE, "fastrak-interface-path"),
@@ -36,7 +36,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if missing:
         yield _finding(facts, missing, unknown)
     elif facts.switched_on(_SUBSET):
-        facts.pass_over(unknown)
+        yield Effects(unknown)
     elif unknown:
         yield RULE.clue(
             f"GPUDirect-TCPXO leaves out NICs that its daemon names ({_addresses(unknown)})",

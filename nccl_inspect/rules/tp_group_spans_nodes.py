@@ -65,7 +65,6 @@ def _by_size(facts: Facts) -> Finding | None:
 def _finding(facts: Facts, comms: list[CommunicatorInfo], what: str, lines: list[Evidence], confidence: str) -> Finding:
     names = {comm.id for comm in comms}
     paths = [path for path in facts.leaving() if names & set(path.communicators)]
-    facts.mark(paths, RULE.name)
     net = network(facts.platform)
     return RULE.finding(
         what,
@@ -85,6 +84,7 @@ def _finding(facts: Facts, comms: list[CommunicatorInfo], what: str, lines: list
         ranks={rank for comm in comms for rank in global_ranks(comm, range(comm.nranks))},
         hosts={host for comm in comms for host in comm.hosts} or set(facts.hosts()),
         evidence=[*lines[:2], *first_lines(paths)[:2]],
+        paths=paths,
     )
 
 

@@ -43,7 +43,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _watched(facts: Facts, said: list[Notice]) -> Finding:
     """RAS, which watches all processes that it reaches, met one of another release: maybe of another job."""
-    facts.pass_over(said)
     return RULE.clue(
         f"a process of another NCCL release is reached: {said[0].message}",
         cause="the service that watches NCCL's processes (RAS) met one with another library: a rank of this job with "
@@ -56,6 +55,7 @@ def _watched(facts: Facts, said: list[Notice]) -> Finding:
         ranks=ranks_in(said),
         hosts=hosts_in(said),
         evidence=first_said(said),
+        explains_errors=said,
     )
 
 
