@@ -11,7 +11,7 @@ from pathlib import Path as File
 from typing import NamedTuple
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.judging.facts import ends, first_lines, hosts_of
+from nccl_inspect.judging.facts import ends, first_lines, first_said, hosts_in, hosts_of, ranks_in
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -82,10 +82,11 @@ class Rule(Record):
         fix: Iterable[str],
         severity: str | None = None,
         confidence: str = "certain",
+        notices: Iterable[Notice] = (),
+        paths: Iterable[Path] = (),
         ranks: Iterable[int] | None = None,
         hosts: Iterable[str | None] | None = None,
         evidence: Iterable[Evidence] | None = None,
-        paths: Iterable[Path] = (),
         open_paths: Iterable[Path] = (),
         explains_errors: Iterable[Notice] = (),
         fatal: bool = False,
@@ -100,18 +101,20 @@ class Rule(Record):
             fix: what must be changed, step by step.
             severity: by its effect; None for that of the rule.
             confidence: in the cause.
-            ranks: that it is about; None for those at the ends of the paths.
-            hosts: likewise.
-            evidence: the lines that show it; None for the first line of each path.
+            notices: what was printed about it.
             paths: that it is about: they are no better than it says.
+            ranks: that it is about; None for those of the notices and at the ends of the paths.
+            hosts: likewise.
+            evidence: the lines that show it; None for the first line of each notice and path.
             open_paths: that cannot be judged because of it.
             explains_errors: errors that need no other explanation, besides those in the evidence.
             fatal: the job is dead or stuck.
             open_end: fatal, though no line proves that the log goes on to the end of the job.
         """
-        paths = list(paths)
-        ranks = ends(paths) if ranks is None else ranks
-        hosts = hosts_of(paths) if hosts is None else hosts
+        notices, paths = list(notices), list(paths)
+        ranks = ranks_in(notices) | ends(paths) if ranks is None else ranks
+        hosts = hosts_in(notices) | hosts_of(paths) if hosts is None else hosts
+        evidence = [*first_said(notices), *first_lines(paths)] if evidence is None else evidence
         return Finding(
             rule=self.name,
             category=self.category,
@@ -124,7 +127,7 @@ class Rule(Record):
             fix=list(fix),
             ranks=sorted(set(ranks)),
             hosts=sorted({host for host in hosts if host}),
-            evidence=_in_order(first_lines(paths) if evidence is None else evidence)[:_MAX_EVIDENCE],
+            evidence=_in_order(evidence)[:_MAX_EVIDENCE],
             paths=paths,
             open_paths=list(open_paths),
             explained=list(explains_errors),
@@ -142,9 +145,10 @@ class Rule(Record):
         confirm: str,
         severity: str | None = None,
         confidence: str = "likely",
-        ranks: Iterable[int] = (),
-        hosts: Iterable[str | None] = (),
-        evidence: Iterable[Evidence] = (),
+        notices: Iterable[Notice] = (),
+        ranks: Iterable[int] | None = None,
+        hosts: Iterable[str | None] | None = None,
+        evidence: Iterable[Evidence] | None = None,
         open_paths: Iterable[Path] = (),
         explains_errors: Iterable[Notice] = (),
     ) -> Finding:
@@ -161,9 +165,10 @@ class Rule(Record):
             confirm: what would confirm or refute it: a line to look for, a command, a setting for the next run.
             severity: that of the effect, one step lower; None for that of the rule.
             confidence: ``likely`` where the statement hardly leaves another reading, else ``possible``.
-            ranks: that it is about.
-            hosts: that it is about.
-            evidence: the lines that suggest it.
+            notices: what was printed about it.
+            ranks: that it is about; None for those of the notices.
+            hosts: likewise.
+            evidence: the lines that suggest it; None for the first line of each notice.
             open_paths: that cannot be judged because of it.
             explains_errors: errors that need no other explanation, besides those in the evidence.
         """
@@ -174,6 +179,7 @@ class Rule(Record):
             fix=fix,
             severity=severity,
             confidence=confidence,
+            notices=notices,
             ranks=ranks,
             hosts=hosts,
             evidence=evidence,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.clouds import vendor_asks, vendor_may_ask
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
 from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.judging.remedies import EFA_RELEASES
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
@@ -103,8 +103,7 @@ def _refused(facts: Facts, said: list[Notice]) -> Finding:
         impact="data may arrive damaged without any error",
         fix=["unset NCCL_PROTO   # the plugin then chooses what is safe", EFA_RELEASES],
         severity="error",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said(said), *lines_of(facts.chosen("NCCL_PROTO"), 1)],
         explains_errors=said,
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.connecting import REFUSED, addresses, came_up, gave_up, retried
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice
@@ -40,8 +40,7 @@ def _suspected(again: list[Notice]) -> Finding:
         confirm="Look below these lines: 'Init COMPLETE' means that it was only late, 'exceeded' that NCCL gave up.",
         severity="warning",
         confidence="possible",
-        ranks=ranks_in(again),
-        hosts=hosts_in(again),
+        notices=again,
         evidence=first_said(again[-3:]),
     )
 
@@ -78,8 +77,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             _LATE,
         ],
         confidence="likely",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=True,
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.connecting import NO_ROUTE, REFUSED, came_up, gave_up, of_one_link
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks.fabrics import meetings
 from nccl_inspect.judging.networks.interfaces import NO_FAMILY, without_family
 from nccl_inspect.judging.statements import value
@@ -118,9 +118,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=(_ONE_FAMILY, *_FIX) if NO_FAMILY in failed[0].message else _FIXES.get(kind, _FIX),
         severity="warning" if works else "error",
         confidence="likely" if kind in (*_MIXED, *_STRANGER, *_GARBAGE) else "certain",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=not works,
     )
 
@@ -161,9 +159,7 @@ def _suspected(frames: list[Notice]) -> Finding:
         ],
         confirm="Look for 'NCCL WARN' right before these lines.",
         severity="warning",
-        ranks=ranks_in(frames),
-        hosts=hosts_in(frames),
-        evidence=first_said(frames),
+        notices=frames,
     )
 
 

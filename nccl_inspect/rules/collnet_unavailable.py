@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Setting
@@ -58,8 +58,7 @@ def _finding(asked: list[Setting], said: list[Notice], confidence: str, *, stuck
         ],
         severity="error" if stuck else "info",
         confidence=confidence,
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said(said)[:3], *lines_of(asked, 1)],
         fatal=stuck,
     )

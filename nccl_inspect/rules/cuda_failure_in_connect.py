@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda_codes import AT_START
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
@@ -59,9 +59,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if _is_hidden(first)
         else cuda.fix(first.code, _FIX_KERNEL if first.code in cuda.KERNEL_ERRORS else _FIX),
         confidence="likely",
-        ranks=ranks_in(notices),
-        hosts=hosts_in(notices),
-        evidence=first_said(notices),
+        notices=notices,
         fatal=True,
         explains_errors=cuda.retold(facts, failed),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import listed
@@ -40,9 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             ),
         ),
         confidence="likely",
-        ranks=ranks_in(notices),
-        hosts=hosts_in(notices),
-        evidence=first_said(notices),
+        notices=notices,
         fatal=True,
         explains_errors=cuda.retold(facts, failed),
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.cuda import ANSWERS, CUDA_CODES, code_of, file_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.hardware.cuda_codes import AT_START
@@ -88,9 +88,7 @@ def judge(facts: Facts) -> Iterator[Result]:
         impact="this rank cannot use its GPU, and the job does not start",
         fix=[step for code in found for step in _FIX[code]],
         confidence="likely" if {_BUSY, _UNKNOWN}.issuperset(found) else "certain",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=True,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator
 from operator import attrgetter
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs.progress import silenced_at_once
 from nccl_inspect.judging.process_ends import exceptions, mpi, slurm_tasks
 from nccl_inspect.judging.process_ends.departures import departures, is_weak, since_start
@@ -89,9 +89,7 @@ def judge(facts: Facts) -> Iterator[Result]:
         severity="error" if is_broken else "warning" if is_doubtful else None,
         confidence="possible" if is_doubtful or is_of_some else "certain",
         fatal=is_broken,
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         explains_errors=effects,
     )
 

@@ -119,9 +119,7 @@ def _unproved(sizes: list[Notice]) -> Finding:
             "NCCL_DEBUG=INFO   # (or WARN) the 'Cuda failure' line before this one tells the reason",
             *(_HOST_STEPS if on_host else (_SHARED,)),
         ],
-        ranks=ranks_in(sizes),
-        hosts=hosts_in(sizes),
-        evidence=first_said(sizes),
+        notices=sizes,
         confidence="possible",
         fatal=True,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -60,8 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ethtool -S <netdev>   # RoCE; who changed addresses (NetworkManager, DHCP)?",
         ],
         severity=severity,
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=first_said([*said, *facts.notices("ib-fatal-error")]),
         fatal=bool(fatal),
     )

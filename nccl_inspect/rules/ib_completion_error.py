@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import count, listed
@@ -56,8 +56,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "NCCL_DEBUG_SUBSYS=INIT,NET,COLL   # on all ranks: do they call the same collective with the same size?",
         ],
         confidence="likely",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=True,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import count
 
@@ -41,8 +41,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "In virtual machines ACS must stay on: switch ATS on in the NIC instead.",
         ],
         confidence="likely" if direct else "possible",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=True,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -55,8 +55,6 @@ def _finding(failed: list[Notice], other: str, confidence: str) -> Finding:
             "needs a new login",
         ],
         confidence=confidence,
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=True,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset
 from nccl_inspect.judging.networks.ib_errors import OTHER_ROOTS, UNANSWERED, after_another
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice, Setting
@@ -48,8 +48,7 @@ def judge(facts: Facts) -> Iterator[Result]:
         ],
         severity="error" if dead else "warning",
         confidence="possible" if facts.completions(*OTHER_ROOTS) else "likely",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said([*said, *lost])[:4], *lines_of(settings, 1)],
         fatal=dead,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import is_retold
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -72,9 +72,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "Look at the traceback of this rank: the call that it names is the one to mend.",
         ],
         confidence="possible" if is_effect else "certain",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=not is_effect and (facts.job.failed or not facts.job.paths),
         explains_errors=failed,
     )
@@ -96,9 +94,7 @@ def _without_words(facts: Facts) -> Iterator[Finding]:
             "Look at the traceback of this rank: the call that it names is the one to mend.",
         ],
         confidence="possible",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         fatal=True,
     )
 

@@ -75,8 +75,7 @@ def _suspected(setup: list[Notice], let_in: list[Setting]) -> Finding:
         confirm="Check how many hosts the job has, and whether 'Init COMPLETE' follows.",
         severity="warning",
         confidence="possible",
-        ranks=ranks_in(setup),
-        hosts=hosts_in(setup),
+        notices=setup,
         evidence=[*first_said(setup)[:3], *lines_of(let_in, 1)],
     )
 

@@ -13,7 +13,6 @@ from nccl_inspect.judging.facts import (
     hosts_in,
     hosts_of,
     hosts_with,
-    ranks_in,
 )
 from nccl_inspect.judging.networks.fabrics import NETWORK_TYPES, meetings, no_cards_on, without_cards
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
@@ -100,8 +99,7 @@ def _met(facts: Facts) -> Iterator[Finding]:
         impact="ranks of different networks cannot connect: NCCL stops",
         fix=[_ALIKE, _EARLY],
         confidence="likely" if typed or failed or facts.plugin("NET", "failed") else "possible",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=first_said([*said[:3], *failed[:1]]),
         fatal=True,
     )
@@ -122,8 +120,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         fix=[_ALIKE, RDMA_IN_DOCKER, RDMA_IN_POD, _EARLY],
         confirm="Compare 'Using network' on these hosts: all must name the same network.",
         severity="warning",
-        ranks=ranks_in(without),
-        hosts=hosts_in(without),
+        notices=without,
         evidence=first_said([*without[:2], *others[:2]]),
     )
 

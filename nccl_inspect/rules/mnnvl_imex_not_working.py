@@ -7,10 +7,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import (
     Facts,
     first_lines,
-    first_said,
-    hosts_in,
     lines_of,
-    ranks_in,
     unset,
     words_of,
 )
@@ -58,9 +55,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             impact="the job stops",
             fix=_FIX,
             confidence="certain" if stated else "likely",
-            ranks=ranks_in(failed),
-            hosts=hosts_in(failed),
-            evidence=first_said(failed),
+            notices=failed,
             fatal=True,
         )
     elif slow := _over_net(facts):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import NcclTestResult
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.hardware import generations
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
@@ -100,8 +100,7 @@ def _finding(facts: Facts, said: list[Notice], confidence: str) -> Finding:
         impact="the first collective, or the initialisation, fails",
         fix=_FIX,
         confidence=confidence,
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said(said), *first_said(facts.notices("nccl-version"))[:1]],
         fatal=True,
     )
@@ -116,9 +115,7 @@ def _launches_will_fail(facts: Facts, small: list[Notice]) -> Finding:
         fix=_FIX,
         confirm="Look at the first collective: does it fail with 'invalid argument'?",
         severity="warning",
-        ranks=ranks_in(small),
-        hosts=hosts_in(small),
-        evidence=first_said(small),
+        notices=small,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import Event, NetDevices, OfiProvider
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import EFA_CHECK
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -62,9 +62,7 @@ def _of_one_side(facts: Facts, told: list[Notice]) -> Finding:
             EFA_CHECK,
         ],
         confirm="Compare the NICs that each rank lists (NET/IB : Using …, Selected provider …).",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         explains_errors=told,
     )
 
@@ -166,8 +164,6 @@ def _finding(low: int, high: int, told: str, said: list[Notice], *, stopped: boo
         ],
         severity="error" if stopped or high >= _SEVERE * max(low, 1) else "warning",
         confidence="certain" if stated else "likely",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         fatal=stopped,
     )

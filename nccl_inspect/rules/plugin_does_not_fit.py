@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_RELEASES
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -62,8 +62,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         ),
         confirm="Look at 'Using network …': does it name the plugin's network?",
         severity="warning" if (facts.notices("net-ib-none") or tcp_paths(facts)) and facts.several_hosts() else "info",
-        ranks=ranks_in(probes),
-        hosts=hosts_in(probes),
+        notices=probes,
         evidence=first_said(probes[:2]),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -45,9 +45,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "LimitNPROC=infinity TasksMax=infinity   # systemd unit of slurmd or containerd, then restart it",
         ],
         confidence="likely",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=is_dead,
     )
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -41,9 +41,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             *(f"{value(notice, 'name')}=<number>   # without unit; or unset it" for notice in _once(said)),
             "Look at /etc/nccl.conf and ~/.nccl.conf as well.",
         ],
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         explains_errors=said,
     )
 
@@ -56,8 +54,7 @@ def _not_rings(facts: Facts, said: list[Notice]) -> Finding:
         cause="they do not hold each rank of the job once: written for another number of GPUs",
         impact="the setting does nothing: NCCL looks for rings itself",
         fix=unset(given) or ["unset NCCL_RINGS"],
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said(said), *lines_of(given, 1)],
     )
 
@@ -76,8 +73,7 @@ def _not_a_list(facts: Facts, said: list[Notice]) -> Finding:
             'NCCL_ALGO="ring;allreduce:tree,ring"   # how a list is written; NCCL_PROTO likewise: LL, LL128, Simple',
         ],
         severity="error",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said(said), *lines_of(given, 1)],
         fatal=True,
     )
@@ -94,9 +90,7 @@ def _corrected(facts: Facts, said: list[Notice]) -> Finding:
             *([f"unset {' '.join(names)}   # or give a value that this release knows"] if names else []),
             "env | grep NCCL_; cat /etc/nccl.conf ~/.nccl.conf   # inside the container; a program may set it, too",
         ],
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         explains_errors=said,
     )
 

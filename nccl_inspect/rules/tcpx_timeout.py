@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, hosts_in
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import value, words
 from nccl_inspect.model.finding import Needs
@@ -69,9 +69,7 @@ def judge(facts: Facts) -> Iterator[Result]:
         fix=_fix(own, gone or waiting),
         severity="error" if ended or not works else "warning",
         confidence="certain" if own or facts.notices(_GONE[0]) else "likely",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=ended or stops,
     )
 

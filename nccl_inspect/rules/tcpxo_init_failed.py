@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.model.finding import Finding, NotJudged
 
@@ -32,8 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_cause(reason),
         impact="the plugin ends the process, so that NCCL does not fall back to TCP: the job does not start",
         fix=_fix(reason),
-        ranks=ranks_in(aborted),
-        hosts=hosts_in(aborted),
+        notices=aborted,
         evidence=first_said([*aborted, *why]),
         fatal=True,
         explains_errors=[*aborted, *why],

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding
@@ -45,9 +45,7 @@ def judge(facts: Facts) -> Iterator[Result]:
             fix=[google_plugins.NETWORKS_IN_POD, _IFNAME],
             confirm="Compare 'ip -brief address' inside the container with the addresses.",
             severity="warning",
-            ranks=ranks_in(unknown),
-            hosts=hosts_in(unknown),
-            evidence=first_said(unknown),
+            notices=unknown,
         )
 
 
@@ -68,9 +66,7 @@ def _finding(facts: Facts, missing: list[Notice], unknown: list[Notice]) -> Find
         fix=["ip -brief address   # inside the container of the job: which interfaces are there?"]
         + ([_CONTROL] if control else [_IFNAME, google_plugins.NETWORKS_IN_POD]),
         severity="error" if stops else "warning",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=stops,
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import value, words
 from nccl_inspect.model.job import Notice
@@ -57,9 +57,7 @@ def judge(facts: Facts) -> Iterator[Result]:
             google_plugins.ONE_RELEASE,
         ],
         confidence="likely",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=True,
     )
 

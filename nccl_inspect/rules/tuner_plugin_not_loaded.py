@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import PluginStatus
 from nccl_inspect.judging.engine import Effects, Result, Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
 from nccl_inspect.judging.remedies import NOTHING
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
@@ -96,7 +96,6 @@ def _finding(
         impact="mostly small; a tuner knows the machine's network better for some message sizes",
         fix=fix,
         confidence=confidence,
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
+        notices=told,
         evidence=[*(more or []), *first_said(told)[:3]],
     )

@@ -7,7 +7,7 @@ from nccl_inspect.event.types import NcclVersion
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.connecting import connected
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -52,9 +52,7 @@ def _watched(facts: Facts, said: list[Notice]) -> Finding:
         confirm="Compare 'NCCL version' on all ranks.",
         severity="warning" if stated_errors.is_fatal(facts, said) else "info",
         confidence="possible",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         explains_errors=said,
     )
 
