@@ -14,6 +14,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.judging import culprit_words as words
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import transfers
+from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Culprit, Finding
 from nccl_inspect.model.job import Notice, Path, Setting
@@ -34,26 +35,20 @@ _DEVICES = ("device", "hca", "name")
 """Fields of messages that name a NIC."""
 
 
-def locate(facts: Facts, findings: Iterable[Finding], local: Iterable[str]) -> None:
+def locate(facts: Facts, results: Results, findings: Iterable[Finding], local: Iterable[str]) -> None:
     """Put culprits into findings, in words too, and what to do about them first.
 
     Args:
-        facts: about the job, with all paths marked.
+        facts: about the job.
+        results: of all rules: which paths are bad.
         findings: that are told.
         local: rules whose findings are about ranks and hosts that have the fault themselves.
     """
     findings, local = list(filter(_is_doubtful, findings)), set(local)
-    by_rule: dict[str, list[Finding]] = {}
-    for finding in findings:
-        by_rule.setdefault(finding.rule, []).append(finding)
-    about: dict[str, list[Path]] = {}
-    for path in facts.job.paths if findings else ():
-        for rule in dict.fromkeys(facts.marks(path)):
-            about.setdefault(rule, []).append(path)
     against = {finding.rule: finding.category for finding in findings}
     for finding in findings:
-        if paths := _own(finding, about.get(finding.rule, []), alone=len(by_rule[finding.rule]) == 1):
-            compared = _Compared(facts, finding, paths, against)
+        if finding.paths:
+            compared = _Compared(facts, results, finding, against)
             _tell(facts, finding, compared.ends() if compared.is_one_sided() else compared.paths())
         elif broken := transfers.failed(facts, _notices(facts, finding)):
             _tell(facts, finding, _pairs(facts, broken))
@@ -97,18 +92,11 @@ def _tell(facts: Facts, finding: Finding, case: _Case) -> None:
         finding.fix = [step, *finding.fix]
 
 
-def _own(finding: Finding, paths: list[Path], *, alone: bool) -> list[Path]:
-    """The paths of a finding; where its rule found several faults, those between its ranks."""
-    if alone or not finding.ranks:
-        return paths
-    ranks = set(finding.ranks)
-    return [path for path in paths if path.src in ranks and path.dst in ranks]
-
-
 class _Compared:
     """The paths of a finding and the good ones that it could have been about."""
 
-    def __init__(self, facts: Facts, finding: Finding, bad: list[Path], against: dict[str, str]) -> None:
+    def __init__(self, facts: Facts, results: Results, finding: Finding, against: dict[str, str]) -> None:
+        bad = finding.paths
         self._facts, self._finding, self._bad = facts, finding, bad
         scopes = {path.scope for path in bad}
         self._scope = "intra" if scopes == {"intra"} else "inter" if scopes == {"inter"} else "any"
@@ -123,10 +111,10 @@ class _Compared:
 
         def is_good(path: Path) -> bool:
             slowness = _slowness(path)
-            if slowness > slowest or facts.is_open(path):
+            if slowness > slowest or results.is_open(path):
                 return False
             # Another fault of the kind is no proof of anything, unless the way is faster all the same.
-            return slowness < fastest or faults.isdisjoint(facts.marks(path))
+            return slowness < fastest or faults.isdisjoint(results.marks(path))
 
         self._good = list(filter(is_good, others))
 

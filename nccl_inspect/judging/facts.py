@@ -36,9 +36,6 @@ class Facts:
         self.job = job
         self.platform = expected_of(platform or platform_of(job), job)
         self.topologies = [*topologies, *artifacts.of(job.artifacts, "topology_file"), *detected.topologies(job)]
-        self._marks: dict[int, list[str]] = {}
-        self._open: set[int] = set()
-        self._echoes: set[int] = set()
         self._made: dict[Callable[[Facts], Any], Any] = {}
         self._said: dict[type[events.Event], list[Notice]] = {}
         self._named: dict[str, list[tuple[int, Notice]]] = {}
@@ -52,25 +49,21 @@ class Facts:
         for path in job.paths:
             for name in path.communicators:
                 self._of_communicator.setdefault(name, []).append(path)
-        job.platform = self.platform.name if self.platform else None
-        fabric = ranks_in(self.notices("nccl/nvls-available"))
-        for path in self.paths(transport="P2P"):
-            path.link = self._link(path, path.src in fabric and path.dst in fabric)
-        for path in self.job.paths:
-            path.expected = self._expected(path)
 
-    def _link(self, path: Path, on_fabric: bool) -> str | None:
-        """NVLink or PCIe, by the nearest evidence: the pair itself, the machine type, an NVSwitch for both."""
+    def link(self, path: Path) -> str | None:
+        """NVLink or PCIe of a P2P path, by the nearest evidence: the pair, the machine type, an NVSwitch of both."""
+        if path.transport != "P2P":
+            return None
         if path.detail.startswith("P2P/MNNVL"):
             return "NVLink"
         if found := self.pair_class(path) or path.gpu_class:
             return "NVLink" if found.startswith("NV") else "PCIe" if found.startswith(_PCIE_CLASSES) else None
         if self.platform and self.platform.nvlink is not None:
             return "NVLink" if self.platform.nvlink else "PCIe"
-        return "NVLink" if on_fabric else None
+        return "NVLink" if {path.src, path.dst} <= self.once(_on_fabric) else None
 
-    def _expected(self, path: Path) -> str | None:
-        """The best transport that a pair could have; None where nothing tells."""
+    def expected(self, path: Path) -> str | None:
+        """The best transport that a pair could have; None where nothing shows it."""
         if path.scope == "inter":
             return "NET/GDRDMA" if path.transport == "NET" and self.platform and self.platform.gdr else None
         allowed = self.allows_p2p(path) if path.scope == "intra" else None
@@ -105,37 +98,12 @@ class Facts:
         """Those of :meth:`leaving` that use an RDMA network: all but TCP sockets."""
         return [path for path in self.leaving() if path.net not in _TCP]
 
-    def mark(self, paths: Iterable[Path], rule: str) -> None:
-        """Say that a rule's finding is about these paths."""
-        for path in paths:
-            self._marks.setdefault(id(path), []).append(rule)
-
-    def marks(self, path: Path) -> list[str]:
-        """The rules whose findings are about this path."""
-        return self._marks.get(id(path), [])
-
-    def leave_open(self, paths: Iterable[Path]) -> None:
-        """Say that these paths could not be judged."""
-        self._open.update(id(path) for path in paths)
-
-    def is_open(self, path: Path) -> bool:
-        """Whether a rule could not judge this path."""
-        return id(path) in self._open
-
     def once(self, make: Callable[[Facts], _Made]) -> _Made:
         """What a function finds in these facts, found when it is first asked for."""
         if make not in self._made:
             self._made[make] = make(self)
         made: _Made = self._made[make]
         return made
-
-    def pass_over(self, echoes: Iterable[Notice]) -> None:
-        """Say that these statements are but the effect of another one, told or not, and need no explanation."""
-        self._echoes.update(map(id, echoes))
-
-    def is_echo(self, notice: Notice) -> bool:
-        """Whether a rule says that a statement is but the effect of another one."""
-        return id(notice) in self._echoes
 
     def notices(self, *productions: str) -> list[Notice]:
         """What processes said by one of these productions, in the order of the log."""
@@ -234,6 +202,11 @@ class Facts:
         if found := self.pair_class(path):
             return found.startswith(P2P_CLASSES)
         return self.platform.p2p if self.platform else None
+
+
+def _on_fabric(facts: Facts) -> set[int]:
+    """The ranks whose GPUs hang on an NVSwitch."""
+    return ranks_in(facts.notices("nccl/nvls-available"))
 
 
 def _by_rule(facts: Facts) -> dict[str, list[Notice]]:

@@ -280,7 +280,7 @@ class Judge:
             from nccl_inspect.artifacts import joining  # most logs come alone
 
             job.artifacts = joining.of_job(beside, job, gathered)
-        judging.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
+        judging.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms).put_into(job)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.of(job)
         job.head = head.of(job)

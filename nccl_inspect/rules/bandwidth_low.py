@@ -20,15 +20,6 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="nccl-tests measured far less bandwidth than the paths of the job give",
-    because=(
-        "algo-proto-forced",
-        "channel-limit-by-env",
-        "few-channels",
-        "gpu-hardware-error",
-        "ib-async-event",
-        "nic-asymmetry",
-        "nic-unused",
-    ),
 )
 _SHARE = 4
 """Only what is below this part of the lowest figure is far below."""
@@ -46,7 +37,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if best is None or worth is None or _measured(best) * _SHARE >= worth.low:
         return
     paths = list(facts.job.paths)
-    facts.leave_open(paths)
     nvlink, network = (any(path.transport == kind for path in paths) for kind in ("P2P", "NET"))
     size = getattr(best.event, "size", 0) >> 20
     suspects = [
@@ -80,6 +70,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=facts.job.ranks_seen,
         hosts=facts.hosts(),
         evidence=[*first_said([best]), *first_said(facts.with_role("rank-list"))[:1], *first_lines(paths)[:1]],
+        open_paths=paths,
     )
 
 
@@ -146,7 +137,7 @@ def _worth(facts: Facts) -> Rate | None:
 
 def _rate(facts: Facts, path: Path) -> Rate | None:
     machine = facts.platform
-    if path.transport == "P2P" and path.link != "PCIe":
+    if path.transport == "P2P" and facts.link(path) != "PCIe":
         joined = _with_such_gpus(facts)
         return p2p(joined) if joined and joined.nvlink else None
     if path.transport == "NET" and path.scope == "inter" and path.gdr is True and machine and machine.nic_gbps:

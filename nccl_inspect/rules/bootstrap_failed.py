@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.connecting import NO_ROUTE, REFUSED, came_up, gave_up, of_one_link
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks.fabrics import meetings
 from nccl_inspect.judging.networks.interfaces import NO_FAMILY, without_family
 from nccl_inspect.judging.statements import of_role, value
@@ -17,15 +17,6 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Ranks do not find together",
-    echo_of=(
-        "env-mismatch-across-ranks",
-        "bootstrap-no-interface",
-        "bootstrap-connect-refused",
-        "bootstrap-no-route",
-        "bootstrap-wrong-interface",
-        "open-files-limit",
-    ),
-    specific=("version-mismatch",),
     upsets=True,
 )
 _CALLS = ("socket", "bind", "listen", "accept", "getsockname", "getsockopt", "setsockopt", "fcntl")
@@ -104,9 +95,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=(_ONE_FAMILY, *_FIX) if NO_FAMILY in first.message else of_role(first, _FIXES) or _FIX,
         severity="warning" if works else "error",
         confidence="likely" if not _MAY_DIFFER.isdisjoint(first.roles) else "certain",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=not works,
     )
 
@@ -147,9 +136,7 @@ def _suspected(frames: list[Notice]) -> Finding:
         ],
         confirm="Look for 'NCCL WARN' right before these lines.",
         severity="warning",
-        ranks=ranks_in(frames),
-        hosts=hosts_in(frames),
-        evidence=first_said(frames),
+        notices=frames,
     )
 
 

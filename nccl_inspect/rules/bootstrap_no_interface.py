@@ -15,7 +15,7 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="A rank finds no network interface to start with",
-    because=("env-mismatch-across-ranks",),
+    echoes=("bootstrap-connect-refused", "bootstrap-failed", "hang-in-init"),
     local=True,
 )
 

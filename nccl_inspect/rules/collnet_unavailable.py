@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Setting
 
 RULE = Rule(
@@ -13,7 +13,6 @@ RULE = Rule(
     category="network",
     severity="info",
     title="CollNet (in-network reduction) is asked for and not there",
-    because=("sharp-failed",),
 )
 
 
@@ -34,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     else:
         yield RULE.undecided(
             f"{words_of(asked)} asks for CollNet; whether it is in use is not in this log",
-            "NCCL_DEBUG_SUBSYS=INIT,ENV,NET and a log past the first all-reduce: look for 'Connected CollNet'",
+            Needs("the log past the first all-reduce: look for 'Connected CollNet'", subsystems=("INIT", "ENV", "NET")),
         )
 
 
@@ -59,8 +58,7 @@ def _finding(asked: list[Setting], said: list[Notice], confidence: str, *, stuck
         ],
         severity="error" if stuck else "info",
         confidence=confidence,
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said(said)[:3], *lines_of(asked, 1)],
         fatal=stuck,
     )

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of, lines_of, words_of
+from nccl_inspect.judging.facts import Facts, first_lines, lines_of, words_of
 from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.connection import Link
 from nccl_inspect.model.evidence import Evidence
@@ -18,7 +18,6 @@ RULE = Rule(
     category="topology",
     severity="info",
     title="Connections between hosts go from one NIC number (rail) to another",
-    because=("pxn-unused",),
 )
 
 
@@ -42,7 +41,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     paths = [path for path in crossing(facts) if any(_leaves(path, link, rails) for link in path.links)]
     if not paths:
         return
-    facts.mark(paths, RULE.name)
     links = [link for path in paths for link in path.links if _leaves(path, link, rails)]
     kinds = {link.send_recv for link in links}
     example = links[0]
@@ -61,9 +59,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "Compare with and without: alltoall_perf and all_reduce_perf of nccl-tests over the same hosts.",
         ],
         confidence="likely",
-        ranks=ends(paths),
-        hosts=hosts_of(paths),
         evidence=[*sign.evidence, *first_lines(paths)[:4]],
+        paths=paths,
     )
 
 

@@ -19,16 +19,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A CUDA call of NCCL or of PyTorch failed",
-    specific=(
-        "cuda-failure-in-connect",
-        "cuda-failure-in-launch",
-        "cuda-init-error",
-        "fabric-manager-down",
-        "gpu-hardware-error",
-        "gpu-out-of-memory",
-        "nccl-too-old",
-        "peer-mapping-exhausted",
-    ),
+    echoes=("collective-unfinished", "ib-completion-error", "peer-death", "watchdog-*"),
     local=True,
 )
 _TELLING = (500, 704, 801)
@@ -46,7 +37,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = failed or _of_program(facts)
     if not failed:
         return
-    cuda.pass_over_retold(facts, failed)
     code, notices = failed[0].code, [failure.notice for failure in failed]
     yield RULE.finding(
         f"a CUDA call of {whose} failed: {listed(dict.fromkeys(map(cuda.words, failed)))}",
@@ -58,6 +48,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in(notices),
         evidence=first_said(notices),
         fatal=True,
+        explains_errors=cuda.retold(facts, failed),
     )
 
 

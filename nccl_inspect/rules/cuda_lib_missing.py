@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -11,6 +11,7 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="A library of the NVIDIA driver cannot be loaded, or lacks a function",
+    supersedes=("cuda-init-error",),
     local=True,
 )
 _OPTIONAL = "libgdrapi"
@@ -42,8 +43,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH; unset NCCL_CUDA_PATH   # WSL",
         ],
         severity="error" if fatal else "info" if facts.job.paths else "warning",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=fatal,
     )

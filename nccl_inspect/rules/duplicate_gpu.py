@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
@@ -17,6 +17,7 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="Two ranks of one communicator use the same GPU",
+    echoes=("bootstrap-connect-refused",),
 )
 
 
@@ -55,9 +56,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_CAUSE,
         impact="NCCL refuses to build the communicator; the job does not start",
         fix=_FIX,
-        ranks=ranks_in(refused),
-        hosts=hosts_in(refused),
-        evidence=first_said(refused),
+        notices=refused,
         fatal=True,
     )
 

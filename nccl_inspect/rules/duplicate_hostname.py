@@ -16,6 +16,9 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Two machines or containers have the same host name",
+    causes=("cuda-ipc-isolated-gpus", "p2p-import-failed"),
+    echoes=("shm-attach-failed",),
+    supersedes=("net-instead-of-p2p",),
 )
 
 _FIX = (
@@ -142,8 +145,6 @@ def _told_apart(host: str, used: list[Interface]) -> Finding:
 
 
 def _finding(facts: Facts, host: str, used: list[Interface], local: list[Path], apart: list[Path]) -> Finding:
-    facts.mark(local, RULE.name)
-    facts.leave_open(path for path in apart if path not in local)  # taken for paths within a host, they stay unjudged
     words = listed(one.address for one in used)
     return RULE.finding(
         f"host name {host} stands for {len(used)} addresses ({words})"
@@ -169,4 +170,6 @@ def _finding(facts: Facts, host: str, used: list[Interface], local: list[Path], 
             *first_lines(local or apart)[:2],
         ],
         fatal=bool(local),
+        paths=local,
+        open_paths=(path for path in apart if path not in local),  # taken for paths within a host
     )

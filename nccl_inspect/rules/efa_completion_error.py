@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import OfiProvider
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.networks.efa_completions import code_of, completions, is_gone
 from nccl_inspect.judging.remedies import EFA_RELEASES, LIBFABRIC_SAYS
 from nccl_inspect.judging.statements import value
@@ -16,8 +16,6 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="A transfer over EFA failed",
-    specific=("efa-security-group",),
-    echo_of=("peer-death",),
 )
 _CAUSES = {
     4: "the address handle of the peer is not valid on this device",
@@ -48,8 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="the collective fails, and with it the job",
         fix=_fix(code),
         confidence="likely" if code in _CAUSES else "possible",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
+        notices=failed,
         evidence=first_said(told),
         fatal=True,
     )
@@ -68,9 +65,7 @@ def _without_code(facts: Facts) -> Iterator[Finding]:
         impact="the collective fails, and with it the job",
         fix=["The security group must allow all traffic from and to itself, in both directions.", *_fix(None)[:3]],
         confidence="possible",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         fatal=True,
     )
 

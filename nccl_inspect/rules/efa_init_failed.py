@@ -5,7 +5,7 @@ from operator import attrgetter
 
 from nccl_inspect.event.types import ErrorCascade, Event, OfiProvider
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
@@ -19,7 +19,9 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="aws-ofi-nccl does not come up",
-    specific=("ib-memlock", "efa-libfabric-incompat", "efa-provider-missing", "efa-not-supported-instance"),
+    causes=("socket-instead-of-efa", "socket-instead-of-rdma"),
+    echoes=("network-not-found",),
+    supersedes=("memory-registration-failed",),
     folds=True,
     local=True,
 )
@@ -61,8 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         confidence="likely" if reasons else "possible",
         severity="error" if slow or stopped else "warning" if facts.several_hosts() else "info",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
+        notices=told,
         evidence=first_said([*reasons[:3], *told[-2:], *broken[:1]]),
         fatal=stopped,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, hosts_in
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 
@@ -13,6 +13,7 @@ RULE = Rule(
     cloud="AWS",
     severity="info",
     title="aws-ofi-nccl is loaded on a machine without EFA, or for one host only",
+    supersedes=("efa-init-failed", "efa-provider-missing"),
 )
 
 
@@ -36,9 +37,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "NCCL_NET_PLUGIN=none   # leaves the plugin out, and its warnings with it",
         ],
         confidence="certain" if without else "likely",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
     )
 
 

@@ -10,7 +10,7 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import dies_here
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice
 
 RULE = Rule(
@@ -19,7 +19,9 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="aws-ofi-nccl finds no libfabric provider that it can use",
-    specific=("efa-not-supported-instance",),
+    causes=("mixed-networks", "socket-instead-of-efa", "socket-instead-of-rdma"),
+    echoes=("network-not-found",),
+    supersedes=("efa-init-failed",),
     folds=True,
     local=True,
 )
@@ -44,7 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if searched and not chosen and not _in_use(facts):
             yield RULE.undecided(
                 "one search of aws-ofi-nccl for a provider failed; the log does not show how the next one ended",
-                "the lines up to 'Selected provider is' or 'initialization failed', and 'Using network'",
+                Needs("the lines up to 'Selected provider is' or 'initialization failed', and 'Using network'"),
             )
         return
     lucky = {rank for notice in chosen for rank in notice.ranks}

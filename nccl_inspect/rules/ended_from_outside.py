@@ -6,14 +6,13 @@ import signal
 from collections.abc import Container, Iterator
 from operator import attrgetter
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Effects, Result, Rule
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs.progress import silenced_at_once
 from nccl_inspect.judging.process_ends import exceptions, mpi, slurm_tasks
 from nccl_inspect.judging.process_ends.departures import departures, is_weak, since_start
 from nccl_inspect.judging.process_ends.silence import is_last
 from nccl_inspect.judging.statements import is_retold, value, words
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
 
@@ -22,7 +21,7 @@ RULE = Rule(
     category="failures",
     severity="info",
     title="The scheduler, the launcher or a user ended the job",
-    specific=("hang-after-init", "hang-after-p2p-setup", "hang-in-init", "rank-missing", "watchdog-timeout"),
+    echoes=("driver-shutting-down",),
     ends=True,
 )
 _OF_NOBODY = "torch/python-interrupted"
@@ -47,13 +46,13 @@ _IN_TIME = "sbatch --signal=B:USR1@300 --requeue …   # time to save a checkpoi
 _WHY_KILLED = "dmesg -T | grep -i 'killed process'   # on its host: was there no memory left?"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge what says so, where nothing failed before that could be the reason."""
     stopped = mpi.stopped(facts)
     forced = {id(notice): notice for notice in facts.errors() if job_end.is_forced(notice.event)}
     forced.update((id(notice), notice) for notice in stopped)
     interrupts = facts.notices(_OF_NOBODY)
-    facts.pass_over(interrupts)
+    yield Effects(interrupts)
     if not _ended_with(facts, interrupts):
         forced = {key: notice for key, notice in forced.items() if notice.production != _OF_NOBODY}
     said = sorted(since_start(facts, forced.values()), key=attrgetter("place"))
@@ -66,7 +65,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     effects = [one for one in failed if _is_effect(one) and (one.place >= begin or id(one) in echoes)]
     if len(effects) < len(failed):
         return
-    facts.pass_over(effects)
     reason = next(filter(None, (job_end.reason(notice.event) for notice in said)), None)
     is_broken = reason == job_end.NODE_FAILURE
     is_unclear = reason is None and str(value(said[0], "how")).startswith("Killed")
@@ -91,9 +89,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         severity="error" if is_broken else "warning" if is_doubtful else None,
         confidence="possible" if is_doubtful or is_of_some else "certain",
         fatal=is_broken,
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
+        explains_errors=effects,
     )
 
 

@@ -25,7 +25,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     paths = one_sided(facts)
     if not paths:
         return
-    facts.mark(paths, RULE.name)
     lacking = [(side, path) for path in paths for side in SIDES if path.gdr_at(side) is False]
     ranks = {path.src if side == "send" else path.dst for side, path in lacking}
     hosts = {host for side, path in lacking if (host := host_at(path, side))}
@@ -65,6 +64,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks or ends(paths),
         hosts=hosts,
         evidence=[*first_lines(paths)[:3], *(notice.evidence[0] for notice in reasons[:2])],
+        paths=paths,
     )
 
 

@@ -18,6 +18,22 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A GPU, its memory or an NVLink failed",
+    causes=("bandwidth-low", "wrong-results"),
+    echoes=(
+        "collective-not-called",
+        "collective-unfinished",
+        "cuda-init-error",
+        "gloo-not-connected",
+        "ib-completion-error",
+        "p2p-without-partner",
+        "peer-death",
+        "process-unresponsive",
+        "ranks-in-error",
+        "rendezvous-failed",
+        "straggler",
+        "watchdog-*",
+    ),
+    supersedes=("cuda-call-failed", "cuda-failure-in-connect", "cuda-failure-in-launch"),
     local=True,
 )
 _TEXTS = ("uncorrectable ECC error encountered", "uncorrectable NVLink error detected during the execution")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks.ib_errors import REFUSED
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -16,6 +16,8 @@ RULE = Rule(
     category="gpudirect",
     severity="error",
     title="GPU memory cannot be registered with the NIC",
+    echoes=("ib-completion-error", "watchdog-*"),
+    supersedes=("memory-registration-failed",),
     local=True,
 )
 _DMABUF = "reg_dmabuf_mr"
@@ -64,9 +66,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="error" if dead else "warning",
         confidence="likely",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=dead,
     )
 

@@ -15,6 +15,17 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A GPU had no memory left for NCCL, or for PyTorch before the job ended",
+    causes=("cuda-failure-in-connect",),
+    echoes=(
+        "collective-not-called",
+        "collective-unfinished",
+        "gloo-not-connected",
+        "ib-completion-error",
+        "p2p-without-partner",
+        "rendezvous-failed",
+        "watchdog-*",
+    ),
+    supersedes=("cuda-call-failed", "cuda-failure-in-launch"),
     local=True,
 )
 
@@ -108,9 +119,7 @@ def _unproved(sizes: list[Notice]) -> Finding:
             "NCCL_DEBUG=INFO   # (or WARN) the 'Cuda failure' line before this one tells the reason",
             *(_HOST_STEPS if on_host else (_SHARED,)),
         ],
-        ranks=ranks_in(sizes),
-        hosts=hosts_in(sizes),
-        evidence=first_said(sizes),
+        notices=sizes,
         confidence="possible",
         fatal=True,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -14,6 +14,8 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="A NIC reports an event of its own: port down, new GIDs, or a fatal error",
+    causes=("bandwidth-low", "ib-completion-error", "ib-timeout-err12", "nic-asymmetry", "watchdog-*"),
+    echoes=("nic-failed",),
     local=True,
 )
 _FATAL = ("catastrophic", "access violation", "invalid request", "CQ error", "fatal")
@@ -58,8 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ethtool -S <netdev>   # RoCE; who changed addresses (NetworkManager, DHCP)?",
         ],
         severity=severity,
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=first_said([*said, *facts.notices("nccl/ib-fatal-error")]),
         fatal=bool(fatal),
     )

@@ -19,6 +19,7 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="InfiniBand and RoCE are switched off by a setting",
+    echoes=("socket-instead-of-ib", "socket-instead-of-rdma"),
 )
 
 _LOOK = "ibv_devinfo; ls /dev/infiniband   # is there a card in the container at all?"
@@ -32,7 +33,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     network = facts.platform.network if facts.platform else None
     by_plugin = bool(efa_hints(facts)) if network is None else network not in ("ib", "roce")
     slow = [] if by_plugin else tcp_paths(facts)
-    facts.mark(slow, RULE.name)
     hardware = bool(ib_hints(facts)) or network in ("ib", "roce")
     proved = [*ib_cards(facts), *_ipoib(facts)]
     if (hardware or proved) and not (by_plugin or facts.job.paths or is_alone(facts)):
@@ -50,6 +50,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=facts.ranks_with(settings),
         hosts=hosts_of(slow) or {host for setting in settings for host in setting.hosts},
         evidence=[*lines_of(settings), *_consequences(facts), *(path.evidence[0] for path in slow[:2])],
+        paths=slow,
     )
 
 

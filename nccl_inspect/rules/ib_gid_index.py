@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
 from nccl_inspect.judging.networks.ib_errors import REFUSED
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -15,7 +15,6 @@ RULE = Rule(
     category="network",
     severity="error",
     title="RoCE connections cannot be made: wrong GID index, or the GID does not lead to the peer",
-    specific=("rail-only-fabric",),
 )
 _INVALID = "Invalid argument"
 _EMPTY = "No data available"
@@ -59,8 +58,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         # Without addresses and a list of devices the card may be one of InfiniBand.
         confidence="likely" if sign or links or value(failed[0], "local_gid") else "possible",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
+        notices=failed,
         evidence=[*first_said(failed), *lines_of(chosen, 1)],
         fatal=True,
     )

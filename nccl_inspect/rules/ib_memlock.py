@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -14,6 +14,8 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Buffers cannot be registered with the NIC: the limit on locked memory",
+    echoes=("ib-completion-error", "watchdog-*"),
+    supersedes=("efa-init-failed", "host-memory-exhausted", "memory-registration-failed", "transfer-failed"),
     local=True,
 )
 _CALLS = ("create_cq", "create_qp", "reg_mr", "reg_mr_iova2", "reg_dmabuf_mr")
@@ -53,8 +55,6 @@ def _finding(failed: list[Notice], other: str, confidence: str) -> Finding:
             "needs a new login",
         ],
         confidence=confidence,
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=True,
     )

@@ -14,7 +14,6 @@ RULE = Rule(
     severity="error",
     title="A table inside NCCL or a plugin is full: requests, connections or calls",
     symptom=True,
-    echo_of=("transfer-failed",),
 )
 _OF_PROGRAM = "The program puts more calls into one group, or captures more into one graph, than this release can keep"
 _REQUESTS = (

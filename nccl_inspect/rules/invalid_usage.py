@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import is_retold, of_role
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -57,7 +57,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield from _without_words(facts)
         return
     failed.sort(key=lambda notice: of_role(notice, _KINDS) is None)
-    facts.pass_over(failed)
     cause = of_role(failed[0], _KINDS) or _STATED
     is_effect = cause in _AFTER_FAILURES and any(_is_before(one, failed[0]) for one in facts.errors())
     yield RULE.finding(
@@ -70,10 +69,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "Look at the traceback of this rank: the call that it names is the one to mend.",
         ],
         confidence="possible" if is_effect else "certain",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=not is_effect and (facts.job.failed or not facts.job.paths),
+        explains_errors=failed,
     )
 
 
@@ -93,9 +91,7 @@ def _without_words(facts: Facts) -> Iterator[Finding]:
             "Look at the traceback of this rank: the call that it names is the one to mend.",
         ],
         confidence="possible",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         fatal=True,
     )
 

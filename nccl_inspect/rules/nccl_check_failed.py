@@ -32,7 +32,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     found = [notice for notice in facts.notices(*_RESULTS, _FABRIC) if _is_fault(notice)]
     if not found:
         return
-    facts.pass_over(found)
     yield RULE.finding(
         f"NCCL's own checks found: {listed(map(_words, found), limit=2)}",
         cause="NCCL tells what it measured and counted itself, not why it is so; the line names ranks or hosts",
@@ -44,6 +43,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "NCCL_RUN_DIAGNOSTICS=1 NCCL_RUN_RAS_DIAGNOSTICS=1   # again after the repair",
         ],
         evidence=first_said(found),
+        explains_errors=found,
     )
 
 

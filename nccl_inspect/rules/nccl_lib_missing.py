@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.hardware.cuda import Answer
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="nccl-lib-missing",
@@ -46,11 +45,11 @@ _ANSWERS = {
 }
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge what PyTorch and the linker say, unless NCCL is used all the same: then the program had another way."""
     told = facts.notices(*_ANSWERS)
     used = {id(one) for one in told if facts.job.communicators or exceptions.is_used_below(facts, one)}
-    facts.pass_over(one for one in told if id(one) in used)
+    yield Effects([one for one in told if id(one) in used])
     said = [one for one in told if id(one) not in used]
     if not said:
         return

@@ -14,7 +14,6 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="nccl-tests ended with an error",
-    specific=("cuda-init-error", "fabric-manager-down", "peer-death", "unhandled-system-error"),
 )
 _WITH_INFO = "NCCL_DEBUG=INFO   # on all ranks, and run again: the first WARN says what failed"
 _FIX = {

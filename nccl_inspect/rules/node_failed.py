@@ -13,6 +13,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A node of the job failed or was lost",
+    echoes=("process-unresponsive", "ranks-in-error"),
 )
 _MEMORY = "launchers/slurm-memory-error"
 

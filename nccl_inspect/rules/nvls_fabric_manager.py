@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.impact import WITHOUT_NVLS
@@ -17,8 +17,9 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Reduction inside the NVSwitch (NVLS) could not be set up: fabric manager or NVSwitch",
-    because=("p2p-nvlink-fault",),
-    specific=("fabric-manager-down",),
+    causes=("hang-after-init", "hang-in-init"),
+    echoes=("watchdog-*",),
+    supersedes=("nvls-unavailable",),
     local=True,
 )
 _NO_MEMORY = 2
@@ -62,9 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=_FIX,
         severity="error" if fatal or alone else "warning",
         confidence="likely",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=bool(fatal),
     )
 
@@ -86,9 +85,7 @@ def _stuck(facts: Facts) -> Iterator[Finding]:
         "fault.",
         severity="warning",
         confidence="likely" if facts.job.ended_by else "possible",
-        ranks=ranks_in(last),
-        hosts=hosts_in(last),
-        evidence=first_said(last),
+        notices=last,
     )
 
 

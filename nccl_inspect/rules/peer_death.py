@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Rule, registered
+from nccl_inspect.judging.engine import Effects, Result, Rule, registered
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import first_of_each, precedes
@@ -30,7 +30,7 @@ from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others,
 from nccl_inspect.judging.process_ends.wording import fix, what, why
 from nccl_inspect.judging.statements import FLUSHED, is_retold, rank_in_front, value, words
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
@@ -41,7 +41,23 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A rank went away while the others were at work",
-    echo_of=("gpu-hardware-error", "cuda-init-error", "cuda-call-failed", "fabric-manager-down"),
+    echoes=(
+        "collective-not-called",
+        "collective-unfinished",
+        "driver-shutting-down",
+        "efa-completion-error",
+        "gloo-not-connected",
+        "hang-after-init",
+        "log-flood",
+        "nic-failed",
+        "p2p-without-partner",
+        "process-unresponsive",
+        "ranks-in-error",
+        "ranks-out-of-step",
+        "rendezvous-failed",
+        "watchdog-*",
+    ),
+    supersedes=("nccl-tests-failed",),
     leads=True,
 )
 _OF_ONE = ("launchers/slurm-task-ended", "torch/rank-interrupted", "torch/python-interrupted", *job_end.OF_WORKERS)
@@ -74,14 +90,19 @@ _SHOWN = 4
 """Echoes that are shown beside the last line of the rank that went away."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge processes that ended, and connections that closed by it, where no error came before."""
-    closed = _closed(facts)
+    closed, late = _closed(facts)
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]
     killed = [*filter(_is_slurm_kill, facts.notices(slurm_tasks.TASK)), *facts.notices(*_KILLED)]
-    departed = _by_themselves(facts, closed)
+    departed, effects = _by_themselves(facts, closed)
     lost = _lost(facts)
-    if _came_before(facts, [*closed, *given_up, *killed], killed, departed):
+    caught = [one for one in facts.notices(*exceptions.CATCHABLE) if exceptions.is_caught(facts, one)]
+    begins = [*(one.begin for one in effects), *(one.begin for one in exceptions.found(facts).echoes)]
+    stores, of_hardware = _effects(facts, departed)
+    yield Effects([*late, *lost, *caught, *begins, *stores])
+    follow = [*caught, *_waits(facts, killed, departed), *stores, *of_hardware]
+    if _came_before(facts, [*closed, *given_up, *killed], follow, killed, departed):
         return
     if killed:
         yield _of_memory(facts, killed, departed, [*closed, *given_up])
@@ -111,31 +132,26 @@ def _nccl_failed(facts: Facts) -> bool:
     return any(id(one) not in lost for one in facts.notices("torch/nccl-error", "nccl-tests/test-nccl-failure"))
 
 
-def _closed(facts: Facts) -> list[Notice]:
-    """Connections that closed, to ranks or to the store, for no reason that is told."""
+def _closed(facts: Facts) -> tuple[list[Notice], list[Notice]]:
+    """Connections to ranks or to the store that closed for no known reason, and those that closed at the end."""
     closed = [*facts.notices("nccl/socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
     closed += [*lost_peers(facts), *_stores_lost(facts), *propagated_errors.remote(facts)]
     late = _after_the_end(facts, closed)
-    facts.pass_over(late)
-    return [notice for notice in closed if not any(notice is one for one in late)]
+    return [notice for notice in closed if not any(notice is one for one in late)], late
 
 
 def _lost(facts: Facts) -> list[Notice]:
     """Where ranks say with an exception that they lost another one, before anybody ended the job."""
-    facts.pass_over(one.begin for one in exceptions.found(facts).echoes)
     first = first_of_each(end.evidence[0] for end in _ends(facts))
     told = [(one, one.evidence[0]) for one in told_as_echoes(facts)]
-    lost = [one for one, line in told if line.order <= first.get(line.source, line.order)]
-    facts.pass_over(lost)
-    return lost
+    return [one for one, line in told if line.order <= first.get(line.source, line.order)]
 
 
-def _came_before(facts: Facts, echoes: list[Notice], killed: list[Notice], departed: list[Departure]) -> list[Notice]:
+def _came_before(
+    facts: Facts, echoes: list[Notice], follow: list[Notice], killed: list[Notice], departed: list[Departure]
+) -> list[Notice]:
     """Errors that do not follow from the end of a process: the cause is there."""
-    caught = [one for one in facts.notices(*exceptions.CATCHABLE) if exceptions.is_caught(facts, one)]
-    facts.pass_over(caught)
-    follow = [*echoes, *caught, *_waits(facts, killed, departed), *_effects(facts, departed)]
-    known = set(map(id, follow))
+    known = set(map(id, (*echoes, *follow)))
     errors = [notice for notice in facts.failures() if id(notice) not in known and not _is_known_end(notice)]
     survivable = {entry.rule.name for entry in registered() if entry.rule.severity != "error"}  # NCCL goes on then
     errors = [one for one in errors if not (exceptions.connected_below(facts, one) or one.rule in survivable)]
@@ -198,8 +214,8 @@ def _at_the_end(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _by_themselves(facts: Facts, closed: list[Notice]) -> list[Departure]:
-    """Processes that ended by themselves.
+def _by_themselves(facts: Facts, closed: list[Notice]) -> tuple[list[Departure], list[Departure]]:
+    """Processes that ended by themselves, and those that ended as an effect of something else.
 
     What comes after somebody ended the job is an effect of that, and so is the exception of a rank that had lost a
     connection before, or the exit code that a launcher tells of it.
@@ -221,8 +237,7 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> list[Departure]:
         mine = one.ranks if is_weak(one) and not one.is_hit else [one.trace.rank] if one.trace else []
         is_victim = any(line.order > lost.get(rank, {}).get(line.source, line.order) for rank in mine)
         (effects if is_late or is_victim else own).append(one)
-    facts.pass_over(one.begin for one in effects)
-    return own
+    return own, effects
 
 
 def _ends(facts: Facts) -> list[Notice]:
@@ -269,15 +284,13 @@ def _stores_lost(facts: Facts) -> list[Notice]:
     return [] if ended or not facts.job.communicators else facts.notices("torch/store-lost")
 
 
-def _effects(facts: Facts, departed: list[Departure]) -> list[Notice]:
+def _effects(facts: Facts, departed: list[Departure]) -> tuple[list[Notice], list[Notice]]:
     """What an exception that ended a rank explains: others lose the store, and old lines of the kernel tell nothing."""
     named = [one for one in departed if one.is_by_exception]
     if not named:
-        return []
+        return [], []
     of_hardware = [] if any(one.raised and one.raised.is_of_cuda for one in named) else facts.notices(*_KERNEL_LOG)
-    store = facts.notices(*exceptions.STORE, "torch/unique-id-failed")
-    facts.pass_over(store)
-    return [*of_hardware, *store]
+    return facts.notices(*exceptions.STORE, "torch/unique-id-failed"), of_hardware
 
 
 def _is_known_end(notice: Notice) -> bool:

@@ -12,6 +12,9 @@ RULE = Rule(
     category="plugins",
     severity="error",
     title="A network plugin is there and cannot be loaded",
+    causes=("mixed-networks", "socket-instead-of-*"),
+    echoes=("network-not-found",),
+    supersedes=("plugin-does-not-fit",),
     folds=True,
     local=True,
 )

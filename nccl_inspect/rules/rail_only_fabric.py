@@ -6,7 +6,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_lines, first_said, hosts_in, nics_used, ranks_in
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import End, Link
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Path
 from nccl_inspect.util.wording import count, ranks_word
 
@@ -15,9 +15,10 @@ RULE = Rule(
     category="network",
     severity="error",
     title="NICs of different rails cannot reach each other",
+    supersedes=("ib-gid-index", "ib-timeout-err12"),
 )
 _TIMED_OUT, _NO_ANSWER = 110, 12
-_CAPTURE = "the logs of all ranks: NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log"
+_CAPTURE = Needs("the logs of all ranks: NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log", all_ranks=True)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.line_order import is_before, short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.exceptions import STORE
 from nccl_inspect.judging.statements import is_error, rank_in_front, value
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
@@ -20,7 +19,7 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Processes could not meet in PyTorch's store",
-    echo_of=("peer-death", "gpu-out-of-memory", "cuda-init-error", "gpu-hardware-error"),
+    echoes=("gloo-not-connected",),
 )
 _PORT = "ss -ltnp | grep :<port>   # on the host of MASTER_ADDR: who has it?"
 _REACH = "nc -vz $MASTER_ADDR $MASTER_PORT; getent hosts $MASTER_ADDR   # from this host or pod: does it answer?"
@@ -39,12 +38,12 @@ _LISTEN, _JOIN, _CONNECT = "torch/store-listen-failed", "torch/store-join-timeou
 _TIMEOUT, _CLOSED, _WAIT = "torch/rendezvous-timeout", "torch/rendezvous-closed", "torch/store-wait-timeout"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge what PyTorch says of its store; what it was before a communicator came up does not matter any more."""
     said = [notice for notice in facts.notices(*STORE, "torch/unique-id-failed") if is_error(notice)]
     begins = [comm.evidence[0] for comm in facts.job.communicators if comm.completed and comm.evidence]
     before = [one for one in said if any(is_before(one.evidence[0], begin) for begin in begins)]
-    facts.pass_over(before)  # it came up at a later try
+    yield Effects(before)  # it came up at a later try
     # A rendezvous that is closed when NCCL is up is the effect of an end that the log of this node does not tell.
     said = [one for one in said if one not in before and not (begins and one.production == _CLOSED)]
     if not said:

@@ -8,7 +8,7 @@ from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count, listed
 
@@ -26,7 +26,7 @@ _WITHOUT_MPI = (
 
 """What a test prints at its end: one that begins behind it is the next."""
 _GROUPS = "or groups inside of hosts whose other communicators come later"
-_NEEDS = "the launch command of each host; the log past the first steps"
+_NEEDS = Needs(others=("the launch command of each host", "the log past the first steps"))
 _IMPACT = "the network between the hosts is not tested at all, and processes of one host get in each other's way"
 _BUILD = "make MPI=1 MPI_HOME=/usr/lib/x86_64-linux-gnu/openmpi   # nccl-tests; 'ldd build/all_reduce_perf' shows it"
 

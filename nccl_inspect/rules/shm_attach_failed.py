@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -13,8 +13,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="A shared memory segment that another rank made could not be opened",
-    specific=("shm-segment-failed",),
-    echo_of=("duplicate-hostname", "open-files-limit"),
+    echoes=("watchdog-*",),
     local=True,
 )
 _NOT_THERE = 2
@@ -52,8 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ls -l /dev/shm/nccl-*   # on the host while the job starts: who makes and who removes them?",
         ],
         confidence="likely",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
+        notices=failed,
         evidence=first_said(said),
         fatal=True,
     )

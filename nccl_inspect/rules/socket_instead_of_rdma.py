@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of
+from nccl_inspect.judging.facts import Facts, first_lines, first_said
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
@@ -31,16 +31,6 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="Hosts talk over TCP sockets; no sign of an RDMA network",
-    echo_of=("ib-disabled-by-env", "mixed-networks"),
-    because=(
-        "ib-bad-device",
-        "plugin-not-found",
-        "plugin-load-failed",
-        "efa-provider-missing",
-        "efa-libfabric-incompat",
-        "efa-init-failed",
-    ),
-    specific=("socket-instead-of-efa", "socket-instead-of-ib"),
 )
 _KINDS_WITHOUT_RDMA = ("tcp",)
 _PLUGINS_OF_GOOGLE = {"tcpx": "GPUDirect-TCPX", "tcpxo": "GPUDirect-TCPXO (FasTrak)"}
@@ -57,10 +47,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield from _clue(facts)
         return
     sure = [path for path in paths if path.scope == "inter"]
-    if sure:
-        facts.leave_open(path for path in paths if path.scope != "inter")
-        paths = sure
-    facts.mark(paths, RULE.name)
+    doubtful = [path for path in paths if path.scope != "inter"] if sure else []
+    paths = sure or paths
     network = facts.platform.network if facts.platform else None
     without = network in _KINDS_WITHOUT_RDMA
     better = _better(facts)
@@ -72,13 +60,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=[NOTHING] if without else _fixes(facts),
         severity="info" if without else "error" if better else "warning",
         confidence="certain" if without else "likely" if sure else "possible",
-        ranks=ends(paths),
-        hosts=hosts_of(paths),
         evidence=[
             *first_lines(paths)[:3],
             *first_said([*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)][:1]),
             *slingshot.signs(facts)[:1],
         ],
+        paths=paths,
+        open_paths=doubtful,
     )
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Effects, Result, Rule
+from nccl_inspect.judging.facts import Facts, hosts_in
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import value, words
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Needs
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
@@ -16,6 +16,8 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="GPUDirect-TCPX or TCPXO times out waiting for its daemon or for a peer",
+    causes=("tcpxo-no-interface", "tcpxo-offload-failed"),
+    supersedes=("tcpxo-init-failed",),
 )
 _PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")
 _RETURNS = "tcpxResult_t"
@@ -26,7 +28,7 @@ _WAITS, _NOT_READY, _ABORTED = "tcpxo/fastrak-rxdm-not-ready", "tcpxo/fastrak-rx
 _ABORTS = ("DEADLINE_EXCEEDED: ", "connect() error", "receive() error")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge the daemon that does not become ready or ends, and warnings about time-outs.
 
     The plugin of TCPX is read by its texts only: a WARN of it about a time-out counts.
@@ -38,14 +40,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     told = [*own, *gone, *late, *waiting]
     works = google_plugins.works(facts)
     if facts.is_over():
-        facts.pass_over(gone)  # the daemon may end before the job
+        yield Effects(gone)  # the daemon may end before the job
     if not told or (works and not facts.job.failed and (facts.is_over() or not (own or gone or late))):
         return
     ended = facts.job.failed or bool(facts.job.ended_by)
     if waiting and not (own or gone or late or ended):
         yield RULE.undecided(
             "the plugin waits for its receive daemon (RxDM); whether it became ready is not in the log",
-            "the lines up to 'RxDM ready', to the first 'via NET/FasTrak', to an error, or to the end of the job",
+            Needs(
+                "the lines up to 'RxDM ready', to the first 'via NET/FasTrak', to an error, or to the end of the job"
+            ),
         )
         return
     stops = not works and bool(own or gone or late)
@@ -56,9 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=_fix(own, gone or waiting),
         severity="error" if ended or not works else "warning",
         confidence="certain" if own or facts.notices(_NOT_READY) else "likely",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=ended or stops,
     )
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Effects, Result, Rule
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import value, words
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
 RULE = Rule(
@@ -15,20 +14,19 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="The offload engine of the machine fails GPUDirect-TCPXO",
-    echo_of=("tcpxo-version-mismatch",),
-    because=("tcpx-timeout",),
+    supersedes=("tcpxo-init-failed",),
 )
 _MEMORY = ("registration", "daemon-memory", "daemon-request")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge what fails between plugin and offload engine; at the end of a job the connection is just closed."""
     told = list(facts.leading_to(RULE.name))
     told += google_plugins.aborted(
         facts, "Failed to initialize DXS", "getaddrinfo failed", "bind failed", "SctpHandler"
     )
     if facts.is_over():
-        facts.pass_over(told)  # connections that are closed under way
+        yield Effects(told)  # connections that are closed under way
     if not told or (google_plugins.works(facts) and not facts.job.failed):
         return
     first = told[0]
@@ -48,9 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             google_plugins.ONE_RELEASE,
         ],
         confidence="likely",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=True,
     )
 

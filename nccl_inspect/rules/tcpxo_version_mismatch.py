@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import value, words
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -17,6 +17,8 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="Releases of GPUDirect-TCPXO do not fit together",
+    causes=("tcpxo-init-failed",),
+    echoes=("tcpxo-offload-failed",),
 )
 _PEER = ("tcpxo/fastrak-version-mismatch", "tcpxo/fastrak-peer-misbehaves")
 _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")
@@ -34,9 +36,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             else "the plugin is older or newer than the offload engine of the machine accepts",
             impact="ranks cannot connect over the fast network: the job stops",
             fix=[google_plugins.ONE_RELEASE, "kubectl get pod <pod> -o yaml   # which images, on each node?"],
-            ranks=ranks_in(told),
-            hosts=hosts_in(told),
-            evidence=first_said(told),
+            notices=told,
             fatal=True,
         )
         return
@@ -52,9 +52,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confirm="Look for 'VERSION MISMATCH' in the logs of all ranks; 'via NET/FasTrak' means that the plugin works.",
         severity="warning",
         confidence="possible",
-        ranks=ranks_in(loading),
-        hosts=hosts_in(loading),
-        evidence=first_said(loading),
+        notices=loading,
     )
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
 from nccl_inspect.judging.hardware.topology_faults import went_on
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -14,6 +14,7 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="The topology or graph file cannot be read or does not fit",
+    causes=("few-channels", "ring-crosses-nodes-too-often", "rings-disagree", "topology-mismatch"),
     local=True,
 )
 _NAMES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
@@ -62,8 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="error" if dead else "info" if broken else "warning",
         confidence=_confidence(said, certain=bool(settings or unread)),
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*lines_of(settings, 1), *first_said(said)],
         fatal=dead,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
 from nccl_inspect.judging.hardware.topology_faults import COMPARE, Fault, fault_of, went_on
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -13,8 +13,8 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="The topology that the ranks see gives no rings or trees",
-    echo_of=("nccl-too-old",),
-    because=("topo-file-bad", "version-mismatch", "env-mismatch-across-ranks"),
+    causes=("few-channels", "ring-crosses-nodes-too-often"),
+    echoes=("rings-disagree",),
 )
 _RING_AND_TREES = range(1, 5)
 """Numbers of the patterns that every job needs; higher ones are NVLS and CollNet."""
@@ -51,9 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             fix=COMPARE,
             severity="warning",
             confidence="likely",
-            ranks=ranks_in(simple),
-            hosts=hosts_in(simple),
-            evidence=first_said(simple),
+            notices=simple,
         )
 
 
@@ -79,8 +77,7 @@ def _finding(facts: Facts, said: list[Notice], fault: Fault) -> Finding:
         fix=[*(f"unset {setting.name}   # as a test: {setting.value}" for setting in files[:2]), *fault.fix, *COMPARE],
         severity="info" if survived else "error",
         confidence="likely",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said(said), *lines_of(files, 1)],
         fatal=not survived,
     )

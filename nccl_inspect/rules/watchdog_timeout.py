@@ -7,7 +7,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_with
 from nccl_inspect.judging.hangs.progress import suspects
-from nccl_inspect.judging.hangs.watchdog import CAUSES, LEADING, Wait, communicator_of, enqueued, latecomers, waits
+from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, enqueued, latecomers, waits
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import rank_in_front, value, words
@@ -21,8 +21,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="PyTorch gave up waiting for a collective",
-    echo_of=LEADING,
-    because=CAUSES,
+    echoes=("driver-shutting-down", "watchdog-stuck"),
+    supersedes=("ended-from-outside",),
 )
 _PAIRWISE = ("SEND", "RECV")
 """Between two ranks: PyTorch has a communicator of their own for them, in whatever process group they are."""

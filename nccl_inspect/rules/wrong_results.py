@@ -14,7 +14,6 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="nccl-tests found wrong results",
-    because=("gpu-hardware-error", "p2p-nvlink-fault", "version-mismatch"),
 )
 
 

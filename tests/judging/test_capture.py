@@ -8,7 +8,7 @@ from repository import ROOT
 import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.judging import capture
-from nccl_inspect.model.finding import NotJudged
+from nccl_inspect.model.finding import Needs, NotJudged
 
 NOTES = ROOT / "sample_logs" / "field-notes"
 
@@ -44,6 +44,8 @@ def test_where_the_log_is_enough_it_is_read_again_with_the_topology() -> None:
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
 def test_no_command_is_told_that_would_only_read_the_same_log_again(form: str) -> None:
     job = nccl_inspect.read(str(NOTES / "p4d-1pod-4gpu.log"))
-    job.not_judged = [NotJudged("separate-jobs", "separate jobs or replicas", "the launch command of each host")]
+    job.not_judged = [
+        NotJudged("separate-jobs", "separate jobs or replicas", Needs(others=("the launch command of each host",)))
+    ]
     assert capture.command(job) is None
     assert "o capture it" not in report.load(form).render(job, report.Style())

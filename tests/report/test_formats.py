@@ -24,7 +24,7 @@ import nccl_inspect
 from nccl_inspect import __version__, report
 from nccl_inspect.judging.engine import registered
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
+from nccl_inspect.model.finding import Finding, Needs, NotJudged, Suppressed
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.util.text import printable
@@ -67,7 +67,7 @@ def nasty() -> Job:
     ]
     job.findings = found[:2]
     job.suppressed = [Suppressed(found[2], NASTY)]
-    job.not_judged = [NotJudged("mixed-networks", NASTY, NASTY)]
+    job.not_judged = [NotJudged("mixed-networks", NASTY, Needs(NASTY))]
     job.nccl_versions = [NASTY]
     job.platform = job.network.name = NASTY
     job.hosts[0].name = NASTY

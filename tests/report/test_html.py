@@ -20,7 +20,7 @@ import nccl_inspect
 from nccl_inspect import report
 from nccl_inspect.answers import Answer, env, hosts, nics, ranks
 from nccl_inspect.answers.env import unusual
-from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
+from nccl_inspect.model.finding import Finding, Needs, NotJudged, Suppressed
 from nccl_inspect.model.job import Job
 from nccl_inspect.report import Style
 from nccl_inspect.report.page import sections
@@ -94,7 +94,7 @@ def hostile() -> Job:
         finding.summary = finding.cause = finding.impact = HOSTILE
         finding.fix = [f"https://example.com/{HOSTILE}", HOSTILE]
     job.network.devices = [HOSTILE]
-    job.not_judged = [NotJudged(HOSTILE, HOSTILE, HOSTILE)]
+    job.not_judged = [NotJudged(HOSTILE, HOSTILE, Needs(HOSTILE))]
     return job
 
 
@@ -190,7 +190,7 @@ def test_suppressed_and_open_questions_are_told() -> None:
     job = nccl_inspect.read(sample_data.contents(FALLBACK)[0])
     finding = job.findings.pop()
     job.suppressed = [Suppressed(finding, "known since May")]
-    job.not_judged = [NotJudged("gdr-disabled", "no line tells", "NCCL_DEBUG_SUBSYS=NET")]
+    job.not_judged = [NotJudged("gdr-disabled", "no line tells", Needs(subsystems=("NET",)))]
     text = html(job)
     assert "Accepted: known since May" in text
     assert "Needs: NCCL_DEBUG_SUBSYS=NET" in text

@@ -8,6 +8,7 @@ from nccl_inspect.errors import NoInputError
 from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.judging import engine
+from nccl_inspect.judging.relations import relations
 from nccl_inspect.judging.statements import is_error
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
@@ -52,7 +53,7 @@ EXCEPTIONS = {
     "rank-interrupted": _ALONE,
 }
 """Error lines that raise nothing alone, by production, with the reason."""
-OTHERS = {name: {*rule.specific, *EXTRA.get(name, ())} for name, rule in RULES.items()}
+OTHERS = {name: {*relations().specific(name), *EXTRA.get(name, ())} for name in RULES}
 """Rules that may speak in the place of the one that the grammar names."""
 
 

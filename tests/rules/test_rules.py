@@ -2,6 +2,8 @@
 
 import ast
 import re
+from dataclasses import replace
+from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
 from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.judging import engine
+from nccl_inspect.judging.relations import Relations, relations
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.platforms import named
@@ -224,7 +227,7 @@ def test_idle_nvlink_folds_under_the_setting_that_causes_it() -> None:
     job = read(P2P_OFF + SHM, platform="p5.48xlarge")
     assert roots(job) == ["p2p-disabled-by-env"]
     assert found(job, "nvlink-not-used").because == ["p2p-disabled-by-env"]
-    assert found(job, "shm-instead-of-p2p").because == ["p2p-disabled-by-env", "nvlink-not-used"]
+    assert found(job, "shm-instead-of-p2p").because == ["nvlink-not-used", "p2p-disabled-by-env"]
 
 
 def test_a_slow_path_names_the_refusal_of_the_driver() -> None:
@@ -382,8 +385,23 @@ def test_rules_are_ordered_by_category_and_name() -> None:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_a_rule_names_others_that_exist(rule: engine.Rule) -> None:
-    assert {*rule.because, *rule.echo_of, *rule.specific} <= set(RULES)
+    assert set(rule.explains) <= set(RULES)
     assert rule.severity in engine.SEVERITIES
+
+
+def test_every_effect_that_a_rule_names_exists() -> None:
+    assert relations().unknown() == []
+
+
+def test_no_rule_is_an_echo_of_its_own_echoes() -> None:
+    TopologicalSorter({name: relations().leads(name) for name in RULES}).prepare()  # a cycle raises
+
+
+def test_a_new_cause_names_its_effects_by_a_glob_and_edits_none_of_them() -> None:
+    new = replace(RULES["plugin-not-found"], name="new-failure", causes=(), echoes=("watchdog-*",))
+    known = Relations([*RULES.values(), new])
+    assert "new-failure" in known.leads("watchdog-stuck") and "new-failure" in known.leads("watchdog-timeout")
+    assert "new-failure" not in relations().leads("watchdog-stuck")
 
 
 def test_verdicts() -> None:

@@ -9,45 +9,6 @@ from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 
-LEADING = (
-    "collective-mismatch",
-    "collective-not-called",
-    "collective-unfinished",
-    "groups-out-of-order",
-    "p2p-without-partner",
-    "process-unresponsive",
-    "ranks-out-of-step",
-    "ranks-in-error",
-    "gpu-out-of-memory",
-    "cuda-failure-in-connect",
-    "cuda-call-failed",
-    "cuda-failure-in-launch",
-    "cuda-init-error",
-    "p2p-import-failed",
-    "nvls-fabric-manager",
-    "fabric-manager-down",
-    "shm-segment-failed",
-    "shm-cumem-host-failed",
-    "mixed-networks",
-    "hang-after-p2p-setup",
-    "peer-death",
-    "gpu-hardware-error",
-    "ib-memlock",
-    "gpu-memory-not-registered",
-    "no-transport",
-    "open-files-limit",
-    "shm-attach-failed",
-)
-"""Rules whose findings lead before what the watchdog says: it only says that a collective did not end."""
-CAUSES = (
-    "env-mismatch-across-ranks",
-    "version-mismatch",
-    "bootstrap-wrong-interface",
-    "loopback-between-hosts",
-    "ib-async-event",
-)
-"""Rules whose findings may be why a collective did not end."""
-
 
 class Wait(NamedTuple):
     """A rank that waited for a collective until PyTorch gave up."""

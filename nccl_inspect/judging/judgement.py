@@ -1,0 +1,57 @@
+"""What is concluded from a job: a value that is put into it in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
+from nccl_inspect.model.inventory import Waiting
+from nccl_inspect.model.job import FirstFailure, Job, Notice
+from nccl_inspect.util.records import Record
+
+
+class PathVerdict(NamedTuple):
+    """How good a path is."""
+
+    verdict: str
+    rules: list[str]
+    """The rules whose findings are about it."""
+    is_withheld: bool = False
+    """Whether it is unknown only because of a rule that was left out."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Judgement(Record):
+    """What rules, and what follows from their findings, say of a job; the fields are those of the job."""
+
+    rules: list[str]
+    left_out: list[str]
+    findings: list[Finding]
+    suppressed: list[Suppressed]
+    not_judged: list[NotJudged]
+    unexplained: list[Notice]
+    paths: list[PathVerdict]
+    """In the order of the job's paths."""
+    platform: str | None = None
+    links: list[str | None] = field(default_factory=list)
+    """What each path runs over, in the same order."""
+    expected: list[str | None] = field(default_factory=list)
+    """The best that each path could be."""
+    likely_ranks: dict[int, int] = field(default_factory=dict)
+    """The ranks that processes probably are, by their position among the last lines."""
+    waiting: Waiting | None = None
+    verdict: str = "unknown"
+    first_failure: FirstFailure | None = None
+
+    def put_into(self, job: Job) -> None:
+        """Write everything into the job that was judged."""
+        job.rules, job.left_out = self.rules, self.left_out
+        job.findings, job.suppressed, job.not_judged = self.findings, self.suppressed, self.not_judged
+        job.unexplained, job.waiting, job.platform = self.unexplained, self.waiting, self.platform
+        job.verdict, job.first_failure = self.verdict, self.first_failure
+        job.withheld = sum(path.is_withheld for path in self.paths)
+        for path, judged, link, expected in zip(job.paths, self.paths, self.links, self.expected, strict=True):
+            path.verdict, path.rules, path.link, path.expected = judged.verdict, list(judged.rules), link, expected
+        for position, rank in self.likely_ranks.items():
+            job.last_lines[position].likely_rank = rank
