@@ -24,6 +24,14 @@ _BRIDGE = re.compile(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 _OWN_NETWORK = "--network=host   # option of docker run; or an overlay network. Pods: hostNetwork: true"
 _ONE_FAMILY = "NCCL_SOCKET_FAMILY=AF_INET   # IPv4 on all ranks; AF_INET6 where all hosts have IPv6"
 
+_DROPPED = (
+    "packets are dropped without a word: a firewall, security group or NetworkPolicy, or an address that nobody has"
+)
+_REJECTED = (
+    "no route to that address from this host or pod, or a firewall that rejects: another subnet, a NetworkPolicy, an "
+    "interface that other hosts cannot reach"
+)
+
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge connections that were given up, those still tried when the job was ended, or where the log ends."""
@@ -36,21 +44,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     where = addresses(told) or "another rank"
     bridge = _bridge(told)
     families = _families(facts)
+    causes = [
+        _DROPPED if silent else _REJECTED,
+        f"{bridge} may be of a Docker bridge, which no other host reaches" if bridge else "",
+        _different(facts),
+        families,
+        "" if ended else "The lines up to 'exceeded' or to 'Init COMPLETE' tell how it ended",
+    ]
     yield RULE.finding(
         f"ranks cannot reach {where}: "
         + ("no answer" if silent else "no route, or a firewall refuses")
         + ("" if ended else f" ({_error(told[-1])}); the log ends while NCCL tries again"),
-        cause=(
-            "packets are dropped without a word: a firewall, security group or NetworkPolicy, or an address that "
-            "nobody has"
-            if silent
-            else "no route to that address from this host or pod, or a firewall that rejects: another subnet, a "
-            "NetworkPolicy, an interface that other hosts cannot reach"
-        )
-        + (f". {bridge} may be of a Docker bridge, which no other host reaches" if bridge else "")
-        + _different(facts)
-        + (f". {families}" if families else "")
-        + ("" if ended else ". The lines up to 'exceeded' or to 'Init COMPLETE' tell how it ended"),
+        cause=". ".join(filter(None, causes)),
         impact="ranks that cannot reach each other build no communicator: the job does not start",
         fix=[
             f"ip route get <address>; nc -vz <address> <port>   # {where}, on the host that says so, in its container",
@@ -80,7 +85,7 @@ def _different(facts: Facts) -> str:
     """The interfaces, where hosts use such of different names: their networks may have no route to each other."""
     said = facts.said(BootstrapInterface)
     names = {getattr(notice.event, "interface", "") for notice in said}
-    return f". The hosts use different interfaces: {listed(map(interface, said))}" if len(names) > 1 else ""
+    return f"The hosts use different interfaces: {listed(map(interface, said))}" if len(names) > 1 else ""
 
 
 def _bridge(told: list[Notice]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Container, Iterator
 from operator import attrgetter
+from typing import NamedTuple
 
 from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts
@@ -42,6 +43,8 @@ _SIGNALLED = 128
 _OF_ONE = ("torch/rank-interrupted", _OF_NOBODY, *job_end.OF_WORKERS)
 """They tell that one process was ended."""
 _NODE = "scontrol show node <node>; dmesg -T | tail -100   # why did the node fail?"
+_ASK_SLURM = "sacct -j <job> --format=JobID,State,ExitCode,Start,End,Timelimit,Reason   # what Slurm knows"
+_ASK_KUBERNETES = "kubectl describe pod <pod>; kubectl get events   # was it evicted, or deleted?"
 _IN_TIME = "sbatch --signal=B:USR1@300 --requeue …   # time to save a checkpoint, then go on in a new job"
 _WHY_KILLED = "dmesg -T | grep -i 'killed process'   # on its host: was there no memory left?"
 
@@ -65,6 +68,36 @@ def judge(facts: Facts) -> Iterator[Result]:
     effects = [one for one in failed if _is_effect(one) and (one.place >= begin or id(one) in echoes)]
     if len(effects) < len(failed):
         return
+    end = _end(facts, said)
+    yield RULE.finding(
+        f"the job was ended: {_REASONS[end.reason] if end.reason else _by_signal(said)}",
+        cause=_cause(end),
+        impact="none on the paths; what was not saved is lost",
+        fix=_fix(end),
+        severity="error" if end.is_broken else "warning" if end.is_doubtful else None,
+        confidence="possible" if end.is_doubtful or end.is_of_some else "certain",
+        fatal=end.is_broken,
+        notices=said,
+        explains_errors=effects,
+    )
+
+
+class _End(NamedTuple):
+    """What is known of how the job was ended."""
+
+    reason: str | None
+    is_broken: bool
+    """A node failed."""
+    is_unclear: bool
+    """Killed, by nobody knows whom."""
+    may_hang: bool
+    is_of_some: bool
+    """Only some ranks say so."""
+    is_doubtful: bool
+    by_slurm: bool
+
+
+def _end(facts: Facts, said: list[Notice]) -> _End:
     reason = next(filter(None, (job_end.reason(notice.event) for notice in said)), None)
     is_broken = reason == job_end.NODE_FAILURE
     is_unclear = reason is None and str(value(said[0], "how")).startswith("Killed")
@@ -73,25 +106,24 @@ def judge(facts: Facts) -> Iterator[Result]:
     is_of_nobody = any(notice.production == _OF_NOBODY for notice in said)
     is_doubtful = is_unclear or may_hang or (is_of_some and not is_of_nobody)
     by_slurm = any(notice.production.startswith("launchers/slurm-") for notice in said)
-    yield RULE.finding(
-        f"the job was ended: {_REASONS[reason] if reason else _by_signal(said)}",
-        cause=(_REASONS[reason] if reason else _KILLED if is_unclear else _SIGNAL)
-        + (". Nothing stands between NCCL's last line and the end: it may have hung" if may_hang else ""),
-        impact="none on the paths; what was not saved is lost",
-        fix=[
-            *([_WHY_KILLED] if is_unclear else []),
-            "sacct -j <job> --format=JobID,State,ExitCode,Start,End,Timelimit,Reason   # what Slurm knows"
-            if by_slurm
-            else "kubectl describe pod <pod>; kubectl get events   # was it evicted, or deleted?",
-            "Look when the job last made a step: one that hangs runs into its time limit, too.",
-            *([_NODE] if is_broken else [_IN_TIME] if by_slurm else []),
-        ],
-        severity="error" if is_broken else "warning" if is_doubtful else None,
-        confidence="possible" if is_doubtful or is_of_some else "certain",
-        fatal=is_broken,
-        notices=said,
-        explains_errors=effects,
-    )
+    return _End(reason, is_broken, is_unclear, may_hang, is_of_some, is_doubtful, by_slurm)
+
+
+def _cause(end: _End) -> str:
+    cause = _REASONS[end.reason] if end.reason else _KILLED if end.is_unclear else _SIGNAL
+    hang = ". Nothing stands between NCCL's last line and the end: it may have hung"
+    return cause + hang if end.may_hang else cause
+
+
+def _fix(end: _End) -> Iterator[str]:
+    if end.is_unclear:
+        yield _WHY_KILLED
+    yield _ASK_SLURM if end.by_slurm else _ASK_KUBERNETES
+    yield "Look when the job last made a step: one that hangs runs into its time limit, too."
+    if end.is_broken:
+        yield _NODE
+    elif end.by_slurm:
+        yield _IN_TIME
 
 
 def _ended_with(facts: Facts, interrupts: list[Notice]) -> bool:
