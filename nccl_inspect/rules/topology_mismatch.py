@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
 from nccl_inspect.judging.hardware.topology_faults import COMPARE, Fault, fault_of, went_on
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -58,11 +59,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _without_order(facts: Facts) -> list[Notice]:
-    return [
-        notice
-        for notice in facts.notices("nccl/topology-no-path")
-        if any(f"pattern {number}," in notice.message for number in _RING_AND_TREES)
-    ]
+    return [notice for notice in facts.notices("nccl/topology-no-path") if value(notice, "pattern") in _RING_AND_TREES]
 
 
 def _old(facts: Facts, parts: tuple[str, ...]) -> list[Notice]:
