@@ -52,5 +52,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _is_start(notice: Notice) -> bool:
-    starts = value(notice, "call") == "pthread_create" or value(notice, "_step") == "creation"
+    starts = value(notice, "call") == "pthread_create" or value(notice, "__step") == "creation"
     return starts and value(notice, "error") == _NO_MORE
