@@ -25,7 +25,7 @@ _AT_END = (
 
 def judge(facts: Facts) -> Iterator[Result]:
     """Judge what the thread says that looks after the watchdog."""
-    told = facts.notices("torch/watchdog-stuck", "torch/heartbeat-timeout")
+    told = facts.leading_to(RULE.name)
     survived = [notice for notice in told if exceptions.came_up_below(facts, notice)]
     yield Effects(survived)
     said = [notice for notice in told if notice not in survived]
