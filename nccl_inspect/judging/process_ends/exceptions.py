@@ -9,6 +9,7 @@ from typing import NamedTuple
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.facts import Facts, first_lines
 from nccl_inspect.judging.line_order import first_of_each, is_before
+from nccl_inspect.judging.process_ends.reports import reports
 from nccl_inspect.judging.statements import value, words
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
@@ -45,8 +46,6 @@ _OWN = (*_WITH_TEXT, *_WITHOUT)
 _NO_EXCEPTION = ("rank-traceback", "rank-interrupted")
 _LINE = re.compile(r"\[rank(\d{1,7})\]: (?=\S)")
 """What PyTorch puts in front of an exception; its logger has a bracket behind the colon."""
-_ATTEMPT_ENDS = ("worker-failed", "failure-exitcode")
-"""What torchrun says of a process that ended, before it may start it anew."""
 _OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.spawn.", "subprocess.CalledProcess")
 """What they raise because a process of theirs ended."""
 _OF_PEERS = re.compile(
@@ -160,7 +159,7 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
         if front is not None:
             said.setdefault(int(front[1]), []).append(notice)
     interrupted = {value(notice, "global_rank") for notice in facts.notices("rank-interrupted")}
-    ends = [notice.evidence[0] for notice in facts.notices(*_ATTEMPT_ENDS)]
+    ends = [notice.evidence[0] for notice in reports(facts, _ends_attempt)]
     traces: list[Trace] = []
     echoes: list[Trace] = []
     is_forced = any(job_end.is_forced(one.event) for one in facts.errors())
@@ -180,6 +179,15 @@ def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
         last = next(of_cuda, own[-1] if own else None)
         traces.append(Trace(rank, begin, own[0] if own else None, last))
     return traces, echoes
+
+
+def _ends_attempt(event: events.ProcessEnded) -> bool:
+    """Whether a launcher, which may start the process anew, reports that it was the first one to end."""
+    return event.order == "first"
+
+
+def _is_spawned(event: events.ProcessEnded) -> bool:
+    return event.process == "spawned" and event.exception
 
 
 def _of_last_attempt(begin: Notice, said: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:
@@ -213,7 +221,7 @@ def _of_nobody(lines: Iterable[Evidence]) -> tuple[list[Raised], list[Raised]]:
 def spawned(facts: Facts, begin: Notice) -> Raised | None:
     """What a process of torch.multiprocessing.spawn raised: the first exception below the line that says so."""
     here = begin.evidence[0]
-    others = (one.evidence[0].order for one in facts.notices("spawn-raised") if is_before(here, one.evidence[0]))
+    others = (one.evidence[0].order for one in reports(facts, _is_spawned) if is_before(here, one.evidence[0]))
     until = min(others, default=None)
     others_tell = [_raised(one) for one in facts.notices(*_OF_NCCL, "cuda-error", "cuda-out-of-memory")]
     below = [one for one in (*found(facts).loose, *others_tell) if is_before(here, one.line)]
