@@ -6,7 +6,6 @@ Only what launchers, shells, schedulers and PyTorch's watchdog really print coun
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from nccl_inspect.event.base import Process
@@ -14,20 +13,6 @@ from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascad
 from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.model import job
-
-LAUNCHERS = re.compile(
-    rb"\bkilling \d+ (?:rank|process|worker|task)(?:s|es)?\b"
-    rb"|\b(?:mpirun|mpiexec|prterun|orterun): (?:killing job|Forwarding signal)"
-    rb"|The user-provided time limit for job execution has been reached"
-    rb"|APPLICATION TIMED OUT, TIMEOUT = |APPLICATION TERMINATED WITH THE EXIT STRING: "
-    rb"|Sending Ctrl-C to processes as requested"
-    rb"|\btimeout: sending signal \S+ to command "
-    rb"|\bsrun: (?:forcing job termination|sending Ctrl-C to )"
-    rb"|=>> PBS: job killed: |\bTERM_RUNLIMIT: job killed "
-    rb"|: line \d+: +\d+ (?:Killed|Terminated|Aborted|Hangup) "
-    rb"|^(?:Killed|Terminated|Hangup)\s*$|^\^C|^KeyboardInterrupt\s*$"
-)
-"""What else launchers, GNU timeout, schedulers and shells print when they end a job."""
 
 _WIDTH = 400
 """Bytes that are shown of such a line."""
@@ -40,9 +25,11 @@ def said(line: bytes, wrapped: bool) -> bytes | None:
         line: as it stands.
         wrapped: whether lines of the log stand in envelopes.
     """
-    texts = envelopes.texts(line) if wrapped else [line]
-    found = next(filter(LAUNCHERS.search, texts), None)
-    return None if found is None else found[:_WIDTH]
+    grammar = engine.shipped()
+    for text in envelopes.texts(line) if wrapped else [line]:
+        if grammar.parse_foreign(text, grammar.last):
+            return text[:_WIDTH]
+    return None
 
 
 def is_end(event: Event | None) -> bool:
