@@ -107,9 +107,9 @@ def test_a_line_of_which_only_the_function_of_a_plugin_is_left() -> None:
         b"ibvwrap.c:160 NCCL WARN Call to ibv_modify_qp failed with error No such device\n"
     )
     assert [notice.production for notice in job.notices] == [
-        "ofi-no-optimal-provider",
-        "tcpx-timeout",
-        "ib-call-failed",
+        "aws-ofi-nccl/ofi-no-optimal-provider",
+        "tcpxo/tcpx-timeout",
+        "nccl/ib-call-failed",
     ]
     assert [source.damaged_lines for source in job.sources] == [0]
 

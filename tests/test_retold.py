@@ -67,7 +67,7 @@ def test_in_an_excerpt_they_are() -> None:
 def test_a_warning_that_is_there_itself_counts_once() -> None:
     warning = "vm:1:9 [0] init.cc:795 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 65000\n"
     job = read(warning + "Last error:\n" + warning.partition("WARN ")[2])
-    (notice,) = (notice for notice in job.notices if notice.production.startswith("duplicate-gpu"))
+    (notice,) = (notice for notice in job.notices if notice.production.startswith("nccl/duplicate-gpu"))
     assert (notice.count, notice.location) == (1, "init.cc:795")
 
 

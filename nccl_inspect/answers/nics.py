@@ -15,7 +15,7 @@ from nccl_inspect.model.paths.nics import listed_as
 from nccl_inspect.util.records import Record
 
 USED, IDLE, UNKNOWN = "used", "idle", "unknown"
-_SPEEDS = {"nic-speed": "interface", "ib-device": "name"}
+_SPEEDS = {"nccl/nic-speed": "interface", "nccl/ib-device": "name"}
 """Productions that tell a speed in Mb/s, with the field that names the NIC."""
 _BUILT_IN = ("IB", "Socket")
 _VIRTUAL = 2
@@ -219,7 +219,7 @@ def _add_counted(nics: dict[_Key, _Nic], job: Job, busy: AbstractSet[tuple[str, 
     single = {
         host
         for notice in job.notices
-        if notice.production == "ofi-transport-protocol" and value(notice, "protocol") == _ONE_EACH
+        if notice.production == "aws-ofi-nccl/ofi-transport-protocol" and value(notice, "protocol") == _ONE_EACH
         for host in notice.hosts
     }
     networks = {host: network for host, network in busy if network not in _BUILT_IN}

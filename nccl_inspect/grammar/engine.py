@@ -270,6 +270,11 @@ def roles_of(dialect: str, production: str) -> frozenset[str]:
     return known.roles if known else frozenset()
 
 
+def is_of(event: events.Event, role: str) -> bool:
+    """Whether an event is of a production with that role."""
+    return role in roles_of(event.dialect, event.production)
+
+
 @cache
 def _named() -> dict[tuple[str, str], Production]:
     """The productions of the package by dialect and name."""

@@ -53,7 +53,7 @@ class Facts:
             for name in path.communicators:
                 self._of_communicator.setdefault(name, []).append(path)
         job.platform = self.platform.name if self.platform else None
-        fabric = ranks_in(self.notices("nvls-available"))
+        fabric = ranks_in(self.notices("nccl/nvls-available"))
         for path in self.paths(transport="P2P"):
             path.link = self._link(path, path.src in fabric and path.dst in fabric)
         for path in self.job.paths:
@@ -142,9 +142,11 @@ class Facts:
         found = [entry for name in set(productions) for entry in self._named.get(name, ())]
         return [notice for _, notice in sorted(found, key=itemgetter(0))]
 
-    def with_role(self, role: str) -> list[Notice]:
-        """What processes said by productions of a role (``role:`` in the grammar), in the order of the log."""
-        return self.once(_by_role).get(role, [])
+    def with_role(self, *roles: str) -> list[Notice]:
+        """What processes said by productions of one of these roles (``role:``), in the order of the log."""
+        by_role = self.once(_by_role)
+        found = {index: notice for role in roles for index, notice in by_role.get(role, ())}
+        return [found[index] for index in sorted(found)]
 
     def said(self, kind: type[events.Event], where: Callable[[events.Event], bool] = lambda _: True) -> list[Notice]:
         """What processes said by events of that class."""
@@ -154,10 +156,7 @@ class Facts:
 
     def completions(self, *statuses: int) -> list[Notice]:
         """Transfers that a NIC reports as failed, with one of these statuses of InfiniBand verbs."""
-        said = self.notices(
-            "ib-completion-error", "ib-completion-error-named", "ib-completion-error-old", "ib-gin-completion-error"
-        )
-        return [notice for notice in said if value(notice, "status") in statuses]
+        return [notice for notice in self.with_role("completion-error") if value(notice, "status") in statuses]
 
     def plugin(self, kind: str, *statuses: str) -> list[Notice]:
         """Statements about plugins of that kind with one of these statuses."""
@@ -244,11 +243,11 @@ def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
     return found
 
 
-def _by_role(facts: Facts) -> dict[str, list[Notice]]:
-    found: dict[str, list[Notice]] = {}
-    for notice in facts.job.notices:
+def _by_role(facts: Facts) -> dict[str, list[tuple[int, Notice]]]:
+    found: dict[str, list[tuple[int, Notice]]] = {}
+    for index, notice in enumerate(facts.job.notices):
         for role in notice.roles:
-            found.setdefault(role, []).append(notice)
+            found.setdefault(role, []).append((index, notice))
     return found
 
 

@@ -65,7 +65,7 @@ def _counts(facts: Facts, notice: Notice, is_shown: bool) -> bool:
     """
     if report_of(notice).kills_with:
         return False
-    return not facts.is_echo(notice) or (is_shown and notice.production != "rank-traceback")
+    return not facts.is_echo(notice) or (is_shown and notice.production != "torch/rank-traceback")
 
 
 def _first_of(facts: Facts, errors: list[Notice]) -> FirstFailure | None:

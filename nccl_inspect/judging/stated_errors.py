@@ -12,7 +12,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 
 _SOUND = "none that this log shows: all communicators came to their end in order"
-_LOSS = "socket-closed-by-peer"
+_LOSS = "nccl/socket-closed-by-peer"
 """A communicator does not survive the loss of a rank."""
 _GOES_ON = "not shown: connections were made, and no call of NCCL is known to have failed. Where one did, {}"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.hardware import xids
@@ -12,6 +12,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import job_end
 
+_Answer = TypeVar("_Answer")
 FLUSHED = 5
 """The status of transfers that were given up because another one had failed before."""
 _RANK_IN_FRONT = re.compile(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
@@ -44,7 +45,7 @@ def is_survived(notice: Notice, job: Job) -> bool:
 
 
 def _is_flushed(notice: Notice) -> bool:
-    return notice.production.startswith("ib-") and value(notice, "status") == FLUSHED
+    return notice.production.startswith("nccl/ib-") and value(notice, "status") == FLUSHED
 
 
 def _is_left_over(notice: Notice) -> bool:
@@ -52,23 +53,23 @@ def _is_left_over(notice: Notice) -> bool:
 
     It prints whatever errno an earlier call has left; of an accept() that really failed src/misc/socket.cc warns.
     """
-    return notice.production == "proxy-socket-failed" and value(notice, "error") in _NO_REASON
+    return notice.production == "nccl/proxy-socket-failed" and value(notice, "error") in _NO_REASON
 
 
 def _is_logged(notice: Notice) -> bool:
     """Whether PyTorch only logs what its store met with: it may try again, and raises an exception when it gives up."""
-    return notice.production in ("store-connect-timeout", "store-listen-failed") and "Error: " not in notice.message
+    return "logged-retry" in notice.roles and "Error: " not in str(value(notice, "_head"))
 
 
 def broken(notice: Notice) -> str | None:
     """What the kernel log says is broken of a GPU; an Xid that programs cause, or that is mended, is none of it."""
-    if notice.production != "xid":
+    if notice.production != "kernel/xid":
         return None
     return xids.meaning(value(notice, "xid"), str(value(notice, "text")))
 
 
 def _is_of_program(notice: Notice) -> bool:
-    return notice.production == "xid" and broken(notice) is None
+    return notice.production == "kernel/xid" and broken(notice) is None
 
 
 _NO_ERRORS = (_is_flushed, _is_left_over, _is_logged, _is_of_program)
@@ -79,9 +80,19 @@ def is_retold(notice: Notice) -> bool:
     return "propagated-error" in notice.roles
 
 
+def of_role(notice: Notice, table: Mapping[str, _Answer]) -> _Answer | None:
+    """What a table says of the first of its roles that a statement has."""
+    return next((answer for role, answer in table.items() if role in notice.roles), None)
+
+
 def value(notice: Notice, name: str) -> Any:
     """A value of a statement, None where its wording has no such field."""
     return dict(notice.event.values).get(name) if isinstance(notice.event, events.Notice) else None
+
+
+def error_of(notice: Notice) -> str:
+    """The error that a statement names, in the words of CUDA, NCCL or the system; empty where it names none."""
+    return str(value(notice, "error") or getattr(notice.event, "error", None) or "")
 
 
 def words(notice: Notice) -> str:

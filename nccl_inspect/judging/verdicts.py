@@ -9,7 +9,7 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements import usage
 
-_LOSS = "socket-closed-by-peer"
+_LOSS = "nccl/socket-closed-by-peer"
 
 
 def judge_paths(facts: Facts, counting: Iterable[Finding]) -> None:

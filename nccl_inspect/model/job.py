@@ -250,7 +250,7 @@ class Notice(Record):
 
     event: Event | None
     """None for a WARN that the grammar does not know."""
-    production: str
+    production: str  # with its dialect: nccl/duplicate-gpu
     level: str
     message: str
     count: int

@@ -6,7 +6,7 @@ from nccl_inspect import platforms
 from nccl_inspect.event.types import NcclTestResult
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_lines, first_said
-from nccl_inspect.judging.hardware.machine_type import LISTED_RANKS, gpu_names
+from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.impact import Rate, compared, estimate, nic, p2p
 from nccl_inspect.judging.line_order import is_before
 from nccl_inspect.judging.statements import value
@@ -79,7 +79,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely",
         ranks=facts.job.ranks_seen,
         hosts=facts.hosts(),
-        evidence=[*first_said([best]), *first_said(facts.notices(*LISTED_RANKS))[:1], *first_lines(paths)[:1]],
+        evidence=[*first_said([best]), *first_said(facts.with_role("rank-list"))[:1], *first_lines(paths)[:1]],
     )
 
 
@@ -88,7 +88,7 @@ def _is_of_test(facts: Facts) -> bool:
 
     A row does not tell its test: sendrecv_perf, which joins pairs of ranks, prints an operation and root -1, too.
     """
-    started, listed = facts.notices("test-starting"), facts.notices(*LISTED_RANKS)
+    started, listed = facts.notices("nccl-tests/test-starting"), facts.with_role("rank-list")
     if not started or not listed or any(said.count > 1 for said in (*started, *listed)):
         return False
     pids = {value(said, "pid") for said in listed}
@@ -106,10 +106,10 @@ def _large(facts: Facts) -> list[Notice]:
     Other calls are not told apart from all-to-all, which sends all over the slowest one. Without warm-up the set-up of
     connections is measured, too.
     """
-    if any(value(options, "warmup") == 0 for options in facts.notices("test-options")):
+    if any(value(options, "warmup") == 0 for options in facts.notices("nccl-tests/test-options")):
         return []
     least = max(_MIN_BYTES, _MIN_BYTES_OF_RANK * _size(facts))
-    (start,) = first_said(facts.notices("test-starting"))
+    (start,) = first_said(facts.notices("nccl-tests/test-starting"))
     connected = first_lines(facts.job.paths)
     if any(is_before(line, start) for line in connected):
         return []  # connections of a job that ran before the test
@@ -130,12 +130,12 @@ def _measured(row: Notice) -> float:
 
 def _size(facts: Facts) -> int:
     told = [comm.nranks for comm in facts.job.communicators]
-    return max([*told, facts.job.world_size or 0, len(facts.notices(*LISTED_RANKS))])
+    return max([*told, facts.job.world_size or 0, len(facts.with_role("rank-list"))])
 
 
 def _worth(facts: Facts) -> Rate | None:
     """What the slowest kind of path gives at least; None where that is not known of all of them."""
-    listed = {value(notice, "node") for notice in facts.notices(*LISTED_RANKS)}
+    listed = {value(notice, "node") for notice in facts.with_role("rank-list")}
     several = facts.several_hosts() or len(listed) > 1
     if several and not facts.paths("inter"):
         return None  # what joins the hosts is not in the log

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import BootstrapInterface
-from nccl_inspect.judging.connecting import NO_ROUTE, TIMED_OUT, addresses, came_up, gave_up, retried
+from nccl_inspect.judging.connecting import NO_ROUTE, TIMED_OUT, addresses, came_up, gave_up, is_one_of, reason, retried
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
@@ -33,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not told:
         return
     ended = bool(failed or facts.job.ended_by)
-    silent = all(any(error in notice.message for error in TIMED_OUT) for notice in told)
+    silent = all(is_one_of(notice, TIMED_OUT) for notice in told)
     where = addresses(told) or "another rank"
     bridge = _bridge(told)
     families = _families(facts)
@@ -76,7 +76,7 @@ def interface(notice: Notice) -> str:
 
 
 def _error(notice: Notice) -> str:
-    return next(error for error in NO_ROUTE if error in notice.message)
+    return next(error for error in NO_ROUTE if error in reason(notice))
 
 
 def _different(facts: Facts) -> str:

@@ -20,12 +20,12 @@ RULE = Rule(
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge where it is asked for: mostly NCCL goes on without a word; forced by NCCL_ALGO alone, nothing is left."""
     asked = [*facts.switched_on("NCCL_COLLNET_ENABLE"), *_forced(facts)]
-    stuck = [n for n in facts.notices("no-algorithm") if "collnet" in str(value(n, "settings")).lower()]
-    refused = facts.notices("collnet-unavailable")
+    stuck = [n for n in facts.notices("nccl/no-algorithm") if "collnet" in str(value(n, "settings")).lower()]
+    refused = facts.notices("nccl/collnet-unavailable")
     if stuck or refused:
         yield _finding(asked, [*stuck, *refused], "certain", stuck=bool(stuck))
         return
-    there = facts.notices("collnet-connected", "collnet-chains")
+    there = facts.notices("nccl/collnet-connected", "nccl/collnet-chains")
     if not asked or there or not facts.several_hosts():
         return
     sought = facts.plugin("COLLNET", "probe") or facts.plugin("NET", "not-found")

@@ -72,7 +72,7 @@ def _sign(facts: Facts, rails: dict[tuple[str, int], str]) -> _Sign | None:
     if rails:
         listed = facts.said(NetDevices, lambda event: bool(_rails_of(event)))
         return _Sign("the list of NICs names their rails", [listed[0].evidence[0]])
-    if warned := facts.notices("ib-rail-mismatch"):
+    if warned := facts.notices("nccl/ib-rail-mismatch"):
         return _Sign("NCCL warns of it", [warned[0].evidence[0]])
     asked = [one for one in facts.chosen("NCCL_CROSS_NIC") if one.value in ("0", "1")]
     return _Sign(f"{words_of(asked)} is set", lines_of(asked, 1)) if asked else None

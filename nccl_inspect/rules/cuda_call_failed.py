@@ -73,7 +73,11 @@ def _tells(failure: cuda.Failure) -> bool:
 
 def _of_program(facts: Facts) -> list[cuda.Failure]:
     """Errors that PyTorch reports; not those of processes whose end is told by itself."""
-    said = [one for one in facts.notices("watchdog-terminated", "cuda-error") if not exceptions.is_caught(facts, one)]
+    said = [
+        one
+        for one in facts.notices("torch/watchdog-terminated", "torch/cuda-error")
+        if not exceptions.is_caught(facts, one)
+    ]
     ended = process_ends(facts)
     told = {cuda.code_in(str(value(one, "error"))) for one in last_words(facts, ended).values()}
     failed = []
@@ -82,7 +86,7 @@ def _of_program(facts: Facts) -> list[cuda.Failure]:
         code = cuda.CUDA_CODES.get(error)
         is_told = code in told or any(precedes(one.begin, notice) for one in ended)
         # What the program's own calls gave it may have caught; no call works any more after the error of a kernel.
-        known = cuda.KERNEL_ERRORS if notice.production == "cuda-error" else {*cuda.KERNEL_ERRORS, *cuda.ANSWERS}
+        known = cuda.KERNEL_ERRORS if notice.production == "torch/cuda-error" else {*cuda.KERNEL_ERRORS, *cuda.ANSWERS}
         if code in known and not is_told:
             failed.append(cuda.Failure(code, None, error, notice))
     return failed

@@ -8,7 +8,7 @@ from nccl_inspect.judging.hardware.cuda import ANSWERS, CUDA_CODES, code_of, fil
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.hardware.cuda_codes import AT_START
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import value
+from nccl_inspect.judging.statements import error_of, value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.text import cut
@@ -37,9 +37,8 @@ _BUSY, _UNKNOWN, _NO_DEVICE = 46, 999, 100
 _WIDTH = 200
 _NVML = {"Driver/library version mismatch": 803, "Driver Not Loaded": _NO_DEVICE, "Unknown Error": _UNKNOWN}
 """What NVML says, with CUDA's error of the same causes."""
-_STATED = {"no-gpus": _NO_DEVICE, "no-gpus-available": _NO_DEVICE, "driver-too-old": 35}
+_STATED = {"torch/no-gpus": _NO_DEVICE, "torch/no-gpus-available": _NO_DEVICE, "torch/driver-too-old": 35}
 """What PyTorch says in words of its own."""
-_BY_CUDA = ("cuda-error", "device-count-failed", "device-count-warned", "test-cuda-failure")
 _VISIBLE = "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # inside the container: which GPUs are there?"
 _FIX = {code: ANSWERS[code].fix for code in AT_START & ANSWERS.keys()} | {
     3: ('torch.multiprocessing.set_start_method("spawn")   # and no CUDA call before the workers start',),
@@ -71,14 +70,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge errors that the start of CUDA gives; a process that already connects has CUDA, and another fault."""
     codes = {id(notice): code for notice in cuda_failed(facts) if (code := _code(notice)) is not None}
     failed = [notice for notice in cuda_failed(facts) if id(notice) in codes]
-    program = facts.notices(*_BY_CUDA, *_STATED)
+    program = [*facts.with_role("program-cuda-error"), *facts.notices(*_STATED)]
     survived = [notice for notice in program if exceptions.is_survived(facts, notice)]
     facts.pass_over(survived)
     program = [notice for notice in program if notice not in survived]
     said = {id(notice): code for notice in program if (code := _said(notice)) is not None}
     failed += [notice for notice in program if id(notice) in said]
-    nvml = {id(notice): code for notice in facts.notices("nvml-failed") if (code := _of_nvml(notice)) is not None}
-    told = [*failed, *(notice for notice in facts.notices("nvml-failed") if id(notice) in nvml)]
+    nvml = {id(notice): code for notice in facts.notices("nccl/nvml-failed") if (code := _of_nvml(notice)) is not None}
+    told = [*failed, *(notice for notice in facts.notices("nccl/nvml-failed") if id(notice) in nvml)]
     if not told:
         return
     found = sorted({*codes.values(), *said.values(), *nvml.values()})
@@ -107,7 +106,7 @@ def _said(notice: Notice) -> int | None:
     if notice.production in _STATED:
         return _STATED[notice.production]
     words = (text for text, code in CUDA_CODES.items() if code in _CAUSES and code != _UNKNOWN)
-    return next((CUDA_CODES[text] for text in words if text in notice.message), None)
+    return next((CUDA_CODES[text] for text in words if text in error_of(notice)), None)
 
 
 def _of_nvml(notice: Notice) -> int | None:

@@ -65,7 +65,7 @@ def _unreached(facts: Facts) -> list[Notice]:
     ]
     handles = [
         notice
-        for notice in facts.notices("p2p-ipc-handle-failed")
+        for notice in facts.notices("nccl/p2p-ipc-handle-failed")
         if CUDA_CODES.get(str(value(notice, "error"))) in _UNREACHED
     ]
     return [notice for notice in (*handles, *calls) if not notice.earliest.device]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -13,17 +14,16 @@ RULE = Rule(
     title="A library of the NVIDIA driver cannot be loaded, or lacks a function",
     local=True,
 )
-_OPTIONAL = "libgdrapi"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge libcuda and libnvidia-ml; libgdrapi is optional."""
-    nvml = [notice for notice in facts.leading_to(RULE.name) if _OPTIONAL not in notice.message]
-    failed = [*facts.notices("cuda-library-missing", "cuda-symbol-missing"), *nvml]
+    nvml = [notice for notice in facts.leading_to(RULE.name) if not value(notice, "_library")]
+    failed = [*facts.notices("nccl/cuda-library-missing", "nccl/cuda-symbol-missing"), *nvml]
     if not failed:
         return
     fatal = not facts.job.paths and (facts.job.failed or bool(nvml))
-    lacks = all(notice.production == "cuda-symbol-missing" for notice in failed)
+    lacks = all(notice.production == "nccl/cuda-symbol-missing" for notice in failed)
     yield RULE.finding(
         f"NCCL cannot use a library of the driver: {failed[0].message}",
         cause="the driver's library is older than this NCCL needs, or is a stub"

@@ -86,8 +86,8 @@ def _fails(facts: Facts) -> bool:
 
 def _unshared(facts: Facts) -> list[Notice]:
     """What says that memory could not be shared; that a segment could not be made has other causes."""
-    attaching = [one for one in facts.notices("shm-segment-failed") if value(one, "what") != "creating"]
-    return [*attaching, *facts.notices("shm-register-failed-old", "p2p-ipc-handle-failed")]
+    attaching = [one for one in facts.notices("nccl/shm-segment-failed") if value(one, "what") != "creating"]
+    return [*attaching, *facts.notices("nccl/shm-register-failed-old", "nccl/p2p-ipc-handle-failed")]
 
 
 def _pids_apart(facts: Facts, host: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import OfiProvider
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.judging.networks.efa_completions import COMPLETIONS, FOLLOWING, code_of, completions, is_gone
+from nccl_inspect.judging.networks.efa_completions import code_of, completions, is_gone
 from nccl_inspect.judging.remedies import EFA_RELEASES, LIBFABRIC_SAYS
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -57,9 +57,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _without_code(facts: Facts) -> Iterator[Finding]:
     """Judge what the plugin says beside a failed completion where that is not in the log."""
-    said = facts.notices(*FOLLOWING)
+    said = facts.with_role("beside-completion")
     providers = {getattr(notice.event, "provider", "") for notice in facts.said(OfiProvider)}
-    if not said or facts.notices(*COMPLETIONS) or (providers and "efa" not in providers):
+    if not said or facts.with_role("efa-completion") or (providers and "efa" not in providers):
         return
     yield RULE.finding(
         f"a transfer over EFA failed: {said[0].message.removeprefix('NET/OFI ')}",

@@ -1,6 +1,7 @@
 """aws-ofi-nccl has a provider and does not come up."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from nccl_inspect.event.types import ErrorCascade, Event, OfiProvider
 from nccl_inspect.judging.engine import Rule
@@ -22,32 +23,7 @@ RULE = Rule(
     folds=True,
     local=True,
 )
-_NO_GDR = "ofi-gdr-disabled-on-capable"
-_REASONS = (
-    "ofi-open-failed",
-    "ofi-endpoint-enable-failed",
-    "ofi-getname-failed",
-    "ofi-getinfo-failed",
-    "ofi-option-failed",
-    "ofi-emulated-write",
-    "ofi-emulated-write-size",
-    "ofi-gdr-inconsistent",
-    _NO_GDR,
-    "ofi-unknown-protocol",
-    "ofi-exception",
-    "ofi-few-tag-bits",
-    "ofi-mr-key-size",
-    "ofi-no-immediate-data",
-    "ofi-rma-unsupported",
-    "ofi-mr-mode",
-    "ofi-few-devices",
-    "ofi-fi-info",
-    "ofi-only-efa",
-    "ofi-no-tcp-endpoint",
-    "ofi-register-failed-cm",
-)
-"""Errors of set-up that say themselves what failed."""
-_REGISTERING = ("ofi-register-failed", "ofi-register-failed-cm", "ofi-register-failed-regattr")
+_NO_GDR = "aws-ofi-nccl/ofi-gdr-disabled-on-capable"
 _NO_MEMORY = -12
 _CONNECTING = ("transport/net.cc", "include/net.h")
 """Until 2.11 NCCL calls plugins through the second."""
@@ -59,8 +35,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if slingshot.signs(facts):
         return  # the plugin carries Slingshot, too
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
-    reasons = [*facts.notices(*_REASONS), *facts.leading_to(RULE.name)]
-    told = [*reasons, *facts.notices("ofi-protocol-failed"), *failed]
+    reasons = sorted([*facts.notices(_NO_GDR), *facts.leading_to(RULE.name)], key=attrgetter("place"))
+    told = [*reasons, *facts.notices("aws-ofi-nccl/ofi-protocol-failed"), *failed]
     broken = _connecting(facts, reasons)
     if not told or _lacks_memory(facts) or (_came_up(facts) and not failed and not facts.job.failed and not broken):
         return
@@ -116,7 +92,7 @@ def _is_connecting(event: Event) -> bool:
 
 def _lacks_memory(facts: Facts) -> bool:
     """Whether buffers could not be registered for want of locked memory: what fails then is an effect of that."""
-    return any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in facts.notices(*_REGISTERING))
+    return any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in facts.with_role("memory-not-registered"))
 
 
 def _in_words(reasons: list[Notice]) -> str:
@@ -148,7 +124,7 @@ def _cause(reasons: list[Notice]) -> str:
 
 
 def _is_asked(notice: Notice) -> bool:
-    return notice.production == "ofi-unknown-protocol"
+    return notice.production == "aws-ofi-nccl/ofi-unknown-protocol"
 
 
 def _is_without_gdr(notice: Notice) -> bool:

@@ -19,7 +19,7 @@ RULE = Rule(
     folds=True,
     local=True,
 )
-_STATED = ("ofi-efa-libfabric-too-old", "ofi-cuda-api-permitted-undeclared")
+_STATED = ("aws-ofi-nccl/ofi-efa-libfabric-too-old", "aws-ofi-nccl/ofi-cuda-api-permitted-undeclared")
 _INVALID = -22
 _GPU = 2
 _CUMEM = versions.order("2.19")
@@ -64,7 +64,7 @@ def _refused(facts: Facts) -> list[Notice]:
     known = _releases(facts)
     if known and max(known) < _CUMEM:
         return []
-    failed = facts.notices("ofi-register-failed")
+    failed = facts.notices("aws-ofi-nccl/ofi-register-failed")
     return [notice for notice in failed if value(notice, "rc") == _INVALID and value(notice, "type") == _GPU]
 
 

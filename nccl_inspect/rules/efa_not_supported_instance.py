@@ -18,7 +18,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge a failed search for a provider where the machine has no EFA, or the whole job is on one host."""
-    failed = facts.notices("ofi-no-protocol", "ofi-no-optimal-provider")
+    failed = facts.with_role("searches-failed")
     network = facts.platform.network if facts.platform else None
     without = network not in (None, "efa")
     alone = bool(facts.job.communicators) and all(map(_is_on_one_host, facts.job.communicators))

@@ -23,11 +23,10 @@ RULE = Rule(
     folds=True,
     local=True,
 )
-_ONE_SEARCH_FAILED = "ofi-no-eligible-providers"
+_ONE_SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"
 _CONFIRM = (
     "Run 'lspci | grep -i elastic' on the node: does the machine have EFA? Images carry the plugin elsewhere, too."
 )
-_ALL_SEARCHES_FAILED = ("ofi-no-protocol", "ofi-no-optimal-provider")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -38,7 +37,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if slingshot.signs(facts):
         return
     searched = facts.notices(_ONE_SEARCH_FAILED)
-    missing = facts.notices(*_ALL_SEARCHES_FAILED)
+    missing = facts.with_role("searches-failed")
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
     chosen = facts.said(OfiProvider)
     if not (missing or (searched and failed)):

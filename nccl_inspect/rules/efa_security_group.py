@@ -40,7 +40,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not failed:
         yield from _refused(facts)
         return
-    banner = [notice for notice in facts.notices("ofi-security-group-banner") if "security group" in notice.message]
+    banner = [
+        notice
+        for notice in facts.notices("aws-ofi-nccl/ofi-security-group-banner")
+        if "security group" in notice.message
+    ]
     yield RULE.finding(
         f"EFA packets never reached the peer: {value(failed[0], 'error')}",
         cause="the plugin says so: the security group of one of the two instances drops EFA's packets"

@@ -27,7 +27,7 @@ RULE = Rule(
     specific=("hang-after-init", "hang-after-p2p-setup", "hang-in-init", "rank-missing", "watchdog-timeout"),
     ends=True,
 )
-_OF_NOBODY = "python-interrupted"
+_OF_NOBODY = "torch/python-interrupted"
 _REASONS = {
     job_end.TIME_LIMIT: "its time limit was reached",
     job_end.PREEMPTED: "a job of higher priority took its place",
@@ -72,7 +72,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     is_of_some = _is_of_some(facts, said)
     is_of_nobody = any(notice.production == _OF_NOBODY for notice in said)
     is_doubtful = is_unclear or may_hang or (is_of_some and not is_of_nobody)
-    by_slurm = any(notice.production.startswith("slurm-") for notice in said)
+    by_slurm = any(notice.production.startswith("launchers/slurm-") for notice in said)
     yield RULE.finding(
         f"the job was ended: {_REASONS[reason] if reason else _by_signal(said)}",
         cause=(_REASONS[reason] if reason else _KILLED if is_unclear else _SIGNAL)
@@ -112,7 +112,7 @@ def _is_explained(facts: Facts, forced: Container[int], said: list[Notice]) -> b
 
 def _is_of_some(facts: Facts, said: list[Notice]) -> bool:
     """Whether only some ranks say that they were interrupted, or were ended, and nobody that he ended them all."""
-    interrupted = {value(notice, "global_rank") for notice in said if notice.production == "rank-interrupted"}
+    interrupted = {value(notice, "global_rank") for notice in said if notice.production == "torch/rank-interrupted"}
     return all("ends-one" in one.roles for one in said) and not interrupted.issuperset(facts.job.ranks_seen)
 
 

@@ -7,6 +7,7 @@ from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.process_ends import exceptions
+from nccl_inspect.judging.statements import error_of
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -24,7 +25,7 @@ _WORDS = _NOT_READY[802]
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge CUDA errors 802 and 919, whoever prints them; no other fault gives them."""
-    said = facts.notices("cuda-error", "device-count-failed", "device-count-warned", "test-cuda-failure")
+    said = facts.with_role("program-cuda-error")
     failed = [
         *(notice for notice in cuda_failed(facts) if code_of(notice) in _NOT_READY),
         *(notice for notice in said if _says_so(notice) and not exceptions.is_survived(facts, notice)),
@@ -52,4 +53,4 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _says_so(notice: Notice) -> bool:
-    return _WORDS in notice.message
+    return _WORDS in error_of(notice)

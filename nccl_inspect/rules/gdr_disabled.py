@@ -60,7 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield from _clue(facts)
         return
     able = facts.platform.gdr if facts.platform else None
-    refused, weak = _refused(facts), facts.notices("ofi-gdr-not-supported")
+    refused, weak = _refused(facts), facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
     reasons = [*refused, *weak]
     sure = bool(able or refused or (weak and over_tcp_provider(facts)) or _should_have_it(facts, pairs))
     if not sure:
@@ -165,7 +165,7 @@ def _should_have_it(facts: Facts, pairs: list[Path]) -> bool:
         return False
     forced = facts.switched_on("NCCL_P2P_READ_ENABLE")
     reading = [path for path in facts.paths(transport="P2P") if "/read" in path.detail and not forced]
-    return bool(facts.notices("mnnvl-fabric", "nvls-available") or reading)
+    return bool(facts.notices("nccl/mnnvl-fabric", "nccl/nvls-available") or reading)
 
 
 def _hidden(facts: Facts) -> str:

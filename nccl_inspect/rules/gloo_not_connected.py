@@ -17,7 +17,7 @@ RULE = Rule(
     title="Gloo, which connects processes beside NCCL, found no interface or did not reach all",
     echo_of=("rendezvous-failed", "peer-death", "gpu-out-of-memory", "cuda-init-error", "gpu-hardware-error"),
 )
-_FAILED = ("gloo-no-interface", "gloo-connect-failed", "gloo-not-connected")
+_FAILED = ("torch/gloo-no-interface", "torch/gloo-connect-failed", "torch/gloo-not-connected")
 _CHOOSE = "GLOO_SOCKET_IFNAME=<interface>   # on all ranks: a whole name; mostly the same as NCCL_SOCKET_IFNAME"
 _ADDRESSES = "ip -br addr   # on each host, inside the container: which interface do all share?"
 _OWN_NAME = "getent hosts $(hostname)   # on each host: 127.0.1.1 there, as some installers write it to /etc/hosts?"

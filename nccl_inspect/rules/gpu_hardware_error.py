@@ -8,7 +8,7 @@ from nccl_inspect.judging.evidence import kernel_log
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.judging.statements import broken, value, words
+from nccl_inspect.judging.statements import broken, error_of, value, words
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
@@ -36,18 +36,18 @@ _CODES = {cuda.CUDA_CODES[text] for text in (*_TEXTS, _CONTAINED)}
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what CUDA says of the hardware; the kernel's lines may be old, so they need a job that failed."""
     stated = [notice for notice in cuda.failed(facts) if cuda.code_of(notice) in _CODES]
-    stated += [n for n in facts.notices("cuda-error", "watchdog-terminated") if _says_so(n)]
-    lost = [n for n in facts.notices("nvml-failed") if n.level == "WARN" and value(n, "error") == _LOST]
+    stated += [n for n in facts.notices("torch/cuda-error", "torch/watchdog-terminated") if _says_so(n)]
+    lost = [n for n in facts.notices("nccl/nvml-failed") if n.level == "WARN" and value(n, "error") == _LOST]
     stated += lost
-    kernel = [*facts.notices("gpu-lost"), *filter(broken, facts.notices("xid"))]
-    kernel += [n for n in facts.notices("sxid") if str(value(n, "text")).startswith("Fatal")]
+    kernel = [*facts.notices("kernel/gpu-lost"), *filter(broken, facts.notices("kernel/xid"))]
+    kernel += [n for n in facts.notices("kernel/sxid") if str(value(n, "text")).startswith("Fatal")]
     said = [*stated, *kernel]
     if not said:
         if switch := facts.leading_to(RULE.name):
             yield _of_switch(switch)
         return
     is_old = not stated and (_is_explained(facts, kernel) or not _is_over(facts, kernel))
-    is_sure = any(text in notice.message for notice in stated for text in (*_TEXTS, _LOST))
+    is_sure = any(text in error_of(notice) for notice in stated for text in (*_TEXTS, _LOST))
     yield RULE.finding(
         f"the hardware of a GPU failed: {listed(map(_words, said), limit=2)}",
         cause=_NO_ANSWER if lost else _cause(is_sure=is_sure, is_stated=bool(stated), is_old=is_old),
@@ -90,7 +90,7 @@ def _of_switch(said: list[Notice]) -> Finding:
 def _is_over(facts: Facts, kernel: list[Notice]) -> bool:
     """Whether the job failed or ended, as other lines than those of the kernel show."""
     own = set(map(id, kernel))
-    hurt = [*facts.notices("socket-closed-by-peer"), *(one for one in facts.failures() if id(one) not in own)]
+    hurt = [*facts.notices("nccl/socket-closed-by-peer"), *(one for one in facts.failures() if id(one) not in own)]
     return facts.job.failed or bool(facts.job.ended_by) or bool(hurt)
 
 
@@ -103,7 +103,7 @@ def _is_explained(facts: Facts, kernel: list[Notice]) -> bool:
 
 
 def _says_so(notice: Notice) -> bool:
-    return any(text in notice.message for text in (*_TEXTS, _CONTAINED))
+    return any(text in error_of(notice) for text in (*_TEXTS, _CONTAINED))
 
 
 def _cause(*, is_sure: bool, is_stated: bool, is_old: bool) -> str:
@@ -122,6 +122,6 @@ def _cause(*, is_sure: bool, is_stated: bool, is_old: bool) -> str:
 
 
 def _words(notice: Notice) -> str:
-    if notice.production == "xid":
+    if notice.production == "kernel/xid":
         return f"Xid {value(notice, 'xid')} on {value(notice, 'bus_id')} ({broken(notice)})"
-    return next((text for text in (*_TEXTS, _CONTAINED) if text in notice.message), words(notice).strip())
+    return next((text for text in (*_TEXTS, _CONTAINED) if text in error_of(notice)), words(notice).strip())

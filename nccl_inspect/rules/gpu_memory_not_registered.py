@@ -32,7 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge calls that register memory and fail for another reason than the limit on locked memory."""
     failed = [
         notice
-        for notice in facts.notices("ib-call-failed")
+        for notice in facts.notices("nccl/ib-call-failed")
         if value(notice, "name") in _CALLS and value(notice, "error") not in _OF_OTHERS
     ]
     if not failed:
@@ -75,7 +75,11 @@ def _went_on(facts: Facts) -> bool:
     """Whether the log shows communicators that work: a buffer of the application that fails NCCL does without."""
     states = [comm.state for comm in usage.in_use(facts.job)]
     works = bool(states) and all(state in _RUNS for state in states)
-    return works and not facts.job.failed and not facts.notices("proxy-operation-error", "proxy-operation-failed")
+    return (
+        works
+        and not facts.job.failed
+        and not facts.notices("nccl/proxy-operation-error", "nccl/proxy-operation-failed")
+    )
 
 
 def _says(failed: list[Notice], name: str, wanted: str) -> bool:

@@ -25,10 +25,10 @@ _EVERYDAY = ("last WQE reached", "communication established", "send queue draine
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by the kind of event, and whether transfers failed afterwards."""
-    plain = facts.notices("ib-async-event", "ib-async-error-event")
-    fatal = [*facts.notices("ib-async-fatal-event"), *_of_kind(plain, _FATAL)]
-    down = [*_of_kind(plain, _PORT_DOWN), *facts.notices("ib-speed-change")]
-    gids = [*_of_kind(plain, _NEW_GIDS), *facts.notices("ib-gid-table-changed")]
+    plain = facts.notices("nccl/ib-async-event", "nccl/ib-async-error-event")
+    fatal = [*facts.notices("nccl/ib-async-fatal-event"), *_of_kind(plain, _FATAL)]
+    down = [*_of_kind(plain, _PORT_DOWN), *facts.notices("nccl/ib-speed-change")]
+    gids = [*_of_kind(plain, _NEW_GIDS), *facts.notices("nccl/ib-gid-table-changed")]
     said = [*fatal, *down, *gids] or [n for n in plain if not any(word in _event(n) for word in _EVERYDAY)]
     if not said:
         return
@@ -60,7 +60,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         severity=severity,
         ranks=ranks_in(said),
         hosts=hosts_in(said),
-        evidence=first_said([*said, *facts.notices("ib-fatal-error")]),
+        evidence=first_said([*said, *facts.notices("nccl/ib-fatal-error")]),
         fatal=bool(fatal),
     )
 

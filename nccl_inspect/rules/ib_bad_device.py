@@ -24,9 +24,9 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by effect: a card that nobody misses is a note, one that leaves the hosts on TCP or stops NCCL an error."""
-    calls = facts.notices("ib-call-failed")
+    calls = facts.notices("nccl/ib-call-failed")
     refused = [n for n in calls if value(n, "error") in REFUSED and value(n, "name") not in AT_START]
-    unusable = facts.notices("ib-device-not-usable")
+    unusable = facts.notices("nccl/ib-device-not-usable")
     if not refused and not unusable:
         return
     said = [*refused, *unusable, *(n for n in calls if value(n, "name") in AT_START)]

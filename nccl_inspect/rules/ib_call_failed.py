@@ -53,7 +53,7 @@ _AFTERWARDS = "NCCL cleans up: most often only a consequence of what failed befo
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what is left of the calls that NCCL's wrapper of the verbs library reports (src/misc/ibvwrap.cc)."""
-    said = [notice for notice in facts.notices("ib-call-failed") if _is_left(facts, notice)]
+    said = [notice for notice in facts.notices("nccl/ib-call-failed") if _is_left(facts, notice)]
     if not said or _follows(facts, said):
         return
     name, error = value(said[0], "name"), value(said[0], "error")
@@ -92,7 +92,7 @@ def _follows(facts: Facts, said: list[Notice]) -> bool:
 def _is_left(facts: Facts, notice: Notice) -> bool:
     name, error = value(notice, "name"), value(notice, "error")
     if name in AT_START:
-        return error != _FILES and not facts.notices("ib-device-not-usable")
+        return error != _FILES and not facts.notices("nccl/ib-device-not-usable")
     if name in _JUDGED or error in (*REFUSED, _FILES):
         return False
     if name in _LOCKING:

@@ -76,7 +76,7 @@ def _suspected(facts: Facts, settings: list[Setting], cards: list[Evidence], *, 
 
 def _consequences(facts: Facts) -> list[Evidence]:
     """What 2.29 and later warn of all the same: GPU-initiated networking asks for InfiniBand that was never loaded."""
-    warned = facts.notices("library-not-initialized")
+    warned = facts.notices("nccl/library-not-initialized")
     return [notice.evidence[0] for notice in warned if (notice.location or "").startswith("misc/ibvwrap.cc")]
 
 

@@ -28,11 +28,11 @@ _MAPPED = "::ffff:"
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge queue pairs that cannot reach their peer; on InfiniBand, which has LIDs, the GID index plays no part."""
-    calls = [n for n in facts.notices("ib-call-failed") if value(n, "name") == "modify_qp"]
-    failed = [n for n in facts.notices("ib-call-failed") if value(n, "name") == "query_gid" and not _is_refused(n)]
+    calls = [n for n in facts.notices("nccl/ib-call-failed") if value(n, "name") == "modify_qp"]
+    failed = [n for n in facts.notices("nccl/ib-call-failed") if value(n, "name") == "query_gid" and not _is_refused(n)]
     failed += [
         notice
-        for notice in (*facts.notices("ib-modify-qp-failed"), *calls)
+        for notice in (*facts.notices("nccl/ib-modify-qp-failed"), *calls)
         if str(value(notice, "error")).startswith((_INVALID, _EMPTY, *_UNREACHABLE))  # markup may follow
         and value(notice, "to_state") in _TO_THE_PEER
         and value(notice, "local_gid") != "N/A"

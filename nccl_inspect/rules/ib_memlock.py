@@ -21,14 +21,14 @@ _CALLS = ("create_cq", "create_qp", "reg_mr", "reg_mr_iova2", "reg_dmabuf_mr")
 _NO_MEMORY = "Cannot allocate memory"
 _ENOMEM = 12
 """aws-ofi-nccl prints it as libfabric returns it, mostly with a minus."""
-_ABORTS = "libfabric-efa-abort-error"
+_ABORTS = "libfabric/libfabric-efa-abort-error"
 """libfabric ends the process when it cannot post its own receive buffers, which it registers first."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge calls that lock memory and have none; before 2.14 NCCL does not print why a call failed."""
-    calls = [notice for notice in facts.notices("ib-call-failed") if value(notice, "name") in _CALLS]
-    ofi = facts.notices("ofi-register-failed", "ofi-register-failed-cm", "ofi-register-failed-regattr", _ABORTS)
+    calls = [notice for notice in facts.notices("nccl/ib-call-failed") if value(notice, "name") in _CALLS]
+    ofi = [*facts.with_role("memory-not-registered"), *facts.notices(_ABORTS)]
     failed = [
         *(notice for notice in calls if value(notice, "error") == _NO_MEMORY),
         *(notice for notice in ofi if abs(value(notice, "rc") or 0) == _ENOMEM),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Path
@@ -21,10 +22,11 @@ _BOTH = {"IB", "RoCE"}
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge connections that fail; else whether traffic uses ports of both kinds."""
-    clashes = facts.notices("ib-link-layer-mixed", "ib-devices-incompatible")
-    apart = [notice for notice in clashes if "to merge" in notice.message]  # NCCL goes on and uses the ports one by one
-    failed = [notice for notice in clashes if "to merge" not in notice.message]
-    apart += facts.notices("ib-merge-link-layer")
+    clashes = facts.notices("nccl/ib-link-layer-mixed", "nccl/ib-devices-incompatible")
+    # NCCL goes on and uses the ports one by one.
+    apart = [notice for notice in clashes if value(notice, "_step") == "merge"]
+    failed = [notice for notice in clashes if notice not in apart]
+    apart += facts.notices("nccl/ib-merge-link-layer")
     lists = [n for n in facts.said(NetDevices) if set(_links(n).values()) >= _BOTH]
     kinds = {name: link for notice in lists for name, link in _links(notice).items()}
     paths = [path for path in facts.leaving() if path.nic in kinds]

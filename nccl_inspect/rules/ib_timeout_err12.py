@@ -27,8 +27,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the first failed transfers; where failover took over, NCCL goes on and it is a warning."""
     facts.pass_over(after_another(facts))
     failed = [notice for notice in facts.completions(UNANSWERED) if not facts.is_echo(notice)]
-    survived = [n for n in facts.notices("ib-resilient-completion-error") if value(n, "status") == UNANSWERED]
-    lost = facts.notices("ib-error-fatal", "ib-failover-impossible")
+    survived = [n for n in facts.notices("nccl/ib-resilient-completion-error") if value(n, "status") == UNANSWERED]
+    lost = facts.notices("nccl/ib-error-fatal", "nccl/ib-failover-impossible")
     if not failed and (not survived or facts.completions(UNANSWERED)):
         return
     said = [*failed, *survived]

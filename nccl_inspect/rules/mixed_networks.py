@@ -146,8 +146,8 @@ def _both(path: Path) -> list[str]:
 
 def _refused(facts: Facts) -> list[Evidence]:
     """What NCCL prints where a connection of one network meets a listener of another."""
-    wrong_type = [n for n in facts.notices("socket-wrong-magic") if value(n, "got_type") is not None]
-    return first_said([*wrong_type, *facts.notices("socket-address-family", "socket-address-family-init")])
+    wrong_type = [n for n in facts.with_role("stranger") if value(n, "got_type") is not None]
+    return first_said([*wrong_type, *facts.with_role("garbled-address")])
 
 
 def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:

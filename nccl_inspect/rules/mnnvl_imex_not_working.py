@@ -30,7 +30,7 @@ RULE = Rule(
     title="Hosts are joined by NVLink (MNNVL), and ranks cannot use it: IMEX",
 )
 _NOT_PERMITTED = 800
-_FORCED = ("mnnvl-unsupported",)
+_FORCED = ("nccl/mnnvl-unsupported",)
 """Somebody asked for it, and the hosts are not known to be joined."""
 _FIX = (
     "nvidia-imex-ctl -N   # every node of the domain must be READY; systemctl status nvidia-imex on each",
@@ -42,9 +42,9 @@ _FIX = (
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own statement, CUDA's refusal to import on such machines, and NET between hosts of one domain."""
-    stated = facts.notices("mnnvl-not-working", *_FORCED)
+    stated = facts.notices("nccl/mnnvl-not-working", *_FORCED)
     failed = list(stated)
-    if _domains(facts) or facts.notices("mnnvl-clique"):
+    if _domains(facts) or facts.notices("nccl/mnnvl-clique"):
         refused = cuda_failed(facts, "transport/p2p.cc")
         failed += [notice for notice in refused if code_of(notice) == _NOT_PERMITTED]
     if failed:
@@ -100,7 +100,7 @@ def _unused(facts: Facts, slow: list[Path]) -> Finding:
 def _in_unknown_domains(facts: Facts) -> list[Path]:
     """Network paths between hosts of a type that NVLink joins, where NCCL does not say which domain a host is in."""
     machine = facts.platform
-    if machine is None or (machine.nvlink_domain or 0) <= (machine.gpus or 0) or facts.notices("mnnvl-fabric"):
+    if machine is None or (machine.nvlink_domain or 0) <= (machine.gpus or 0) or facts.notices("nccl/mnnvl-fabric"):
         return []
     return facts.paths("inter", "NET")
 
@@ -108,7 +108,7 @@ def _in_unknown_domains(facts: Facts) -> list[Path]:
 def _domains(facts: Facts) -> dict[tuple[object, ...], set[str]]:
     """The hosts of each NVLink domain: fabric UUID and clique; a UUID of zeros is none."""
     domains: dict[tuple[object, ...], set[str]] = {}
-    for notice in facts.notices("mnnvl-fabric"):
+    for notice in facts.notices("nccl/mnnvl-fabric"):
         uuid, clique = _fabric(notice)
         if any(str(half).strip("0") for half in uuid):
             domains.setdefault((*uuid, clique), set()).update(notice.hosts)

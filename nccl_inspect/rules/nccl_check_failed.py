@@ -16,8 +16,8 @@ RULE = Rule(
     severity="warning",
     title="NCCL's own check of the machine found something",
 )
-_RESULTS = ("diagnostics-result", "diagnostics-xid")
-_FABRIC = "fabric-degraded"
+_RESULTS = ("nccl/diagnostics-result", "nccl/diagnostics-xid")
+_FABRIC = "nccl/fabric-degraded"
 """What the driver tells of the NVLink fabric, for NVLink across hosts (2.32)."""
 _FOUND = re.compile(
     r"mismatch|\bdiffer\b|^only \d+/\d+ |^(?:peer-memory import|launch/check|local CUDA setup|topology check) failed|"
@@ -52,7 +52,7 @@ def _is_fault(notice: Notice) -> bool:
         return True
     if value(notice, "status") != "INFO":
         return False
-    return notice.production == "diagnostics-xid" or bool(_FOUND.search(str(value(notice, "text"))))
+    return notice.production == "nccl/diagnostics-xid" or bool(_FOUND.search(str(value(notice, "text"))))
 
 
 def _words(notice: Notice) -> str:

@@ -17,7 +17,7 @@ RULE = Rule(
 )
 _WHERE = "ldconfig -p | grep libnccl; pip list | grep nvidia-nccl   # in the container: which ones are there?"
 _ANSWERS = {
-    "nccl-not-built-in": Answer(
+    "frameworks/nccl-not-built-in": Answer(
         "PyTorch was built without NCCL: a build for CPUs, or for Windows or macOS, where there is no NCCL",
         (
             "python -c 'import torch; print(torch.version.cuda, torch.distributed.is_nccl_available())'   # has it?",
@@ -25,7 +25,7 @@ _ANSWERS = {
             'torch.distributed.init_process_group(backend="gloo")   # where no GPU is to be used',
         ),
     ),
-    "nccl-symbol-undefined": Answer(
+    "frameworks/nccl-symbol-undefined": Answer(
         "the program loads an older libnccl than it was built with: one on LD_LIBRARY_PATH or of the system is found "
         "before its own, or the package with its own is of another version",
         (
@@ -35,7 +35,7 @@ _ANSWERS = {
             "Install PyTorch anew with its own requirements: these name the version of nvidia-nccl.",
         ),
     ),
-    "nccl-library-not-found": Answer(
+    "frameworks/nccl-library-not-found": Answer(
         "libnccl.so.2 is not in the image, or not where the linker looks",
         (
             _WHERE,

@@ -8,7 +8,7 @@ from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import generations
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
-from nccl_inspect.judging.hardware.machine_type import LISTED_RANKS, gpu_names
+from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -21,7 +21,7 @@ RULE = Rule(
 _NO_KERNEL = [
     CUDA_CODES[text] for text in ("no kernel image is available for execution on the device", "invalid device function")
 ]
-_TOO_SMALL = ("shared-memory-exceeded", "shared-memory-too-small")
+_TOO_SMALL = ("nccl/shared-memory-exceeded", "nccl/shared-memory-too-small")
 """NCCL itself sees that its kernels ask for more shared memory than the GPU has; 2.25.1 says so as an INFO, and fails
 in the launch."""
 _COUNTS_LINKS = (2, 15, 1)
@@ -44,7 +44,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _launches_will_fail(facts, small)
         return
     gpu = generations.of(_gpus(facts))
-    overlooked = facts.notices("topology-reverse-path")
+    overlooked = facts.notices("nccl/topology-reverse-path")
     if gpu is None and overlooked and _is_old(facts, _COUNTS_LINKS):
         yield _finding(facts, overlooked, "likely")
     elif gpu is None and crashed:
@@ -85,7 +85,7 @@ _FIX = (
 
 def _finding(facts: Facts, said: list[Notice], confidence: str) -> Finding:
     gpu = ", ".join(sorted(_gpus(facts)))
-    links = said[0].production == "topology-reverse-path"
+    links = said[0].production == "nccl/topology-reverse-path"
     return RULE.finding(
         f"NCCL {_release(facts)} does not know all NVLinks of this GPU: {said[0].message}"
         if links
@@ -100,7 +100,7 @@ def _finding(facts: Facts, said: list[Notice], confidence: str) -> Finding:
         confidence=confidence,
         ranks=ranks_in(said),
         hosts=hosts_in(said),
-        evidence=[*first_said(said), *first_said(facts.notices("nccl-version"))[:1]],
+        evidence=[*first_said(said), *first_said(facts.notices("nccl/nccl-version"))[:1]],
         fatal=True,
     )
 
@@ -131,8 +131,8 @@ def _clue(facts: Facts, gpu: generations.Generation) -> Finding:
         severity="warning",
         confidence="possible",
         evidence=[
-            *first_said(facts.notices("nccl-version"))[:1],
-            *first_said(facts.notices(*LISTED_RANKS))[:1],
+            *first_said(facts.notices("nccl/nccl-version"))[:1],
+            *first_said(facts.with_role("rank-list"))[:1],
             *first_said(facts.failures())[:2],
         ],
     )

@@ -24,11 +24,11 @@ _SEVERE = 5
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL says of it (2.30.3 and later), else the lists of NICs of hosts with equally many ranks."""
-    stopped = facts.notices("net-device-count-mixed")
-    counted = [*stopped, *facts.notices("net-device-mismatch")]
+    stopped = facts.notices("nccl/net-device-count-mixed")
+    counted = [*stopped, *facts.notices("nccl/net-device-mismatch")]
     if counted:
         low, high = min(value(n, "min") for n in counted), max(value(n, "max") for n in counted)
-        said = [*counted, *facts.notices("net-device-count-low")]
+        said = [*counted, *facts.notices("nccl/net-device-count-low")]
         yield _finding(low, high, "", said, stopped=bool(stopped), stated=True)
         return
     if of_one := facts.leading_to(RULE.name):

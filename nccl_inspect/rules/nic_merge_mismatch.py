@@ -18,11 +18,11 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warnings; NCCL goes on with the ports it has, unless it is forced to fuse them."""
-    refused = facts.notices("ib-merge-disabled")
-    if wrong := facts.notices("nic-fusion-invalid"):
+    refused = facts.notices("nccl/ib-merge-disabled")
+    if wrong := facts.notices("nccl/nic-fusion-invalid"):
         yield _not_fused(facts, wrong, refused)
         refused = []
-    unequal = facts.notices("ib-device-count-mismatch")
+    unequal = facts.notices("nccl/ib-device-count-mismatch")
     said = [*unequal, *refused]
     if not said:
         return
@@ -63,7 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _not_fused(facts: Facts, wrong: list[Notice], refused: list[Notice]) -> Finding:
     """What ends the initialisation (src/graph/topo.cc): 2.26 and later go on only where they chose the ports."""
-    by_itself = any("Tried merging" in notice.message for notice in wrong)
+    by_itself = any(value(notice, "_step") for notice in wrong)
     asked = facts.chosen("NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL")
     return RULE.finding(
         f"ports cannot be fused into one NIC: {wrong[0].message}",

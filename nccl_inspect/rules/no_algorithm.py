@@ -29,7 +29,7 @@ _CAN = {
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own statement; where CollNet is what was asked for, collnet-unavailable does."""
-    failed = [n for n in facts.notices("no-algorithm") if "collnet" not in str(value(n, "settings")).lower()]
+    failed = [n for n in facts.notices("nccl/no-algorithm") if "collnet" not in str(value(n, "settings")).lower()]
     failed += facts.leading_to(RULE.name)
     if not failed:
         return

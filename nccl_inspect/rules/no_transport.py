@@ -22,7 +22,7 @@ _SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own statement."""
-    failed = facts.notices("no-transport")
+    failed = facts.notices("nccl/no-transport")
     if not failed:
         return
     switches = [*facts.switched_on(*_SWITCHES), *facts.chosen("NCCL_P2P_LEVEL")]

@@ -14,7 +14,7 @@ RULE = Rule(
     severity="error",
     title="A node of the job failed or was lost",
 )
-_MEMORY = "slurm-memory-error"
+_MEMORY = "launchers/slurm-memory-error"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

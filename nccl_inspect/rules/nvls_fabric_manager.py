@@ -35,10 +35,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed multicast calls by their effect: 2.27 and 2.28 go on without NVLS, other releases stop."""
     broken = [
         *(failure.notice for failure in cuda.failures(facts) if is_of_fabric(failure)),
-        *facts.notices("nvls-bind-failed"),
+        *facts.notices("nccl/nvls-bind-failed"),
     ]
-    fatal = broken + facts.notices("multicast-fault")
-    given_up = facts.notices("nvls-bind-given-up")
+    fatal = broken + facts.notices("nccl/multicast-fault")
+    given_up = facts.notices("nccl/nvls-bind-given-up")
     failed = [*fatal, *given_up]
     if not failed:
         yield from _stuck(facts)
@@ -71,7 +71,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _stuck(facts: Facts) -> Iterator[Finding]:
     """A log that ends where memory is bound to the multicast group, which waits for all ranks (transport/nvls.cc)."""
-    bound = facts.notices("nvls-bind")
+    bound = facts.notices("nccl/nvls-bind")
     last = [notice for notice in bound if any(is_last(facts, line) for line in notice.evidence)]
     if not last or facts.job.going_on or facts.job.failed or facts.failures():
         return

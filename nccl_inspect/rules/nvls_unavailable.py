@@ -20,7 +20,7 @@ _HAVE_IT = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's statement on machines that are known to have Hopper or later behind an NVSwitch."""
-    without = facts.notices("nvls-not-available")
+    without = facts.notices("nccl/nvls-not-available")
     if not without:
         yield from _asked_for(facts)
         return
@@ -81,4 +81,4 @@ def _has_nvswitch(facts: Facts) -> bool:
     """A known machine type, or a fabric that the GPUs report: only those behind an NVSwitch do (2.20 and later)."""
     platform = facts.platform
     known = platform is not None and bool(platform.nvlink) and platform.gpu in _HAVE_IT
-    return known or bool(facts.notices("mnnvl-fabric"))
+    return known or bool(facts.notices("nccl/mnnvl-fabric"))

@@ -28,13 +28,12 @@ _IMEX = (
 _REFUSED = 111
 _CUDA_FAILED = 1
 """ncclUnhandledCudaError."""
-_SOCKETS = ("uds-send-failed", "uds-bind-failed", "uds-create-failed", "uds-receive-failed", "uds-name-too-long")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed imports, and failed handing-over through Unix sockets; a refused one is the echo of other errors."""
     refused_by_cuda = not_shared(facts)
-    sockets = facts.notices(*_SOCKETS)
+    sockets = facts.with_role("handle-socket")
     told = [*refused_by_cuda, *sockets]
     others = [n for n in facts.errors() if n.level == "WARN" and not any(n is one for one in told)]
     if not told and not others:

@@ -20,7 +20,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own statement; it stops the job (src/graph/paths.cc)."""
-    broken = facts.notices("p2p-disabled-nvlink")
+    broken = facts.notices("nccl/p2p-disabled-nvlink")
     if not broken:
         return
     pairs = {

@@ -36,14 +36,15 @@ RULE = Rule(
     echo_of=("gpu-hardware-error", "cuda-init-error", "cuda-call-failed", "fabric-manager-down"),
     leads=True,
 )
-_AFTER_A_LOSS = ("ib-", "socket-", "bootstrap-", "ofi-")
+_AFTER_A_LOSS = ("nccl/ib-", "nccl/socket-", "nccl/bootstrap-", "aws-ofi-nccl/ofi-")
 """Beginnings of what NCCL says where a peer does not answer any more."""
 _SYMPTOMS = ("internal-error", "internal-limit-reached", "transfer-failed")
 """Rules for what also fails where a peer is gone."""
-_KERNEL_LOG = ("xid", "sxid", "gpu-lost")
+_KERNEL_LOG = ("kernel/xid", "kernel/sxid", "kernel/gpu-lost")
 _KILLED = (
-    *("out-of-memory", "out-of-memory-task", "out-of-memory-container", "kubernetes-oom", "ray-memory-node"),
-    *("ray-memory", "ray-memory-workers", "slurm-out-of-memory", "slurm-out-of-memory-20-11"),
+    *("kernel/out-of-memory", "kernel/out-of-memory-task", "kernel/out-of-memory-container"),
+    *("launchers/kubernetes-oom", "launchers/slurm-out-of-memory", "launchers/slurm-out-of-memory-20-11"),
+    *("launchers/ray-memory-node", "launchers/ray-memory", "launchers/ray-memory-workers"),
 )
 """The kernel, or who runs the job, killed a process for want of memory."""
 _OVER = "the program failed after NCCL's work was done: all communicators had come to their end"
@@ -87,12 +88,12 @@ def _is_one_of(silent: list[LastLine], end: ProcessEnd) -> bool:
 def _nccl_failed(facts: Facts) -> bool:
     """Whether a call of NCCL failed, for another reason than that ranks lost a process."""
     lost = {id(one.last.notice) for one in exceptions.found(facts).echoes if one.last}
-    return any(id(one) not in lost for one in facts.notices("nccl-error", "test-nccl-failure"))
+    return any(id(one) not in lost for one in facts.notices("torch/nccl-error", "nccl-tests/test-nccl-failure"))
 
 
 def _closed(facts: Facts) -> list[Notice]:
     """Connections that closed, to ranks or to the store, for no reason that is told."""
-    closed = [*facts.notices("socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
+    closed = [*facts.notices("nccl/socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
     closed += [*lost_peers(facts), *_stores_lost(facts), *propagated_errors.remote(facts)]
     late = _after_the_end(facts, closed)
     facts.pass_over(late)
@@ -150,7 +151,7 @@ def _silenced(facts: Facts, closed: list[Notice], given_up: list[Notice]) -> Ite
 
 def _after_the_end(facts: Facts, closed: list[Notice]) -> list[Notice]:
     """Connections that closed after the scheduler had ended the job for a reason of its own."""
-    ends = [notice for notice in facts.notices("slurm-cancelled") if job_end.reason(notice.event)]
+    ends = [notice for notice in facts.notices("launchers/slurm-cancelled") if job_end.reason(notice.event)]
     return [notice for notice in closed if any(precedes(end, notice) for end in ends)]
 
 
@@ -207,8 +208,8 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> list[ProcessEnd]:
 def _ends(facts: Facts) -> list[Notice]:
     """Where somebody ended the job; of srun's tasks one may have been the first."""
     ends = [one for one in facts.errors() if job_end.is_forced(one.event) and not _is_of_one(one)]
-    if facts.notices("deepspeed-signalled"):  # told after what it did to the processes
-        ends += facts.notices("deepspeed-killing")
+    if facts.notices("launchers/deepspeed-signalled"):  # told after what it did to the processes
+        ends += facts.notices("launchers/deepspeed-killing")
     return since_start(facts, [*ends, *stopped(facts)])
 
 
@@ -250,7 +251,7 @@ def _is_loss(error: Notice) -> bool:
 def _stores_lost(facts: Facts) -> list[Notice]:
     """Where torchrun lost the agent that keeps the store, and no communicator had come to its end before."""
     ended = any(comm.ended for comm in facts.job.communicators)
-    return [] if ended or not facts.job.communicators else facts.notices("store-lost")
+    return [] if ended or not facts.job.communicators else facts.notices("torch/store-lost")
 
 
 def _effects(facts: Facts, departed: list[ProcessEnd]) -> list[Notice]:
@@ -259,7 +260,7 @@ def _effects(facts: Facts, departed: list[ProcessEnd]) -> list[Notice]:
     if not named:
         return []
     of_hardware = [] if any(one.raised and one.raised.is_of_cuda for one in named) else facts.notices(*_KERNEL_LOG)
-    store = facts.notices(*exceptions.STORE, "unique-id-failed")
+    store = facts.notices(*exceptions.STORE, "torch/unique-id-failed")
     facts.pass_over(store)
     return [*of_hardware, *store]
 
@@ -270,7 +271,7 @@ def _is_known_end(notice: Notice) -> bool:
 
 def _is_of_program(notice: Notice) -> bool:
     """Whether it is a CUDA error that the program ended with; where memory ran out that is told by itself."""
-    return notice.production == "cuda-error" and not cuda.is_full(notice)
+    return notice.production == "torch/cuda-error" and not cuda.is_full(notice)
 
 
 def _is_slurm_kill(notice: Notice) -> bool:
@@ -334,7 +335,7 @@ def _raised(end: ProcessEnd) -> list[Evidence]:
 def _is_reset(notice: Notice) -> bool:
     """Whether a call failed for no other reason than that the other side is gone."""
     gone = ("reset by peer", "Broken pipe", *UNANSWERED)
-    return notice.production == "socket-recv-failed" and any(word in notice.message for word in gone)
+    return notice.production == "nccl/socket-recv-failed" and any(word in notice.message for word in gone)
 
 
 def _finding(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool) -> Finding:

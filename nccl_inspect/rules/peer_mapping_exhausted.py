@@ -24,7 +24,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         *(notice for notice in cuda_failed(facts) if code_of(notice) == _EXHAUSTED),
         *(
             notice
-            for notice in facts.notices("p2p-peer-access-failed")
+            for notice in facts.notices("nccl/p2p-peer-access-failed")
             if isinstance(notice.event, Said) and notice.event.value("code") == _EXHAUSTED
         ),
     ]

@@ -61,7 +61,9 @@ def _clue(facts: Facts) -> Iterator[Finding]:
             _ONE_IMAGE,
         ),
         confirm="Look at 'Using network …': does it name the plugin's network?",
-        severity="warning" if (facts.notices("net-ib-none") or tcp_paths(facts)) and facts.several_hosts() else "info",
+        severity="warning"
+        if (facts.notices("nccl/net-ib-none") or tcp_paths(facts)) and facts.several_hosts()
+        else "info",
         ranks=ranks_in(probes),
         hosts=hosts_in(probes),
         evidence=first_said(probes[:2]),

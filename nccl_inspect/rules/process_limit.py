@@ -17,7 +17,7 @@ RULE = Rule(
     title="No more threads can be started: the limit on processes",
     local=True,
 )
-_OF_LIBRARIES = ("thread-pool-failed", "thread-pool-failed-gomp")
+_OF_LIBRARIES = ("frameworks/thread-pool-failed", "frameworks/thread-pool-failed-gomp")
 """Numeric libraries that the program uses beside NCCL."""
 _NO_MORE = "Resource temporarily unavailable"
 """What the C library says of EAGAIN."""
@@ -25,7 +25,7 @@ _NO_MORE = "Resource temporarily unavailable"
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge threads that the system does not let NCCL start; other calls get the same error for other reasons."""
-    calls = facts.notices("system-call-failed", "thread-failed", *_OF_LIBRARIES)
+    calls = facts.notices("nccl/system-call-failed", "nccl/thread-failed", *_OF_LIBRARIES)
     failed = [notice for notice in calls if notice.production in _OF_LIBRARIES or _is_start(notice)]
     if not failed:
         return
@@ -52,5 +52,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _is_start(notice: Notice) -> bool:
-    starts = value(notice, "call") == "pthread_create" or notice.message.startswith("Thread creation")
+    starts = value(notice, "call") == "pthread_create" or value(notice, "_step") == "creation"
     return starts and value(notice, "error") == _NO_MORE

@@ -29,7 +29,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     off = [s for s in facts.chosen("NCCL_PXN_DISABLE") if s.value == "1"]
     off += [s for s in facts.chosen("NCCL_P2P_PXN_LEVEL") if s.value == "0"]
     off = [] if vendor_asks(facts) else off
-    old = facts.notices("pxn-disabled-by-plugin")
+    old = facts.notices("nccl/pxn-disabled-by-plugin")
     if off or old:
         yield _finding(facts, paths, off, old)
     elif stray := _stray(facts):

@@ -17,7 +17,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warning by what came of the job: alone it is but a note."""
-    missing = facts.notices("rccl-host-setting-missing")
+    missing = facts.notices("rccl/rccl-host-setting-missing")
     if not missing:
         return
     names = sorted({str(notice.event.value("setting")) for notice in missing if isinstance(notice.event, Notice)})

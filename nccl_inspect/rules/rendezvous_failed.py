@@ -35,13 +35,13 @@ _REASONS = {
     frozenset({"Connection timed out"}): "packets are dropped without a word, by a firewall, security group or network "
     "policy; or MASTER_ADDR is an address that nobody has",
 }
-_LISTEN, _JOIN, _CONNECT = "store-listen-failed", "store-join-timeout", "store-connect-timeout"
-_TIMEOUT, _CLOSED, _WAIT = "rendezvous-timeout", "rendezvous-closed", "store-wait-timeout"
+_LISTEN, _JOIN, _CONNECT = "torch/store-listen-failed", "torch/store-join-timeout", "torch/store-connect-timeout"
+_TIMEOUT, _CLOSED, _WAIT = "torch/rendezvous-timeout", "torch/rendezvous-closed", "torch/store-wait-timeout"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what PyTorch says of its store; what it was before a communicator came up does not matter any more."""
-    said = [notice for notice in facts.notices(*STORE, "unique-id-failed") if is_error(notice)]
+    said = [notice for notice in facts.notices(*STORE, "torch/unique-id-failed") if is_error(notice)]
     begins = [comm.evidence[0] for comm in facts.job.communicators if comm.completed and comm.evidence]
     before = [one for one in said if any(is_before(one.evidence[0], begin) for begin in begins)]
     facts.pass_over(before)  # it came up at a later try
@@ -91,8 +91,8 @@ def _of(said: list[Notice], production: str) -> list[Notice]:
 
 
 def _taken(said: list[Notice]) -> tuple[str, str, list[str]]:
-    message = _of(said, _LISTEN)[0].message
-    is_taken = "EADDRINUSE" in message or "already in use" in message
+    detail = str(value(_of(said, _LISTEN)[0], "_detail"))
+    is_taken = "EADDRINUSE" in detail or "already in use" in detail
     return (
         "rank 0, or torchrun, could not open MASTER_PORT" + (": another program has it" if is_taken else ""),
         "most often a process of an earlier job is left on that host, or two jobs share it and have the same port"
@@ -125,7 +125,7 @@ def _absent(said: list[Notice]) -> tuple[str, str, list[str]]:
 
 def _unreachable(facts: Facts, said: list[Notice]) -> tuple[str, str, list[str]]:
     places = listed(f"{value(one, 'address')}:{value(one, 'port')}" for one in _of(said, _CONNECT))
-    unknown = facts.notices("store-name-unresolved")
+    unknown = facts.notices("torch/store-name-unresolved")
     return (
         f"nobody answers at {places}, where PyTorch's store should be"
         + (": the name has no address" if unknown else ""),
@@ -155,7 +155,7 @@ def _reach(said: list[Notice]) -> str:
 
 def _reason(facts: Facts) -> str:
     """What each answer of the operating system leaves as causes; empty where there is none, or several differ."""
-    errors = {str(value(one, "error")) for one in facts.notices("store-connect-failed")}
+    errors = {str(value(one, "error")) for one in facts.notices("torch/store-connect-failed")}
     cause = next((causes for words, causes in _REASONS.items() if errors and errors <= words), None)
     return f"{listed(sorted(errors))}: {cause}" if cause else ""
 

@@ -18,7 +18,11 @@ RULE = Rule(
     local=True,
 )
 _VARIABLE = re.compile(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
-_NUMBERS, _LIST, _RINGS = ("env-invalid", "fastrak-env-invalid"), "algo-setting-invalid", "rings-invalid-old"
+_NUMBERS, _LIST, _RINGS = (
+    ("nccl/env-invalid", "tcpxo/fastrak-env-invalid"),
+    "nccl/algo-setting-invalid",
+    "nccl/rings-invalid-old",
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

@@ -17,9 +17,9 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what the plugin says: without SHARP NCCL goes on, an operation that fails ends the job."""
-    init = facts.notices("hpcx-sharp-init-failed")
-    failed = facts.notices("hpcx-sharp-failed")
-    small = facts.notices("hpcx-sharp-small-group")
+    init = facts.notices("hpcx/hpcx-sharp-init-failed")
+    failed = facts.notices("hpcx/hpcx-sharp-failed")
+    small = facts.notices("hpcx/hpcx-sharp-small-group")
     said = [*failed, *init] or small
     if not said:
         return

@@ -29,7 +29,7 @@ _FIX = (
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed calls of the cuMem host path; that NCCL falls back by itself is a note."""
     failed = _failed(facts)
-    fell_back = facts.notices("cumem-host-fallback")
+    fell_back = facts.notices("nccl/cumem-host-fallback")
     if failed:
         yield RULE.finding(
             f"shared host memory could not be made or mapped: {failed[0].message}",

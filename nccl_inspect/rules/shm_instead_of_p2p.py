@@ -20,12 +20,12 @@ RULE = Rule(
     echo_of=("p2p-disabled-by-env", "nvlink-not-used"),
     because=("p2p-disabled-driver",),
 )
-_FINE_GRAIN = "rccl-fine-grain-missing"
+_FINE_GRAIN = "rccl/rccl-fine-grain-missing"
 _RCCL_WARNS = {
     _FINE_GRAIN: "HSA_FORCE_FINE_GRAIN_PCIE=1   # on all ranks",
-    "rccl-host-setting-missing": 'GRUB_CMDLINE_LINUX="<what is there> iommu=pt"   # in /etc/default/grub, then '
+    "rccl/rccl-host-setting-missing": 'GRUB_CMDLINE_LINUX="<what is there> iommu=pt"   # in /etc/default/grub, then '
     "update-grub and reboot",
-    "rccl-numa-balancing": "sudo sysctl kernel.numa_balancing=0",
+    "rccl/rccl-numa-balancing": "sudo sysctl kernel.numa_balancing=0",
 }
 """What RCCL warns of, and the cure."""
 _NO_FINE_GRAIN = (
@@ -202,4 +202,6 @@ def _on_nvlink(facts: Facts, pairs: list[Path]) -> bool:
 
 def _has_nvlink_fabric(facts: Facts) -> bool:
     """Hopper and later behind an NVSwitch report a fabric; PCIe cards do not (src/graph/topo.cc, 2.20 and later)."""
-    return any(isinstance(notice.event, Message) for notice in facts.notices("mnnvl-fabric", "nvls-available"))
+    return any(
+        isinstance(notice.event, Message) for notice in facts.notices("nccl/mnnvl-fabric", "nccl/nvls-available")
+    )

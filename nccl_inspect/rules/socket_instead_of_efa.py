@@ -45,7 +45,7 @@ RULE = Rule(
         "plugin-not-found",
     ),
 )
-_SEARCH_FAILED = "ofi-no-eligible-providers"
+_SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"
 _NAMES = ("efa", "libfabric", "aws libfabric")
 _INSTALL = "Put libfabric and aws-ofi-nccl of the EFA installer into the image and on LD_LIBRARY_PATH."
 
@@ -120,7 +120,9 @@ def _signs(facts: Facts) -> list[Evidence]:
 def _is_of_efa(notice: Notice) -> bool:
     """Whether libfabric itself speaks of its provider for EFA."""
     text = str(value(notice, "text"))
-    return notice.production == "libfabric-warning" and (value(notice, "provider") == "efa" or "provider efa" in text)
+    return notice.production == "libfabric/libfabric-warning" and (
+        value(notice, "provider") == "efa" or "provider efa" in text
+    )
 
 
 def _refusals(facts: Facts) -> list[Notice]:

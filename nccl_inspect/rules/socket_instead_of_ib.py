@@ -98,11 +98,11 @@ def _instead(facts: Facts) -> str:
 def _meant(facts: Facts) -> list[Evidence]:
     """Settings for cards, the plugin that is made for them, and interfaces named after them: somebody expects cards."""
     settings = [s for s in facts.job.environment if s.name.startswith("NCCL_IB_") and s.source != "plugin"]
-    return [*lines_of(settings, 1), *first_said([*facts.notices("hpcx-p2p-plugin"), *naming(facts, is_for_rdma)])]
+    return [*lines_of(settings, 1), *first_said([*facts.notices("hpcx/hpcx-p2p-plugin"), *naming(facts, is_for_rdma)])]
 
 
 def _cause(facts: Facts, hints: bool) -> str:
-    unusable, without = facts.notices("ib-device-not-usable"), without_cards(facts)
+    unusable, without = facts.notices("nccl/ib-device-not-usable"), without_cards(facts)
     named = _named(facts)
     if unusable:
         return f"a card is there and cannot be used: {unusable[0].message}"

@@ -17,7 +17,6 @@ from nccl_inspect.judging.networks.fabrics import (
 )
 from nccl_inspect.judging.networks.fallback import (
     CONFIRM,
-    NO_PROVIDER,
     fallback,
     is_of_libfabric,
     tried,
@@ -77,7 +76,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_of(paths),
         evidence=[
             *first_lines(paths)[:3],
-            *first_said([*facts.notices("net-ib-none"), *lacking_verbs(facts)][:1]),
+            *first_said([*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)][:1]),
             *slingshot.signs(facts)[:1],
         ],
     )
@@ -154,7 +153,7 @@ def _cause(facts: Facts) -> str:
             "libibverbs is not in the image: NCCL cannot look for InfiniBand and RoCE cards, and the log does not show "
             "whether the machines have any"
         )
-    if facts.notices("net-ib-none"):
+    if facts.notices("nccl/net-ib-none"):
         return "NCCL found no RDMA device; whether the machines have one is not in the log (--platform NAME says it)"
     if _not_sought(facts):
         return (
@@ -168,7 +167,7 @@ def _cause(facts: Facts) -> str:
 def _cause_on_slingshot(facts: Facts) -> str:
     if over_tcp_provider(facts) or facts.said(events.OfiProvider):
         return "libfabric offers its tcp provider and not cxi: it is not that of the site, or /dev/cxi* is not there"
-    if facts.notices("ofi-no-eligible-providers", *NO_PROVIDER):
+    if facts.notices("aws-ofi-nccl/ofi-no-eligible-providers") or facts.with_role("no-provider"):
         return "aws-ofi-nccl finds no provider: its libfabric has no cxi, or the NICs (/dev/cxi*) are not there"
     if any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in facts.job.notices):
         return "aws-ofi-nccl was tried and did not come up"

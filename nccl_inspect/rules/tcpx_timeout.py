@@ -21,17 +21,8 @@ _PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")
 _RETURNS = "tcpxResult_t"
 """TCPX prints the signature of a function where other warnings have their place in the source."""
 _TIMED_OUT = ("timed out", "timeout", "deadline exceeded")
-_GONE = ("fastrak-rxdm-timeout", "fastrak-daemon-unreachable", "fastrak-nic-map-failed", "fastrak-daemon-no-answer")
-"""The daemon does not answer."""
-_CALL = "fastrak-daemon-call"
-"""A call of the system that the plugin reaches its daemon by."""
-_DAEMON_SAYS = (
-    *("rxdm-gpus-wrong", "rxdm-gpus-too-few", "rxdm-gpus-unknown", "rxdm-nics-wrong"),
-    *("rxdm-offload-failed", "rxdm-unhealthy"),
-)
-"""Why the daemon ends, in its own log."""
-_OTHERS = ("fastrak-listen-timeout", "fastrak-dxs-registration", "fastrak-sctp-misuse", "fastrak-dxs-failed")
-"""Waits for the machine itself, which tcpxo-offload-failed judges."""
+_OF_DAEMON = ("daemon-ends", "daemon-gone")
+_WAITS, _NOT_READY, _ABORTED = "tcpxo/fastrak-rxdm-not-ready", "tcpxo/fastrak-rxdm-timeout", "tcpxo/fastrak-init-failed"
 _ABORTS = ("DEADLINE_EXCEEDED: ", "connect() error", "receive() error")
 
 
@@ -40,8 +31,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
     The plugin of TCPX is read by its texts only: a WARN of it about a time-out counts.
     """
-    own = facts.notices(*_DAEMON_SAYS)
-    gone = [*facts.notices(*_GONE), *facts.notices(_CALL), *google_plugins.aborted(facts, *_ABORTS)]
+    own = facts.with_role("daemon-ends")
+    gone = [*facts.with_role("daemon-gone"), *google_plugins.aborted(facts, *_ABORTS)]
     late = [notice for notice in facts.job.notices if _is_timeout(notice)]
     waiting = _waiting(facts)
     told = [*own, *gone, *late, *waiting]
@@ -64,7 +55,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="ranks cannot connect over the fast network: the job does not start, or stops",
         fix=_fix(own, gone or waiting),
         severity="error" if ended or not works else "warning",
-        confidence="certain" if own or facts.notices(_GONE[0]) else "likely",
+        confidence="certain" if own or facts.notices(_NOT_READY) else "likely",
         ranks=ranks_in(told),
         hosts=hosts_in(told),
         evidence=first_said(told),
@@ -74,27 +65,20 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _waiting(facts: Facts) -> list[Notice]:
     """Where a process waits for its daemon, and does not say that it became ready."""
-    ready = {process for notice in facts.notices("fastrak-rxdm-ready") for process in notice.processes}
-    return [
-        notice
-        for notice in facts.notices("fastrak-rxdm-not-ready")
-        if not notice.processes or set(notice.processes) - ready
-    ]
+    ready = {process for notice in facts.notices("tcpxo/fastrak-rxdm-ready") for process in notice.processes}
+    return [notice for notice in facts.notices(_WAITS) if not notice.processes or set(notice.processes) - ready]
 
 
 def _is_timeout(notice: Notice) -> bool:
     """Whether a peer does not answer; what the plugin says of its daemon and its machine is none of it."""
     own = notice.message.startswith(_PLUGINS) or (notice.location or "").startswith(_RETURNS)
     own = own or notice.rule == RULE.name
-    if notice.level != "WARN" or not own:
+    if notice.level != "WARN" or not own or notice.rule not in ("", RULE.name):
         return False
-    if notice.production.startswith("fastrak-rxdm") or notice.production in (*_GONE, _CALL, *_OTHERS, _ABORTED):
+    if not notice.roles.isdisjoint(_OF_DAEMON) or notice.production in (_WAITS, _ABORTED):
         return False
     text = notice.message.lower()
     return any(said in text for said in _TIMED_OUT)
-
-
-_ABORTED = "fastrak-init-failed"
 
 
 def _summary(own: list[Notice], gone: list[Notice], late: list[Notice], waiting: list[Notice]) -> str:
@@ -118,7 +102,10 @@ def _summary(own: list[Notice], gone: list[Notice], late: list[Notice], waiting:
 
 def _text(notice: Notice) -> str:
     """What was said without what stands in front: the plugin's name and time, or the head of a line of the daemon."""
-    return words(notice).partition("] " if notice.production.startswith("rxdm") else ": ")[2].strip() or notice.message
+    return (
+        words(notice).partition("] " if notice.production.startswith("tcpxo/rxdm-") else ": ")[2].strip()
+        or notice.message
+    )
 
 
 def _cause(own: list[Notice], gone: list[Notice], late: list[Notice]) -> str:

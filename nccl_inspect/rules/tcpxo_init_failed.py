@@ -23,7 +23,7 @@ _CUDA = ("cuda error detected", "CU error")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge that the plugin ends its process, whatever the reason; other rules know some reasons better."""
-    aborted = facts.notices("fastrak-init-failed")
+    aborted = facts.notices("tcpxo/fastrak-init-failed")
     why = facts.leading_to(RULE.name)
     if not (aborted or why) or google_plugins.works(facts):
         return

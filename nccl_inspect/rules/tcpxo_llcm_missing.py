@@ -15,7 +15,7 @@ RULE = Rule(
     severity="error",
     title="The devices of LLCM are missing for GPUDirect-TCPXO",
 )
-_SAID = ("fastrak-llcm-missing", "fastrak-llcm-unreadable")
+_SAID = ("tcpxo/fastrak-llcm-missing", "tcpxo/fastrak-llcm-unreadable")
 _REASONS = ("No files found matching", "No LLCM device", "resource0", "resource2", "BAR4", "mmap Llcm", "mmap Reverse")
 _READ_ONLY = "Read-only file system"
 

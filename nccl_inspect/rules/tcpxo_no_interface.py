@@ -18,17 +18,17 @@ RULE = Rule(
     title="GPUDirect-TCPXO lacks an interface",
     because=("tcpx-timeout",),
 )
-_NONE = "fastrak-no-interface"
-_UNKNOWN = "fastrak-address-unknown"
-_NO_NIC = "fastrak-no-closest-nic"
-_NOT_HERE = "fastrak-dxs-interface"
+_NONE = "tcpxo/fastrak-no-interface"
+_UNKNOWN = "tcpxo/fastrak-address-unknown"
+_NO_NIC = "tcpxo/fastrak-no-closest-nic"
+_NOT_HERE = "tcpxo/fastrak-dxs-interface"
 _SUBSET = "NCCL_FASTRAK_ALLOW_NIC_SUBSET"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge interfaces that the plugin does not find, and NICs of the daemon that it does not know."""
     missing = [
-        *facts.notices(_NONE, _NO_NIC, _NOT_HERE, "fastrak-interface-path"),
+        *facts.notices(_NONE, _NO_NIC, _NOT_HERE, "tcpxo/fastrak-interface-path"),
         *facts.leading_to(RULE.name),
         *google_plugins.aborted(facts, "Could not find closest netdev", "No interface found for source IP"),
     ]

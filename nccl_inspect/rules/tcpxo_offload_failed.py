@@ -18,23 +18,12 @@ RULE = Rule(
     echo_of=("tcpxo-version-mismatch",),
     because=("tcpx-timeout",),
 )
-_SAID = (
-    *(
-        "fastrak-dxs-failed",
-        "fastrak-dxs-socket",
-        "fastrak-sctp-socket",
-        "fastrak-llcm-failed",
-        "fastrak-listen-timeout",
-    ),
-    *("fastrak-dxs-registration", "fastrak-dxs-registration-refused", "fastrak-dxs-registration-lost"),
-    *("fastrak-sctp-failed", "fastrak-daemon-memory", "fastrak-daemon-request"),
-)
 _MEMORY = ("registration", "daemon-memory", "daemon-request")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what fails between plugin and offload engine; at the end of a job the connection is just closed."""
-    told = [*facts.notices(*_SAID), *facts.leading_to(RULE.name)]
+    told = list(facts.leading_to(RULE.name))
     told += google_plugins.aborted(
         facts, "Failed to initialize DXS", "getaddrinfo failed", "bind failed", "SctpHandler"
     )
@@ -48,14 +37,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause="the daemon cannot map or register GPU memory for the NIC"
         if _is_about_memory(first)
         else "the container may not bind to the interface of the NIC"
-        if first.production == "fastrak-dxs-socket"
+        if first.production == "tcpxo/fastrak-dxs-socket"
         else "the offload engine (DXS) of this machine does not answer, or refuses: the machine, its NIC, or a daemon "
         "that ended is at fault",
         impact="this rank cannot connect, or its transfers fail: the job stops",
         fix=[
             google_plugins.DAEMON_LOG,
             "Restart daemon and job; where it stays with the machine, drain the node and have Google look at it.",
-            *(_BIND if first.production == "fastrak-dxs-socket" else []),
+            *(_BIND if first.production == "tcpxo/fastrak-dxs-socket" else []),
             google_plugins.ONE_RELEASE,
         ],
         confidence="likely",
@@ -77,5 +66,7 @@ def _what(notice: Notice) -> str:
     text = google_plugins.reason(notice) or words(notice).partition(": ")[2]
     status = value(notice, "status")
     return (
-        text if notice.production != "fastrak-dxs-failed" or not status else f"the offload engine refuses it ({status})"
+        text
+        if notice.production != "tcpxo/fastrak-dxs-failed" or not status
+        else f"the offload engine refuses it ({status})"
     )

@@ -18,14 +18,14 @@ RULE = Rule(
     severity="error",
     title="Releases of GPUDirect-TCPXO do not fit together",
 )
-_PEER = ("fastrak-version-mismatch", "fastrak-peer-misbehaves")
+_PEER = ("tcpxo/fastrak-version-mismatch", "tcpxo/fastrak-peer-misbehaves")
 _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what the plugin says of releases, and plugins of several releases in a job that did not connect."""
     peers = facts.notices(*_PEER)
-    refused = [n for n in facts.notices("fastrak-dxs-failed") if any(text in words(n) for text in _HOST)]
+    refused = [n for n in facts.notices("tcpxo/fastrak-dxs-failed") if any(text in words(n) for text in _HOST)]
     if told := [*peers, *refused]:
         yield RULE.finding(
             f"GPUDirect-TCPXO: {_of_peers(peers[0]) if peers else 'the host refuses the release of the plugin'}",
@@ -40,7 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             fatal=True,
         )
         return
-    loading = [notice for notice in facts.plugin("NET", "loading") if notice.production == "fastrak-initializing"]
+    loading = [notice for notice in facts.plugin("NET", "loading") if notice.production == "tcpxo/fastrak-initializing"]
     releases = _releases(loading)
     if len(releases) < 2 or google_plugins.works(facts):
         return

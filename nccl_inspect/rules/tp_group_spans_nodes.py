@@ -23,7 +23,6 @@ RULE = Rule(
 )
 _IS_TP = re.compile(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
 """The description of a process group: ``mesh_tp``, ``TENSOR_MODEL_PARALLEL_GROUP``; not of a joint group."""
-_SIZES = ("megatron-tensor-parallel", "megatron-sizes", "vllm-tensor-parallel")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -40,7 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _finding(
             facts, spanning, f"the tensor-parallel {told} spans {len(spanning[0].hosts)} hosts", lines, "likely"
         )
-    elif not comms and not facts.notices(*_SIZES) and _all_span(facts):
+    elif not comms and not facts.with_role("parallel-sizes") and _all_span(facts):
         yield RULE.undecided(
             "all groups smaller than the job span hosts although a host holds several ranks; whether one of them is "
             "tensor-parallel is not in the log",
@@ -50,7 +49,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _by_size(facts: Facts) -> Finding | None:
     """The sure case: more ranks in a group than any node has."""
-    said = facts.notices(*_SIZES)
+    said = facts.with_role("parallel-sizes")
     sizes = {_size(notice) for notice in said}
     local = _ranks_of_a_node(facts)
     if len(sizes) != 1 or local is None or not facts.several_hosts():

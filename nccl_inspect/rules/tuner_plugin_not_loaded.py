@@ -6,6 +6,7 @@ from nccl_inspect.event.types import PluginStatus
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
 from nccl_inspect.judging.remedies import NOTHING
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -28,8 +29,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
     NCCL also looks for a tuner in the library of the network plugin, and says where the last search ends in vain.
     """
-    overridden = facts.notices("ofi-tuner-overridden")
-    unavailable = facts.notices("ofi-tuner-not-available")
+    overridden = facts.notices("aws-ofi-nccl/ofi-tuner-overridden")
+    unavailable = facts.notices("aws-ofi-nccl/ofi-tuner-not-available")
     asked = [s for s in facts.settings("NCCL_TUNER_PLUGIN") if s.value not in ("none", "")]
     missed = [] if facts.plugin("TUNER", "loaded") else facts.plugin("TUNER", "not-found", "probe")
     if failed := facts.leading_to(RULE.name):
@@ -47,7 +48,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             fix=["unset NCCL_ALGO NCCL_PROTO   # unless they are wanted"],
         )
     elif unavailable:
-        tuned = any(f": {kind}" in notice.message for notice in unavailable for kind in _TUNED)
+        tuned = any(str(value(notice, "platform")).startswith(_TUNED) for notice in unavailable)
         yield _finding(
             unavailable,
             cause="aws-ofi-nccl has no tuning data for this number of ranks and nodes"

@@ -20,13 +20,8 @@ RULE = Rule(
     severity="error",
     title="Ranks of one job run different NCCL releases",
 )
-_STRANGE = (
-    *("bootstrap-already-checked-in", "bootstrap-rank-count-mismatch", "bootstrap-root-internal"),
-    *("bootstrap-message-truncated", "socket-wrong-magic", "socket-address-family", "socket-address-family-init"),
-)
-"""What processes say when they misread what one of another release sent."""
-
-
+_STRANGE = ("rank-misfit", "stranger", "garbled-address")
+"""Roles of what processes say when they misread what one of another release sent."""
 _RELEASES = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every rank: one image or wheel for all"
 _COPIES = "ldconfig -p | grep libnccl.so; env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'   # is there a second copy?"
 
@@ -58,8 +53,8 @@ def _watched(facts: Facts, said: list[Notice]) -> Finding:
 
 def _compared(facts: Facts) -> Iterator[Finding]:
     """NCCL's own check, and versions that differ between processes whose communicators did not come up."""
-    checked = facts.notices("version-mismatch")
-    strange = facts.notices(*_STRANGE)
+    checked = facts.notices("nccl/version-mismatch")
+    strange = facts.with_role(*_STRANGE)
     built = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks]
     if not checked and built:
         return  # several jobs in one log, each with its own release

@@ -20,7 +20,7 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what the test says at its end; which link or memory is at fault does not stand there."""
-    wrong = facts.notices("test-wrong")
+    wrong = facts.notices("nccl-tests/test-wrong")
     if not wrong:
         return
     failed = sum(value(notice, "wrong_count") for notice in wrong)

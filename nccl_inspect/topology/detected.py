@@ -21,7 +21,6 @@ from nccl_inspect.topology import Gpu, Topology, nvidia_smi
 
 _PROVED = ("NVL", "NVB", "PIX", "PXB")
 """From near to far."""
-_MATRIX = ("topology-columns", "topology-row", "topology-row-copied")
 
 
 def topologies(job: Job) -> list[Topology]:
@@ -29,7 +28,7 @@ def topologies(job: Job) -> list[Topology]:
     said: dict[str, list[_Said]] = {}
     for notice in job.notices:
         event = notice.event
-        if notice.production == "topology-paths" and isinstance(event, Notice) and event.value("node") == "GPU":
+        if notice.production == "nccl/topology-paths" and isinstance(event, Notice) and event.value("node") == "GPU":
             for host in notice.hosts:
                 said.setdefault(host, []).append(_Said(event.value("id"), event.value("paths")))
     found = [found for host, lines in said.items() if (found := _of_host(host, lines))]
@@ -42,7 +41,7 @@ def _matrix(job: Job) -> list[Topology]:
     Launchers and collectors put something before each line, and of several machines the lines may be mixed. A machine
     with fewer GPUs than the job uses on one host is none of the job.
     """
-    rows = shown.on_hosts(job, _MATRIX)
+    rows = shown.on_hosts(job, "topology-matrix")
     if not rows.lines or len({row.split()[0] for row in rows.lines}) < len(rows.lines) - 1:
         return []  # none, or two that differ: the head begins with GPU0 as the first row does
     try:

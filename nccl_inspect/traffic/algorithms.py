@@ -12,9 +12,9 @@ from nccl_inspect.model.job import Job
 _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
 _PROTOCOLS = ("LL", "LL128", "SIMPLE")
 _NAMED = {
-    "algorithm-symmetric": "SYMMETRIC",
-    "algorithm-copy-engine": "COPY_ENGINE",
-    "algorithm-copy-engine-hierarchical": "COPY_ENGINE",
+    "nccl/algorithm-symmetric": "SYMMETRIC",
+    "nccl/algorithm-copy-engine": "COPY_ENGINE",
+    "nccl/algorithm-copy-engine-hierarchical": "COPY_ENGINE",
 }
 
 
@@ -57,12 +57,12 @@ class Choices:
 
 def _choice(event: Said) -> tuple[str | None, int, Choice] | None:
     values = dict(event.values)
-    if event.production == "algorithm-chosen":
+    if event.qualified_name == "nccl/algorithm-chosen":
         return values["func"], values["bytes"], Choice(values["algo"], values["proto"])
-    if event.production == "algorithm-chosen-old":
+    if event.qualified_name == "nccl/algorithm-chosen-old":
         algorithm, protocol = values["algo_index"], values["proto_index"]
         if 0 <= algorithm < len(_ALGORITHMS) and 0 <= protocol < len(_PROTOCOLS):
             return values.get("func"), values["bytes"], Choice(_ALGORITHMS[algorithm], _PROTOCOLS[protocol])
-    if named := _NAMED.get(event.production):
+    if named := _NAMED.get(event.qualified_name):
         return values["func"], values["bytes"], Choice(named, "")
     return None

@@ -110,7 +110,7 @@ def _groups(facts: Facts) -> dict[tuple[int | None, int | None, int | None], str
     """The process group in which a rank stood in a work, from the next line of that rank: from 2.4 on the line about
     the time-out itself does not name it."""
     found: dict[tuple[int | None, int | None, int | None], set[str]] = {}
-    for notice in facts.notices(*_STATUS):
+    for notice in facts.with_role("watchdog-status"):
         values, group = dict(getattr(notice.event, "values", ())), group_of(notice.message)
         if group is not None:
             found.setdefault((values.get("global_rank"), values.get("rank"), values.get("seq")), set()).add(group)
@@ -146,20 +146,17 @@ def _told_best(found: list[Wait]) -> list[Wait]:
 
 _GROUP = re.compile(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
 _TIME = re.compile(r"\[[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?) ")
-_ENQUEUED = re.compile(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
-_STATUS = ("work-status", "work-status-2-6")
-_PROGRESS = (*_STATUS, "dump-signal", "dump-signal-2-3")
 
 
 def enqueued(facts: Facts, group: str | None) -> dict[int, tuple[int, Notice]]:
     """For ranks of the job the number of the last work that they put into the queue of a process group."""
     found: dict[int, tuple[int, Notice]] = {}
-    for notice in facts.notices(*_PROGRESS):
-        match = _ENQUEUED.search(notice.message)
+    for notice in facts.with_role("watchdog-status", "watchdog-dump"):
         values = dict(getattr(notice.event, "values", ()))
+        number = values.get("last_enqueued", values.get("_enqueued"))
         rank = job_rank(values.get("global_rank"), values.get("rank"), group)
-        if match and rank is not None and group_of(notice.message) == group:
-            found[rank] = int(match[1]), notice
+        if number is not None and rank is not None and group_of(notice.message) == group:
+            found[rank] = number, notice
     return found
 
 

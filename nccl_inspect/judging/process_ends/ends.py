@@ -30,7 +30,13 @@ _WORDS = {
 _MPI_ABORT = "MPI_Abort"
 _LEFT = "left by itself: Hydra killed all others, and it is the only one of which it does not say so"
 _KILLED_OTHERS = "ended, and Hydra (mpiexec) killed the others: which one ended first is not told"
-_LAST_WORDS = ("watchdog-terminated", "async-error", "async-error-2-4", "cuda-error", "nccl-error")
+_LAST_WORDS = (
+    "torch/watchdog-terminated",
+    "torch/async-error",
+    "torch/async-error-2-4",
+    "torch/cuda-error",
+    "torch/nccl-error",
+)
 
 
 def process_ends(facts: Facts) -> list[ProcessEnd]:
@@ -303,5 +309,5 @@ def last_words(facts: Facts, ends: Iterable[ProcessEnd]) -> Mapping[int, Notice]
 def silent_workers(facts: Facts) -> list[int]:
     """Pids that torchrun ended and that printed no line of NCCL: workers that never came so far."""
     known = {last.process.pid for last in facts.job.last_lines}
-    ended = {value(notice, "pid") for notice in facts.notices("worker-signalled", "worker-forced")}
+    ended = {value(notice, "pid") for notice in facts.notices("torch/worker-signalled", "torch/worker-forced")}
     return sorted(pid for pid in ended if pid is not None and pid not in known)

@@ -85,13 +85,13 @@ def stopped(facts: Facts) -> list[Notice]:
     found = external_below(facts)
     ended = [one for one in _named(facts) if _code(facts, one) in EXTERNAL]
     if ended and not blocks(facts).own:
-        found += [*facts.notices("mpi-hydra"), *ended, *facts.notices("mpi-hydra-string")]
+        found += [*facts.notices("launchers/mpi-hydra"), *ended, *facts.notices("launchers/mpi-hydra-string")]
     return found
 
 
 def put_together(facts: Facts, notice: Notice) -> Notice | None:
     """Hydra's last line, which puts together how all processes ended."""
-    return next((one for one in facts.notices("mpi-hydra-string")[:_MOST] if precedes(notice, one)), None)
+    return next((one for one in facts.notices("launchers/mpi-hydra-string")[:_MOST] if precedes(notice, one)), None)
 
 
 def _code(facts: Facts, notice: Notice) -> int | None:

@@ -21,10 +21,14 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import Notice
 
-_RAISE, _RETRY, _UNHEALTHY = "ray-train-raise", "ray-train-retry", "ray-health-check-failed"
-_BORDERS = (_RETRY, "ray-train-function-failed", _UNHEALTHY)
+_RAISE, _RETRY, _UNHEALTHY = (
+    "launchers/ray-train-raise",
+    "launchers/ray-train-retry",
+    "launchers/ray-health-check-failed",
+)
+_BORDERS = (_RETRY, "launchers/ray-train-function-failed", _UNHEALTHY)
 """Where what one worker raised is over, as with each report of Ray."""
-_SELECTED = "ray-memory-selected"
+_SELECTED = "launchers/ray-memory-selected"
 _OF_RAY = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "OutOfMemoryError", "ActorUnavailableError")
 """Exceptions by which a task of Ray only tells of the end of another process."""
 _EXCEPTION = 1

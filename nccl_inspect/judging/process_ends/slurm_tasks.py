@@ -9,8 +9,8 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
 
-_RUNNING = "slurm-tasks"
-_BY_SIGNAL = "slurm-cancelled"
+_RUNNING = "launchers/slurm-tasks"
+_BY_SIGNAL = "launchers/slurm-cancelled"
 _MOST = 1 << 17
 """Tasks that are counted: more than a job has."""
 _MOST_LINES = 200
@@ -62,7 +62,7 @@ def is_end(facts: Facts, notice: Notice) -> bool:
     event = report_of(notice)
     if event.how == "waiting":
         # They had ended when srun gave up waiting for the others; where all is over they had done their work.
-        return bool(facts.notices("slurm-first-exit")) and not facts.is_over()
+        return bool(facts.notices("launchers/slurm-first-exit")) and not facts.is_over()
     if not event.code or event.code in EXTERNAL:
         return False
     return not event.is_external or id(notice) in facts.once(_killed_first)
@@ -73,7 +73,9 @@ def _killed_first(facts: Facts) -> set[int]:
     ends = [one for one in facts.errors() if job_end.is_forced(one.event) and report_of(one).process != "task"]
     if any(job_end.reason(one.event) or value(one, "signal") for one in ends if one.production == _BY_SIGNAL):
         return set()  # slurmstepd and srun do not wait for each other: the order of their lines is no proof
-    ends += facts.notices("slurm-first-exit", "slurm-step-aborted", "slurm-terminating", _BY_SIGNAL)
+    ends += facts.notices(
+        "launchers/slurm-first-exit", "launchers/slurm-step-aborted", "launchers/slurm-terminating", _BY_SIGNAL
+    )
     first = first_of_each(one.evidence[0] for one in ends)
     lines = [(one, one.evidence[0]) for one in ended(facts) if report_of(one).signal == "SIGKILL"]
     found = [one for one, line in lines if line.order < first.get(line.source, line.order + 1)]

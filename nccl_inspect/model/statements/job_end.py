@@ -34,7 +34,7 @@ def said(line: bytes, wrapped: bool) -> bytes | None:
 
 def is_end(event: Event | None) -> bool:
     """Whether a statement shows that the processes of a job have ended."""
-    return isinstance(event, CollectiveTimeout) or _has_role(event, "ends-job")
+    return event is not None and (engine.is_of(event, "ends-job") or isinstance(event, CollectiveTimeout))
 
 
 def is_shutting_down(event: Event | None) -> bool:
@@ -55,9 +55,9 @@ def reason(event: Event | None) -> str | None:
     """Why Slurm ended the job, as far as it says so: no failed rank leads to such an end."""
     if not isinstance(event, Notice):
         return None
-    if event.production == "slurm-node-failure":
+    if event.qualified_name == "launchers/slurm-node-failure":
         return NODE_FAILURE
-    if event.production != "slurm-cancelled":
+    if event.qualified_name != "launchers/slurm-cancelled":
         return None
     given = str(event.value("reason") or "").lower()
     return next((known for known in _REASONS if known in given), None)
@@ -65,11 +65,9 @@ def reason(event: Event | None) -> str | None:
 
 def is_forced(event: Event | None) -> bool:
     """Whether a statement says that processes were ended from outside: that is no failure of theirs."""
-    return _has_role(event, "forced-end") or (isinstance(event, ProcessEnded) and event.is_external)
-
-
-def _has_role(event: Event | None, role: str) -> bool:
-    return event is not None and role in engine.roles_of(event.dialect, event.production)
+    if isinstance(event, ProcessEnded) and event.is_external:
+        return True
+    return event is not None and engine.is_of(event, "forced-end")
 
 
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")

@@ -78,7 +78,7 @@ def _notice(
     lines = [_line(note, evidence) for note in notes[:MAX_EVIDENCE]]
     return Notice(
         event=first.event and without_secrets(first.event),
-        production=first.event.production if first.event else "",
+        production=first.event.qualified_name if first.event else "",
         level=first.level,
         message=masked(decode(first.message)),
         count=sum([note.count for note in notes]),
