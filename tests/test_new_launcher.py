@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from signal import Signals
 
 import pytest
 
 import nccl_inspect
 from nccl_inspect.event.types import ProcessEnded
 from nccl_inspect.grammar import engine, files
+from nccl_inspect.grammar.production import Production
 from nccl_inspect.model.job import Job
 
 GRAMMAR = """\
@@ -103,6 +105,23 @@ def test_a_launcher_may_name_no_pid_or_no_process_at_all() -> None:
     assert "a process that starter does not name ended with exit code 7" in (
         read("starter: a process failed, status 7").findings[0].summary
     )
+
+
+WORDS = {
+    "order": {"first", "own", "any"},
+    "process": {"rank", "any", "loader", "task", "spawned", "command", "training"},
+    "completes": {"above", "below"},
+}
+ENDS = [one for one in engine.shipped().productions if one.event == ProcessEnded.__name__]
+
+
+@pytest.mark.parametrize("production", ENDS, ids=lambda one: one.name)
+def test_the_constants_of_a_report_are_words_that_rules_know(production: Production) -> None:
+    constants = production.constants
+    assert constants["reporter"]
+    assert all(constants[name] in words for name, words in WORDS.items() if name in constants)
+    signals = [constants.get("signal", ""), constants.get("kills_with", ""), *constants.get("external", "").split("|")]
+    assert all(signal in Signals.__members__ for signal in signals if signal)
 
 
 def test_what_the_process_is_stands_in_the_event() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nccl_inspect.event.base import Notice
 from nccl_inspect.util import signals
+
+_RANK = re.compile(r"\d{1,7}")
 
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)
@@ -52,17 +55,19 @@ class ProcessEnded(Notice):
         ``exitcode`` is negative for a signal, as Python's subprocess has it; ``status`` has signals as 128 + number, as
         shells and containers do.
         """
-        found = {name: values[name] for name in ("how", "node") if values.get(name) is not None}
+        found: dict[str, Any] = {name: values[name] for name in ("how", "node") if values.get(name) is not None}
         ranks = values.get("global_rank", values.get("ranks"))
         if ranks is not None:
-            found["ranks"] = tuple(sorted({int(rank) for rank in str(ranks).split(",") if rank.isdecimal()}))
+            found["ranks"] = tuple(sorted({int(rank) for rank in _RANK.findall(str(ranks))}))
         if values.get("pid"):  # Open MPI 4 prints 0
             found["ended_pid"] = values["pid"]
         code, number = values.get("exitcode"), signals.number(str(values.get("signal")))
         if (status := values.get("status")) is not None:
             found["exit_code"], code = status, signals.from_status(status)
-        if number is not None or (code is not None and code < 0):
-            found["signal"] = signals.name(-code if number is None else number)
+        if number is None and code is not None and code < 0:
+            number = -code
+        if number is not None:
+            found["signal"] = signals.name(number)
         elif code is not None:
             found["exit_code"] = code
         return {"values": tuple(values.items()), **found}

@@ -114,22 +114,15 @@ def _is_unidentified(event: ProcessEnded) -> bool:
 def _identified(facts: Facts) -> list[ProcessEnd]:
     """Processes that a report names."""
     found = _Processes()
-    killed: list[Notice] = []
     for notice in reports(facts, _is_identified):
         code, words = code_of(facts, notice), _words(facts, notice)
-        if _is_foreign(facts, report_of(notice)) or not (words or _is_failure(code)):
-            continue
-        if report_of(notice).process == "any" and code == -signal.SIGKILL:
-            killed.append(notice)
-        else:
+        if (words or _is_failure(code)) and not _is_foreign(facts, report_of(notice)):
             found.add(_of_process(facts, notice, code or 0)._replace(words=words))
     blocks = hydra.blocks(facts)
     for ended in blocks.own:
         found.add(_of_process(facts, ended.notice, ended.code))
     if blocks.missing is not None and blocks.killed:
         found.add(ProcessEnd([blocks.missing], *place(facts, blocks.missing), 0, blocks.killed, words=_LEFT))
-    for notice in _of_nccl(facts, killed):
-        found.add(_of_process(facts, notice, -signal.SIGKILL))
     return found.all
 
 
@@ -138,15 +131,18 @@ def _is_failure(code: int | None) -> bool:
 
 
 def _is_foreign(facts: Facts, event: ProcessEnded) -> bool:
-    """Whether it is some program that ended after NCCL's work was done."""
-    return event.process == "any" and facts.is_over() and not with_pid(facts, event.ended_pid)
+    """Whether it is none of NCCL's processes, where that matters, or nothing tells it from the others."""
+    if event.process != "any":
+        return False
+    if event.signal == "SIGKILL" and facts.once(_are_all_killed):
+        return True
+    return not with_pid(facts, event.ended_pid) and (event.signal == "SIGKILL" or facts.is_over())
 
 
-def _of_nccl(facts: Facts, killed: list[Notice]) -> list[Notice]:
-    """Those commands that were killed which are processes of NCCL, where these are not all of them."""
-    pids = facts.once(by_pid)
-    found = [notice for notice in killed if report_of(notice).ended_pid in pids]
-    return found if len({report_of(notice).ended_pid for notice in found}) < len(pids) else []
+def _are_all_killed(facts: Facts) -> bool:
+    """Whether a shell reports that all processes of NCCL were killed: then somebody killed them."""
+    killed = reports(facts, lambda event: event.process == "any" and event.signal == "SIGKILL")
+    return {report_of(notice).ended_pid for notice in killed}.issuperset(facts.once(by_pid))
 
 
 def _words(facts: Facts, notice: Notice) -> str:
