@@ -214,10 +214,6 @@ def _ends_attempt(event: events.ProcessEnded) -> bool:
     return event.order == "first"
 
 
-def _is_spawned(event: events.ProcessEnded) -> bool:
-    return event.process == "spawned" and event.exception
-
-
 def _of_last_attempt(begin: Notice, said: Iterable[Notice], ends: Iterable[Evidence]) -> list[Notice]:
     """What a rank raised, without what it had raised before its launcher started it anew."""
     here = begin.evidence[0]
@@ -246,11 +242,15 @@ def _of_nobody(lines: Iterable[Evidence]) -> tuple[list[Raised], list[Raised]]:
     return loose, of_threads
 
 
+def _spawned_lines(facts: Facts) -> list[Evidence]:
+    told = reports(facts, lambda event: event.process == "spawned" and event.exception)
+    return [notice.evidence[0] for notice in told]
+
+
 def spawned(facts: Facts, begin: Notice) -> Raised | None:
     """What a process of torch.multiprocessing.spawn raised: the first exception below the line that says so."""
     here = begin.evidence[0]
-    others = (one.evidence[0].order for one in reports(facts, _is_spawned) if is_before(here, one.evidence[0]))
-    until = min(others, default=None)
+    until = min((line.order for line in facts.once(_spawned_lines) if is_before(here, line)), default=None)
     others_tell = [_raised(one) for one in facts.notices(*_OF_NCCL, "torch/cuda-error", "torch/cuda-out-of-memory")]
     below = [one for one in (*found(facts).loose, *others_tell) if is_before(here, one.line)]
     near = [one for one in below if until is None or one.line.order < until]

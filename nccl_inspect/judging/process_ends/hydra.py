@@ -82,6 +82,10 @@ def _came_to_their_end(facts: Facts, ranks: set[int]) -> bool:
 
 def stopped(facts: Facts) -> list[Notice]:
     """What mpirun says of processes that somebody ended with Ctrl-C or SIGTERM."""
+    return list(facts.once(_stopped))
+
+
+def _stopped(facts: Facts) -> list[Notice]:
     found = external_below(facts)
     ended = [one for one in _named(facts) if _code(facts, one) in EXTERNAL]
     if ended and not blocks(facts).own:
@@ -108,13 +112,17 @@ def _code(facts: Facts, notice: Notice) -> int | None:
 
 def _between(facts: Facts, notice: Notice) -> Notice | None:
     """What stands in the line below and elsewhere, too: the only words that stand both before and after it."""
-    here, reporter = notice.evidence[0], report_of(notice).reporter
-    parts = [
-        one for one in facts.said(ProcessEnded) if report_of(one).completes and report_of(one).reporter == reporter
-    ]
-    near = [one for one in parts[:_MOST] if one.evidence[0].source == here.source]
+    here = notice.evidence[0]
+    near = [one for one in facts.once(_exits) if one.evidence[0].source == here.source]
     found = [one for one in near if one.evidence[0].order < here.order < max(one.until)]
     return found[0] if len(found) == 1 else None
+
+
+def _exits(facts: Facts) -> list[Notice]:
+    """The lines that say how the processes ended which Hydra names."""
+    reporters = {report_of(one).reporter for one in _named(facts)}
+    parts = (one for one in facts.said(ProcessEnded) if report_of(one).completes)
+    return [one for one in parts if report_of(one).reporter in reporters][:_MOST]
 
 
 def _of_mpich(exitcode: int, whole: int | None) -> int:
