@@ -1,6 +1,5 @@
 """The rules: every page is complete and its examples come out as it says, and the engine joins findings."""
 
-import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ import pytest
 
 import nccl_inspect
 from nccl_inspect.errors import NcclInspectError
-from nccl_inspect.grammar import engine as grammar
 from nccl_inspect.judging import engine
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
@@ -575,16 +573,6 @@ def test_field_notes_without_platform_and_topology_nothing_is_certain(name: str)
     assert all(finding.confidence != "certain" for finding in job.findings)
     with_topology = found(field_note(name, topology=G6E_TOPOLOGY), "shm-instead-of-p2p")
     assert (with_topology.severity, with_topology.confidence) == ("info", "certain")
-
-
-def test_productions_that_rules_ask_for_exist() -> None:
-    """Rules look for statements by the name of their production; a name that no file has is never found."""
-    known = {production.name for production in grammar.shipped().productions}
-    for file in sorted((Path(engine.__file__).parents[1] / "rules").glob("*.py")):
-        for call in ast.walk(ast.parse(file.read_text())):
-            if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "notices":
-                names = {argument.value for argument in call.args if isinstance(argument, ast.Constant)}
-                assert names <= known, file.name
 
 
 def test_a_wait_between_two_ranks_is_laid_to_the_other_one_only() -> None:

@@ -18,6 +18,7 @@ begin with ``#`` are comments; a line that begins with two blanks goes on with t
 (name, blank, notation) may be repeated and ``sample:`` too. What stands before the first production holds for all.
 ``rule: NAME`` names the rule that an error leads to,
 ``role: WORD …`` says what kind of statement a line is, in words of :data:`nccl_inspect.grammar.roles.ROLES`,
+A field whose name begins with ``__`` is for rules only: no event lists it.
 ``follows: NAME`` is said of lines that have no prefix because they go on with the message NAME of several lines,
 ``bare: yes`` of lines that come with and without a prefix,
 ``foreign: yes`` of whole lines that other programs print (PyTorch, libfabric, nccl-tests),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from nccl_inspect.event import types as events
+from nccl_inspect.grammar import engine
 from nccl_inspect.judging.hardware import xids
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
@@ -87,7 +88,9 @@ def of_role(notice: Notice, table: Mapping[str, _Answer]) -> _Answer | None:
 
 def value(notice: Notice, name: str) -> Any:
     """A value of a statement, None where its wording has no such field."""
-    return dict(notice.event.values).get(name) if isinstance(notice.event, events.Notice) else None
+    if not isinstance(notice.event, events.Notice):
+        return None
+    return engine.unlisted(notice.event, name) if name[:2] == "__" else dict(notice.event.values).get(name)
 
 
 def error_of(notice: Notice) -> str:

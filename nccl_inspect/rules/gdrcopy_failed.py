@@ -18,7 +18,7 @@ _REQUIRED = "nccl/gdrcopy-required"
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge calls of GDRCopy that failed, and its library where it is missing: NCCL does without by default."""
-    missing = [notice for notice in facts.leading_to("cuda-lib-missing") if value(notice, "_library")]
+    missing = [notice for notice in facts.leading_to("cuda-lib-missing") if value(notice, "__library")]
     said = [*facts.leading_to(RULE.name), *missing]
     if not said:
         return

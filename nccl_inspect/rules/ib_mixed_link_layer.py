@@ -24,7 +24,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge connections that fail; else whether traffic uses ports of both kinds."""
     clashes = facts.notices("nccl/ib-link-layer-mixed", "nccl/ib-devices-incompatible")
     # NCCL goes on and uses the ports one by one.
-    apart = [notice for notice in clashes if value(notice, "_step") == "merge"]
+    apart = [notice for notice in clashes if value(notice, "__step") == "merge"]
     failed = [notice for notice in clashes if notice not in apart]
     apart += facts.notices("nccl/ib-merge-link-layer")
     lists = [n for n in facts.said(NetDevices) if set(_links(n).values()) >= _BOTH]

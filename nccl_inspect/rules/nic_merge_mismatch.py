@@ -63,7 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _not_fused(facts: Facts, wrong: list[Notice], refused: list[Notice]) -> Finding:
     """What ends the initialisation (src/graph/topo.cc): 2.26 and later go on only where they chose the ports."""
-    by_itself = any(value(notice, "_step") for notice in wrong)
+    by_itself = any(value(notice, "__step") for notice in wrong)
     asked = facts.chosen("NCCL_NET_FORCE_MERGE", "NCCL_NET_MERGE_LEVEL")
     return RULE.finding(
         f"ports cannot be fused into one NIC: {wrong[0].message}",

@@ -30,7 +30,6 @@ _IMPACT = Estimate(
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warnings about making a segment; one about attaching to it alone is the echo of a failure elsewhere."""
     failed = [
-        *facts.notices("nccl/shm-extend-failed", "nccl/shm-create-failed"),
         *facts.leading_to(RULE.name),
         *(notice for notice in facts.notices("nccl/shm-segment-failed") if value(notice, "what") == "creating"),
         *(notice for notice in facts.notices("nccl/shm-open-failed-old") if value(notice, "size") is not None),

@@ -38,7 +38,7 @@ _FILES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what stops the job, rings that do not close before other faults, and searches that found nothing."""
-    broken = [*facts.notices("nccl/ring-broken", "nccl/tree-too-many-children"), *_old(facts, _OLD_ENDS)]
+    broken = [*facts.with_role("rings-broken"), *_old(facts, _OLD_ENDS)]
     faults = [notice for notice in facts.leading_to(RULE.name) if notice.production != _OLD]
     if broken:
         yield _finding(facts, [*broken, *faults], _DIFFERENT)

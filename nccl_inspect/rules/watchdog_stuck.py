@@ -29,7 +29,7 @@ _AT_END = (
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what the thread says that looks after the watchdog."""
-    told = facts.notices("torch/watchdog-stuck", "torch/heartbeat-timeout")
+    told = facts.leading_to(RULE.name)
     survived = [notice for notice in told if exceptions.came_up_below(facts, notice)]
     facts.pass_over(survived)
     said = [notice for notice in told if notice not in survived]

@@ -111,7 +111,7 @@ def _as_others_tell(facts: Facts) -> Iterator[Finding]:
 
 def _gave_up(told: Notice) -> list[int]:
     """Whose time-out a dump signal is about, if it says so."""
-    if value(told, "_self") is not None:
+    if value(told, "__self") is not None:
         return _rank_of(told)
     rank = value(told, "origin_rank")
     return [] if rank is None else [rank]

@@ -146,17 +146,18 @@ def _told_best(found: list[Wait]) -> list[Wait]:
 
 _GROUP = re.compile(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
 _TIME = re.compile(r"\[[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?) ")
+_ENQUEUED = re.compile(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
 
 
 def enqueued(facts: Facts, group: str | None) -> dict[int, tuple[int, Notice]]:
     """For ranks of the job the number of the last work that they put into the queue of a process group."""
     found: dict[int, tuple[int, Notice]] = {}
     for notice in facts.with_role("watchdog-status", "watchdog-dump"):
+        match = _ENQUEUED.search(notice.message)
         values = dict(getattr(notice.event, "values", ()))
-        number = values.get("last_enqueued", values.get("_enqueued"))
         rank = job_rank(values.get("global_rank"), values.get("rank"), group)
-        if number is not None and rank is not None and group_of(notice.message) == group:
-            found[rank] = number, notice
+        if match and rank is not None and group_of(notice.message) == group:
+            found[rank] = int(match[1]), notice
     return found
 
 
