@@ -67,9 +67,11 @@ class Grammar:
         self._foreign: list[Production] = []
         self.traced: list[Production] = []
         """Those of other programs that only the end of a traceback is asked for."""
+        self.last: list[Production] = []
+        """Those of other programs that only the last lines of a log are asked for."""
         for production in self.productions:
-            if production.traced:
-                self.traced.append(production)
+            if production.traced or production.last:
+                (self.traced if production.traced else self.last).append(production)
                 continue
             if production.foreign:
                 self._foreign.append(production)
