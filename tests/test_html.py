@@ -16,6 +16,7 @@ import large_job
 import pytest
 import sample_data
 from command_line import invoke
+from wide_job import WideJob
 
 import nccl_inspect
 from nccl_inspect import report
@@ -270,6 +271,19 @@ def test_all_pairs_of_64_ranks_fit_into_a_megabyte() -> None:
     job = nccl_inspect.read("\n".join([*alive, *lines]).encode())
     assert len(job.paths) == 64 * 63
     assert len(html(job)) < 1_000_000
+
+
+@pytest.mark.slow
+def test_a_page_of_1024_ranks_stays_below_three_megabytes() -> None:
+    wide = WideJob(1024, rounds=2, no_gdr=77)
+    job = nccl_inspect.read("".join(wide.lines()).encode())
+    text = html(job)
+    assert len(text) < 3_000_000
+    data = data_of(text)
+    assert [host for host, _ in data["hosts"]] == wide.hosts
+    assert {host for host in wide.hosts if f"<td>{host}</td>" in text} == set(wide.hosts)
+    assert set(zip(*(unpacked(data["paths"][end]) for end in ("src", "dst")), strict=True)) == set(wide.truth)
+    assert {finding.rule for finding in job.findings if f'id="rule-{finding.rule}"' in text} == {"gdr-one-sided"}
 
 
 def test_values_of_few_are_outliers() -> None:
