@@ -121,7 +121,8 @@ class _Links:
                     self.host_of.setdefault(rank, host)
             for name in path.communicators:
                 self.of_communicator.setdefault(name, []).append(path)
-            for way in (path, *path.also):
+            ways: list[Path | AlsoPath] = [path, *path.also]
+            for way in ways:
                 for name in way.communicators:
                     self._ways.setdefault((name, path.src, path.dst), way)
 
