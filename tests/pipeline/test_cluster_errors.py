@@ -6,7 +6,7 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import sample_data
@@ -109,11 +109,10 @@ def test_a_scheduler_without_the_package_is_told(apart: tuple[str, subprocess.Po
         ("9.9.9", OSError("it died"), None),
     ],
 )
-def test_answers_of_workers(answer: Any, python: Any, says: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_of_workers(answer: Any, python: Any, says: str | None) -> None:
     answers = iter([{"the worker tcp://node-7:1": one} for one in (answer, python)])
-    monkeypatch.setattr(connection, "_answers", lambda *_: next(answers))
     with pytest.raises(NcclInspectError) if says else nullcontext() as caught:
-        connection._check_versions(cast(Any, None))
+        connection.check_versions(lambda *_: next(answers))
     assert says is None or str(getattr(caught, "value", "")).startswith(f"the worker tcp://node-7:1 {says}")
 
 

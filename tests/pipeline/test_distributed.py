@@ -65,11 +65,8 @@ def test_results_of_tasks_stay_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("size", "threads", "number"), [(0, 8, 1), (1 << 20, 8, 16), (40 << 20, 2, 10), (1 << 50, 2, 10_000)]
 )
-def test_tasks_follow_the_size_and_the_cluster(
-    size: int, threads: int, number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(distributed, "_SHARE", 4 << 20)
-    assert max(1, distributed._tasks(size, threads)) == number
+def test_tasks_follow_the_size_and_the_cluster(size: int, threads: int, number: int) -> None:
+    assert max(1, distributed.task_count(size, threads, share=4 << 20)) == number
 
 
 @pytest.mark.parametrize(("length", "most"), [(1, 3), (7, 3), (8, 8), (100, 16)])

@@ -204,8 +204,7 @@ def test_a_stand_still_is_asked_about(tmp_path: Path, monkeypatch: pytest.Monkey
     ras = Ras("skip-eager", goes_on)
     ras.start()
     monkeypatch.setenv("NCCL_RAS_ADDR", ras.address)
-    monkeypatch.setattr(gathering, "_BETWEEN", 0.01)
-    work = gathering.Gathering(tmp_path)
+    work = gathering.Gathering(tmp_path, between=0.01)
     assert work.answers() != goes_on
     assert bool(list(tmp_path.glob("hosts/*/ras.*"))) != goes_on
     assert ras.asked == 4
