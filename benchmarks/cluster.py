@@ -84,7 +84,7 @@ def _row(ranks: int) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         logs.per_process(Path(folder), len(logs.WIDE.read_bytes()) * ranks // 8)
         size = sum(file.stat().st_size for file in Path(folder).iterdir())
-        groups, listing = _timed(lambda: partition.all_of(folder, lambda size: distributed._tasks(size, 2)))
+        groups, listing = _timed(lambda: partition.all_of(folder, lambda size: distributed.task_count(size, 2)))
         asker = tasks.Asker.here()
         found, reads = _timed(lambda: [tasks.read(group, 0, False, asker) for group in groups])
     (stretch,), joins = _timed(lambda: tasks.joined(found, asker))
