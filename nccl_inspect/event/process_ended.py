@@ -70,7 +70,7 @@ class ProcessEnded(Notice):
             found["signal"] = signals.name(number)
         elif code is not None:
             found["exit_code"] = code
-        return {"values": tuple(values.items()), **found}
+        return {**Notice.arrange(values), **found}
 
     @property
     def code(self) -> int | None:

@@ -56,13 +56,9 @@ def grammar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     own.write_text(GRAMMAR)
     shipped = list(files.shipped())
     monkeypatch.setattr(files, "shipped", lambda: iter([*shipped, own]))
-    _forget()
+    engine.shipped.cache_clear()
     yield
     monkeypatch.undo()
-    _forget()
-
-
-def _forget() -> None:
     engine.shipped.cache_clear()
 
 
