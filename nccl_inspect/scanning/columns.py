@@ -99,7 +99,7 @@ class Columns:
         tens, ones = (block.bytes[begin - place].astype(np.int32) - ord("0") for place in (2, 1))
         channel = 10 * tens + ones
         kept = np.flatnonzero(read.way[number] >= 0)
-        if channel[kept].max(initial=0) >= MAX_CHANNEL:
+        if not len(kept) or channel[kept].max() >= MAX_CHANNEL:
             return None
         of, origin_at = of[kept], heads.origin_at
         table = ConnectionTable(
