@@ -42,7 +42,7 @@ from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
 from nccl_inspect.util.levels import STATEMENTS
 
 if TYPE_CHECKING:
-    from nccl_inspect.scanning.connection_table import ConnectionTable
+    pass
 
 SEQUENCE = (
     events.CommInit,
@@ -73,6 +73,19 @@ class _Use(NamedTuple):
     """Of a connection: see :class:`~nccl_inspect.model.fold.process_log.BurstKey`."""
     rank: int = 0
     edge: tuple[object, ...] = ()
+
+
+class Fate(NamedTuple):
+    """What becomes of the lines with a text."""
+
+    is_counted: bool = False
+    """Only the number, the first and the last one of a process matter."""
+    is_kept: bool = False
+    """Each matters."""
+    ends_burst: bool = False
+    """Each ends the burst of its thread."""
+    ends_all: bool = False
+    """Each ends those of all threads of its process."""
 
 
 class Fold:
@@ -164,41 +177,26 @@ class Fold:
     def take(self, found: Found) -> None:
         """Take in lines of the source begun last; those of a process are in their order."""
         base = position(len(self.sources) - 1, 0)
-        if found.connections is not None:
-            self._place_connections(found)
-        for rows in found.by_process.values():
-            number, origin, _, _ = rows[0]
-            self._take_of(self._log(base | number, origin), rows, found, base)
-        if found.connections is not None:
-            self._end_with(found.connections, base)
-        for number, origin, text in found.unknown:
-            self._unknown(base | number, origin, text)
+        found.close()
+        if found.lines is not None:
+            from nccl_inspect.model.fold import tables  # large logs only
 
-    def _end_with(self, table: ConnectionTable, base: int) -> None:
-        """Remember the last lines of processes, where these are connection lines."""
-        for process, (number, origin) in table.last_lines().items():
-            log = self.processes.get(process)
-            if log is not None and base | number > log.last:
-                log.last, log.final = base | number, origin
+            tables.put_among(found, _fate)
+        for process, extent in found.extents.items():
+            log = self._log(base | extent.first, extent.opening)
+            self._take_of(log, found.by_process.get(process, ()), found, base)
+            log.last, log.final = base | extent.last, extent.final
+        for number, origin, text, count in found.unknown:
+            self._unknown(base | number, origin, text, count)
 
-    def _place_connections(self, found: Found) -> None:
-        """Put what was read in columns among the other lines, burst by burst."""
-        from nccl_inspect.model.fold import table_bursts  # large logs only
-
-        def ends(text: Text) -> tuple[bool, bool]:
-            how = (text.use or _used(text)).how
-            return how in (_STEP, _CONNECTS), how == _BOOTSTRAP
-
-        table_bursts.put_among(found, ends)
-
-    def _take_of(self, log: ProcessLog, rows: list[Row], found: Found, base: int) -> None:
+    def _take_of(self, log: ProcessLog, rows: Sequence[Row], found: Found, base: int) -> None:
         """Take in lines of one process."""
         edge = _NO_EDGE
         thread = 0
         last: Text | None = None
         for number, origin, text, channel in rows:
-            if isinstance(text, tuple):  # a burst of a table
-                text.add_to(log, base)
+            if isinstance(text, tuple):  # several of a table
+                text.add_to(log, base, number, origin)
                 last = None
                 continue
             if text is last and channel is not None and origin.tid == thread:  # the next channel of the same edge
@@ -216,8 +214,6 @@ class Fold:
                 thread, last = origin.tid, text
             else:
                 self._keep(log, base | number, origin, text)
-        number, origin, _, _ = rows[-1]
-        log.last, log.final = base | number, found.origin(number, origin)
 
     def _keep(self, log: ProcessLog, place: int, origin: Origin, text: Text) -> None:
         """Take in a line that tells something, and is no connection."""
@@ -260,7 +256,7 @@ class Fold:
             exact = self._scanner.exact(text, channel)
             assert exact.parsed is not None and isinstance(exact.parsed.event, ChannelConnect)
             event = exact.parsed.event
-            edge = burst.edges[use.edge] = Edge(event, origin, place, 1 << event.channel, 1, text.level)
+            edge = burst.own[use.edge] = Edge(event, origin, place, 1 << event.channel, 1, text.level)
             return edge
         if channel is None:
             assert text.parsed is not None and isinstance(text.parsed.event, ChannelConnect)
@@ -407,6 +403,23 @@ def _how(text: Text) -> int:
     if kind.kept or text.level in STATEMENTS:
         return _NOTE
     return _CALL if kind is events.Collective else _NOTHING
+
+
+def _fate(text: Text) -> Fate:
+    how = (text.use or _used(text)).how
+    if how == _UNKNOWN and text.level in STATEMENTS:
+        return _FATES[_NOTE]
+    return _FATES.get(how, Fate(is_kept=True))
+
+
+_FATES = {
+    _NOTHING: Fate(),
+    _UNKNOWN: Fate(),
+    _NOTE: Fate(is_counted=True),
+    _STEP: Fate(is_kept=True, ends_burst=True),
+    _CONNECTS: Fate(is_kept=True, ends_burst=True),
+    _BOOTSTRAP: Fate(is_kept=True, ends_all=True),
+}
 
 
 _NO_EDGE = Edge(ChannelConnect(channel=0, src=0, transport=""), Origin(b"", Process("", 0), 0, None), 0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, Event
@@ -14,6 +14,9 @@ from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.records import Record
+
+if TYPE_CHECKING:
+    from nccl_inspect.scanning.connection_table import Edges
 
 _LINE_BITS = 40
 MAX_NOTES = 20_000
@@ -72,6 +75,25 @@ class BurstKey(NamedTuple):
     """The rank that prints: the sender, or the receiver of a ``[receive]`` line."""
 
 
+class EdgeRows(NamedTuple):
+    """Edges that stand in columns."""
+
+    edges: Edges
+    begin: int
+    end: int
+    base: int = 0
+    """What makes a place of the number of a line."""
+
+    def made(self) -> Iterator[Edge]:
+        """Each by itself."""
+        table = self.edges
+        rows = slice(self.begin, self.end)
+        columns = table.line[rows], table.channels[rows], table.lines[rows]
+        numbers = zip(range(self.begin, self.end), *(column.tolist() for column in columns), strict=True)
+        for row, line, channels, lines in numbers:
+            yield Edge(table.event(row), table.origin(row), self.base | line, channels, lines, table.level(row))
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Burst(Record):
     """Connection lines that one thread printed in one go, so that they belong to one communicator."""
@@ -79,14 +101,26 @@ class Burst(Record):
     key: BurstKey
     place: int
     origin: Origin
-    edges: dict[tuple[object, ...], Edge] = field(default_factory=dict)
+    own: dict[tuple[object, ...], Edge] = field(default_factory=dict)
+    """Edges that were made."""
+    rows: list[EdgeRows] = field(default_factory=list)
+    """Those that stand in columns; they come after the others, and may be more lines of these."""
+
+    @property
+    def edges(self) -> dict[tuple[object, ...], Edge]:
+        """The edges by what tells them from each other."""
+        if self.rows:
+            rows, self.rows = self.rows, []
+            for edge in (edge for part in rows for edge in part.made()):
+                self.add(edge_key(edge.event), edge)
+        return self.own
 
     def add(self, edge: tuple[object, ...], found: Edge) -> None:
         """Take in lines of one edge."""
         if known := self.edges.get(edge):
             known.add(found)
         else:
-            self.edges[edge] = found
+            self.own[edge] = found
 
     def move(self, move: Callable[[int], int]) -> None:
         """Give the burst and its edges their places in the fold that takes them in."""
