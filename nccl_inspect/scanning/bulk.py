@@ -238,7 +238,7 @@ class BulkScanner(Scanner):
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
         numbers = numbered(text.count(b"\n") + 1, counts, None)
-        split = columns.split(text, numbers[0], self._timed.tells(text.split(b"\n", SAMPLE)[:SAMPLE]))
+        split = columns.split(text, numbers[0], self._timed.tells(text[:_LOOK].split(b"\n")[:SAMPLE]))
         if split is None:
             return numbers, text.split(b"\n")
         found.lines, found.connections = split.lines, split.connections
@@ -258,7 +258,9 @@ class BulkScanner(Scanner):
             except ImportError:
                 self.columns_from = inf
                 return None
-            known = columns.Known(self._origin_of, self._timed.proven, self._is_news)
+            known = columns.Known(
+                lambda head: self._origins.young.get(head), self._origin_of, self._timed.proven, self._is_news
+            )
             self._columns = columns.Columns(self._grammar, self._sound_text, known)
         return self._columns
 
@@ -274,6 +276,9 @@ class BulkScanner(Scanner):
         super()._unwrap()
         if self._columns is not None:
             self._columns.forms.forget()
+
+    def _seen_origin(self, head: bytes) -> Origin | None:
+        return self._origins.young.get(head)
 
     def _is_news(self, head: bytes) -> bool:
         """Whether the prefix changes how the lines after it are read."""

@@ -36,6 +36,8 @@ Mask: TypeAlias = NDArray[np.bool_]
 class Known(NamedTuple):
     """What a scanner knows of prefixes."""
 
+    seen: Callable[[bytes], Origin | None]
+    """Who printed a line with a prefix that was seen lately."""
     parsed: Callable[[bytes], Origin | None]
     """Who printed a line with this prefix."""
     proven: Callable[[bytes], Frame | None]
@@ -128,9 +130,14 @@ class Columns:
     def _lines(self, block: Block, at: Rows, row: Rows, mark: Rows, heads: Heads, first: int) -> tuple[LineTable, Rows]:
         """Other lines among some that are sound, and which of them these are."""
         begin, end = mark[at] + len(MARK), block.end[row[at]]
-        fits = (end - begin >= _LEAST) & (end - begin <= _WIDEST)
-        at, begin, end = at[fits], begin[fits], end[fits]
-        number, where = number_of(block.alike(begin, end))
+        is_wide = end - begin > _WIDEST
+        narrow, wide = np.flatnonzero(~is_wide), np.flatnonzero(is_wide)
+        first_alike = np.arange(len(at))
+        first_alike[narrow] = narrow[block.alike(begin[narrow], end[narrow])]
+        same: dict[bytes, int] = {}
+        for one, start, stop in zip(wide.tolist(), begin[wide].tolist(), end[wide].tolist(), strict=True):
+            first_alike[one] = same.setdefault(block.data[start:stop], one)
+        number, where = number_of(first_alike)
         texts: list[Text] = []
         numbers = np.full(len(where), -1, np.int32)
         places = zip(begin[where].tolist(), end[where].tolist(), at[where].tolist(), strict=True)
@@ -175,9 +182,11 @@ def _heads(block: Block, row: Rows, mark: Rows, known: Known) -> Heads | None:
     printers = []
     for at, end in zip(begin[where].tolist(), mark[where].tolist(), strict=True):
         head = block.data[at:end]
-        if known.is_news(head):
-            return None
-        origin = known.parsed(head)
+        origin = known.seen(head)
+        if origin is None:
+            if known.is_news(head):
+                return None
+            origin = known.parsed(head)
         printers.append(-1 if origin is None else len(origins))
         if origin is not None:
             origins.append(origin)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import Frame
 from nccl_inspect.scanning.counts import Text
@@ -80,15 +79,12 @@ class Table(Record):
         """Who printed a row, with its time."""
         return self.heads.origin(int(self.at[row]))
 
-    def extents(self) -> Iterator[tuple[Process, int, int]]:
-        """For each printer the process, and its first and its last row."""
-        rows = np.arange(len(self))
-        first, last = np.full((2, len(self.origins)), -1)
-        printer = self.printer
-        first[printer[::-1]] = rows[::-1]
-        last[printer] = rows
-        for index in np.flatnonzero(first >= 0).tolist():
-            yield self.origins[index].process, int(first[index]), int(last[index])
+    def origins_of(self, rows: Rows) -> list[Origin]:
+        """Who printed some rows, with their times."""
+        if self.heads.printers.frames:
+            return [self.heads.origin(at) for at in self.at[rows].tolist()]
+        origins = self.origins
+        return [origins[printer] for printer in self.printer[rows].tolist()]
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -7,12 +7,13 @@ is in. What repeats is counted instead of kept, so memory grows with the number 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.event.types import ChannelConnect, Event
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
@@ -218,13 +219,13 @@ class Fold:
     def _keep(self, log: ProcessLog, place: int, origin: Origin, text: Text) -> None:
         """Take in a line that tells something, and is no connection."""
         how = text.use.how
-        if how in _SAID or (how == _UNKNOWN and text.level in STATEMENTS):
+        if how == _STEP:
+            assert text.parsed is not None
+            log.step(place, origin, text.parsed.event)
+        elif how in _SAID or (how == _UNKNOWN and text.level in STATEMENTS):
             log.note(place, origin, text)
             if how == _BOOTSTRAP:
                 log.bootstraps.append(place)
-        elif how == _STEP:
-            assert text.parsed is not None
-            log.step(place, origin, text.parsed.event)
         elif how == _LOOSE:
             assert text.parsed is not None
             said = text.parsed.message
@@ -396,11 +397,17 @@ def _how(text: Text) -> int:
         return _CONNECTS
     if kind in SEQUENCE:
         return _STEP
+    return _usually(parsed.production, kind, text.level in STATEMENTS)
+
+
+@cache
+def _usually(production: Production, kind: type[Event], is_statement: bool) -> int:
+    """What is done with messages of a production, whatever they say."""
     if kind is events.BootstrapInterface:
         return _BOOTSTRAP
-    if parsed.production.constants.get("tone") == "loose":
+    if production.constants.get("tone") == "loose":
         return _LOOSE
-    if kind.kept or text.level in STATEMENTS:
+    if kind.kept or is_statement:
         return _NOTE
     return _CALL if kind is events.Collective else _NOTHING
 

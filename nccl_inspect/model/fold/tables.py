@@ -5,9 +5,9 @@ Loaded where there are such only: this module needs numpy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -47,6 +47,9 @@ class Connected(NamedTuple):
         burst.rows.append(self.rows._replace(base=base))
 
 
+_Row: TypeAlias = tuple[int, Origin, Any, None]
+
+
 def put_among(found: Found, fate_of: Callable[[Text], Fate]) -> None:
     """Put what stands in the tables of a block among its other lines.
 
@@ -54,38 +57,62 @@ def put_among(found: Found, fate_of: Callable[[Text], Fate]) -> None:
         found: of the block.
         fate_of: what becomes of lines with a text.
     """
-    by_process: dict[Process, list[Any]] = found.by_process
+    lines, connections = found.lines, found.connections
+    assert lines is not None
+    processes = _Processes(lines.origins)
+    _extend(found.extents, [table for table in (lines, connections) if table is not None], processes)
     marks = list(_marks(found, fate_of))
-    for table in (found.lines, found.connections):
-        if table is not None:
-            _extend(found.extents, table)
-    if found.lines is not None:
-        fates = [fate_of(text) for text in found.lines.texts]
-        _unknown(found, found.lines)
-        for number, origin, text in (*_counted(found.lines, fates), *_kept(found.lines, fates)):
-            by_process.setdefault(origin.process, []).append((number, origin, text, None))
-        marks += _marks_of(found.lines, fates)
-    if found.connections is not None:
-        for number, origin, burst in _bursts(found.connections, marks):
-            by_process.setdefault(origin.process, []).append((number, origin, burst, None))
-    for rows in by_process.values():
-        rows.sort(key=itemgetter(0))
-    found.extents = dict(sorted(found.extents.items(), key=lambda one: one[1].first))
+    fates = [fate_of(text) for text in lines.texts]
+    _unknown(found, lines)
+    rows = [*_counted(lines, fates, processes), *_kept(lines, fates)]
+    marks += _marks_of(lines, fates)
+    if connections is not None:
+        rows += _bursts(connections, marks)
+    rows.sort(key=itemgetter(0))
+    by_process: dict[Process, list[Any]] = found.by_process
+    mixed = [by_process[process] for process in by_process]
+    for row in rows:
+        process = row[1].process
+        if process in by_process:
+            by_process[process].append(row)
+        else:
+            by_process[process] = [row]
+    for own in mixed:
+        own.sort(key=itemgetter(0))
 
 
-def _extend(extents: dict[Process, Extent], table: Table) -> None:
-    """Let the processes begin and end where they do in a table."""
-    for process, first, last in table.extents():
-        known = extents.get(process)
-        if known is None or known.first > table.line[first]:
-            opening = int(table.line[first]), table.origin(first)
-        else:
-            opening = known.first, known.opening
-        if known is None or known.last < table.line[last]:
-            final = int(table.line[last]), table.origin(last)
-        else:
-            final = known.last, known.final
-        extents[process] = Extent(*opening, *final)
+class _Processes:
+    """The processes of some printers, by numbers."""
+
+    def __init__(self, origins: Sequence[Origin]) -> None:
+        numbers: dict[Process, int] = {}
+        self.of = np.array([numbers.setdefault(origin.process, len(numbers)) for origin in origins], np.int32)
+        """By printers."""
+        self.all = list(numbers)
+
+
+def _extend(extents: dict[Process, Extent], tables: Sequence[Table], processes: _Processes) -> None:
+    """Let the processes begin and end where they do in tables."""
+    line = np.concatenate([table.line for table in tables])
+    process = np.concatenate([processes.of[table.printer] for table in tables])
+    at = np.concatenate([table.at for table in tables])
+    order = np.argsort(line)
+    first, last = np.full((2, len(processes.all)), -1)
+    first[process[order[::-1]]] = order[::-1]
+    last[process[order]] = order
+    heads = tables[0].heads
+    for number in np.flatnonzero(first >= 0).tolist():
+        begin, end = first[number], last[number]
+        found = Extent(int(line[begin]), heads.origin(int(at[begin])), int(line[end]), heads.origin(int(at[end])))
+        known = extents.get(processes.all[number])
+        if known is not None and known.first < found.first:
+            found = found._replace(first=known.first, opening=known.opening)
+        if known is not None and known.last > found.last:
+            found = found._replace(last=known.last, final=known.final)
+        extents[processes.all[number]] = found
+    ordered = sorted(extents.items(), key=lambda one: one[1].first)
+    extents.clear()
+    extents.update(ordered)
 
 
 def _unknown(found: Found, table: LineTable) -> None:
@@ -100,26 +127,28 @@ def _unknown(found: Found, table: LineTable) -> None:
     found.unknown.sort(key=itemgetter(0))
 
 
-def _counted(table: LineTable, fates: list[Fate]) -> Iterator[tuple[int, Origin, Counted]]:
-    """Lines of which the number matters, by process and text."""
-    processes: dict[object, int] = {}
-    places = [(origin.process, origin.location) for origin in table.origins]
-    process = np.array([processes.setdefault(place, len(processes)) for place in places], np.int32)
+def _counted(table: LineTable, fates: list[Fate], processes: _Processes) -> Iterator[_Row]:
+    """Lines of which the number matters, by process, place in the source and text."""
+    places: dict[str | None, int] = {}
+    place = np.array([places.setdefault(origin.location, len(places)) for origin in table.origins], np.int32)
     rows = np.flatnonzero(np.array([fate.is_counted for fate in fates], bool)[table.text])
-    number, where = number_of(firsts([process[table.printer[rows]], table.text[rows]]))
+    printer, text = table.printer[rows], table.text[rows]
+    number, where = number_of(firsts([processes.of[printer], place[printer], text]))
     last = np.zeros(len(where), np.int64)
     last[number] = table.line[rows]
     first = rows[where]
-    columns = (first, table.line[first], table.text[first], last, np.bincount(number, minlength=len(where)))
-    for row, line, text, end, count in zip(*(column.tolist() for column in columns), strict=True):
-        yield line, table.origin(row), Counted(table.texts[text], end, count)
+    columns = table.line[first], text[where], last, np.bincount(number, minlength=len(where))
+    every = zip(table.origins_of(first), *(column.tolist() for column in columns), strict=True)
+    for origin, line, said, end, count in every:
+        yield line, origin, Counted(table.texts[said], end, count), None
 
 
-def _kept(table: LineTable, fates: list[Fate]) -> Iterator[tuple[int, Origin, Text]]:
+def _kept(table: LineTable, fates: list[Fate]) -> Iterator[_Row]:
     """Lines of which each matters."""
     rows = np.flatnonzero(np.array([fate.is_kept for fate in fates], bool)[table.text])
-    for row, line, text in zip(rows.tolist(), table.line[rows].tolist(), table.text[rows].tolist(), strict=True):
-        yield line, table.origin(row), table.texts[text]
+    columns = table.line[rows].tolist(), table.origins_of(rows), table.text[rows].tolist()
+    for line, origin, text in zip(*columns, strict=True):
+        yield line, origin, table.texts[text], None
 
 
 _Mark = tuple[int, Process, int | None]
@@ -144,7 +173,7 @@ def _marks_of(table: LineTable, fates: list[Fate]) -> Iterator[_Mark]:
         yield line, origin.process, None if fates[text].ends_all else origin.tid
 
 
-def _bursts(table: ConnectionTable, marks: list[_Mark]) -> Iterator[tuple[int, Origin, Connected]]:
+def _bursts(table: ConnectionTable, marks: list[_Mark]) -> Iterator[_Row]:
     """The bursts of a table."""
     threads: dict[tuple[Process, int], int] = {}
     owner = np.array([threads.setdefault((one.process, one.tid), len(threads)) for one in table.origins], np.int32)
@@ -161,5 +190,5 @@ def _bursts(table: ConnectionTable, marks: list[_Mark]) -> Iterator[tuple[int, O
     found = edges(table, owner, lines, breaking)
     begin = 0
     for end in found.ends.tolist():
-        yield int(found.line[begin]), found.origin(begin), Connected(EdgeRows(found, begin, end))
+        yield int(found.line[begin]), found.origin(begin), Connected(EdgeRows(found, begin, end)), None
         begin = end
