@@ -7,12 +7,11 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
-from itertools import compress, islice
+from collections.abc import Sequence
+from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.ingest import envelopes
@@ -20,85 +19,23 @@ from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame
 from nccl_inspect.ingest.sources.blocks import Lines
-from nccl_inspect.scanning import flood
+from nccl_inspect.scanning import flood, sparse
 from nccl_inspect.scanning.counts import TAIL, TAIL_WIDTH, Counts, Text, numbered
+from nccl_inspect.scanning.found import Found, Repeated, Row
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.scanning.wrapped_messages import rejoined
 from nccl_inspect.util.text import decode
 
 if TYPE_CHECKING:
     from nccl_inspect.scanning.columns import Columns
-    from nccl_inspect.scanning.connection_table import ConnectionTable
-    from nccl_inspect.scanning.line_table import LineTable
 
-Row: TypeAlias = tuple[int, Origin, Text, int | None]
-"""A sound line: number, origin, text, and the channel where the text is that of a line for another channel."""
 _Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
 """Who printed lines, which, and what tells the origin of each where this is that of another time."""
-
-
-class Extent(NamedTuple):
-    """The first and the last line of a process, with their origins."""
-
-    first: int
-    opening: Origin
-    last: int
-    final: Origin
-
-
-class Found:
-    """Sound lines by the process that printed them: the order of those of several processes does not matter."""
-
-    def __init__(self) -> None:
-        self.by_process: dict[Process, list[Row]] = {}
-        """In the order of the first lines."""
-        self.unknown: list[tuple[int, Origin, Text, int]] = []
-        """Those that no production knows, in the order in which they came, and how often they came."""
-        self.lines: LineTable | None = None
-        """Lines that were read in columns; they are not among the others."""
-        self.connections: ConnectionTable | None = None
-        """The same of connection lines."""
-        self.timed: dict[int, tuple[Frame, bytes]] = {}
-        """By their numbers, lines whose origin is that of another time, and what tells their own."""
-        self.extents: dict[Process, Extent] = {}
-        """In the order of the first lines; known when all lines were added."""
-        self._rows: dict[Process, list[Row]] = {}
-        self._last = prefix.NOBODY
-
-    def origin(self, number: int, origin: Origin) -> Origin:
-        """The origin of a line itself."""
-        if number not in self.timed:
-            return origin
-        frame, line = self.timed[number]
-        head = line.partition(prefix.MARK)[0]
-        if head != self._last.head:
-            self._last = frame.at(head)
-        return self._last
-
-    def close(self) -> None:
-        """Find out where processes begin and end; no lines are added after that."""
-        for process, rows in self.by_process.items():
-            (first, opening, *_), (last, final, *_) = rows[0], rows[-1]
-            self.extents[process] = Extent(first, self.origin(first, opening), last, self.origin(last, final))
-
-    def rows_of(self, process: Process) -> list[Row]:
-        """The lines of a process, of which there may be none yet; the first one is to be added by :meth:`keep`."""
-        return self._rows.setdefault(process, [])
-
-    def keep(self, number: int, origin: Origin, text: Text, channel: int | None = None) -> None:
-        """Add a line."""
-        rows = self.rows_of(origin.process)
-        if not rows:
-            self.by_process[origin.process] = rows
-        rows.append((number, origin, text, channel))
-        if text.parsed is None:
-            self.unknown.append((number, origin, text, 1))
 
 
 _CHANNEL = b"INFO Channel "
 _DIGITS_END = len(_CHANNEL) + 2
 _CHANNELS = {b"%02d" % channel: channel for channel in range(100)}
-_NAME = b"NCCL "
 _DIGITS = b"0123456789"
 _LOOK = 1 << 16
 """Bytes of a block that tell what most of it is."""
@@ -106,16 +43,6 @@ _SPARSE = 4
 """A log is sparse when not more than one line in so many is NCCL's."""
 _MAX_SHAPES = 20_000
 _SHAPE_WIDTH = 500
-
-
-class Repeated(NamedTuple):
-    """A line that came many times."""
-
-    first: int
-    last: int
-    number: int
-    origin: Origin
-    text: Text
 
 
 class Reader(Protocol):
@@ -333,7 +260,7 @@ class BulkScanner(Scanner):
             origin, text = self._origins.young.get(head), self._texts.young.get(rest)
             if origin is not None and text is not None and not text.damaged and self._reader.is_countable(text):
                 known[line] = origin, text
-            elif mark or _NAME in line or self._worth({line.translate(None, _DIGITS)} - self._boring):
+            elif mark or sparse.NAME in line or self._worth({line.translate(None, _DIGITS)} - self._boring):
                 return False
             else:
                 others.add(line)
@@ -365,14 +292,14 @@ class BulkScanner(Scanner):
         if worth and (envelopes.has_partials(text) or last_error.MARK in text):
             self._by_line(lines, counts)
             return
-        picked = list(_among(text, shapes, worth) if worth else _with_nccl(text, shapes, distinct))
+        picked = list(sparse.among(text, shapes, worth) if worth else sparse.with_nccl(text, shapes, distinct))
         first = counts.lines + 1
         counts.lines += len(shapes)
         found = Found()
         self._begin([line for _, line in picked])
-        wanted = _with_tail(text, len(shapes), picked)
+        wanted = sparse.with_tail(text, len(shapes), picked)
         if counts.tracebacks or tracebacks.MARK in text:
-            wanted = _with_frames(text, picked, counts.tracebacks)
+            wanted = sparse.with_frames(text, picked, counts.tracebacks)
         for index, line, is_picked in wanted:
             if is_picked or counts.tracebacks:
                 self._line(first + index, line, counts, found.keep)
@@ -388,7 +315,7 @@ class BulkScanner(Scanner):
         if len(self._boring) > _MAX_SHAPES:
             self._boring.clear()
         self._boring.update(
-            shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH and _NAME not in shape
+            shape for shape in fresh if shape not in worth and len(shape) < _SHAPE_WIDTH and sparse.NAME not in shape
         )
         return worth
 
@@ -409,66 +336,3 @@ def _signs(grammar: Grammar) -> list[bytes]:
     """What makes a line without NCCL's prefix worth a look, as it is without digits."""
     signs = (*grammar.signs(), *envelopes.PARTIALS, tracebacks.MARK)
     return sorted({sign.translate(None, _DIGITS) for sign in signs})
-
-
-def _among(text: bytes, shapes: Sequence[bytes], worth: set[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines of these shapes, and those that hold NCCL's name, with their places."""
-    for index, (line, shape) in enumerate(zip(text.split(b"\n"), shapes, strict=True)):
-        if shape in worth or _NAME in line:
-            yield index, line
-
-
-def _with_nccl(text: bytes, shapes: Sequence[bytes], distinct: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines that hold NCCL's name, with their places."""
-    named = {shape for shape in distinct if _NAME in shape}
-    places = list(compress(range(len(shapes)), map(named.__contains__, shapes)))
-    lines = list(_named(text)) if named else []
-    # They differ where digits stand in the name.
-    return zip(places, lines, strict=True) if len(places) == len(lines) else _among(text, shapes, set())
-
-
-def _named(text: bytes) -> Iterator[bytes]:
-    """The lines that hold NCCL's name."""
-    end = -1
-    while (found := text.find(_NAME, end + 1)) >= 0:
-        start = text.rfind(b"\n", 0, found) + 1
-        end = text.find(b"\n", found)
-        end = len(text) if end < 0 else end
-        yield text[start:end]
-
-
-def _with_tail(text: bytes, size: int, picked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bool]]:
-    """The picked lines, and as many of the last others as are kept, in their order; each with whether it was picked."""
-    taken = {index for index, _ in picked}
-    begin = _begin_of_tail(size, taken)
-    ending = text.rsplit(b"\n", size - begin)[-(size - begin) :]
-    for index, line in picked:
-        if index < begin:
-            yield index, line, True
-    for index, line in enumerate(ending, begin):
-        yield index, line, index in taken
-
-
-def _with_frames(
-    text: bytes, picked: Sequence[tuple[int, bytes]], tracing: tracebacks.Open
-) -> Iterator[tuple[int, bytes, bool]]:
-    """The same, and all that follows while tracebacks have not ended: who takes a line tells that by ``tracing``."""
-    lines = text.split(b"\n")
-    taken = {index for index, _ in picked}
-    begin = _begin_of_tail(len(lines), taken)
-    at = 0
-    for index in (*(index for index, _ in picked if index < begin), *range(begin, len(lines))):
-        while tracing and at < index:
-            yield at, lines[at], False
-            at += 1
-        yield index, lines[index], index in taken
-        at = index + 1
-
-
-def _begin_of_tail(size: int, taken: Container[int]) -> int:
-    """From where on there are as many lines that were not taken as are kept."""
-    begin, others = size, 0
-    while begin and others < TAIL:
-        begin -= 1
-        others += begin not in taken
-    return begin

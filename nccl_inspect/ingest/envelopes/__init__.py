@@ -6,7 +6,7 @@ of two kinds:
 
 - A *prefix* states ``PATTERN``, matched at the start of the line, whose groups ``time``, ``label``, ``rank`` and
   ``stream`` are kept where it has them; a group ``partial`` that is ``P`` says that the line goes on. Samples are
-  prefixes. It may state ``TRAILER``, what it puts after a message.
+  prefixes. It may state ``TRAILER``, what it puts after a message: a text that each holds, and the pattern.
 - A *whole-line envelope* states ``OPENING``, how such a line opens, and ``READ``, which gives the lines in it. Samples
   are whole lines with ``LINE`` for the line. One that states ``FALLBACK`` reads what no other one knows.
 
@@ -238,8 +238,8 @@ def stream_of(line: bytes) -> Inner | None:
 
 def without_trailer(message: bytes) -> bytes:
     """A message without what an envelope puts after it."""
-    for trailer in _trailers():
-        if found := trailer.search(message):
+    for sign, trailer in _trailers():
+        if sign in message and (found := trailer.search(message)):
             message = message[: found.start()]
     return message
 
@@ -290,5 +290,5 @@ def _by_first_byte(member: str) -> dict[bytes, list[ModuleType]]:
 
 
 @cache
-def _trailers() -> list[re.Pattern[bytes]]:
+def _trailers() -> list[tuple[bytes, re.Pattern[bytes]]]:
     return [module.TRAILER for module in shipped().values() if hasattr(module, "TRAILER")]
