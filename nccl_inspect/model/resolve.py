@@ -12,7 +12,15 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model import versions
-from nccl_inspect.model.communicators import attribution, communicator, lifetime, names, parallelism, rings_and_trees
+from nccl_inspect.model.communicators import (
+    attribution,
+    communicator,
+    edges,
+    lifetime,
+    names,
+    parallelism,
+    rings_and_trees,
+)
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.evidence import Evidence
@@ -83,7 +91,7 @@ class _Builder:
         self._noted = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
         self._world = communicator.find_world(self._communicators)
         communicator.number(self._communicators, self._world)
-        self._attribution = attribution.attribute(self._processes)
+        self._attribution = attribution.attribute(self._processes, edges.table_of(self._processes))
         self._lines = build.place(self._communicators, self._world, self._attribution)
         self._torn = unrecognised.torn(fold)
         self._releases = {seen.name: seen.versions for seen in fold.productions if seen.dialect == "nccl"}

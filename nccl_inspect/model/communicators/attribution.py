@@ -10,18 +10,23 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
-from nccl_inspect.model.communicators.candidates import RINGS_AND_TREES, Unit, fits, units_of
+from nccl_inspect.model.communicators.candidates import Unit, fits, units_of
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import Member, ProcessMembers
+from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
 from nccl_inspect.model.communicators.rings_and_trees import is_whole
 from nccl_inspect.model.fold.fold import Burst, ProcessLog
 from nccl_inspect.util.records import Record
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.communicators.certain import Certainty
+    from nccl_inspect.model.fold.edge_table import EdgeTable
 
 _Slot: TypeAlias = tuple[int, int | None, int, int | None, bool]
 """A connection that a communicator of a process has once: its set, its ends and which of them printed it."""
@@ -62,12 +67,23 @@ class Attribution(Record):
         return bool(ids) and ids <= self.guessed
 
 
-def attribute(processes: Iterable[ProcessMembers]) -> Attribution:
-    """Add every loose burst to the member it belongs to."""
+def attribute(processes: Iterable[ProcessMembers], table: EdgeTable | None = None) -> Attribution:
+    """Add every loose burst to the member it belongs to.
+
+    Args:
+        processes: with their members.
+        table: of all their bursts, where there are many: what is certain is decided all at once.
+    """
     processes = list(processes)
+    certainty = None
+    if table is not None:
+        from nccl_inspect.model.communicators.certain import Certainty  # most logs are short
+
+        certainty = Certainty(processes, table)
+    misplaced = certainty.misplaced() if certainty else set(_misplaced(processes))
     for process in processes:
-        _release(process)
-    work = _Work(processes)
+        _release(process, misplaced)
+    work = _Work(processes, certainty)
     for process in processes:
         for unit in units_of(process):
             work.add(unit)
@@ -77,19 +93,28 @@ def attribute(processes: Iterable[ProcessMembers]) -> Attribution:
     return work.result
 
 
-def _release(process: ProcessMembers) -> None:
-    """Take away from members what they cannot have: when COMPLETE was lost, later lines of the thread came to them."""
-    for member in process.members:
+def _misplaced(processes: Iterable[ProcessMembers]) -> Iterator[int]:
+    """The ids of bursts that members cannot have: when COMPLETE was lost, later lines of the thread came to them."""
+    for process in processes:
+        for member in process.members:
+            for burst in member.bursts:
+                if not all(fits(member, edge, burst.key.rank) for edge in burst.edges.values()):
+                    yield id(burst)
+
+
+def _release(process: ProcessMembers, misplaced: AbstractSet[int]) -> None:
+    """Take away from members what they cannot have."""
+    for member in process.members if misplaced else ():
         for burst in member.bursts:
-            if not all(fits(member, edge, burst.key.rank) for edge in burst.edges.values()):
-                process.loose.append(burst)
-                process.parts[id(burst)] = burst.key.tid, -1 - len(process.loose)
-        member.bursts = [burst for burst in member.bursts if id(burst) not in process.parts]
+            if id(burst) in misplaced:
+                process.leave(burst)
+        member.bursts = [burst for burst in member.bursts if id(burst) not in misplaced]
     process.loose.sort(key=lambda burst: burst.place)
+    process.by_caller = any(burst.key.tid in process.callers for burst in process.loose)
 
 
 class _Work:
-    def __init__(self, processes: list[ProcessMembers]) -> None:
+    def __init__(self, processes: list[ProcessMembers], certainty: Certainty | None) -> None:
         self.result = Attribution()
         self._left = _MAX_QUESTIONS
         self._open: dict[Process, list[Unit]] = {}
@@ -103,14 +128,40 @@ class _Work:
         self._direct: dict[Process, set[str | None]] = {}
         """The GPUs to which each process has a direct connection, as brackets name them."""
         self._ring_edges: dict[int, set[tuple[int, int]]] = {}
+        if certainty is not None:
+            self._begin(processes, certainty)
+            return
         for process in processes:
-            bursts = [burst for member in process.members for burst in member.bursts] + process.loose
-            self._ends[process.log.process] = {_end(edge.event) for burst in bursts for edge in burst.edges.values()}
-            self._direct[process.log.process] = {
-                _other_end(edge.event)[1] for burst in bursts for edge in burst.edges.values() if edge.event.is_local
-            }
+            self._remember(process.log, (burst for member in process.members for burst in member.bursts))
+            self._remember(process.log, process.loose)
             for member in process.members:  # what stands between START and COMPLETE
                 self._use(member, member.bursts, RINGS_AND_TREES)
+
+    def _remember(self, log: ProcessLog, bursts: Iterable[Burst]) -> None:
+        """Note the ends of connections."""
+        ends, direct = self._ends.setdefault(log.process, set()), self._direct.setdefault(log.process, set())
+        for event in (edge.event for burst in bursts for edge in burst.edges.values()):
+            ends.add(_end(event))
+            if event.is_local:
+                direct.add(_other_end(event)[1])
+
+    def _begin(self, processes: list[ProcessMembers], certainty: Certainty) -> None:
+        """Begin with what is certain; of that only what is like the rest is looked at again."""
+        for process, decided in zip(processes, certainty.decide(), strict=True):
+            threads = self._threads.setdefault(process.log.process, {})
+            for burst, member, place in decided:
+                threads.setdefault(burst.key.tid, []).append(_Made(place, burst.key.conn, member))
+        for member, order in certainty.first_uses():
+            self._first_use.setdefault(_kind(member.communicator), {}).setdefault(id(member.log), order)
+            self._uses[member.log.process] = max(order, self._uses.get(member.log.process, 0))
+        for process in processes:
+            self._remember(process.log, process.loose)
+        for log, device in certainty.direct():
+            self._direct[log.process].add(device)
+        for member, conn, edge in certainty.like([burst for process in processes for burst in process.loose]):
+            self._ends[member.log.process].add(_end(edge.event))
+            if conn is not None:
+                self._take(member, _slot(member.log, edge.event, conn), edge.channels)
 
     def add(self, unit: Unit) -> None:
         if unit.candidates:
@@ -156,8 +207,11 @@ class _Work:
         if conn is None:
             return
         for slot, channels in _slots(member.log, bursts, conn):
-            used = self._used.setdefault(slot, {})
-            used[id(member)] = used.get(id(member), 0) | channels
+            self._take(member, slot, channels)
+
+    def _take(self, member: Member, slot: _Slot, channels: int) -> None:
+        used = self._used.setdefault(slot, {})
+        used[id(member)] = used.get(id(member), 0) | channels
 
     def connect(self, process: ProcessMembers) -> None:
         """Give ``Connected …`` lines to the communicator whose connections were made just before.
@@ -275,8 +329,11 @@ def _slots(log: ProcessLog, bursts: Iterable[Burst], conn: int | None) -> Iterat
     """What connections take of a communicator, and in which channels."""
     for burst in bursts:
         for edge in burst.edges.values():
-            event = edge.event
-            yield (id(log), conn, event.src, event.dst, event.direction == "receive"), edge.channels
+            yield _slot(log, edge.event, conn), edge.channels
+
+
+def _slot(log: ProcessLog, event: ChannelConnect, conn: int | None) -> _Slot:
+    return id(log), conn, event.src, event.dst, event.direction == "receive"
 
 
 def _other_end(event: ChannelConnect) -> tuple[int | None, str | None]:

@@ -12,11 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from nccl_inspect.model.communicators.members import Member, ProcessMembers
+from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
 from nccl_inspect.model.fold.fold import Burst, Edge, ProcessLog
 
-RINGS_AND_TREES = 0
-"""The connection set of collectives; 1 is that of send/recv."""
 _SIMPLE = ("rings", "all trees")
 
 
@@ -53,31 +51,30 @@ def units_of(process: ProcessMembers) -> Iterator[Unit]:
     ``Connected …`` lines belongs together, and connections of send/recv, which have none, may be of several.
     """
     candidates = _Candidates(process)
-    by_caller = any(burst.key.tid in process.callers for burst in process.loose)
     together: dict[tuple[int, ...], list[Burst]] = {}
     for burst in process.loose:
-        if by_caller and burst.key.conn != RINGS_AND_TREES:
+        if process.is_apart(burst):
             yield from _apart(process, burst, candidates)
         else:
-            part = process.parts[id(burst)]
-            together.setdefault(part if by_caller else part[:1], []).append(burst)
+            together.setdefault(process.together(burst), []).append(burst)
     for bursts in together.values():
-        groups = [candidates.of(burst, _conn(process, burst)) for burst in bursts]
+        groups = [candidates.of(burst, conn_of(process, burst)) for burst in bursts]
         shared = [member for member in groups[0] if all(member in group for group in groups[1:])]
         if shared:
-            conns = {_conn(process, burst) for burst in bursts}
+            conns = {conn_of(process, burst) for burst in bursts}
             simple = all(process.closed.get(id(burst)) in _SIMPLE for burst in bursts)
             yield Unit(process.log, bursts, shared, conns.pop() if len(conns) == 1 else None, simple)
             continue
         for burst, group in zip(bursts, groups, strict=True):
             if group or len(burst.edges) == 1:
                 simple = process.closed.get(id(burst)) in _SIMPLE
-                yield Unit(process.log, [burst], group, _conn(process, burst), simple)
+                yield Unit(process.log, [burst], group, conn_of(process, burst), simple)
             else:
                 yield from _apart(process, burst, candidates)
 
 
-def _conn(process: ProcessMembers, burst: Burst) -> int | None:
+def conn_of(process: ProcessMembers, burst: Burst) -> int | None:
+    """The connection set of a loose burst, as printed or as what follows tells."""
     if burst.key.conn is None and id(burst) in process.closed:
         return RINGS_AND_TREES
     return burst.key.conn

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, Event
@@ -80,6 +80,15 @@ class Burst(Record):
     place: int
     origin: Origin
     edges: dict[tuple[object, ...], Edge] = field(default_factory=dict)
+    rows: Any = None
+    """The rows of its edges in the table of all, where there is one."""
+
+    def part(self, places: Sequence[int]) -> Burst:
+        """Some of its edges, by their places among all."""
+        edges = list(self.edges.items())
+        some = [edges[place] for place in places]
+        edge = some[0][1]
+        return Burst(self.key, edge.place, edge.origin, dict(some), None if self.rows is None else self.rows[places])
 
     def add(self, edge: tuple[object, ...], found: Edge) -> None:
         """Take in lines of one edge."""
