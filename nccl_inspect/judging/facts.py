@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from operator import itemgetter
@@ -14,6 +14,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.hardware.machine_type import expected_of, platform_of, rests_on_list
 from nccl_inspect.judging.statements import is_error, is_survived, value
+from nccl_inspect.model.connection import End
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Path, Setting
 from nccl_inspect.model.paths.path import PathKind
@@ -237,9 +238,7 @@ class Facts:
         several = len([host for host in self.hosts() if is_named(host)]) > 1 or bool(self.paths("inter"))
         return several or any((comm.nnodes or 1) > 1 for comm in self.job.communicators)
 
-    def _pair_class(
-        self, host: str | None, src: int, src_gpu: str | None, dst: int, dst_gpu: str | None
-    ) -> str | None:
+    def _pair_class(self, host: str | None, src: int, src_gpu: str | None, dst: int, dst_gpu: str | None) -> str | None:
         known = [topology for topology in self.topologies if topology.host in (None, host)]
         ends = self.gpu(src, src_gpu), self.gpu(dst, dst_gpu)
         kinds = [kind for topology in known if (kind := topology.pair(*ends))]
@@ -318,12 +317,21 @@ def hosts_of(paths: Iterable[Path]) -> set[str | None]:
     return {host for path in paths for host in (path.src_host, path.dst_host)}
 
 
-def nics_used(paths: Iterable[Path]) -> dict[str, dict[int, set[int]]]:
+def ends_of(paths: Selection, side: str) -> Iterator[tuple[str, int, End]]:
+    """Host, rank and end of network paths at their ``send`` or ``receive`` side, each once; without unknown hosts."""
+    ends = {kind: frozenset(kind.ends(side)) for kind in paths.kinds}
+    columns = ("src_host", "src", "kind") if side == "send" else ("dst_host", "dst", "kind")
+    for host, rank, alike in dict.fromkeys((host, rank, ends[kind]) for host, rank, kind in paths.distinct(*columns)):
+        for end in alike if host else ():
+            yield host, rank, end
+
+
+def nics_used(paths: Selection) -> dict[str, dict[int, set[int]]]:
     """The NICs of each host, by index, that its ends of network paths use, with the ranks that use them."""
     found: dict[str, dict[int, set[int]]] = {}
     for side in SIDES:
-        for host, rank, end in paths.stations(side):
-            if host and end.nic_index is not None:
+        for host, rank, end in ends_of(paths, side):
+            if end.nic_index is not None:
                 user = rank if end.pxn_rank is None else end.pxn_rank
                 found.setdefault(host, {}).setdefault(end.nic_index, set()).add(user)
     return found

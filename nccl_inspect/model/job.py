@@ -23,8 +23,8 @@ from nccl_inspect.model.inventory import (
     Waiting,
 )
 from nccl_inspect.model.job_summary import Standing
-from nccl_inspect.model.paths.path import Path
-from nccl_inspect.model.paths.table import Paths
+from nccl_inspect.model.paths.path import Path, PathKind
+from nccl_inspect.model.paths.table import Paths, Selection
 from nccl_inspect.model.setting_names import Alike
 from nccl_inspect.util.records import Record
 
@@ -313,7 +313,9 @@ __all__ = [
     "Job",
     "Notice",
     "Path",
+    "PathKind",
     "Paths",
+    "Selection",
     "Setting",
     "Unrecognised",
 ]

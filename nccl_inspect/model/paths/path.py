@@ -8,7 +8,19 @@ from nccl_inspect.model.connection import AlsoPath, End, Link
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.records import Record
 
-_SHARED = ("scope", "transport", "detail", "gdr", "nic", "nic_index", "pxn_rank", "shared", "guessed", "doubtful", "net")
+_SHARED = (
+    "scope",
+    "transport",
+    "detail",
+    "gdr",
+    "nic",
+    "nic_index",
+    "pxn_rank",
+    "shared",
+    "guessed",
+    "doubtful",
+    "net",
+)
 _LISTED = ("channels", "also", "links")
 _JUDGED = ("gpu_class", "pair_class", "link", "expected", "verdict")
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from nccl_inspect.errors import NoPathError
-from nccl_inspect.model.connection import End
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.paths.path import Path, PathKind, judge, key_of, kind_of, path_of
 
@@ -35,7 +33,7 @@ class Lines(Protocol):
 class Columns:
     """What differs from path to path, in rows ordered by source and destination rank.
 
-    Columns may be lists, arrays or numpy arrays of integers; all but ``src`` and ``dst`` hold places in the lists below.
+    Columns are lists, arrays or numpy arrays of integers; all but ``src`` and ``dst`` hold places in the lists below.
     """
 
     src: Sequence[int]
@@ -58,6 +56,18 @@ class Columns:
             column: Any = getattr(self, name)
             # Python reads an item of a list five times as fast as one of an array.
             setattr(self, name, column if isinstance(column, list) else column.tolist())
+
+    def meaning(self, column: str) -> Sequence[object] | None:
+        """The list in which a column holds places; None for ranks."""
+        lists: dict[str, Sequence[object]] = {
+            "src_host": self.hosts,
+            "dst_host": self.hosts,
+            "src_gpu": self.gpus,
+            "dst_gpu": self.gpus,
+            "kind": self.kinds,
+            "communicators": self.communicator_sets,
+        }
+        return lists.get(column)
 
 
 class Table:
@@ -195,29 +205,26 @@ class Selection(Sequence[Path]):
 
     def where(self, test: Callable[[PathKind], object]) -> Selection:
         """Those of certain kinds."""
-        table = self.table
-        passed = {place: bool(test(table.columns.kinds[place])) for place in self._places()}
+        passed = {place: bool(test(self.table.columns.kinds[place])) for place in self._places()}
         if self._is_whole:
-            return Selection(table, [place for place, is_wanted in passed.items() if is_wanted])
-        return self._only(map(passed.__getitem__, self._taken("kind")))
+            return Selection(self.table, [place for place, is_wanted in passed.items() if is_wanted])
+        return self._chosen(map(passed.__getitem__, self._taken("kind")))
 
-    def joining(self, test: Callable[[int, int], object]) -> Selection:
-        """Those between certain ranks."""
-        return self._only(map(test, self._taken("src"), self._taken("dst")))
+    def only(self, columns: Sequence[str], test: Callable[..., object]) -> Selection:
+        """Those whose values in some columns pass a test, which is made once for equal values."""
+        places = list(zip(*map(self._taken, columns), strict=True))
+        values = dict.fromkeys(places)
+        passed = {place: bool(test(*told)) for place, told in zip(values, self._decoded(columns, values), strict=True)}
+        return self._chosen(map(passed.__getitem__, places))
 
-    def within(self, ranks: AbstractSet[int]) -> Selection:
-        """Those both of whose ends are among these ranks."""
-        return self.joining(lambda src, dst: src in ranks and dst in ranks)
-
-    def of(self, communicators: AbstractSet[str]) -> Selection:
-        """Those with connections in one of these communicators."""
-        sets = [not communicators.isdisjoint(names) for names in self.table.columns.communicator_sets]
-        return self._only(map(sets.__getitem__, self._taken("communicators")))
+    def distinct(self, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """The values in some columns, each combination once, in order; ``kind`` is a column, too."""
+        return self._decoded(columns, dict.fromkeys(zip(*map(self._taken, columns), strict=True)))
 
     def without(self, others: Iterable[Path]) -> Selection:
         """Those that are not among others."""
         gone = set(self.rows_of(others))
-        return self._only(row not in gone for row in self.rows)
+        return self._chosen(row not in gone for row in self.rows)
 
     def __or__(self, others: Selection) -> Selection:
         return Selection(self.table, (), sorted({*self.rows, *others.rows}))
@@ -226,41 +233,10 @@ class Selection(Sequence[Path]):
         """The ranks at both ends."""
         return {*self._taken("src"), *self._taken("dst")}
 
-    def sources(self) -> set[int]:
-        """The ranks that send."""
-        return set(self._taken("src"))
-
     def hosts(self) -> set[str | None]:
         """The hosts at both ends."""
         names = self.table.columns.hosts
         return {names[place] for place in {*self._taken("src_host"), *self._taken("dst_host")}}
-
-    def pairs(self) -> Iterator[tuple[int, int]]:
-        """The ranks of each."""
-        return zip(self._taken("src"), self._taken("dst"), strict=True)
-
-    def host_pairs(self) -> set[tuple[str | None, str | None]]:
-        """The hosts that are joined."""
-        names = self.table.columns.hosts
-        both = set(zip(self._taken("src_host"), self._taken("dst_host"), strict=True))
-        return {(names[src], names[dst]) for src, dst in both}
-
-    def stations(self, side: str) -> Iterator[tuple[str | None, int, End]]:
-        """Host, rank and end of network paths, each once: at their ``send`` or ``receive`` side."""
-        columns = self.table.columns
-        ranks, hosts = ("src", "src_host") if side == "send" else ("dst", "dst_host")
-        alike: dict[frozenset[End], int] = {}
-        groups = [alike.setdefault(frozenset(kind.ends(side)), len(alike)) for kind in columns.kinds]
-        of_row = map(groups.__getitem__, self._taken("kind"))
-        ends = list(alike)
-        for group, place, rank in dict.fromkeys(zip(of_row, self._taken(hosts), self._taken(ranks), strict=True)):
-            for end in ends[group]:
-                yield columns.hosts[place], rank, end
-
-    def communicators(self) -> set[str]:
-        """The communicators that have connections on them."""
-        sets = self.table.columns.communicator_sets
-        return {name for place in set(self._taken("communicators")) for name in sets[place]}
 
     def rows_of(self, paths: Iterable[Path]) -> Iterable[int]:
         """The rows of some paths of the same job."""
@@ -271,6 +247,7 @@ class Selection(Sequence[Path]):
         return FirstLines(self.table.columns.evidence, self.rows)
 
     def _places(self) -> Iterable[int]:
+        """Where their kinds are in the table."""
         if self._is_whole:
             return sorted(self.table.live(self._kinds), key=lambda place: self.table.rows(place)[0])
         return dict.fromkeys(self._taken("kind"))
@@ -281,7 +258,13 @@ class Selection(Sequence[Path]):
         rows = self.rows
         return values if len(rows) == len(values) else [values[row] for row in rows]
 
-    def _only(self, wanted: Iterable[object]) -> Selection:
+    def _decoded(self, columns: Sequence[str], rows: Iterable[tuple[int, ...]]) -> Iterator[tuple[Any, ...]]:
+        """Values of columns, for the places in lists that stand in the table."""
+        lists = [self.table.columns.meaning(column) for column in columns]
+        for row in rows:
+            yield tuple([place if values is None else values[place] for values, place in zip(lists, row, strict=True)])
+
+    def _chosen(self, wanted: Iterable[object]) -> Selection:
         return Selection(self.table, (), list(compress(self.rows, wanted)))
 
 
