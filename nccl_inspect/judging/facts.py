@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from nccl_inspect import artifacts
+from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.hardware.machine_type import expected_of, platform_of, rests_on_list
 from nccl_inspect.judging.statements import is_error, is_survived, value
+from nccl_inspect.model.connection import End
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Path, Setting
+from nccl_inspect.model.paths.path import PathKind
+from nccl_inspect.model.paths.table import Selection, refine
 from nccl_inspect.model.statements import job_end, usage
 from nccl_inspect.platforms import Platform
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
@@ -36,8 +41,8 @@ class Facts:
         self.job = job
         self.platform = expected_of(platform or platform_of(job), job)
         self.topologies = [*topologies, *artifacts.of(job.artifacts, "topology_file"), *detected.topologies(job)]
-        self._marks: dict[int, list[str]] = {}
-        self._open: set[int] = set()
+        self._marks = {Mark(): 0}
+        self.marking = [0] * len(job.paths)
         self._echoes: set[int] = set()
         self._made: dict[Callable[[Facts], Any], Any] = {}
         self._said: dict[type[events.Event], list[Notice]] = {}
@@ -48,79 +53,103 @@ class Facts:
         foreign = rests_on_list(platform, self.platform, job) or (bool(whole) and not any(whole))
         self.hardware = "likely" if foreign else "certain"
         """How sure it is what joins the GPUs, as far as it is known."""
-        self._of_communicator: dict[str, list[Path]] = {}
-        for path in job.paths:
-            for name in path.communicators:
-                self._of_communicator.setdefault(name, []).append(path)
         job.platform = self.platform.name if self.platform else None
-        fabric = ranks_in(self.notices("nvls-available"))
-        for path in self.paths(transport="P2P"):
-            path.link = self._link(path, path.src in fabric and path.dst in fabric)
-        for path in self.job.paths:
-            path.expected = self._expected(path)
+        self._tell_hardware()
 
-    def _link(self, path: Path, on_fabric: bool) -> str | None:
+    def _tell_hardware(self) -> None:
+        """Put into the kinds of paths what they run over and the best that they could have."""
+        table = self.job.paths.table
+        fabric = ranks_in(self.notices("nvls-available"))
+        ways: dict[tuple[str | None, bool], int] = {(None, False): 0}
+        marking = [0] * len(self.job.paths)
+        if fabric or self.topologies:
+            for row in self.job.paths.where(lambda kind: kind.transport == "P2P" or kind.scope == "intra").rows:
+                hardware = self._pair_class(*table.gpus(row)), fabric.issuperset(table.pair(row))
+                marking[row] = ways.setdefault(hardware, len(ways))
+        known = list(ways)
+        refine(table, marking, lambda kind, mark: self._told(kind, *known[mark]))
+
+    def _told(self, kind: PathKind, pair_class: str | None, on_fabric: bool) -> PathKind:
+        link = self._link(kind, pair_class, on_fabric) if kind.transport == "P2P" else None
+        return replace(kind, pair_class=pair_class, link=link, expected=self._expected(kind, pair_class))
+
+    def _link(self, kind: PathKind, pair_class: str | None, on_fabric: bool) -> str | None:
         """NVLink or PCIe, by the nearest evidence: the pair itself, the machine type, an NVSwitch for both."""
-        if path.detail.startswith("P2P/MNNVL"):
+        if kind.detail.startswith("P2P/MNNVL"):
             return "NVLink"
-        if found := self.pair_class(path) or path.gpu_class:
+        if found := pair_class or kind.gpu_class:
             return "NVLink" if found.startswith("NV") else "PCIe" if found.startswith(_PCIE_CLASSES) else None
         if self.platform and self.platform.nvlink is not None:
             return "NVLink" if self.platform.nvlink else "PCIe"
         return "NVLink" if on_fabric else None
 
-    def _expected(self, path: Path) -> str | None:
+    def _expected(self, kind: PathKind, pair_class: str | None) -> str | None:
         """The best transport that a pair could have; None where nothing tells."""
-        if path.scope == "inter":
-            return "NET/GDRDMA" if path.transport == "NET" and self.platform and self.platform.gdr else None
-        allowed = self.allows_p2p(path) if path.scope == "intra" else None
+        if kind.scope == "inter":
+            return "NET/GDRDMA" if kind.transport == "NET" and self.platform and self.platform.gdr else None
+        allowed = self._allows_p2p(pair_class) if kind.scope == "intra" else None
         if allowed is None:
             return None
-        kind = self.pair_class(path) or ("NVLink" if self.platform and self.platform.nvlink else None)
-        return (f"P2P ({kind})" if kind else "P2P") if allowed else "SHM"
+        named = pair_class or ("NVLink" if self.platform and self.platform.nvlink else None)
+        return (f"P2P ({named})" if named else "P2P") if allowed else "SHM"
 
-    def paths(self, scope: str | None = None, transport: str | None = None, net: str | None = None) -> list[Path]:
+    def paths(self, scope: str | None = None, transport: str | None = None, net: str | None = None) -> Selection:
         """The paths of that kind, also where it is only one of several ways between the ranks."""
-        return [
-            path
-            for path in self.job.paths
-            if (scope is None or path.scope == scope)
-            and (transport is None or path.transport == transport)
-            and (net is None or path.net == net)
-        ]
+        return self.job.paths.where(
+            lambda kind: (
+                (scope is None or kind.scope == scope)
+                and (transport is None or kind.transport == transport)
+                and (net is None or kind.net == net)
+            )
+        )
 
-    def paths_of(self, comm: CommunicatorInfo) -> list[Path]:
+    def paths_of(self, comm: CommunicatorInfo) -> Selection:
         """The paths that a communicator has connections on."""
-        return self._of_communicator.get(comm.id, [])
+        return Selection(self.job.paths.table, (), self.job.paths.table.rows_in(comm.id))
 
-    def leaving(self) -> list[Path]:
+    def leaving(self) -> Selection:
         """Network paths that leave the host or, in a fragment, may do so."""
-        return [path for path in self.paths(transport="NET") if path.scope != "intra"]
+        return self.once(_leaving)
 
     def unfinished(self, comms: Iterable[CommunicatorInfo]) -> bool:
         """Whether no rank of these communicators finished the initialisation, as far as the log goes."""
         return not any(comm.completed or comm.connected or self.paths_of(comm) for comm in comms)
 
-    def rdma(self) -> list[Path]:
+    def rdma(self) -> Selection:
         """Those of :meth:`leaving` that use an RDMA network: all but TCP sockets."""
-        return [path for path in self.leaving() if path.net not in _TCP]
+        return self.once(_rdma)
 
     def mark(self, paths: Iterable[Path], rule: str) -> None:
         """Say that a rule's finding is about these paths."""
-        for path in paths:
-            self._marks.setdefault(id(path), []).append(rule)
-
-    def marks(self, path: Path) -> list[str]:
-        """The rules whose findings are about this path."""
-        return self._marks.get(id(path), [])
+        self._remark(paths, lambda mark: mark if rule in mark.rules else Mark((*mark.rules, rule), mark.is_open))
 
     def leave_open(self, paths: Iterable[Path]) -> None:
         """Say that these paths could not be judged."""
-        self._open.update(id(path) for path in paths)
+        self._remark(paths, lambda mark: Mark(mark.rules, is_open=True))
+
+    def _remark(self, paths: Iterable[Path], change: Callable[[Mark], Mark]) -> None:
+        places: dict[int, int] = {}
+        for row in self.job.paths.rows_of(paths):
+            old = self.marking[row]
+            if old not in places:
+                places[old] = self._marks.setdefault(change(list(self._marks)[old]), len(self._marks))
+            self.marking[row] = places[old]
+
+    def kinds_of_marks(self) -> list[Mark]:
+        """What rules said of paths; :attr:`marking` has the place in this list for each path."""
+        return list(self._marks)
+
+    def marks(self, path: Path) -> tuple[str, ...]:
+        """The rules whose findings are about this path."""
+        return self._mark(path).rules
 
     def is_open(self, path: Path) -> bool:
         """Whether a rule could not judge this path."""
-        return id(path) in self._open
+        return self._mark(path).is_open
+
+    def _mark(self, path: Path) -> Mark:
+        (row,) = self.job.paths.rows_of([path])
+        return list(self._marks)[self.marking[row]]
 
     def once(self, make: Callable[[Facts], _Made]) -> _Made:
         """What a function finds in these facts, found when it is first asked for."""
@@ -209,14 +238,10 @@ class Facts:
         several = len([host for host in self.hosts() if is_named(host)]) > 1 or bool(self.paths("inter"))
         return several or any((comm.nnodes or 1) > 1 for comm in self.job.communicators)
 
-    def pair_class(self, path: Path) -> str | None:
-        """The class of a pair within a host (``NV12``, ``NODE``, …) by what is given and by the log itself.
-
-        None when it is not known, or when what is known disagrees on whether P2P is possible.
-        """
-        src, dst = self.gpu(path.src, path.src_gpu), self.gpu(path.dst, path.dst_gpu)
-        known = [topology for topology in self.topologies if topology.host in (None, path.src_host)]
-        kinds = [kind for topology in known if (kind := topology.pair(src, dst))]
+    def _pair_class(self, host: str | None, src: int, src_gpu: str | None, dst: int, dst_gpu: str | None) -> str | None:
+        known = [topology for topology in self.topologies if topology.host in (None, host)]
+        ends = self.gpu(src, src_gpu), self.gpu(dst, dst_gpu)
+        kinds = [kind for topology in known if (kind := topology.pair(*ends))]
         return kinds[0] if len({kind.startswith(P2P_CLASSES) for kind in kinds}) == 1 else None
 
     def gpu(self, rank: int, bracket: str | None = None) -> Named:
@@ -226,11 +251,31 @@ class Facts:
             return named(bracket)
         return Named(known.nvml_dev, known.bus_id)
 
-    def allows_p2p(self, path: Path) -> bool | None:
+    def allows_p2p(self, path: Path | PathKind) -> bool | None:
         """Whether the hardware lets NCCL use P2P between these ranks; None when nothing tells."""
-        if found := self.pair_class(path):
-            return found.startswith(P2P_CLASSES)
+        return self._allows_p2p(path.pair_class)
+
+    def _allows_p2p(self, pair_class: str | None) -> bool | None:
+        if pair_class:
+            return pair_class.startswith(P2P_CLASSES)
         return self.platform.p2p if self.platform else None
+
+
+class Mark(NamedTuple):
+    """What rules said of a path."""
+
+    rules: tuple[str, ...] = ()
+    """Those whose findings are about it."""
+    is_open: bool = False
+    """Whether one of them could not judge it."""
+
+
+def _leaving(facts: Facts) -> Selection:
+    return facts.job.paths.where(lambda kind: kind.transport == "NET" and kind.scope != "intra")
+
+
+def _rdma(facts: Facts) -> Selection:
+    return facts.leaving().where(lambda kind: kind.net not in _TCP)
 
 
 def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
@@ -245,10 +290,14 @@ _WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
-def using(paths: Iterable[Path]) -> str:
+def using(paths: Sequence[Path]) -> str:
     """The ways that paths take, with the verb: ``use SHM/direct``."""
-    paths = list(paths)
-    return f"{does(len(paths), 'use')} {listed(path.detail for path in paths)}"
+    return f"{does(len(paths), 'use')} {listed(kind.detail for kind in kinds_of(paths))}"
+
+
+def kinds_of(paths: Sequence[Path]) -> Sequence[Path | PathKind]:
+    """What paths differ in besides their ranks; paths that come one by one each stand for themselves."""
+    return paths.kinds if isinstance(paths, Selection) else paths
 
 
 def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:
@@ -258,23 +307,33 @@ def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:
 
 def ends(paths: Iterable[Path]) -> set[int]:
     """The ranks at both ends of some paths."""
-    return {rank for path in paths for rank in (path.src, path.dst)}
+    return paths.ends() if isinstance(paths, Selection) else {rank for path in paths for rank in (path.src, path.dst)}
 
 
 def hosts_of(paths: Iterable[Path]) -> set[str | None]:
     """The hosts at both ends of some paths."""
+    if isinstance(paths, Selection):
+        return paths.hosts()
     return {host for path in paths for host in (path.src_host, path.dst_host)}
 
 
-def nics_used(paths: Iterable[Path]) -> dict[str, dict[int, set[int]]]:
+def ends_of(paths: Selection, side: str) -> Iterator[tuple[str, int, End]]:
+    """Host, rank and end of network paths at their ``send`` or ``receive`` side, each once; without unknown hosts."""
+    ends = {kind: frozenset(kind.ends(side)) for kind in paths.kinds}
+    columns = ("src_host", "src", "kind") if side == "send" else ("dst_host", "dst", "kind")
+    for host, rank, alike in dict.fromkeys((host, rank, ends[kind]) for host, rank, kind in paths.distinct(*columns)):
+        for end in alike if host else ():
+            yield host, rank, end
+
+
+def nics_used(paths: Selection) -> dict[str, dict[int, set[int]]]:
     """The NICs of each host, by index, that its ends of network paths use, with the ranks that use them."""
     found: dict[str, dict[int, set[int]]] = {}
-    for path in paths:
-        for side, host, rank in (("send", path.src_host, path.src), ("receive", path.dst_host, path.dst)):
-            for end in path.ends(side) if host else ():
-                if end.nic_index is not None:
-                    user = rank if end.pxn_rank is None else end.pxn_rank
-                    found.setdefault(host or "", {}).setdefault(end.nic_index, set()).add(user)
+    for side in SIDES:
+        for host, rank, end in ends_of(paths, side):
+            if end.nic_index is not None:
+                user = rank if end.pxn_rank is None else end.pxn_rank
+                found.setdefault(host, {}).setdefault(end.nic_index, set()).add(user)
     return found
 
 
@@ -314,6 +373,6 @@ def unset(settings: Iterable[Setting]) -> list[str]:
     return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []
 
 
-def first_lines(paths: Iterable[Path]) -> list[Evidence]:
+def first_lines(paths: Iterable[Path]) -> Sequence[Evidence]:
     """The first line of each path."""
-    return [path.evidence[0] for path in paths if path.evidence]
+    return paths.first_lines() if isinstance(paths, Selection) else [path.evidence[0] for path in paths]

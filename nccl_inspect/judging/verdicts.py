@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
+from nccl_inspect.model.paths.table import refine
 from nccl_inspect.model.statements import usage
 
 _LOSS = "socket-closed-by-peer"
@@ -28,20 +30,27 @@ def judge_paths(facts: Facts, counting: Iterable[Finding]) -> None:
         by_rule.setdefault(finding.rule, []).append(finding)
     faults = {finding.rule for finding in counting if finding.severity != "info" and finding.confidence != "possible"}
     left_out = set(facts.job.left_out)
-    facts.job.withheld = 0
-    for path in facts.job.paths:
-        marks = facts.marks(path)
-        path.rules = list(dict.fromkeys(name for name in marks if name in by_rule or name in accepted))
-        worst = [finding for name in path.rules for finding in by_rule.get(name, ()) if finding.severity != "info"]
-        if faults.intersection(path.rules) or any(finding.confidence != "possible" for finding in worst):
-            path.verdict = "fallback"
-        elif worst or facts.is_open(path):
-            path.verdict = "unknown"
-        elif left_out.intersection(marks):
-            path.verdict = "unknown"
-            facts.job.withheld += 1
+    marks = facts.kinds_of_marks()
+    rules = [tuple(name for name in mark.rules if name in by_rule or name in accepted) for mark in marks]
+    verdicts = []
+    withheld = set()
+    for place, (mark, own) in enumerate(zip(marks, rules, strict=True)):
+        worst = [finding for name in own for finding in by_rule.get(name, ()) if finding.severity != "info"]
+        if faults.intersection(own) or any(finding.confidence != "possible" for finding in worst):
+            verdicts.append("fallback")
+        elif worst or mark.is_open:
+            verdicts.append("unknown")
+        elif left_out.intersection(mark.rules):
+            verdicts.append("unknown")
+            withheld.add(place)
         else:
-            path.verdict = "ok"
+            verdicts.append("ok")
+    facts.job.withheld = sum(place in withheld for place in facts.marking) if withheld else 0
+    refine(
+        facts.job.paths.table,
+        facts.marking,
+        lambda kind, place: replace(kind, verdict=verdicts[place], rules=rules[place]),
+    )
 
 
 def of_job(job: Job, *, is_dead: bool = False, is_waiting: bool = False) -> str:
@@ -64,7 +73,7 @@ def of_job(job: Job, *, is_dead: bool = False, is_waiting: bool = False) -> str:
         return "degraded"
     doubts = bool(job.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in job.findings)
     doubts |= is_waiting or _lost_a_rank(job) or _lacks_ranks(job)
-    judged = len(job.paths) > 0 and all(path.verdict != "unknown" for path in job.paths)
+    judged = len(job.paths) > 0 and all(kind.verdict != "unknown" for kind in job.paths.kinds)
     return "ok" if judged and not doubts and not job.left_out and not job.excerpt else "unknown"
 
 

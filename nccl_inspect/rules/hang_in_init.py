@@ -62,7 +62,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             continue
         if paths := facts.paths_of(comm):  # it was complete, though a line of it may be lost
             if silent := _silent(facts, comm, waiting):
-                facts.leave_open(path for path in paths if silent & {path.src, path.dst})
+                facts.leave_open(paths.only(("src", "dst"), lambda *ends: not silent.isdisjoint(ends)))
                 yield RULE.undecided(
                     f"{ranks_word(silent)} of communicator {comm.id} began and printed nothing more, while others are "
                     "connected: stuck, or the log was cut there",

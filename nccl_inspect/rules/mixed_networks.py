@@ -20,7 +20,7 @@ from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Notice, Path
+from nccl_inspect.model.job import CommunicatorInfo, Notice, Path, PathKind
 from nccl_inspect.util.wording import ranks_word, some_names
 
 RULE = Rule(
@@ -42,7 +42,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     Where neither is in the log, a connection that a rank refuses shows it, or hosts of which only some have cards.
     """
     mixed = sorted((comm for comm in facts.job.communicators if len(comm.networks) > 1), key=lambda comm: -comm.nranks)
-    crossed = [path for path in facts.paths(transport="NET") if _is_crossed(path)]
+    crossed = facts.paths(transport="NET").where(lambda kind: kind.also).only(("kind", "communicators"), _is_crossed)
     if not mixed and not crossed:
         yield from _met(facts) if meetings(facts) else _clue(facts)
         return
@@ -50,7 +50,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     refused = _refused(facts)
     names = {comm.id for comm in mixed}
     idle = not crossed and all(comm.nnodes == 1 or len(comm.hosts) == 1 for comm in mixed)
-    works = not facts.job.failed and any(names & set(path.communicators) for path in facts.leaving())
+    works = not facts.job.failed and any(
+        names.intersection(comms) for (comms,) in facts.leaving().distinct("communicators")
+    )
     dead = bool(crossed or refused or facts.job.failed) and not idle
     stuck = bool(mixed) and not idle and not works and facts.unfinished(mixed)  # or the log was cut there
     odd = _odd_ranks(mixed)
@@ -132,11 +134,13 @@ def _lists_cards(notice: Notice) -> bool:
     return isinstance(notice.event, NetDevices) and notice.event.net == "IB" and bool(notice.event.devices)
 
 
-def _is_crossed(path: Path) -> bool:
+def _is_crossed(kind: PathKind, communicators: tuple[str, ...]) -> bool:
     """Whether one communicator shows two networks for one pair: each end prints its own."""
-    return not path.guessed and any(
-        other.transport == "NET" and other.detail != path.detail and set(other.communicators) & set(path.communicators)
-        for other in path.also
+    return not kind.guessed and any(
+        other.transport == "NET"
+        and other.detail != kind.detail
+        and not set(other.communicators).isdisjoint(communicators)
+        for other in kind.also
     )
 
 

@@ -53,20 +53,20 @@ _LOOK = "env | grep -E 'NCCL_(NET|IB_DISABLE)'; cat /etc/nccl.conf ~/.nccl.conf 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge TCP paths between hosts of an unknown kind of machine, or what says that they will take TCP."""
-    paths = tcp_paths(facts) + (over_tcp_provider(facts) if slingshot.signs(facts) else [])
+    paths = tcp_paths(facts) | over_tcp_provider(facts).where(lambda _: slingshot.signs(facts))
     if not paths:
         yield from _clue(facts)
         return
-    sure = [path for path in paths if path.scope == "inter"]
+    sure = paths.where(lambda kind: kind.scope == "inter")
     if sure:
-        facts.leave_open(path for path in paths if path.scope != "inter")
+        facts.leave_open(paths.without(sure))
         paths = sure
     facts.mark(paths, RULE.name)
     network = facts.platform.network if facts.platform else None
     without = network in _KINDS_WITHOUT_RDMA
     better = _better(facts)
     yield RULE.finding(
-        f"{wording(paths)} over {listed(path.detail for path in paths)} "
+        f"{wording(paths)} over {listed(kind.detail for kind in paths.kinds)} "
         + (f"instead of {better}" if better else "(TCP, no RDMA)"),
         cause=f"{facts.platform.name if facts.platform else ''} has no RDMA network" if without else _cause(facts),
         impact="none to mend: TCP is the network of this machine" if without else over_tcp(facts.platform),

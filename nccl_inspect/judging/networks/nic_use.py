@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
+from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.facts import Facts, global_ranks, nics_used
+from nccl_inspect.judging.facts import Facts, ends_of, global_ranks, nics_used
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Host
-from nccl_inspect.model.job import CommunicatorInfo, Notice, Path
+from nccl_inspect.model.job import CommunicatorInfo, Notice, Selection
 
 _ONE_EACH = 4
 """Hosts with at least so many GPUs, and a NIC for each of them, are built so that each GPU uses its own."""
@@ -133,10 +134,10 @@ def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[
     """The NICs that hosts use in these communicators."""
     names = {host: {comm.id for comm in comms} for host, comms in compared.items()}
     found: dict[str, set[int]] = {}
-    for path in facts.rdma():
-        for side, host in (("send", path.src_host or ""), ("receive", path.dst_host or "")):
-            if host in names and not names[host].isdisjoint(path.communicators):
-                nics = {end.nic_index for end in path.ends(side) if end.nic_index is not None}
+    for side, column in (("send", "src_host"), ("receive", "dst_host")):
+        for host, kind, comms in facts.rdma().distinct(column, "kind", "communicators"):
+            if host in names and not names[host].isdisjoint(comms):
+                nics = {end.nic_index for end in kind.ends(side) if end.nic_index is not None}
                 found.setdefault(host, set()).update(nics)
     return found
 
@@ -205,24 +206,20 @@ def _shared(facts: Facts) -> dict[str, Shared]:
 def _nics_of_ranks(facts: Facts) -> dict[tuple[str, str, int], set[int]]:
     """The NICs by host, side and rank; what a rank sends by another one's NIC (PXN) is not its own."""
     found: dict[tuple[str, str, int], set[int]] = {}
-    for path in facts.rdma():
-        for side, host, rank in (("send", path.src_host, path.src), ("receive", path.dst_host, path.dst)):
-            for end in path.ends(side) if host else ():
-                if end.nic_index is not None and end.pxn_rank is None:
-                    found.setdefault((host or "", side, rank), set()).add(end.nic_index)
+    for side in SIDES:
+        for host, rank, end in ends_of(facts.rdma(), side):
+            if end.nic_index is not None and end.pxn_rank is None:
+                found.setdefault((host, side, rank), set()).add(end.nic_index)
     return found
 
 
-def crossing(facts: Facts) -> list[Path]:
+def crossing(facts: Facts) -> Selection:
     """Paths that leave a rail, between hosts that use several NICs each: with one NIC there is no rail to keep to.
 
     The networks behind libfabric (EFA, Slingshot) have no rails.
     """
-    paths = [path for path in facts.rdma() if "Libfabric" not in (path.net or "")]
+    paths = facts.rdma().where(lambda kind: "Libfabric" not in (kind.net or ""))
     used = nics_used(paths)
-    return [
-        path
-        for path in paths
-        if any(link.crosses_rails for link in path.links)
-        and all(len(used.get(host or "", ())) > 1 for host in (path.src_host, path.dst_host))
-    ]
+    crossed = paths.where(lambda kind: any(link.crosses_rails for link in kind.links))
+    rich = {host for host, nics in used.items() if len(nics) > 1}
+    return crossed.only(("src_host", "dst_host"), lambda *hosts: rich.issuperset(hosts))

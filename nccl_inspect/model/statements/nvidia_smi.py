@@ -47,9 +47,8 @@ def on_hosts(job: Job, productions: Iterable[str]) -> Shown:
 def most_gpus(job: Job) -> int:
     """How many GPUs the job uses on a host, as far as the log shows them: no two ranks have the same one."""
     ranks: dict[str | None, set[int]] = {}
-    for path in job.paths:
-        if path.scope == "intra":
-            ranks.setdefault(path.src_host, set()).update((path.src, path.dst))
+    for host, src, dst in job.paths.where(lambda kind: kind.scope == "intra").distinct("src_host", "src", "dst"):
+        ranks.setdefault(host, set()).update((src, dst))
     return max([*(host.gpus for host in job.hosts), *map(len, ranks.values())], default=0)
 
 
