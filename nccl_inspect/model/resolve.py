@@ -24,12 +24,12 @@ from nccl_inspect.model.communicators import (
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Burst, Fold, Note, ProcessLog, Step, position, source_and_line
+from nccl_inspect.model.fold.fold import Burst, Edge, Fold, Note, ProcessLog, Step, position, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.inventory import Gpu, Host, LastLine, Network, SourceInfo
-from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Paths, Unrecognised
+from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Unrecognised
 from nccl_inspect.model.jobs.parts import Part
-from nccl_inspect.model.paths import build, gpu_classes, unfinished
+from nccl_inspect.model.paths import build, gpu_classes, placement, unfinished
 from nccl_inspect.model.paths.nics import NicNames
 from nccl_inspect.model.processes import identity, isolation, last_lines, launcher_labels, runs
 from nccl_inspect.model.processes.gathering import Gathered, walked
@@ -91,8 +91,9 @@ class _Builder:
         self._noted = [*remaining, *_others(gathered.everything, gathered.logs, self._began())]
         self._world = communicator.find_world(self._communicators)
         communicator.number(self._communicators, self._world)
-        self._attribution = attribution.attribute(self._processes, edges.table_of(self._processes))
-        self._lines = build.place(self._communicators, self._world, self._attribution)
+        table = edges.table_of(self._processes)
+        self._attribution = attribution.attribute(self._processes, table)
+        self._lines = placement.place(self._communicators, self._world, self._attribution, table)
         self._torn = unrecognised.torn(fold)
         self._releases = {seen.name: seen.versions for seen in fold.productions if seen.dialect == "nccl"}
         self._ranks = {process.log.process: self._ranks_of(process) for process in self._processes}
@@ -108,7 +109,7 @@ class _Builder:
         environment = settings(self._processes, self._ranks, self.evidence, releases)
         shm_off = any(setting.name == "NCCL_SHM_DISABLE" and setting.value != "0" for setting in environment)
         classes = gpu_classes.gpu_classes(said)
-        built = build.build(self._lines, self._communicators, self.evidence, NicNames().of, not shm_off)
+        built = build.build(self._lines, self._communicators, self._edge_evidence, NicNames().of, not shm_off)
         if classes:
             gpu_classes.name_classes(built, classes, self._bus_ids())
         return Job(
@@ -124,7 +125,7 @@ class _Builder:
             network=self._network(said),
             environment=environment,
             communicators=[self._info(comm) for comm in self._communicators],
-            paths=Paths(built),
+            paths=built,
             notices=said,
             gpus=self._gpus(),
             local_ranks=communicator.local_ranks(self._world),
@@ -223,14 +224,16 @@ class _Builder:
     def _step_evidence(self, step: Step | Burst) -> Evidence:
         if isinstance(step, Step):
             return self.evidence(step.place, step.origin, "INFO", step.event.message)
-        edge = min(step.edges.values(), key=lambda edge: edge.place)
+        return self._edge_evidence(min(step.edges.values(), key=lambda edge: edge.place))
+
+    def _edge_evidence(self, edge: Edge) -> Evidence:
         return self.evidence(edge.place, edge.origin, edge.level, edge.event.message)
 
     def _note_evidence(self, note: Note) -> Evidence:
         return self.evidence(note.place, note.origin, note.level, decode(note.message))
 
     def _network(self, said: list[Notice]) -> Network:
-        used = Counter(line.event.net for line in self._lines.lines if line.event.net)
+        used = self._lines.networks
         named = Counter(m.network for comm in self._communicators for m in comm.members.values() if m.network)
         name = (used or named).most_common(1)[0][0] if used or named else None
         network = Network(name=name)
@@ -333,8 +336,8 @@ class _Builder:
 
     def _broken_off(self) -> list[Evidence]:
         ends = {index: source.end for index, source in self._fold.numbered.items()}
-        edges = unfinished.connections((process.log for process in self._processes), ends)
-        return [self.evidence(edge.place, edge.origin, edge.level, edge.event.message) for edge in edges[:MAX_EVIDENCE]]
+        last = unfinished.connections((process.log for process in self._processes), ends)
+        return list(map(self._edge_evidence, last[:MAX_EVIDENCE]))
 
     def _without_nvls(self) -> list[Evidence]:
         steps = rings_and_trees.without_nvls(process.log for process in self._processes)

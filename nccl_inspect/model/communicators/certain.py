@@ -16,9 +16,9 @@ import numpy as np
 from nccl_inspect.model.communicators.candidates import RINGS_AND_TREES, conn_of
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
-from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable
+from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
 from nccl_inspect.model.fold.process_log import Burst, Edge, ProcessLog
-from nccl_inspect.util.columns import Column, distinct, groups, joined, joint, ranges
+from nccl_inspect.util.columns import Column, Lookup, distinct, groups, joined, joint, pair, ranges
 
 _MAX_MEMBERS = 64
 """Members of one process that each of its connections is held against here."""
@@ -41,7 +41,7 @@ class _Members:
 
     def __init__(self, processes: Sequence[ProcessMembers], table: EdgeTable) -> None:
         self.all = [member for process in processes for member in process.members]
-        self.number = np.array([len(process.members) for process in processes])
+        self.number = np.array([len(process.members) for process in processes], np.int64)
         self.begin = np.cumsum(self.number) - self.number
         self.of_id = {id(member): index for index, member in enumerate(self.all)}
         comms = list({id(member.communicator): member.communicator for member in self.all}.values())
@@ -50,63 +50,43 @@ class _Members:
         device = table.devices
         names = [[device.get(name, _UNNAMED) for name in sorted(member.device_names)] for member in self.all]
         self.names = np.array([(some * 2)[:2] or [NOTHING, NOTHING] for some in names]).reshape(-1, 2)
-        self.rank = np.array([member.rank for member in self.all])
-        self.comm = np.array([index[id(member.communicator)] for member in self.all])
-        self.host = np.array([hosts.setdefault(member.log.process.host, len(hosts)) for member in self.all])
-        self.first = np.array([member.first.place for member in self.all])
+        self.rank = np.array([member.rank for member in self.all], np.int64)
+        self.comm = np.array([index[id(member.communicator)] for member in self.all], np.int64)
+        self.host = np.array([hosts.setdefault(member.log.process.host, len(hosts)) for member in self.all], np.int64)
+        self.first = np.array([member.first.place for member in self.all], np.int64)
         self.last = np.array([member.ended.place if member.ended else math.inf for member in self.all])
-        self.eager = np.array([member.eager for member in self.all])
+        self.eager = np.array([member.eager for member in self.all], bool)
         self.room = np.array([max(m.counts.coll, m.counts.p2p) if m.counts else math.inf for m in self.all])
         self._mates(comms, index)
 
     def _mates(self, comms: Sequence[Communicator | None], index: dict[int, int]) -> None:
         known = [comm for comm in comms if comm is not None]
         assert len(known) == len(comms)
-        self.nranks = np.array([comm.nranks for comm in known])
-        self._listed = np.array([len(comm.global_ranks) for comm in known])
+        self.nranks = np.array([comm.nranks for comm in known], np.int64)
+        self._listed = np.array([len(comm.global_ranks) for comm in known], np.int64)
         self._at = np.cumsum(self._listed) - self._listed
-        self._global = joined([global_ranks(comm) for comm in known])
+        self._global = joined([*(ranks_column(comm.global_ranks) for comm in known), np.array([NOTHING])])
         self._world = index.get(id(known[0].world), NOTHING) if known else NOTHING
         pairs = [
             (at, rank, self.of_id[id(mate)]) for at, comm in enumerate(known) for rank, mate in comm.members.items()
         ]
-        comm, rank, mate = np.array(pairs).reshape(-1, 3).T
-        key = self._key(comm, rank)
-        order = np.argsort(key)
-        self._keys, self._members = key[order], mate[order]
-
-    def _key(self, comm: Column, rank: Column) -> Column:
-        return (comm.astype(np.int64) << 32) + rank
-
-    def _named(self, comm: Column, rank: Column) -> Column:
-        """The member with a rank of a communicator, or nothing."""
-        key = self._key(comm, rank)
-        at = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
-        return np.where(self._keys[at] == key, self._members[at], NOTHING)
+        comm, rank, mate = np.array(pairs, np.int64).reshape(-1, 3).T
+        self._by_rank = Lookup(pair(comm, rank), mate)
 
     def mate(self, comm: Column, rank: Column) -> Column:
         """See :meth:`~.communicator.Communicator.mate`."""
-        found = self._named(comm, rank)
+        found = self._by_rank.of(pair(comm, rank))
         if self._world == NOTHING:
             return found
         listed = (rank >= 0) & (rank < self._listed[comm])
         known = np.where(listed, self._global[np.where(listed, self._at[comm] + rank, 0)], NOTHING)
-        return np.where(
-            found == NOTHING, np.where(known < 0, NOTHING, self._named(self._world + 0 * comm, known)), found
-        )
+        in_world = np.where(known < 0, NOTHING, self._by_rank.of(pair(np.full(len(comm), self._world), known)))
+        return np.where(found == NOTHING, in_world, found)
 
     def is_called(self, member: Column, device: Column) -> Column:
         """See :meth:`~.members.Member.is_called`."""
         one, other = self.names[member].T
         return (device == 0) | (one == NOTHING) | (one == device) | (other == device)
-
-
-def global_ranks(comm: Communicator) -> Column:
-    """The global ranks of a communicator as a column."""
-    ranks = comm.global_ranks
-    if isinstance(ranks, range):
-        return np.arange(ranks.start, ranks.stop)
-    return np.array([NOTHING if rank is None else rank for rank in ranks], np.int64)
 
 
 class Certainty:
@@ -120,12 +100,12 @@ class Certainty:
     def __init__(self, processes: Sequence[ProcessMembers], table: EdgeTable) -> None:
         self._processes, self._table = processes, table
         self._members = _Members(processes, table)
-        receives = table.of_kinds(lambda event: event.direction == "receive")[table.kind]
+        receives = table.of_kinds(lambda event: event.direction == "receive")
         self.receives = receives
         self._own = np.where(receives, table.dst_dev, table.src_dev)
         self._far = np.where(receives, table.src_dev, table.dst_dev)
         self._other = np.where(receives, table.src, table.dst)
-        self._local = table.of_kinds(lambda event: event.is_local)[table.kind]
+        self._local = table.of_kinds(lambda event: event.is_local)
         self._rank = np.array([burst.key.rank for burst in table.bursts])[table.burst]
         self._width = np.array([channels.bit_length() for channels in table.channel_sets])[table.channels]
         self.member = np.full(len(table), NOTHING)

@@ -38,6 +38,8 @@ class EdgeTable:
         self.channel_sets: list[int] = []
         """Bits, of which there may be more than a number has."""
         self._edges: list[Edge] = [edge for burst in bursts for edge in burst.edges.values()]
+        for row, edge in enumerate(self._edges):
+            edge.row = row
         kinds: dict[Any, int] = {}
         channels: dict[int, int] = {}
         rows = []
@@ -49,10 +51,11 @@ class EdgeTable:
                 self.kinds.append(event)
             ends = device.setdefault(event.src_dev, len(device)), device.setdefault(event.dst_dev, len(device))
             dst = NOTHING if event.dst is None else event.dst
-            rows.append((edge.place, event.src, dst, kind, *ends, channels.setdefault(edge.channels, len(channels))))
+            channel_set = channels.setdefault(edge.channels, len(channels))
+            rows.append((edge.place, event.src, dst, kind, *ends, channel_set, edge.lines))
         self.channel_sets = list(channels)
-        table = np.array(rows, np.int64).reshape(-1, 7)
-        self.place, self.src, self.dst, self.kind, self.src_dev, self.dst_dev, self.channels = table.T
+        table = np.array(rows, np.int64).reshape(-1, 8)
+        self.place, self.src, self.dst, self.kind, self.src_dev, self.dst_dev, self.channels, self.lines = table.T
         sizes = np.array([len(burst.edges) for burst in bursts], np.int64)
         self.burst = np.repeat(np.arange(len(bursts)), sizes)
         begin = 0
@@ -67,6 +70,19 @@ class EdgeTable:
         """The edge of a row."""
         return self._edges[row]
 
-    def of_kinds(self, value: Callable[[ChannelConnect], Any]) -> Column:
-        """Of each kind what a function says of its events."""
-        return np.array([value(event) for event in self.kinds])
+    def rows_of(self, burst: Burst) -> Sequence[int]:
+        """The rows of the edges of a burst, or of a part of one."""
+        rows: Sequence[int] = burst.rows
+        return [edge.row for edge in burst.edges.values()] if rows is None else rows
+
+    def of_kinds(self, value: Callable[[ChannelConnect], int]) -> Column:
+        """Of each row what a function says of its event: a number, or whether something is so."""
+        found = [value(event) for event in self.kinds]
+        return np.array(found, bool if isinstance(found[0], bool) else np.int64)[self.kind]
+
+
+def ranks_column(ranks: Sequence[int | None]) -> Column:
+    """Ranks as a column, with -1 for those that are not known."""
+    if isinstance(ranks, range):
+        return np.arange(ranks.start, ranks.stop)
+    return np.array([NOTHING if rank is None else rank for rank in ranks], np.int64)

@@ -56,6 +56,8 @@ class Edge(Record):
     """A bit for each channel."""
     lines: int = 0
     level: str = "INFO"
+    row: int = -1
+    """Its place in the table of all, where there is one."""
 
     def add(self, other: Edge) -> None:
         """Take in more lines of the same edge."""
