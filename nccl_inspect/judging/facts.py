@@ -135,6 +135,11 @@ class Facts:
                 places[old] = self._marks.setdefault(change(list(self._marks)[old]), len(self._marks))
             self.marking[row] = places[old]
 
+    def marked(self, paths: Selection, test: Callable[[Mark], object]) -> Selection:
+        """Those of some paths of which rules said certain things."""
+        passed = [bool(test(mark)) for mark in self._marks]
+        return Selection(paths.table, (), [row for row in paths.rows if passed[self.marking[row]]])
+
     def kinds_of_marks(self) -> list[Mark]:
         """What rules said of paths; :attr:`marking` has the place in this list for each path."""
         return list(self._marks)
@@ -319,10 +324,9 @@ def hosts_of(paths: Iterable[Path]) -> set[str | None]:
 
 def ends_of(paths: Selection, side: str) -> Iterator[tuple[str, int, End]]:
     """Host, rank and end of network paths at their ``send`` or ``receive`` side, each once; without unknown hosts."""
-    ends = {kind: frozenset(kind.ends(side)) for kind in paths.kinds}
-    columns = ("src_host", "src", "kind") if side == "send" else ("dst_host", "dst", "kind")
-    for host, rank, alike in dict.fromkeys((host, rank, ends[kind]) for host, rank, kind in paths.distinct(*columns)):
-        for end in alike if host else ():
+    host_and_rank = ("src_host", "src") if side == "send" else ("dst_host", "dst")
+    for host, rank, ends in paths.distinct(*host_and_rank, lambda kind: frozenset(kind.ends(side))):
+        for end in ends if host else ():
             yield host, rank, end
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from nccl_inspect.model.job import Path
+from nccl_inspect.model.job import Path, PathKind, Selection
 from nccl_inspect.util.text import printable
 
 _FOLD_ABOVE = 64
@@ -19,16 +19,16 @@ def gdr_word(gdr: bool | str | None) -> str:
     return "partial" if isinstance(gdr, str) else "yes" if gdr else "no"
 
 
-def by_kind(paths: Iterable[Path]) -> list[list[str]]:
+def by_kind(paths: Selection) -> list[list[str]]:
     """One row for each kind of path: scope, path, pairs, GPUDirect, channels, verdict."""
-    kinds: dict[tuple[str, str, str, str], list[Path]] = {}
-    for path in paths:
-        kinds.setdefault((path.scope, path.detail, gdr_word(path.gdr), path.verdict), []).append(path)
+    alike: dict[tuple[str, str, str, str], list[tuple[PathKind, int]]] = {}
+    for kind, number in paths.counted():
+        alike.setdefault((kind.scope, kind.detail, gdr_word(kind.gdr), kind.verdict), []).append((kind, number))
     rows = []
-    for (scope, detail, gdr, verdict), members in sorted(kinds.items()):
-        channels = sorted({len(path.channels) for path in members})
+    for (scope, detail, gdr, verdict), members in sorted(alike.items()):
+        channels = sorted({len(kind.channels) for kind, _ in members})
         span = f"{channels[0]}-{channels[-1]}" if len(channels) > 1 else str(channels[0])
-        rows.append([scope, printable(detail), str(len(members)), gdr, span, verdict])
+        rows.append([scope, printable(detail), str(sum(number for _, number in members)), gdr, span, verdict])
     return rows
 
 

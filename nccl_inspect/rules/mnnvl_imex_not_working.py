@@ -123,5 +123,6 @@ def _fabric(notice: Notice) -> tuple[tuple[object, object], object]:
 
 def _over_net(facts: Facts) -> Selection:
     domains = _domains(facts).values()
-    alone = facts.paths("inter", "NET").where(lambda kind: not any(also.transport == "P2P" for also in kind.also))
+    over_net = facts.paths("inter", "NET").where(lambda _: domains)
+    alone = over_net.where(lambda kind: not any(also.transport == "P2P" for also in kind.also))
     return alone.only(("src_host", "dst_host"), lambda *joined: any(hosts.issuperset(joined) for hosts in domains))

@@ -27,7 +27,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     lost = _with(facts, _COMPLETIONS, "status", _NO_ANSWER)
     hints = facts.notices("hint-cross-rail")
     failed = ranks_in([*connecting, *lost, *hints])
-    paths = facts.rdma()
+    paths = facts.rdma().where(lambda _: failed)
     mine = paths.only(("src", "dst"), lambda *ends: not failed.isdisjoint(ends))
     if not mine or not any(len(nics) > 1 for nics in nics_used(mine).values()):
         return

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import compress
-from typing import NamedTuple, Protocol, TypeAlias
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
@@ -18,12 +19,16 @@ from nccl_inspect.grammar.engine import Grammar, Parsed
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.ingest.lines.timestamps import Frame
+from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame
 from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.scanning.counts import TAIL, TAIL_WIDTH, Counts, Text, numbered
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.scanning.wrapped_messages import rejoined
 from nccl_inspect.util.text import decode
+
+if TYPE_CHECKING:
+    from nccl_inspect.scanning.columns import Columns
+    from nccl_inspect.scanning.connection_table import ConnectionTable
 
 Row: TypeAlias = tuple[int, Origin, Text, int | None]
 """A sound line: number, origin, text, and the channel where the text is that of a line for another channel."""
@@ -39,6 +44,8 @@ class Found:
         """In the order of the first lines."""
         self.unknown: list[tuple[int, Origin, Text]] = []
         """Those that no production knows, in the order in which they came."""
+        self.connections: ConnectionTable | None = None
+        """Connection lines that were read in columns; they are not among the others."""
         self.timed: dict[int, tuple[Frame, bytes]] = {}
         """By their numbers, lines whose origin is that of another time, and what tells their own."""
         self._rows: dict[Process, list[Row]] = {}
@@ -98,7 +105,7 @@ class Reader(Protocol):
     """Who wants the lines."""
 
     def take(self, found: Found) -> None:
-        """Take in lines; those of a process are in their order."""
+        """Take in lines; those of a process are in their order, but for those in the table of connections."""
 
     def is_countable(self, text: Text) -> bool:
         """Whether of such lines only the number, the first and the last one matter."""
@@ -110,10 +117,15 @@ class Reader(Protocol):
 class BulkScanner(Scanner):
     """A scanner of blocks.
 
+    The connection lines of a large log are read in columns, where numpy is there.
+
     Args:
         grammar: what to recognise messages with.
         reader: gets the lines.
     """
+
+    columns_from: float = 1 << 20
+    """Bytes after which a log is large: loading numpy takes as long as reading some megabytes."""
 
     def __init__(self, grammar: Grammar, reader: Reader) -> None:
         super().__init__(grammar)
@@ -123,6 +135,9 @@ class BulkScanner(Scanner):
         self._boring: set[bytes] = set()
         """Lines of other programs without their digits that tell nothing."""
         self._signs = _signs(grammar)
+        self._seen = 0
+        """Bytes that were read."""
+        self._columns: Columns | None = None
 
     def read(self, lines: Lines, counts: Counts) -> None:
         """Read a block.
@@ -151,10 +166,9 @@ class BulkScanner(Scanner):
         self._reader.take(found)
 
     def _dense(self, lines: Lines, counts: Counts) -> None:
-        cleaned = envelopes.cleaned(lines.lines, lines.text)
-        self._begin(cleaned)
-        numbers = numbered(len(cleaned), counts, lines.mended)
         found = Found()
+        numbers, cleaned = self._without_connections(lines, counts, found)
+        self._begin(cleaned)
         printers: dict[bytes, _Printer] = {}
         quick = unknown = 0
         texts, timed = self._texts.young, found.timed
@@ -193,6 +207,49 @@ class BulkScanner(Scanner):
         counts.typed_lines += quick - unknown
         counts.unrecognised_lines += unknown
         self._reader.take(found)
+
+    def _without_connections(self, lines: Lines, counts: Counts, found: Found) -> tuple[Sequence[int], Sequence[bytes]]:
+        """The numbers and the lines that are left when connection lines of a large log were read in columns."""
+        text = lines.text
+        columns = self._columns_of(text) if lines.mended is None else None
+        if columns is None:
+            cleaned = envelopes.cleaned(lines.lines, text)
+            return numbered(len(cleaned), counts, lines.mended), cleaned
+        if envelopes.needs_cleaning(text):
+            text = b"\n".join(envelopes.cleaned(lines.lines, text))
+        numbers = numbered(text.count(b"\n") + 1, counts, None)
+        split = columns.split(text, numbers[0], self._timed.tells(text.split(b"\n", SAMPLE)[:SAMPLE]))
+        if split is None:
+            return numbers, text.split(b"\n")
+        found.connections = split.table
+        counts.nccl_lines += len(split.table)
+        counts.typed_lines += len(split.table)
+        return (split.others + numbers[0]).tolist(), split.lines
+
+    def _columns_of(self, text: bytes) -> Columns | None:
+        """What reads a block in columns; None where the log is not that large, or numpy is not there."""
+        self._seen += len(text)
+        if self._columns is None and self._seen > self.columns_from:
+            try:
+                from nccl_inspect.scanning import columns  # loads numpy
+            except ImportError:
+                self.columns_from = inf
+                return None
+            known = columns.Known(self._origin_of, self._timed.proven, self._is_news)
+            self._columns = columns.Columns(self._grammar, self._text, known)
+        return self._columns
+
+    def _unwrap(self) -> None:
+        super()._unwrap()
+        if self._columns is not None:
+            self._columns.forms.forget()
+
+    def _is_news(self, head: bytes) -> bool:
+        """Whether the prefix changes how the lines after it are read."""
+        origin = None if head in self._origins.young else prefix.parse(head)
+        if origin is None:
+            return False
+        return (origin.wrapped and not self.wrapped) or bool(origin.lead and prefix.is_news(origin.lead, self._leads))
 
     def _printer(self, head: bytes, line: bytes, found: Found) -> _Printer | None:
         """Who printed a line with this head.

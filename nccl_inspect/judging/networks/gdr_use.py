@@ -9,15 +9,18 @@ from nccl_inspect.model.paths.table import Selection
 
 def one_sided(facts: Facts) -> Selection:
     """Paths one end of which has GPUDirect and the other has not, and those of hosts that alone lack it."""
+    return facts.once(_one_sided)
+
+
+def _one_sided(facts: Facts) -> Selection:
     paths = facts.rdma()
     without = hosts_without(paths)
     differing = paths.where(lambda kind: {kind.gdr_at(side) for side in SIDES} == {True, False})
     lacking = paths.where(lambda kind: kind.gdr is False)
+    known = [lambda kind, side=side: bool(kind.ends(side)) for side in SIDES]
     return differing | lacking.only(
-        ("kind", "src_host", "dst_host"),
-        lambda kind, *hosts: without.issuperset(
-            host for side, host in zip(SIDES, hosts, strict=True) if kind.ends(side)
-        ),
+        (*known, "src_host", "dst_host"),
+        lambda send, receive, src, dst: (not send or src in without) and (not receive or dst in without),
     )
 
 
@@ -26,10 +29,10 @@ def hosts_without(paths: Selection) -> set[str]:
     said: dict[str, set[object]] = {}
     receiving = set()
     for side, column in zip(SIDES, ("src_host", "dst_host"), strict=True):
-        for host, kind in paths.distinct(column, "kind"):
-            if host is not None and kind.ends(side):
-                said.setdefault(host, set()).add(kind.gdr_at(side))
-                if side == "receive" and kind.gdr_at(side) is False:
+        for host, gdr in paths.distinct(column, lambda kind, side=side: kind.gdr_at(side)):
+            if host is not None and gdr is not None:
+                said.setdefault(host, set()).add(gdr)
+                if side == "receive" and gdr is False:
                     receiving.add(host)
     having = [host for host, kinds in said.items() if kinds == {True}]
     lacking = {host for host, kinds in said.items() if kinds == {False} and host in receiving}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.culprits.traits import SIDES
@@ -81,13 +81,15 @@ def _idle(facts: Facts) -> list[Idle]:
 def _judged(facts: Facts) -> list[_Judged]:
     """The hosts whose ranks in the log are all connected with other hosts."""
     crossing = _by_host(facts)
-    begun = {rank for comm in facts.job.communicators for rank in global_ranks(comm, comm.started)}
+    started = {comm.id: global_ranks(comm, comm.started) for comm in facts.job.communicators}
+    done = {comm.id: global_ranks(comm, comm.connected) for comm in facts.job.communicators}
+    begun = set().union(*started.values())
     sizes = {host.name: _size(facts, host, crossing.get(host.name, [])) for host in facts.job.hosts}
     fewest = min((size for size in sizes.values() if size), default=0)
     found = []
     for host in facts.job.hosts:
         ranks = begun.intersection(host.ranks)
-        comms = _connected(ranks, crossing.get(host.name, []))
+        comms = _connected(ranks, crossing.get(host.name, []), started, done)
         if comms and sizes[host.name] == fewest:
             found.append(_Judged(host, ranks, fewest - len(ranks), comms))
     return found
@@ -119,11 +121,19 @@ def _size(facts: Facts, host: Host, comms: Iterable[CommunicatorInfo]) -> int | 
     return max((comm.local_ranks for comm in comms if comm.local_ranks), default=None)
 
 
-def _connected(here: set[int], comms: Iterable[CommunicatorInfo]) -> list[CommunicatorInfo]:
-    """The communicators in which all ranks of a host are connected; nothing where these leave out some of its ranks."""
-    done = {comm.id: global_ranks(comm, comm.connected) & here for comm in comms}
-    whole = [comm for comm in comms if done[comm.id] and global_ranks(comm, comm.started) & here == done[comm.id]]
-    return whole if here == {rank for comm in whole for rank in done[comm.id]} else []
+def _connected(
+    here: set[int], comms: Iterable[CommunicatorInfo], started: Mapping[str, set[int]], done: Mapping[str, set[int]]
+) -> list[CommunicatorInfo]:
+    """The communicators in which all ranks of a host are connected; nothing where these leave out some of its ranks.
+
+    Args:
+        here: the ranks of the host.
+        comms: that join it with others.
+        started: the ranks that began each communicator.
+        done: those that are connected in it.
+    """
+    whole = [comm for comm in comms if here & done[comm.id] and here & started[comm.id] == here & done[comm.id]]
+    return whole if here == {rank for comm in whole for rank in here & done[comm.id]} else []
 
 
 def _alike(one: _Judged) -> _Alike:
@@ -135,9 +145,10 @@ def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[
     names = {host: {comm.id for comm in comms} for host, comms in compared.items()}
     found: dict[str, set[int]] = {}
     for side, column in (("send", "src_host"), ("receive", "dst_host")):
-        for host, kind, comms in facts.rdma().distinct(column, "kind", "communicators"):
+        ends_there = facts.rdma().distinct(column, lambda kind, side=side: frozenset(kind.ends(side)), "communicators")
+        for host, ends, comms in ends_there:
             if host in names and not names[host].isdisjoint(comms):
-                nics = {end.nic_index for end in kind.ends(side) if end.nic_index is not None}
+                nics = {end.nic_index for end in ends if end.nic_index is not None}
                 found.setdefault(host, set()).update(nics)
     return found
 

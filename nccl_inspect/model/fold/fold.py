@@ -7,7 +7,7 @@ is in. What repeats is counted instead of kept, so memory grows with the number 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
@@ -40,6 +40,9 @@ from nccl_inspect.model.fold.source_counts import MAX_PROCESSES, Raised, SourceC
 from nccl_inspect.scanning.bulk import BulkScanner, Found, Repeated, Row
 from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
 from nccl_inspect.util.levels import STATEMENTS
+
+if TYPE_CHECKING:
+    from nccl_inspect.scanning.connection_table import ConnectionTable
 
 SEQUENCE = (
     events.CommInit,
@@ -161,11 +164,32 @@ class Fold:
     def take(self, found: Found) -> None:
         """Take in lines of the source begun last; those of a process are in their order."""
         base = position(len(self.sources) - 1, 0)
+        if found.connections is not None:
+            self._place_connections(found)
         for rows in found.by_process.values():
             number, origin, _, _ = rows[0]
             self._take_of(self._log(base | number, origin), rows, found, base)
+        if found.connections is not None:
+            self._end_with(found.connections, base)
         for number, origin, text in found.unknown:
             self._unknown(base | number, origin, text)
+
+    def _end_with(self, table: ConnectionTable, base: int) -> None:
+        """Remember the last lines of processes, where these are connection lines."""
+        for process, (number, origin) in table.last_lines().items():
+            log = self.processes.get(process)
+            if log is not None and base | number > log.last:
+                log.last, log.final = base | number, origin
+
+    def _place_connections(self, found: Found) -> None:
+        """Put what was read in columns among the other lines, burst by burst."""
+        from nccl_inspect.model.fold import table_bursts  # large logs only
+
+        def ends(text: Text) -> tuple[bool, bool]:
+            how = (text.use or _used(text)).how
+            return how in (_STEP, _CONNECTS), how == _BOOTSTRAP
+
+        table_bursts.put_among(found, ends)
 
     def _take_of(self, log: ProcessLog, rows: list[Row], found: Found, base: int) -> None:
         """Take in lines of one process."""
@@ -173,6 +197,10 @@ class Fold:
         thread = 0
         last: Text | None = None
         for number, origin, text, channel in rows:
+            if isinstance(text, tuple):  # a burst of a table
+                text.add_to(log, base)
+                last = None
+                continue
             if text is last and channel is not None and origin.tid == thread:  # the next channel of the same edge
                 edge.channels |= 1 << channel
                 edge.lines += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Protocol, overload
@@ -147,6 +147,19 @@ def _grouped(numbered: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     return found
 
 
+def _decoded(
+    rows: Collection[tuple[int, ...]], meanings: Iterable[Sequence[object] | None]
+) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
+    """Rows of numbers with what these stand for."""
+    columns = zip(meanings, zip(*rows, strict=True), strict=False)
+    values = [column if meaning is None else map(meaning.__getitem__, column) for meaning, column in columns]
+    return zip(rows, zip(*values, strict=True), strict=False)
+
+
+Column = str | Callable[[PathKind], Hashable]
+"""A column by its name, or something that the kinds of paths have."""
+
+
 class Selection(Sequence[Path]):
     """Some paths of a job, in its order: a sequence that makes a path only when it is asked for one.
 
@@ -210,21 +223,42 @@ class Selection(Sequence[Path]):
             return Selection(self.table, [place for place, is_wanted in passed.items() if is_wanted])
         return self._chosen(map(passed.__getitem__, self._taken("kind")))
 
-    def only(self, columns: Sequence[str], test: Callable[..., object]) -> Selection:
+    def only(self, columns: Sequence[Column], test: Callable[..., object]) -> Selection:
         """Those whose values in some columns pass a test, which is made once for equal values."""
-        places = list(zip(*map(self._taken, columns), strict=True))
-        values = dict.fromkeys(places)
-        passed = {place: bool(test(*told)) for place, told in zip(values, self._decoded(columns, values), strict=True)}
-        return self._chosen(map(passed.__getitem__, places))
+        if not self:
+            return self
+        read, meanings = self._read(columns)
+        rows = list(zip(*read, strict=True))
+        passed = {row: bool(test(*values)) for row, values in _decoded(dict.fromkeys(rows), meanings)}
+        return self._chosen(map(passed.__getitem__, rows))
 
-    def distinct(self, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """The values in some columns, each combination once, in order; ``kind`` is a column, too."""
-        return self._decoded(columns, dict.fromkeys(zip(*map(self._taken, columns), strict=True)))
+    def distinct(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
+        """The values in some columns, each combination once, in order."""
+        read, meanings = self._read(columns)
+        return (values for _, values in _decoded(dict.fromkeys(zip(*read, strict=True)), meanings))
+
+    def values(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
+        """The values in some columns of each path."""
+        read, meanings = self._read(columns)
+        told = [
+            r if meaning is None else map(meaning.__getitem__, r) for r, meaning in zip(read, meanings, strict=True)
+        ]
+        return zip(*told, strict=True)
 
     def without(self, others: Iterable[Path]) -> Selection:
         """Those that are not among others."""
         gone = set(self.rows_of(others))
         return self._chosen(row not in gone for row in self.rows)
+
+    def ordered(self, key: Callable[[PathKind], Any]) -> Selection:
+        """The same, ordered by something that kinds have."""
+        places = self.table.columns.kind
+        keys = {place: key(self._kind(place)) for place in self._places()}
+        return Selection(self.table, (), sorted(self.rows, key=lambda row: keys[places[row]]))
+
+    def __and__(self, others: Selection) -> Selection:
+        rows = set(others.rows)
+        return self._chosen(row in rows for row in self.rows)
 
     def __or__(self, others: Selection) -> Selection:
         return Selection(self.table, (), sorted({*self.rows, *others.rows}))
@@ -258,11 +292,23 @@ class Selection(Sequence[Path]):
         rows = self.rows
         return values if len(rows) == len(values) else [values[row] for row in rows]
 
-    def _decoded(self, columns: Sequence[str], rows: Iterable[tuple[int, ...]]) -> Iterator[tuple[Any, ...]]:
-        """Values of columns, for the places in lists that stand in the table."""
-        lists = [self.table.columns.meaning(column) for column in columns]
-        for row in rows:
-            yield tuple([place if values is None else values[place] for values, place in zip(lists, row, strict=True)])
+    def _read(self, columns: Iterable[Column]) -> tuple[list[Iterable[int]], list[Sequence[object] | None]]:
+        """The numbers in columns, and the lists in which they are places."""
+        read: list[Iterable[int]] = []
+        meanings: list[Sequence[object] | None] = []
+        for column in columns:
+            if isinstance(column, str):
+                read.append(self._taken(column))
+                meanings.append(self.table.columns.meaning(column))
+            else:
+                values: dict[object, int] = {}
+                places = {kind: values.setdefault(column(self._kind(kind)), len(values)) for kind in self._places()}
+                read.append(map(places.__getitem__, self._taken("kind")))
+                meanings.append(list(values))
+        return read, meanings
+
+    def _kind(self, place: int) -> PathKind:
+        return self.table.columns.kinds[place]
 
     def _chosen(self, wanted: Iterable[object]) -> Selection:
         return Selection(self.table, (), list(compress(self.rows, wanted)))

@@ -1,0 +1,213 @@
+"""Reads the connection lines of large blocks in columns: whatever repeats is looked at once, by numpy.
+
+Lines are told apart by their bytes, eight at a time: lines with the same prefix have the same printer, and those with
+the same text behind the number of the channel are one template (:mod:`nccl_inspect.scanning.forms` reads these). What
+is not proved to be a connection line is left to the scanner, line by line. This module needs numpy; it is loaded for
+large logs only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nccl_inspect.grammar.engine import Grammar
+from nccl_inspect.ingest.lines import timestamps
+from nccl_inspect.ingest.lines.prefix import MARK, Origin
+from nccl_inspect.ingest.lines.timestamps import Frame
+from nccl_inspect.scanning.connection_table import MAX_CHANNEL, Column, ConnectionTable
+from nccl_inspect.scanning.counts import Text
+from nccl_inspect.scanning.forms import CHANNEL, TAIL, Forms
+from nccl_inspect.scanning.spans import ZERO, Block, Rows, number_of
+
+_WIDEST = 256
+"""Bytes of a prefix, or of a text, that is read in columns."""
+_LEAST = 8
+"""The same: there are eight in a word."""
+_TRIES = 4
+"""Prefixes that are parsed to prove that they differ in their time only."""
+Mask: TypeAlias = NDArray[np.bool_]
+
+
+class Heads(NamedTuple):
+    """Who printed lines."""
+
+    printer: Column
+    """By rows: an index into the origins; -1 where that is to be found out line by line."""
+    origins: list[Origin]
+    origin_at: Callable[[int], Origin] | None
+    """The origin of a row where the lines have times."""
+
+
+class Known(NamedTuple):
+    """What a scanner knows of prefixes."""
+
+    parsed: Callable[[bytes], Origin | None]
+    """Who printed a line with this prefix."""
+    proven: Callable[[bytes], Frame | None]
+    """What prefixes have in common that differ in their time."""
+    is_news: Callable[[bytes], bool]
+    """Whether the prefix changes how other lines are read."""
+
+
+class Split(NamedTuple):
+    """A block: what was read in columns, and the other lines."""
+
+    table: ConnectionTable
+    others: Rows
+    """Places of lines, from 0."""
+    lines: list[bytes]
+    """The same as they are."""
+
+
+class Columns:
+    """Reads connection lines.
+
+    Args:
+        grammar: what recognises them.
+        text_of: what level and message of a line mean to its reader.
+        known: what is known of prefixes.
+    """
+
+    def __init__(self, grammar: Grammar, text_of: Callable[[bytes, Origin], Text], known: Known) -> None:
+        self.forms = Forms(grammar, text_of)
+        self._known = known
+
+    def split(self, data: bytes, first: int, is_timed: bool) -> Split | None:
+        """Read a block.
+
+        Args:
+            data: lines with a line end between each two.
+            first: the number of the first one.
+            is_timed: whether most lines have a time of their own.
+
+        Returns:
+            None where nothing can be read so.
+        """
+        block = Block(data)
+        row, mark = _connections(block)
+        heads = (_timed_heads if is_timed else _heads)(block, row, mark, self._known) if len(row) else None
+        if heads is None:
+            return None
+        of = np.flatnonzero(heads.printer >= 0)
+        begin, end, printer = mark[of] + len(MARK) + TAIL, block.end[row[of]], heads.printer[of]
+        number, where = number_of(block.alike(begin, end))
+        read = self.forms.read(block, begin[where], end[where], lambda at: heads.origins[printer[where[at]]])
+        tens, ones = (block.bytes[begin - place].astype(np.int32) - ord("0") for place in (2, 1))
+        channel = 10 * tens + ones
+        kept = np.flatnonzero(read.way[number] >= 0)
+        if not len(kept) or channel[kept].max() >= MAX_CHANNEL:
+            return None
+        of, origin_at = of[kept], heads.origin_at
+        table = ConnectionTable(
+            ways=self.forms.ways,
+            texts=self.forms.texts,
+            origins=heads.origins,
+            line=row[of] + first,
+            printer=printer[kept],
+            channel=channel[kept],
+            template=number[kept],
+            way=read.way,
+            columns=read.columns,
+            origin_at=None if origin_at is None else lambda at: origin_at(int(of[at])),
+        )
+        is_other = np.ones(len(block.begin), bool)
+        is_other[row[of]] = False
+        others = np.flatnonzero(is_other)
+        places = zip(block.begin[others].tolist(), block.end[others].tolist(), strict=True)
+        return Split(table, others, [data[start:stop] for start, stop in places])
+
+
+def _connections(block: Block) -> tuple[Rows, Rows]:
+    """The lines that may be about connections, and where the name of NCCL stands in them."""
+    row, mark = block.first_in_lines(MARK)
+    text = mark + len(MARK)
+    widths = mark - block.begin[row], block.end[row] - text - TAIL
+    fits = np.ones(len(row), bool)
+    for width in widths:
+        fits &= (width >= _LEAST) & (width <= _WIDEST)
+    row, mark, text = row[fits], mark[fits], text[fits]
+    digits = block.bytes[text + TAIL - 2], block.bytes[text + TAIL - 1]
+    after = block.bytes[text + TAIL]
+    fits = block.has(text, CHANNEL) & ((after == ord("/")) | (after == ord(" ")))
+    for digit in digits:
+        fits &= (digit >= ord("0")) & (digit <= ord("9"))
+    return row[fits], mark[fits]
+
+
+def _heads(block: Block, row: Rows, mark: Rows, known: Known) -> Heads | None:
+    """Who printed lines; None where a prefix is news."""
+    begin = block.begin[row]
+    number, where = number_of(block.alike(begin, mark))
+    origins: list[Origin] = []
+    printers = []
+    for at, end in zip(begin[where].tolist(), mark[where].tolist(), strict=True):
+        head = block.data[at:end]
+        if known.is_news(head):
+            return None
+        origin = known.parsed(head)
+        printers.append(-1 if origin is None else len(origins))
+        if origin is not None:
+            origins.append(origin)
+    return Heads(np.array(printers, np.int32)[number], origins, None)
+
+
+def _timed_heads(block: Block, row: Rows, mark: Rows, known: Known) -> Heads | None:
+    """The same where lines have times: those that differ in these only are one."""
+    begin = block.begin[row]
+    timeless, has_time, is_sound = _without_times(block, begin, mark)
+    number, where = number_of(timeless.alike(begin, mark))
+    order = np.argsort(number, kind="stable")
+    starts = np.searchsorted(number[order], np.arange(len(where) + 1)).tolist()
+    frames: list[Frame | None] = []
+    origins: list[Origin] = []
+    printers: list[int] = []
+    for at, start, stop in zip(where.tolist(), starts, starts[1:], strict=False):
+        heads = [block.data[begin[one] : mark[one]] for one in order[start : min(stop, start + _TRIES)].tolist()]
+        if known.is_news(heads[0]):
+            return None
+        key = timeless.data[begin[at] : mark[at]]
+        frame = _frame(key, heads, known) if has_time[at] else None
+        origin = known.parsed(key) if not has_time[at] else frame.origin if frame else None
+        printers.append(-1 if origin is None else len(origins))
+        if origin is not None:
+            origins.append(origin)
+            frames.append(frame)
+    printer = np.where(is_sound, np.array(printers, np.int32)[number], -1)
+
+    def origin_at(at: int) -> Origin:
+        frame = frames[int(printer[at])]
+        return origins[int(printer[at])] if frame is None else frame.at(block.data[begin[at] : mark[at]])
+
+    return Heads(printer, origins, origin_at)
+
+
+def _frame(key: bytes, heads: Sequence[bytes], known: Known) -> Frame | None:
+    """What prefixes with this key have in common; None where that is not proven."""
+    for head in heads:
+        if frame := known.proven(key):
+            return frame
+        known.parsed(head)
+    return known.proven(key)
+
+
+def _without_times(block: Block, begin: Rows, mark: Rows) -> tuple[Block, Mask, Mask]:
+    """The block with zeros for the times in prefixes; of which there is one, and of which it can be one."""
+    shapes = Block(block.data.translate(ZERO), block)
+    number, where = number_of(shapes.alike(begin, mark))
+    spans = [timestamps.place(shapes.data[begin[at] : mark[at]]) for at in where.tolist()]
+    found = np.array(spans, np.int64).reshape(-1, 2)[number]
+    start, width = begin + found[:, 0], found[:, 1] - found[:, 0]
+    changed = block.bytes.copy()
+    for place in range(int(width.max(initial=0))):
+        at = start[width > place] + place
+        changed[at] = np.frombuffer(shapes.data, np.uint8)[at]
+    of_day = (width > 0) & (block.bytes[start + 2] == ord(":"))
+    hour, minute, second = (block.bytes[start[of_day] + place] for place in (0, 3, 6))
+    past = (hour > ord("2")) | ((hour == ord("2")) & (block.bytes[start[of_day] + 1] > ord("3")))
+    is_sound = np.ones(len(begin), bool)
+    is_sound[of_day] = ~(past | (minute > ord("5")) | (second > ord("5")))
+    return Block(changed.tobytes(), block), width > 0, is_sound
