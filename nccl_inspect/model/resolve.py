@@ -227,7 +227,7 @@ class _Builder:
         return self._edge_evidence(min(step.edges.values(), key=lambda edge: edge.place))
 
     def _edge_evidence(self, edge: Edge) -> Evidence:
-        return self.evidence(edge.place, edge.origin, edge.level, edge.event.message)
+        return self.evidence(edge.place, edge.origin, edge.level, edge.stated.message)
 
     def _note_evidence(self, note: Note) -> Evidence:
         return self.evidence(note.place, note.origin, note.level, decode(note.message))

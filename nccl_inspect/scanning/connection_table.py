@@ -71,8 +71,6 @@ class ConnectionTable(Record):
     are indexes into the texts. :data:`NONE` for what is not stated."""
     origin_at: Callable[[int], Origin] | None = None
     """The origin of a row itself, where lines state their time."""
-    edge: Rows = field(init=False)
-    """By templates: the first template with the same edge of a burst, whatever the wording."""
     rank: Column = field(init=False)
     """By templates: the rank that prints."""
 
@@ -80,7 +78,6 @@ class ConnectionTable(Record):
         receives = np.array([way.event.direction == "receive" for way in self.ways], bool)
         dst = self.columns["dst"]
         self.rank = np.where(receives[self.way] & (dst != NONE), dst, self.columns["src"])
-        self.edge = self._edges()
 
     def __len__(self) -> int:
         return len(self.line)
@@ -115,8 +112,28 @@ class ConnectionTable(Record):
             found[process] = max(found.get(process, 0), int(last[printer]))
         return {process: (int(self.line[row]), self.origin(row)) for process, row in found.items()}
 
-    def _edges(self) -> Rows:
-        """For each template the first one of the same edge."""
+    def only(self, rows: Rows) -> ConnectionTable:
+        """Some of its lines, each with a template of its own; it does not keep the text of the block."""
+        template = self.template[rows]
+        columns = {name: column[template] for name, column in self.columns.items()}
+        origins, printer = self.origins, self.printer[rows]
+        if self.origin_at is not None:
+            origins, printer = list(map(self.origin, rows.tolist())), np.arange(len(rows), dtype=np.int32)
+        numbers = np.arange(len(rows), dtype=np.int32)
+        return ConnectionTable(
+            ways=self.ways,
+            texts=self.texts,
+            origins=origins,
+            line=self.line[rows],
+            printer=printer,
+            channel=self.channel[rows],
+            template=numbers,
+            way=self.way[template],
+            columns=columns,
+        )
+
+    def edges(self) -> Rows:
+        """For each template the first one of the same edge of a burst, whatever the wording."""
         kinds: dict[tuple[object, ...], int] = {}
         kind = [kinds.setdefault(_kind(way.event), len(kinds)) for way in self.ways]
         keys = [np.array(kind, np.int32)[self.way], *(self.columns[name] for name in _EDGE)]
@@ -176,7 +193,7 @@ def bursts(table: ConnectionTable, thread: Column, breaks: Rows, breaking: Colum
     begins_thread = np.ones(len(starts), bool)
     begins_thread[1:] = _changes(owner[starts])
     apart = ~begins_thread | (since[starts] > 0)
-    edge, heads = number_of(firsts([burst, table.edge[template]]))
+    edge, heads = number_of(firsts([burst, table.edges()[template]]))
     sorted_ = np.argsort(edge, kind="stable")
     bits = np.uint64(1) << table.channel[order][sorted_].astype(np.uint64)
     lines = np.bincount(edge, minlength=len(heads)).astype(np.int32)

@@ -128,40 +128,42 @@ class _Work:
         self._direct: dict[Process, set[str | None]] = {}
         """The GPUs to which each process has a direct connection, as brackets name them."""
         self._ring_edges: dict[int, set[tuple[int, int]]] = {}
-        if certainty is not None:
-            self._begin(processes, certainty)
+        self._processes, self._certainty = processes, certainty
+        self._index = {process.log.process: index for index, process in enumerate(processes)}
+        self._direct.update((process, set()) for process in self._index)
+        self._bursts = [] if certainty else [process.bursts for process in processes]
+        if certainty:
+            self._begin(certainty)
             return
-        for process in processes:
-            self._remember(process.log, (burst for member in process.members for burst in member.bursts))
-            self._remember(process.log, process.loose)
+        for process, bursts in zip(processes, self._bursts, strict=True):
+            events = [edge.event for burst in bursts for edge in burst.edges.values()]
+            self._direct[process.log.process].update(_other_end(event)[1] for event in events if event.is_local)
             for member in process.members:  # what stands between START and COMPLETE
                 self._use(member, member.bursts, RINGS_AND_TREES)
 
-    def _remember(self, log: ProcessLog, bursts: Iterable[Burst]) -> None:
-        """Note the ends of connections."""
-        ends, direct = self._ends.setdefault(log.process, set()), self._direct.setdefault(log.process, set())
-        for event in (edge.event for burst in bursts for edge in burst.edges.values()):
-            ends.add(_end(event))
-            if event.is_local:
-                direct.add(_other_end(event)[1])
-
-    def _begin(self, processes: list[ProcessMembers], certainty: Certainty) -> None:
+    def _begin(self, certainty: Certainty) -> None:
         """Begin with what is certain; of that only what is like the rest is looked at again."""
-        for process, decided in zip(processes, certainty.decide(), strict=True):
+        for process, decided in zip(self._processes, certainty.decide(), strict=True):
             threads = self._threads.setdefault(process.log.process, {})
             for burst, member, place in decided:
                 threads.setdefault(burst.key.tid, []).append(_Made(place, burst.key.conn, member))
         for member, order in certainty.first_uses():
             self._first_use.setdefault(_kind(member.communicator), {}).setdefault(id(member.log), order)
             self._uses[member.log.process] = max(order, self._uses.get(member.log.process, 0))
-        for process in processes:
-            self._remember(process.log, process.loose)
         for log, device in certainty.direct():
             self._direct[log.process].add(device)
-        for member, conn, edge in certainty.like([burst for process in processes for burst in process.loose]):
-            self._ends[member.log.process].add(_end(edge.event))
-            if conn is not None:
-                self._take(member, _slot(member.log, edge.event, conn), edge.channels)
+        for member, conn, event, channels in certainty.like([one for some in self._processes for one in some.loose]):
+            self._take(member, _slot(member.log, event, conn), channels)
+
+    def _ends_of(self, process: Process) -> set[tuple[object, ...]]:
+        """What the connections of a process say of their ends."""
+        found = self._ends.get(process)
+        if found is None:
+            index = self._index[process]
+            edges = (edge for burst in self._bursts[index] for edge in burst.edges.values()) if self._bursts else ()
+            found = set(self._certainty.ends(index)) if self._certainty else {_end(edge.event) for edge in edges}
+            self._ends[process] = found
+        return found
 
     def add(self, unit: Unit) -> None:
         if unit.candidates:
@@ -270,7 +272,7 @@ class _Work:
             if event.direction is None or event.dst is None:
                 continue
             mate = comm.members.get(event.src if event.direction == "receive" else event.dst)
-            if mate is not None and _end(event, twin=True) not in self._ends[mate.log.process]:
+            if mate is not None and _end(event, twin=True) not in self._ends_of(mate.log.process):
                 return False
         return True
 

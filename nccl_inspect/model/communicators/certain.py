@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.model.communicators.candidates import RINGS_AND_TREES, conn_of
 from nccl_inspect.model.communicators.communicator import Communicator
 from nccl_inspect.model.communicators.members import Member, ProcessMembers
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
-from nccl_inspect.model.fold.process_log import Burst, Edge, ProcessLog
+from nccl_inspect.model.fold.process_log import Burst, ProcessLog
 from nccl_inspect.util.columns import Column, Lookup, distinct, groups, joined, joint, pair, ranges
 
 _MAX_MEMBERS = 64
@@ -112,7 +113,10 @@ class Certainty:
         """The member that each connection went to."""
         self.conn = np.full(len(table), NOTHING)
         """The connection set of these, as far as it is known."""
-        self._process = np.repeat(np.arange(len(processes)), [len(process.bursts) for process in processes])
+        self._process = np.repeat(np.arange(len(processes)), [len(process.bursts) for process in processes])[
+            table.burst
+        ]
+        self._begins = np.searchsorted(self._process, np.arange(len(processes) + 1)).tolist()
         self._first_uses: list[tuple[int, int]] = []
 
     def fits(self, rows: Column, member: Column) -> Column:
@@ -170,14 +174,27 @@ class Certainty:
         for row in distinct(process, device)[0].tolist():
             yield self._processes[process[row]].log, names[device[row]]
 
-    def like(self, bursts: Sequence[Burst]) -> Iterator[tuple[Member, int | None, Edge]]:
-        """Connections that went to members, and join ranks as those of some bursts do: member, set and edge."""
+    def like(self, bursts: Sequence[Burst]) -> Iterator[tuple[Member, int, ChannelConnect, int]]:
+        """Connections that went to members and join the ranks that some bursts of the same process do.
+
+        Of each the member, the set, an event with these ranks, and the channels.
+        """
         table = self._table
-        ends = joint(table.src, table.dst)
+        ends = joint(self._process, table.src, table.dst)
         wanted = np.unique(ends[joined([burst.rows for burst in bursts])])
-        rows = np.flatnonzero(np.isin(ends, wanted) & (self.member != NOTHING))
+        rows = np.flatnonzero(np.isin(ends, wanted) & (self.member != NOTHING) & (self.conn != NOTHING))
         for row, member, conn in zip(rows.tolist(), self.member[rows].tolist(), self.conn[rows].tolist(), strict=True):
-            yield self._members.all[member], None if conn == NOTHING else conn, table.edge(row)
+            edge = table.edge(row)
+            yield self._members.all[member], conn, edge.event, edge.channels
+
+    def ends(self, process: int) -> Iterator[tuple[str | None, int | None, int, int | None]]:
+        """What the connections of a process, by its number, say of their ends: direction, set, and both ranks."""
+        table = self._table
+        begin, end = self._begins[process : process + 2]
+        columns = (column[begin:end].tolist() for column in (table.kind, table.src, table.dst))
+        for kind, src, dst in zip(*columns, strict=True):
+            event = table.kinds[kind]
+            yield event.direction, event.conn, src, None if dst == NOTHING else dst
 
     def _only(self, units: _Units) -> tuple[Column, Column]:
         """Of each unit how many members it fits, and the last one of them."""
@@ -229,7 +246,7 @@ class Certainty:
         place = np.full(units.number, np.iinfo(np.int64).max)
         np.minimum.at(place, unit, self._table.place[rows])
         one, first = np.unique(unit, return_index=True)
-        member, process = self.member[rows[first]], self._process[self._table.burst[rows[first]]]
+        member, process = self.member[rows[first]], self._process[rows[first]]
         order = np.lexsort((place[one], process))
         member, process = member[order], process[order]
         begins = np.flatnonzero(np.concatenate([[True], process[1:] != process[:-1]]))
@@ -250,7 +267,7 @@ class Certainty:
             process = process_of[id(burst)]
             part = burst
             if len(some) < len(burst.rows):
-                part = burst.part((some - burst.rows[0]).tolist())
+                part = burst.part(table, some)
                 self._processes[process].divide(burst, part)
             if self.member[first] == NOTHING:
                 left[process].append(part)

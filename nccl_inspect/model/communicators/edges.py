@@ -17,7 +17,7 @@ MANY = 5_000
 def table_of(processes: Sequence[ProcessMembers]) -> EdgeTable | None:
     """The connections of some processes as a table; None where they are few."""
     bursts = [burst for process in processes for burst in process.bursts]
-    if sum(len(burst.edges) for burst in bursts) < max(1, MANY):
+    if sum(burst.size for burst in bursts) < max(1, MANY):
         return None
     from nccl_inspect.model.fold.edge_table import EdgeTable
 

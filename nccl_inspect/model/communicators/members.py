@@ -310,9 +310,7 @@ def _is_repeated(member: Member, event: events.CommInit) -> bool:
 
 def _can_have(member: Member, burst: Burst) -> bool:
     """Whether connection lines can be this member's, as far as the member alone tells."""
-    return burst.key.rank == member.rank and all(
-        max(edge.event.src, edge.event.dst or 0) < member.init.nranks for edge in burst.edges.values()
-    )
+    return burst.key.rank == member.rank and burst.highest < member.init.nranks
 
 
 def _give(member: Member, step: Step | Burst) -> None:

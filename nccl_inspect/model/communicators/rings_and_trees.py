@@ -141,11 +141,7 @@ def without_nvls(logs: Iterable[ProcessLog]) -> list[Step]:
 
 def collnet(comm: Communicator) -> list[int]:
     """The ranks that are connected with a network that reduces; such connections have one end only."""
-    return sorted(
-        rank
-        for rank, member in comm.members.items()
-        if any(edge.event.transport == "COLLNET" for burst in member.bursts for edge in burst.edges.values())
-    )
+    return sorted(rank for rank, member in comm.members.items() if any(burst.reduces for burst in member.bursts))
 
 
 def inconsistent(comm: Communicator, printed: Sequence[tuple[Tree, list[int]]]) -> list[str]:
@@ -188,7 +184,7 @@ def _is_connected(member: Member) -> bool:
     if member.connected:
         return True
     done = max(member.completed.place if member.completed else 0, member.went_on)
-    return bool(member.bursts) and all(edge.place < done for burst in _joined(member) for edge in burst.edges.values())
+    return bool(member.bursts) and all(burst.last < done for burst in _joined(member))
 
 
 def _joined(member: Member) -> list[Burst]:

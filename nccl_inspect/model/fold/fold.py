@@ -165,7 +165,7 @@ class Fold:
         """Take in lines of the source begun last; those of a process are in their order."""
         base = position(len(self.sources) - 1, 0)
         if found.connections is not None:
-            self._place_connections(found)
+            self._place_connections(found, base)
         for rows in found.by_process.values():
             number, origin, _, _ = rows[0]
             self._take_of(self._log(base | number, origin), rows, found, base)
@@ -181,7 +181,7 @@ class Fold:
             if log is not None and base | number > log.last:
                 log.last, log.final = base | number, origin
 
-    def _place_connections(self, found: Found) -> None:
+    def _place_connections(self, found: Found, base: int) -> None:
         """Put what was read in columns among the other lines, burst by burst."""
         from nccl_inspect.model.fold import table_bursts  # large logs only
 
@@ -189,7 +189,7 @@ class Fold:
             how = (text.use or _used(text)).how
             return how in (_STEP, _CONNECTS), how == _BOOTSTRAP
 
-        table_bursts.put_among(found, ends)
+        table_bursts.put_among(found, ends, base)
 
     def _take_of(self, log: ProcessLog, rows: list[Row], found: Found, base: int) -> None:
         """Take in lines of one process."""
@@ -198,7 +198,7 @@ class Fold:
         last: Text | None = None
         for number, origin, text, channel in rows:
             if isinstance(text, tuple):  # a burst of a table
-                text.add_to(log, base)
+                text.add_to(log, base | number, origin)
                 last = None
                 continue
             if text is last and channel is not None and origin.tid == thread:  # the next channel of the same edge
@@ -375,7 +375,7 @@ Piece: TypeAlias = Source | Lines | NoInputError | Fold
 
 
 def _unfinished(log: ProcessLog) -> int:
-    return sum(edge.lines for burst in log.open.values() for edge in burst.edges.values())
+    return sum(burst.lines for burst in log.open.values())
 
 
 def _used(text: Text) -> _Use:

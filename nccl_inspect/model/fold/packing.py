@@ -81,7 +81,7 @@ class _Packer:
         origin = self._origins.number(burst.origin)
         self._numbers.extend((1 + len(burst.edges), burst.place, origin, tid, _NONE if conn is None else conn, rank))
         for edge in burst.edges.values():
-            event, origin = self._events.number(edge.event), self._origins.number(edge.origin)
+            event, origin = self._events.number(edge.stated), self._origins.number(edge.origin)
             self._numbers.extend((event, origin, edge.place, edge.lines, self._texts.number(edge.level)))
             self._channels.append(edge.channels)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect, Event
@@ -14,6 +14,10 @@ from nccl_inspect.ingest.lines.prefix import NOBODY, Origin
 from nccl_inspect.model.fold.call_counts import CallKey, Tally, merged
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.util.records import Record
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.fold.edge_blocks import EdgeBlock, Piece
+    from nccl_inspect.model.fold.edge_table import EdgeTable
 
 _LINE_BITS = 40
 MAX_NOTES = 20_000
@@ -49,7 +53,7 @@ class Edge(Record):
     """All lines of one burst that differ in the channel only."""
 
     event: ChannelConnect
-    """The first of them."""
+    """The first of them; without its message where a table has that."""
     origin: Origin
     place: int
     channels: int = 0
@@ -58,6 +62,14 @@ class Edge(Record):
     level: str = "INFO"
     row: int = -1
     """Its place in the table of all, where there is one."""
+    block: EdgeBlock | None = None
+    """What was read in columns, and its place there."""
+    at: int = 0
+
+    @property
+    def stated(self) -> ChannelConnect:
+        """The first of them with its message."""
+        return self.event if self.block is None else self.block.event(self.at)
 
     def add(self, other: Edge) -> None:
         """Take in more lines of the same edge."""
@@ -74,35 +86,102 @@ class BurstKey(NamedTuple):
     """The rank that prints: the sender, or the receiver of a ``[receive]`` line."""
 
 
+Edges: TypeAlias = dict[tuple[object, ...], Edge]
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Burst(Record):
-    """Connection lines that one thread printed in one go, so that they belong to one communicator."""
+    """Connection lines that one thread printed in one go, so that they belong to one communicator.
+
+    Of a large log, edges are rows of tables until somebody asks for them.
+    """
 
     key: BurstKey
     place: int
     origin: Origin
-    edges: dict[tuple[object, ...], Edge] = field(default_factory=dict)
+    made: Edges = field(default_factory=dict)
+    pieces: list[Piece] = field(default_factory=list)
+    """What blocks hold of it; it comes after what is made."""
     rows: Any = None
     """The rows of its edges in the table of all, where there is one."""
+    table: EdgeTable | None = None
+    """Of a part of another burst: the table that has its edges."""
 
-    def part(self, places: Sequence[int]) -> Burst:
-        """Some of its edges, by their places among all."""
-        edges = list(self.edges.items())
-        some = [edges[place] for place in places]
-        edge = some[0][1]
-        return Burst(self.key, edge.place, edge.origin, dict(some), None if self.rows is None else self.rows[places])
+    @property
+    def edges(self) -> Edges:
+        """Its edges, each by what tells it from others."""
+        if self.table is not None and not self.made:
+            self.made = {edge_key(edge.event): edge for edge in map(self.table.edge, self.rows.tolist())}
+        if self.pieces:
+            pieces, self.pieces = self.pieces, []
+            for edge in (edge for piece in pieces for edge in piece.edges()):
+                self.add(edge_key(edge.event), edge)
+            if self.rows is not None:
+                for row, edge in zip(self.rows.tolist(), self.made.values(), strict=False):
+                    edge.row = row
+        return self.made
+
+    @property
+    def lines(self) -> int:
+        """How many lines it has."""
+        made = sum(edge.lines for edge in self.made.values())
+        return made + sum(int(piece.block.lines[piece.begin : piece.end].sum()) for piece in self.pieces)
+
+    @property
+    def size(self) -> int:
+        """How many edges it has, where those that two blocks have count twice."""
+        return len(self.made) + sum(piece.end - piece.begin for piece in self.pieces)
+
+    @property
+    def last(self) -> int:
+        """The place of its last edge."""
+        if self.table is not None:
+            return int(self.table.place[self.rows].max())
+        return max(*(edge.place for edge in self.made.values()), *(piece.last for piece in self.pieces), 0, 0)
+
+    @property
+    def highest(self) -> int:
+        """The highest rank that it names."""
+        made = (max(edge.event.src, edge.event.dst or 0) for edge in self.made.values())
+        return max(*made, *(piece.highest for piece in self.pieces), 0, 0)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether one of its edges is to a network that reduces."""
+        may = any(piece.block.reduces for piece in self.pieces) or self.made or self.table is not None
+        return bool(may) and any(kind.transport == "COLLNET" for kind in self.kinds)
+
+    @property
+    def kinds(self) -> Iterable[ChannelConnect]:
+        """An event of each kind of its edges: equal but for channel, ranks, GPUs and message, or even in these."""
+        if self.table is not None:
+            return [self.table.kinds[kind] for kind in set(self.table.kind[self.rows].tolist())]
+        return [*(edge.event for edge in self.made.values()), *(kind for piece in self.pieces for kind in piece.kinds)]
+
+    def part(self, table: EdgeTable, rows: Any) -> Burst:
+        """Some of its edges."""
+        return Burst(self.key, int(table.place[rows[0]]), self.origin, rows=rows, table=table)
 
     def add(self, edge: tuple[object, ...], found: Edge) -> None:
         """Take in lines of one edge."""
-        if known := self.edges.get(edge):
+        if known := self.made.get(edge):
             known.add(found)
         else:
-            self.edges[edge] = found
+            self.made[edge] = found
+
+    def join(self, later: Burst) -> None:
+        """Take in what the same thread printed next."""
+        if later.made and self.edges is not None:
+            for key, edge in later.edges.items():
+                self.add(key, edge)
+        else:
+            self.pieces += later.pieces
 
     def move(self, move: Callable[[int], int]) -> None:
         """Give the burst and its edges their places in the fold that takes them in."""
         self.place = move(self.place)
-        for edge in self.edges.values():
+        self.pieces = [piece.moved(move) for piece in self.pieces]
+        for edge in self.made.values():
             edge.place = move(edge.place)
 
 
@@ -249,8 +328,7 @@ class ProcessLog(Record):
                 continue
             if not self._began_anew(known.place, move(burst.place)):
                 burst.move(move)
-                for key, edge in burst.edges.items():
-                    known.add(key, edge)
+                known.join(burst)
                 joined.add(id(burst))
         return joined
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.model.fold.process_log import Edge, ProcessLog, edge_key
+from nccl_inspect.model.fold.edge_blocks import EdgeBlock, Piece
+from nccl_inspect.model.fold.process_log import ProcessLog
 from nccl_inspect.scanning.bulk import Found
 from nccl_inspect.scanning.connection_table import NONE, Bursts, ConnectionTable, bursts
 from nccl_inspect.scanning.counts import Text
@@ -22,31 +23,26 @@ from nccl_inspect.scanning.counts import Text
 class Connected(NamedTuple):
     """A burst of a table, in the place of its first line."""
 
-    table: ConnectionTable
-    edges: list[tuple[int, int, int]]
-    """Of each its first row, a bit for each channel, and how many lines it has."""
+    block: EdgeBlock
+    begin: int
+    """Its first edge."""
+    end: int
+    conn: int | None
+    rank: int
 
-    def add_to(self, log: ProcessLog, base: int) -> None:
+    def add_to(self, log: ProcessLog, place: int, origin: Origin) -> None:
         """Add its lines to what a process printed."""
-        table = self.table
-        first = self.edges[0][0]
-        template = int(table.template[first])
-        conn, rank = int(table.columns["conn"][template]), int(table.rank[template])
-        place = base | int(table.line[first])
-        burst = log.burst(place, table.origin(first), None if conn == NONE else conn, rank)
-        for row, channels, lines in self.edges:
-            event = table.event(row)
-            level = table.ways[int(table.way[int(table.template[row])])].level
-            origin = table.origin(row)
-            burst.add(edge_key(event), Edge(event, origin, base | int(table.line[row]), channels, lines, level))
+        burst = log.burst(place, origin, self.conn, self.rank)
+        burst.pieces.append(Piece(self.block, self.begin, self.end))
 
 
-def put_among(found: Found, ends: Callable[[Text], tuple[bool, bool]]) -> None:
+def put_among(found: Found, ends: Callable[[Text], tuple[bool, bool]], base: int) -> None:
     """Put the bursts of a block among the other lines of their processes.
 
     Args:
         found: of the block; its lines by process are changed.
         ends: whether a line ends the burst of its thread, and those of all threads of its process.
+        base: the place in front of the first line of the source.
     """
     table = found.connections
     assert table is not None
@@ -54,7 +50,7 @@ def put_among(found: Found, ends: Callable[[Text], tuple[bool, bool]]) -> None:
     owner = np.array([threads.setdefault((one.process, one.tid), len(threads)) for one in table.origins], np.int32)
     marks = np.array(list(_marks(found, threads, ends)), np.int64).reshape(-1, 2)
     grouped = bursts(table, owner[table.printer], marks[:, 0], marks[:, 1])
-    for number, origin, burst in _connected(table, grouped):
+    for number, origin, burst in _connected(table, grouped, base):
         found.by_process.setdefault(origin.process, []).append((number, origin, burst, None))  # type: ignore[arg-type]
     for rows in found.by_process.values():
         rows.sort(key=itemgetter(0))
@@ -77,9 +73,13 @@ def _marks(
                 yield number, thread
 
 
-def _connected(table: ConnectionTable, grouped: Bursts) -> Iterator[tuple[int, Origin, Connected]]:
-    edges = list(zip(grouped.row.tolist(), grouped.channels.tolist(), grouped.lines.tolist(), strict=True))
+def _connected(table: ConnectionTable, grouped: Bursts, base: int) -> Iterator[tuple[int, Origin, Connected]]:
+    block = EdgeBlock(table, grouped, base)
+    template = table.template[grouped.first]
+    columns = table.line[grouped.first], table.columns["conn"][template], table.rank[template]
     begin = 0
-    for first, end in zip(grouped.first.tolist(), grouped.edges.tolist(), strict=True):
-        yield int(table.line[first]), table.origin(first), Connected(table, edges[begin:end])
+    for first, end, line, conn, rank in zip(
+        grouped.first.tolist(), grouped.edges.tolist(), *(column.tolist() for column in columns), strict=True
+    ):
+        yield line, table.origin(first), Connected(block, begin, end, None if conn == NONE else conn, rank)
         begin = end

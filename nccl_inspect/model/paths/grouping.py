@@ -82,9 +82,9 @@ class Grouping:
         first, group = distinct(rows.log, rows.kind)
         names: dict[str | None, int] = {}
         found = []
-        for line in map(rows.line, first.tolist()):
-            net, index = line.event.net, line.event.nic_index
-            name = nic_name(line.log, net, index) if net is not None and index is not None else None
+        for row, kind in zip(first.tolist(), rows.kind[first].tolist(), strict=True):
+            net, index = rows.table.kinds[kind].net, rows.table.kinds[kind].nic_index
+            name = nic_name(rows.log_of(row), net, index) if net is not None and index is not None else None
             found.append(names.setdefault(name, len(names)))
         return np.array(found, np.int64)[group]
 

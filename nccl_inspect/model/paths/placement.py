@@ -259,7 +259,7 @@ class _Rooms:
 
 def _highest(burst: Burst) -> int:
     """The highest rank that a burst names."""
-    return max(max(edge.event.src, edge.event.dst or 0) for edge in burst.edges.values())
+    return burst.highest
 
 
 def _adopt(found: Placed, home: Communicator | None, world: Communicator | None, log: ProcessLog, burst: Burst) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
+from nccl_inspect.model.fold.process_log import ProcessLog
 from nccl_inspect.model.paths.ends import Line
 from nccl_inspect.model.paths.placement import Placement, line_of
 from nccl_inspect.util.columns import Column, Lookup, distinct, joined, pair
@@ -58,6 +59,10 @@ class Rows:
         """The distinct names of placements in their order, and for each row the place of its own."""
         number = {name: index for index, name in enumerate(dict.fromkeys(names))}
         return list(number), np.array([number[name] for name in names], np.int64)[self._at]
+
+    def log_of(self, index: int) -> ProcessLog:
+        """Who printed one of them."""
+        return self._placements[self._at[index]].log
 
     def line(self, index: int) -> Line:
         """One of them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
@@ -30,6 +30,8 @@ def of(log: ProcessLog, ranks: list[int], where: tuple[str, int, int], line: _Li
 def _kept(log: ProcessLog, line: _Line) -> Evidence | None:
     """The last line of which more than its place is kept."""
     place, last = max(_ends(log), key=itemgetter(0), default=(0, None))
+    if isinstance(last, Burst):
+        last = max(last.edges.values(), key=attrgetter("place"))
     match last:
         case None:
             return None
@@ -38,15 +40,14 @@ def _kept(log: ProcessLog, line: _Line) -> Evidence | None:
         case Step():
             return line(place, last.origin, "INFO", last.event.message)
         case Edge():
-            return line(place, last.origin, last.level, last.event.message)
+            return line(place, last.origin, last.level, last.stated.message)
 
 
-def _ends(log: ProcessLog) -> Iterator[tuple[int, Step | Edge | Note]]:
+def _ends(log: ProcessLog) -> Iterator[tuple[int, Step | Burst | Note]]:
     for note in log.notes.values():
         yield note.last, note
     for step in (*log.steps[-1:], *log.open.values()):
         if isinstance(step, Burst):
-            for edge in step.edges.values():
-                yield edge.place, edge
+            yield step.last, step
         else:
             yield step.place, step
