@@ -29,11 +29,21 @@ from nccl_inspect.util.text import decode
 if TYPE_CHECKING:
     from nccl_inspect.scanning.columns import Columns
     from nccl_inspect.scanning.connection_table import ConnectionTable
+    from nccl_inspect.scanning.line_table import LineTable
 
 Row: TypeAlias = tuple[int, Origin, Text, int | None]
 """A sound line: number, origin, text, and the channel where the text is that of a line for another channel."""
 _Printer: TypeAlias = tuple[Origin, list[Row], Frame | None]
 """Who printed lines, which, and what tells the origin of each where this is that of another time."""
+
+
+class Extent(NamedTuple):
+    """The first and the last line of a process, with their origins."""
+
+    first: int
+    opening: Origin
+    last: int
+    final: Origin
 
 
 class Found:
@@ -42,12 +52,16 @@ class Found:
     def __init__(self) -> None:
         self.by_process: dict[Process, list[Row]] = {}
         """In the order of the first lines."""
-        self.unknown: list[tuple[int, Origin, Text]] = []
-        """Those that no production knows, in the order in which they came."""
+        self.unknown: list[tuple[int, Origin, Text, int]] = []
+        """Those that no production knows, in the order in which they came, and how often they came."""
+        self.lines: LineTable | None = None
+        """Lines that were read in columns; they are not among the others."""
         self.connections: ConnectionTable | None = None
-        """Connection lines that were read in columns; they are not among the others."""
+        """The same of connection lines."""
         self.timed: dict[int, tuple[Frame, bytes]] = {}
         """By their numbers, lines whose origin is that of another time, and what tells their own."""
+        self.extents: dict[Process, Extent] = {}
+        """In the order of the first lines; known when all lines were added."""
         self._rows: dict[Process, list[Row]] = {}
         self._last = prefix.NOBODY
 
@@ -61,6 +75,12 @@ class Found:
             self._last = frame.at(head)
         return self._last
 
+    def close(self) -> None:
+        """Find out where processes begin and end; no lines are added after that."""
+        for process, rows in self.by_process.items():
+            (first, opening, *_), (last, final, *_) = rows[0], rows[-1]
+            self.extents[process] = Extent(first, self.origin(first, opening), last, self.origin(last, final))
+
     def rows_of(self, process: Process) -> list[Row]:
         """The lines of a process, of which there may be none yet; the first one is to be added by :meth:`keep`."""
         return self._rows.setdefault(process, [])
@@ -72,7 +92,7 @@ class Found:
             self.by_process[origin.process] = rows
         rows.append((number, origin, text, channel))
         if text.parsed is None:
-            self.unknown.append((number, origin, text))
+            self.unknown.append((number, origin, text, 1))
 
 
 _CHANNEL = b"INFO Channel "
@@ -105,7 +125,7 @@ class Reader(Protocol):
     """Who wants the lines."""
 
     def take(self, found: Found) -> None:
-        """Take in lines; those of a process are in their order, but for those in the table of connections."""
+        """Take in lines; those of a process are in their order, but for those in the tables."""
 
     def is_countable(self, text: Text) -> bool:
         """Whether of such lines only the number, the first and the last one matter."""
@@ -117,7 +137,7 @@ class Reader(Protocol):
 class BulkScanner(Scanner):
     """A scanner of blocks.
 
-    The connection lines of a large log are read in columns, where numpy is there.
+    The lines of a large log are read in columns, where numpy is there.
 
     Args:
         grammar: what to recognise messages with.
@@ -167,7 +187,7 @@ class BulkScanner(Scanner):
 
     def _dense(self, lines: Lines, counts: Counts) -> None:
         found = Found()
-        numbers, cleaned = self._without_connections(lines, counts, found)
+        numbers, cleaned = self._without_columns(lines, counts, found)
         self._begin(cleaned)
         printers: dict[bytes, _Printer] = {}
         quick = unknown = 0
@@ -208,8 +228,8 @@ class BulkScanner(Scanner):
         counts.unrecognised_lines += unknown
         self._reader.take(found)
 
-    def _without_connections(self, lines: Lines, counts: Counts, found: Found) -> tuple[Sequence[int], Sequence[bytes]]:
-        """The numbers and the lines that are left when connection lines of a large log were read in columns."""
+    def _without_columns(self, lines: Lines, counts: Counts, found: Found) -> tuple[Sequence[int], Sequence[bytes]]:
+        """The numbers and the lines that are left when those of a large log were read in columns."""
         text = lines.text
         columns = self._columns_of(text) if lines.mended is None else None
         if columns is None:
@@ -218,13 +238,16 @@ class BulkScanner(Scanner):
         if envelopes.needs_cleaning(text):
             text = b"\n".join(envelopes.cleaned(lines.lines, text))
         numbers = numbered(text.count(b"\n") + 1, counts, None)
-        split = columns.split(text, numbers[0], self._timed.tells(text.split(b"\n", SAMPLE)[:SAMPLE]))
+        split = columns.split(text, numbers[0], self._timed.tells(text[:_LOOK].split(b"\n")[:SAMPLE]))
         if split is None:
             return numbers, text.split(b"\n")
-        found.connections = split.table
-        counts.nccl_lines += len(split.table)
-        counts.typed_lines += len(split.table)
-        return (split.others + numbers[0]).tolist(), split.lines
+        found.lines, found.connections = split.lines, split.connections
+        unknown = split.lines.count([text.parsed is None for text in split.lines.texts])
+        size = len(split.lines) + (0 if split.connections is None else len(split.connections))
+        counts.nccl_lines += size
+        counts.typed_lines += size - unknown
+        counts.unrecognised_lines += unknown
+        return (split.others + numbers[0]).tolist(), split.left
 
     def _columns_of(self, text: bytes) -> Columns | None:
         """What reads a block in columns; None where the log is not that large, or numpy is not there."""
@@ -235,14 +258,27 @@ class BulkScanner(Scanner):
             except ImportError:
                 self.columns_from = inf
                 return None
-            known = columns.Known(self._origin_of, self._timed.proven, self._is_news)
-            self._columns = columns.Columns(self._grammar, self._text, known)
+            known = columns.Known(
+                lambda head: self._origins.young.get(head), self._origin_of, self._timed.proven, self._is_news
+            )
+            self._columns = columns.Columns(self._grammar, self._sound_text, known)
         return self._columns
+
+    def _sound_text(self, rest: bytes, origin: Origin) -> Text | None:
+        """What level and message of a line mean, if they are sound and mean the same wherever they stand."""
+        text = self._texts.young.get(rest)
+        if text is None and rest[:5] in prefix.BEGINNINGS:
+            self._text(rest, origin)
+            text = self._texts.young.get(rest)
+        return None if text is None or text.damaged else text
 
     def _unwrap(self) -> None:
         super()._unwrap()
         if self._columns is not None:
             self._columns.forms.forget()
+
+    def _seen_origin(self, head: bytes) -> Origin | None:
+        return self._origins.young.get(head)
 
     def _is_news(self, head: bytes) -> bool:
         """Whether the prefix changes how the lines after it are read."""

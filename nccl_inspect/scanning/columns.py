@@ -1,4 +1,4 @@
-"""Reads the connection lines of large blocks in columns: whatever repeats is looked at once, by numpy.
+"""Reads the lines of large blocks in columns: whatever repeats is looked at once, by numpy.
 
 Lines are told apart by their bytes, eight at a time: lines with the same prefix have the same printer, and those with
 the same text behind the number of the channel are one template (:mod:`nccl_inspect.scanning.forms` reads these). What
@@ -18,9 +18,10 @@ from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.ingest.lines import timestamps
 from nccl_inspect.ingest.lines.prefix import MARK, Origin
 from nccl_inspect.ingest.lines.timestamps import Frame
-from nccl_inspect.scanning.connection_table import MAX_CHANNEL, Column, ConnectionTable
+from nccl_inspect.scanning.connection_table import MAX_CHANNEL, ConnectionTable
 from nccl_inspect.scanning.counts import Text
 from nccl_inspect.scanning.forms import CHANNEL, TAIL, Forms
+from nccl_inspect.scanning.line_table import Heads, LineTable, Printers
 from nccl_inspect.scanning.spans import ZERO, Block, Rows, number_of
 
 _WIDEST = 256
@@ -32,19 +33,11 @@ _TRIES = 4
 Mask: TypeAlias = NDArray[np.bool_]
 
 
-class Heads(NamedTuple):
-    """Who printed lines."""
-
-    printer: Column
-    """By rows: an index into the origins; -1 where that is to be found out line by line."""
-    origins: list[Origin]
-    origin_at: Callable[[int], Origin] | None
-    """The origin of a row where the lines have times."""
-
-
 class Known(NamedTuple):
     """What a scanner knows of prefixes."""
 
+    seen: Callable[[bytes], Origin | None]
+    """Who printed a line with a prefix that was seen lately."""
     parsed: Callable[[bytes], Origin | None]
     """Who printed a line with this prefix."""
     proven: Callable[[bytes], Frame | None]
@@ -56,24 +49,26 @@ class Known(NamedTuple):
 class Split(NamedTuple):
     """A block: what was read in columns, and the other lines."""
 
-    table: ConnectionTable
+    lines: LineTable
+    connections: ConnectionTable | None
     others: Rows
     """Places of lines, from 0."""
-    lines: list[bytes]
+    left: list[bytes]
     """The same as they are."""
 
 
 class Columns:
-    """Reads connection lines.
+    """Reads lines that have NCCL's prefix.
 
     Args:
         grammar: what recognises them.
-        text_of: what level and message of a line mean to its reader.
+        text_of: what level and message of a line mean to its reader; None where that depends on the line.
         known: what is known of prefixes.
     """
 
-    def __init__(self, grammar: Grammar, text_of: Callable[[bytes, Origin], Text], known: Known) -> None:
+    def __init__(self, grammar: Grammar, text_of: Callable[[bytes, Origin], Text | None], known: Known) -> None:
         self.forms = Forms(grammar, text_of)
+        self._text_of = text_of
         self._known = known
 
     def split(self, data: bytes, first: int, is_timed: bool) -> Split | None:
@@ -88,54 +83,95 @@ class Columns:
             None where nothing can be read so.
         """
         block = Block(data)
-        row, mark = _connections(block)
+        row, mark = _prefixed(block)
         heads = (_timed_heads if is_timed else _heads)(block, row, mark, self._known) if len(row) else None
         if heads is None:
             return None
-        of = np.flatnonzero(heads.printer >= 0)
-        begin, end, printer = mark[of] + len(MARK) + TAIL, block.end[row[of]], heads.printer[of]
+        at = np.flatnonzero(heads.printer >= 0)
+        is_left = np.ones(len(block.begin), bool)
+        connections, of = self._connections(block, at, row, mark, heads, first)
+        is_left[row[of]] = False
+        at = at[is_left[row[at]]]
+        lines, of = self._lines(block, at, row, mark, heads, first)
+        is_left[row[of]] = False
+        others = np.flatnonzero(is_left)
+        places = zip(block.begin[others].tolist(), block.end[others].tolist(), strict=True)
+        return Split(lines, connections, others, [data[begin:end] for begin, end in places])
+
+    def _connections(
+        self, block: Block, at: Rows, row: Rows, mark: Rows, heads: Heads, first: int
+    ) -> tuple[ConnectionTable | None, Rows]:
+        """The connection lines among some lines, and which of them these are."""
+        at = at[_may_connect(block, mark[at] + len(MARK), block.end[row[at]])]
+        begin, end = mark[at] + len(MARK) + TAIL, block.end[row[at]]
         number, where = number_of(block.alike(begin, end))
-        read = self.forms.read(block, begin[where], end[where], lambda at: heads.origins[printer[where[at]]])
+        read = self.forms.read(block, begin[where], end[where], lambda one: heads.origin(int(at[where[one]])))
         tens, ones = (block.bytes[begin - place].astype(np.int32) - ord("0") for place in (2, 1))
         channel = 10 * tens + ones
         kept = np.flatnonzero(read.way[number] >= 0)
         if not len(kept) or channel[kept].max() >= MAX_CHANNEL:
-            return None
-        of, origin_at = of[kept], heads.origin_at
-        table = ConnectionTable(
-            ways=self.forms.ways,
-            texts=self.forms.texts,
-            origins=heads.origins,
-            line=row[of] + first,
-            printer=printer[kept],
-            channel=channel[kept],
-            template=number[kept],
-            way=read.way,
-            columns=read.columns,
-            origin_at=None if origin_at is None else lambda at: origin_at(int(of[at])),
+            return None, at[:0]
+        of = at[kept]
+        return (
+            ConnectionTable(
+                heads=heads,
+                at=of,
+                line=row[of] + first,
+                ways=self.forms.ways,
+                texts=self.forms.texts,
+                channel=channel[kept],
+                template=number[kept],
+                way=read.way,
+                columns=read.columns,
+            ),
+            of,
         )
-        is_other = np.ones(len(block.begin), bool)
-        is_other[row[of]] = False
-        others = np.flatnonzero(is_other)
-        places = zip(block.begin[others].tolist(), block.end[others].tolist(), strict=True)
-        return Split(table, others, [data[start:stop] for start, stop in places])
+
+    def _lines(self, block: Block, at: Rows, row: Rows, mark: Rows, heads: Heads, first: int) -> tuple[LineTable, Rows]:
+        """Other lines among some that are sound, and which of them these are."""
+        begin, end = mark[at] + len(MARK), block.end[row[at]]
+        is_wide = end - begin > _WIDEST
+        narrow, wide = np.flatnonzero(~is_wide), np.flatnonzero(is_wide)
+        first_alike = np.arange(len(at))
+        first_alike[narrow] = narrow[block.alike(begin[narrow], end[narrow])]
+        same: dict[bytes, int] = {}
+        for one, start, stop in zip(wide.tolist(), begin[wide].tolist(), end[wide].tolist(), strict=True):
+            first_alike[one] = same.setdefault(block.data[start:stop], one)
+        number, where = number_of(first_alike)
+        texts: list[Text] = []
+        numbers = np.full(len(where), -1, np.int32)
+        places = zip(begin[where].tolist(), end[where].tolist(), at[where].tolist(), strict=True)
+        for index, (start, stop, one) in enumerate(places):
+            text = self._text_of(block.data[start:stop], heads.printers.origins[int(heads.printer[one])])
+            if text is not None:
+                numbers[index] = len(texts)
+                texts.append(text)
+        text_number = numbers[number]
+        kept = np.flatnonzero(text_number >= 0)
+        of = at[kept]
+        return LineTable(heads=heads, at=of, line=row[of] + first, text=text_number[kept], texts=texts), of
 
 
-def _connections(block: Block) -> tuple[Rows, Rows]:
-    """The lines that may be about connections, and where the name of NCCL stands in them."""
+def _prefixed(block: Block) -> tuple[Rows, Rows]:
+    """The lines with a prefix and a text of usual width, and where the name of NCCL stands in them."""
     row, mark = block.first_in_lines(MARK)
-    text = mark + len(MARK)
-    widths = mark - block.begin[row], block.end[row] - text - TAIL
-    fits = np.ones(len(row), bool)
-    for width in widths:
-        fits &= (width >= _LEAST) & (width <= _WIDEST)
-    row, mark, text = row[fits], mark[fits], text[fits]
-    digits = block.bytes[text + TAIL - 2], block.bytes[text + TAIL - 1]
-    after = block.bytes[text + TAIL]
-    fits = block.has(text, CHANNEL) & ((after == ord("/")) | (after == ord(" ")))
-    for digit in digits:
-        fits &= (digit >= ord("0")) & (digit <= ord("9"))
+    head = mark - block.begin[row]
+    fits = (head >= _LEAST) & (head <= _WIDEST) & (block.end[row] - mark >= len(MARK) + _LEAST)
     return row[fits], mark[fits]
+
+
+def _may_connect(block: Block, begin: Rows, end: Rows) -> Mask:
+    """Which texts look like those about channels."""
+    width = end - begin - TAIL
+    found = (width >= _LEAST) & (width <= _WIDEST)
+    found[found] = block.has(begin[found], CHANNEL)
+    at = begin[found] + TAIL
+    fits = (block.bytes[at] == ord("/")) | (block.bytes[at] == ord(" "))
+    for place in (1, 2):
+        digit = block.bytes[at - place]
+        fits &= (digit >= ord("0")) & (digit <= ord("9"))
+    found[found] = fits
+    return found
 
 
 def _heads(block: Block, row: Rows, mark: Rows, known: Known) -> Heads | None:
@@ -146,13 +182,15 @@ def _heads(block: Block, row: Rows, mark: Rows, known: Known) -> Heads | None:
     printers = []
     for at, end in zip(begin[where].tolist(), mark[where].tolist(), strict=True):
         head = block.data[at:end]
-        if known.is_news(head):
-            return None
-        origin = known.parsed(head)
+        origin = known.seen(head)
+        if origin is None:
+            if known.is_news(head):
+                return None
+            origin = known.parsed(head)
         printers.append(-1 if origin is None else len(origins))
         if origin is not None:
             origins.append(origin)
-    return Heads(np.array(printers, np.int32)[number], origins, None)
+    return Heads(block, begin, mark, np.array(printers, np.int32)[number], Printers(origins))
 
 
 def _timed_heads(block: Block, row: Rows, mark: Rows, known: Known) -> Heads | None:
@@ -177,12 +215,7 @@ def _timed_heads(block: Block, row: Rows, mark: Rows, known: Known) -> Heads | N
             origins.append(origin)
             frames.append(frame)
     printer = np.where(is_sound, np.array(printers, np.int32)[number], -1)
-
-    def origin_at(at: int) -> Origin:
-        frame = frames[int(printer[at])]
-        return origins[int(printer[at])] if frame is None else frame.at(block.data[begin[at] : mark[at]])
-
-    return Heads(printer, origins, origin_at)
+    return Heads(block, begin, mark, printer, Printers(origins, frames))
 
 
 def _frame(key: bytes, heads: Sequence[bytes], known: Known) -> Frame | None:

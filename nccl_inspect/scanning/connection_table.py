@@ -12,16 +12,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.ingest.lines.prefix import Origin
+from nccl_inspect.scanning.line_table import Printers, Table
 from nccl_inspect.scanning.spans import Bits, Column, Rows, firsts, number_of
 from nccl_inspect.util.records import Record
 
 NONE = -1
 """In a column, what a line does not state."""
 MAX_CHANNEL = 64
-"""Channels are bits of one number; a block with more of them is read line by line."""
+"""Channels are bits of one number; lines with others are no rows."""
 _EDGE = ("src", "dst", "src_dev", "dst_dev", "nic_index", "pxn_rank")
 """The columns that, with the way, tell one edge of a burst from another."""
 
@@ -49,19 +49,14 @@ class Way(Record):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class ConnectionTable(Record):
-    """The connection lines of a block, in their order; no channel is :data:`MAX_CHANNEL` or above."""
+class ConnectionTable(Table):
+    """The connection lines of a block; no channel is :data:`MAX_CHANNEL` or above."""
 
     ways: list[Way]
     texts: list[str]
     """Names of devices, as printed."""
-    origins: list[Origin]
-    """The origins; of lines that state different times one stands for the others."""
-    line: Rows
-    """By rows: the number of the line."""
-    printer: Column
-    """By rows: an index into the origins."""
     channel: Column
+    """By rows."""
     template: Column
     """By rows: what the message is but for the channel; an index into the columns of templates."""
     way: Column
@@ -69,8 +64,8 @@ class ConnectionTable(Record):
     columns: Mapping[str, Column]
     """By templates: ``conn``, ``src``, ``dst``, ``nic_index``, ``pxn_rank``, ``via_rank``; ``src_dev`` and ``dst_dev``
     are indexes into the texts. :data:`NONE` for what is not stated."""
-    origin_at: Callable[[int], Origin] | None = None
-    """The origin of a row itself, where lines state their time."""
+    edge: Rows = field(init=False)
+    """By templates: the first template with the same edge of a burst, whatever the wording."""
     rank: Column = field(init=False)
     """By templates: the rank that prints."""
 
@@ -78,62 +73,10 @@ class ConnectionTable(Record):
         receives = np.array([way.event.direction == "receive" for way in self.ways], bool)
         dst = self.columns["dst"]
         self.rank = np.where(receives[self.way] & (dst != NONE), dst, self.columns["src"])
+        self.edge = self._edges()
 
-    def __len__(self) -> int:
-        return len(self.line)
-
-    def values(self, name: str) -> Column:
-        """A column of templates, by rows."""
-        return self.columns[name][self.template]
-
-    def origin(self, row: int) -> Origin:
-        """Who printed a row, with its time."""
-        return self.origin_at(row) if self.origin_at else self.origins[int(self.printer[row])]
-
-    def event(self, row: int) -> ChannelConnect:
-        """The event of a row, as reading its line would give it."""
-        template = int(self.template[row])
-        way = self.ways[self.way[template]]
-        stated: dict[str, object] = {"channel": int(self.channel[row])}
-        for part in way.parts:
-            if isinstance(part, Part) and part.name != "channel":
-                value = int(self.columns[part.name][template])
-                stated[part.name] = self.texts[value] if part.is_text else value
-        message = "".join(part if isinstance(part, str) else part.write(stated[part.name]) for part in way.parts)
-        return way.event.with_fields(message=message, **{name: stated[name] for name in way.numbers})
-
-    def last_lines(self) -> dict[Process, tuple[int, Origin]]:
-        """By processes, the number and the origin of their last lines."""
-        last = np.full(len(self.origins), NONE)
-        last[self.printer] = np.arange(len(self))
-        found: dict[Process, int] = {}
-        for printer in np.flatnonzero(last >= 0).tolist():
-            process = self.origins[printer].process
-            found[process] = max(found.get(process, 0), int(last[printer]))
-        return {process: (int(self.line[row]), self.origin(row)) for process, row in found.items()}
-
-    def only(self, rows: Rows) -> ConnectionTable:
-        """Some of its lines, each with a template of its own; it does not keep the text of the block."""
-        template = self.template[rows]
-        columns = {name: column[template] for name, column in self.columns.items()}
-        origins, printer = self.origins, self.printer[rows]
-        if self.origin_at is not None:
-            origins, printer = list(map(self.origin, rows.tolist())), np.arange(len(rows), dtype=np.int32)
-        numbers = np.arange(len(rows), dtype=np.int32)
-        return ConnectionTable(
-            ways=self.ways,
-            texts=self.texts,
-            origins=origins,
-            line=self.line[rows],
-            printer=printer,
-            channel=self.channel[rows],
-            template=numbers,
-            way=self.way[template],
-            columns=columns,
-        )
-
-    def edges(self) -> Rows:
-        """For each template the first one of the same edge of a burst, whatever the wording."""
+    def _edges(self) -> Rows:
+        """For each template the first one of the same edge."""
         kinds: dict[tuple[object, ...], int] = {}
         kind = [kinds.setdefault(_kind(way.event), len(kinds)) for way in self.ways]
         keys = [np.array(kind, np.int32)[self.way], *(self.columns[name] for name in _EDGE)]
@@ -145,61 +88,124 @@ def _kind(event: ChannelConnect) -> tuple[object, ...]:
     return event.direction, event.detail, event.gdr, event.shared
 
 
-class Bursts(NamedTuple):
-    """Connection lines by bursts and edges; a burst is what a thread prints for one communicator in one go.
+@dataclass(slots=True, eq=False, repr=False)
+class Edges(Record):
+    """Connection lines that are the same but for the channel, by bursts: what a thread prints in one go.
 
-    The first columns have a row for each burst: bursts of a thread follow each other, in the order of their lines. The
-    others have a row for each edge, in the order of bursts, then of lines.
+    It stands for itself: nothing of the block is kept.
     """
 
-    thread: Column
-    """By bursts: what numbers the threads."""
-    first: Column
-    """By bursts: the first row of the table."""
-    is_apart: NDArray[np.bool_]
-    """By bursts: whether something stands before it that ends a burst; else it goes on with one of the thread that is
-    still open and has the same connection set and rank."""
-    edges: Column
-    """By bursts: where its edges end."""
-    row: Column
-    """By edges: the first row of the table, which tells all but the channels."""
+    ways: list[Way]
+    texts: list[str]
+    printers: Printers
+    ends: Column
+    """By bursts: where its edges end. Those of a thread follow each other in the order of their lines."""
+    line: Rows
+    """By edges: the number of the first line. Those of a burst follow each other in the order of these."""
+    printer: Column
+    """By edges: an index into the printers."""
+    head: list[bytes] | None
+    """By edges: the prefix of the first line, where lines have times of their own."""
+    channel: Column
+    """By edges: the channel of the first line."""
     channels: Bits
     """By edges: a bit for each channel."""
     lines: Column
-    """By edges: how many rows."""
+    """By edges: how many there are."""
+    rank: Column
+    """By edges: the rank that prints."""
+    way: Column
+    """By edges: an index into the ways."""
+    columns: Mapping[str, Column]
+    """By edges, as in :class:`ConnectionTable`."""
+    kind: Column = field(init=False)
+    """By edges: an index into the kinds."""
+    kinds: list[ChannelConnect] = field(init=False)
+    """An event of each kind: equal but for channel, ranks, GPUs and message."""
+    reduces: bool = field(init=False)
+    """Whether one of them is to a network that reduces."""
+
+    def __post_init__(self) -> None:
+        columns = (self.columns[name] for name in ("conn", "nic_index", "pxn_rank", "via_rank"))
+        self.kind, heads = number_of(firsts([self.way, *columns]))
+        self.kinds = list(map(self.event, heads.tolist()))
+        self.reduces = any(kind.transport == "COLLNET" for kind in self.kinds)
+
+    def origin(self, edge: int) -> Origin:
+        """Who printed the first line of an edge."""
+        return self.printers.origin(int(self.printer[edge]), self.head[edge] if self.head else b"")
+
+    def level(self, edge: int) -> str:
+        """The level of its lines."""
+        return self.ways[int(self.way[edge])].level
+
+    def bare(self, edge: int) -> ChannelConnect:
+        """The same without its message, which takes longest."""
+        dst, ends = int(self.columns["dst"][edge]), (self.columns["src_dev"][edge], self.columns["dst_dev"][edge])
+        src_dev, dst_dev = (None if end == NONE else self.texts[end] for end in ends)
+        return self.kinds[self.kind[edge]].with_fields(
+            channel=int(self.channel[edge]),
+            src=int(self.columns["src"][edge]),
+            dst=None if dst == NONE else dst,
+            src_dev=src_dev,
+            dst_dev=dst_dev,
+            message="",
+        )
+
+    def event(self, edge: int) -> ChannelConnect:
+        """The event of the first line of an edge, as reading the line would give it."""
+        way = self.ways[int(self.way[edge])]
+        stated: dict[str, object] = {"channel": int(self.channel[edge])}
+        message = ""
+        for part in way.parts:
+            if isinstance(part, str):
+                message += part
+                continue
+            if part.name not in stated:
+                value = int(self.columns[part.name][edge])
+                stated[part.name] = self.texts[value] if part.is_text else value
+            message += part.write(stated[part.name])
+        return way.event.with_fields(message=message, **{name: stated[name] for name in way.numbers})
 
 
-def bursts(table: ConnectionTable, thread: Column, breaks: Rows, breaking: Column) -> Bursts:
-    """The bursts of a table.
+def edges(table: ConnectionTable, thread: Column, breaks: Rows, breaking: Column) -> Edges:
+    """The bursts of a table and their edges.
 
     Args:
         table: of connection lines.
-        thread: by the rows of the table, who printed a line.
+        thread: by printers, a number for their thread.
         breaks: the numbers of other lines that end the burst of a thread, if one is open.
         breaking: the threads of these.
     """
-    size = len(table)
     span = np.int64(1) << np.int64(40)
-    order = np.argsort(thread.astype(np.uint16) if thread.max(initial=0) < 1 << 16 else thread, kind="stable")
-    owner, template = thread[order], table.template[order]
-    marks = np.sort(breaking * span + breaks)
-    before = np.searchsorted(marks, owner * span + table.line[order])
-    since = before - np.searchsorted(marks, owner * span)
-    conn, rank = table.columns["conn"][template], table.rank[template]
-    begins = np.ones(size, bool)
-    begins[1:] = _changes(owner) | _changes(before) | _changes(conn) | _changes(rank)
-    starts = np.flatnonzero(begins)
+    owner = thread[table.printer]
+    order = np.argsort(owner.astype(np.uint16) if len(thread) < 1 << 16 else owner, kind="stable")
+    owner, template = owner[order], table.template[order]
+    before = np.searchsorted(np.sort(breaking * span + breaks), owner * span + table.line[order])
+    begins = np.ones(len(table), bool)
+    begins[1:] = _changes(owner) | _changes(before)
+    begins[1:] |= _changes(table.columns["conn"][template]) | _changes(table.rank[template])
     burst = np.cumsum(begins, dtype=np.int32) - 1
-    begins_thread = np.ones(len(starts), bool)
-    begins_thread[1:] = _changes(owner[starts])
-    apart = ~begins_thread | (since[starts] > 0)
-    edge, heads = number_of(firsts([burst, table.edges()[template]]))
-    sorted_ = np.argsort(edge, kind="stable")
-    bits = np.uint64(1) << table.channel[order][sorted_].astype(np.uint64)
+    edge, heads = number_of(firsts([burst, table.edge[template]]))
+    by_edge = np.argsort(edge, kind="stable")
     lines = np.bincount(edge, minlength=len(heads)).astype(np.int32)
-    channels = np.bitwise_or.reduceat(bits, np.cumsum(lines) - lines)
-    ends = np.searchsorted(burst[heads], np.arange(len(starts)), side="right")
-    return Bursts(owner[starts], order[starts], apart, ends, order[heads], channels, lines)
+    bits = np.uint64(1) << table.channel[order][by_edge].astype(np.uint64)
+    rows, templates = order[heads], template[heads]
+    return Edges(
+        ways=table.ways,
+        texts=table.texts,
+        printers=table.heads.printers,
+        ends=np.searchsorted(burst[heads], np.arange(burst[-1] + 1), side="right"),
+        line=table.line[rows],
+        printer=table.printer[rows],
+        head=table.heads.texts(table.at[rows]),
+        channel=table.channel[rows],
+        channels=np.bitwise_or.reduceat(bits, np.cumsum(lines) - lines),
+        lines=lines,
+        rank=table.rank[templates],
+        way=table.way[templates],
+        columns={name: column[templates] for name, column in table.columns.items()},
+    )
 
 
 def _changes(column: NDArray[np.generic]) -> NDArray[np.bool_]:

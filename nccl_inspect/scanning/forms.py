@@ -64,10 +64,10 @@ class Forms:
 
     Args:
         grammar: what recognises a text.
-        text_of: what level and message of a line mean to its reader.
+        text_of: what level and message of a line mean to its reader; None where that depends on the line.
     """
 
-    def __init__(self, grammar: Grammar, text_of: Callable[[bytes, Origin], Text]) -> None:
+    def __init__(self, grammar: Grammar, text_of: Callable[[bytes, Origin], Text | None]) -> None:
         self._grammar = grammar
         self._text_of = text_of
         self._forms: dict[bytes, _Form | None] = {}
@@ -140,8 +140,8 @@ class Forms:
     def _form(self, rest: bytes, origin: Origin) -> _Form | None:
         """The form of the text of a line; None where it has none."""
         text = self._text_of(rest, origin)
-        parsed = text.parsed
-        if parsed is None or text.damaged or parsed.kind is not ChannelConnect or rest[_LEVEL:] != text.message:
+        parsed = text.parsed if text else None
+        if text is None or parsed is None or parsed.kind is not ChannelConnect or rest[_LEVEL:] != text.message:
             return None
         spans = self._spans(text.message)
         if spans is None:

@@ -90,21 +90,25 @@ def first_alike(mixed: Bits, columns: Sequence[NDArray[Any]]) -> Rows:
     """
     bits = max(8, len(mixed).bit_length() + 1)
     table = np.zeros(1 << bits, np.int64)
-    found = left = np.arange(len(mixed))
+    left = np.arange(len(mixed))
+    own: Sequence[NDArray[Any]] = columns
+    """The columns of the rows that are left."""
+    found = left
     for _ in range(_ROUNDS):
         mixed = mixed * _MIX
         slot = (mixed >> np.uint64(64 - bits)).astype(np.int64)
         table[slot[::-1]] = left[::-1]
         first = table[slot]
         same = np.ones(len(left), bool)
-        for column in columns:
-            same &= column[left] == column[first]
-        if left is found:
+        for column, mine in zip(columns, own, strict=True):
+            same &= mine == column[first]
+        if len(left) == len(found):
             found = first.copy()
         found[left[same]] = first[same]
         left, mixed = left[~same], mixed[~same]
         if not len(left):
             return found
+        own = [column[left] for column in columns]
         mixed ^= mixed >> _FOLD
         mixed *= _AGAIN
     _, first, number = np.unique(

@@ -142,8 +142,8 @@ class Certainty:
             for member in process.members
             for burst in member.bursts
         ]
-        rows = joined([burst.rows for burst, _ in pairs])
-        sizes = [len(burst.rows) for burst, _ in pairs]
+        rows = joined([burst.at for burst, _ in pairs])
+        sizes = [len(burst.at) for burst, _ in pairs]
         member = np.repeat(np.array([member for _, member in pairs], np.int64), sizes)
         self.member[rows], self.conn[rows] = member, RINGS_AND_TREES
         lost = rows[~self.fits(rows, member)] if len(rows) else rows
@@ -181,7 +181,7 @@ class Certainty:
         """
         table = self._table
         ends = joint(self._process, table.src, table.dst)
-        wanted = np.unique(ends[joined([burst.rows for burst in bursts])])
+        wanted = np.unique(ends[joined([burst.at for burst in bursts])])
         rows = np.flatnonzero(np.isin(ends, wanted) & (self.member != NOTHING) & (self.conn != NOTHING))
         for row, member, conn in zip(rows.tolist(), self.member[rows].tolist(), self.conn[rows].tolist(), strict=True):
             edge = table.edge(row)
@@ -266,7 +266,7 @@ class Certainty:
             burst = table.bursts[table.burst[first]]
             process = process_of[id(burst)]
             part = burst
-            if len(some) < len(burst.rows):
+            if len(some) < len(burst.at):
                 part = burst.part(table, some)
                 self._processes[process].divide(burst, part)
             if self.member[first] == NOTHING:
@@ -305,8 +305,8 @@ class _Units:
                     unit = numbers.setdefault((index, *process.together(burst)), len(numbers))
                 bursts.append((burst, index, NOTHING if conn is None else conn, unit))
         self._shared = len(numbers)
-        sizes = np.array([len(burst.rows) for burst, *_ in bursts], np.int64)
-        begins = np.array([burst.rows[0] for burst, *_ in bursts], np.int64)
+        sizes = np.array([len(burst.at) for burst, *_ in bursts], np.int64)
+        begins = np.array([burst.at[0] for burst, *_ in bursts], np.int64)
         self.rows = ranges(begins, sizes)
         self.process, self.conn, unit = np.repeat(
             np.array([rest for _, *rest in bursts], np.int64).reshape(-1, 3), sizes, axis=0

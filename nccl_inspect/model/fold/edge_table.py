@@ -6,15 +6,20 @@ The edges of one burst are rows one behind the other, and each burst knows its r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from nccl_inspect.event.types import ChannelConnect
-from nccl_inspect.model.fold.edge_blocks import KIND, EdgeBlock, Piece
-from nccl_inspect.model.fold.process_log import Burst, Edge, edge_key
+from nccl_inspect.model.fold.process_log import Burst, Edge, EdgeRows, edge_key
 from nccl_inspect.util.columns import Column, distinct, ranges
 
+_KIND = attrgetter(
+    *("dialect", "production", "conn", "direction", "transport", "mechanism", "read", "copy_engine", "via_rank"),
+    *("net", "nic_index", "pxn_rank", "gdr", "gdr_pci", "shared"),
+)
+"""What events of one kind have in common: all but channel, ranks, GPUs and message."""
 NOTHING = -1
 """Instead of a number that a line does not state."""
 _COLUMNS = ("burst", "place", "src", "dst", "kind", "src_dev", "dst_dev", "channels", "lines", "block", "at")
@@ -50,7 +55,7 @@ class EdgeTable:
         self._kinds: dict[Any, int] = {}
         self._channel_sets: dict[int, int] = {}
         self._made: dict[int, Edge] = {}
-        self._blocks: list[EdgeBlock] = []
+        self._blocks: list[EdgeRows] = []
         self._objects: list[Edge] = []
         rows = np.concatenate([self._of_objects(), self._of_blocks()], axis=1)
         rows = rows[:, np.lexsort((rows[1], rows[0]))]
@@ -61,7 +66,7 @@ class EdgeTable:
         begins = np.searchsorted(self.burst, np.arange(len(bursts) + 1))
         numbers = np.arange(len(self))
         for burst, begin, end in zip(bursts, begins.tolist(), begins[1:].tolist(), strict=False):
-            burst.rows = numbers[begin:end]
+            burst.at = numbers[begin:end]
         for row in np.flatnonzero(self.block == NOTHING).tolist():
             self.edge(row)
 
@@ -73,7 +78,7 @@ class EdgeTable:
         rows = []
         device, channels = self.devices, self._channel_sets
         for index, burst in enumerate(self.bursts):
-            for edge in burst.edges.values() if burst.made else ():
+            for edge in burst.edges.values() if burst.own else ():
                 event = edge.event
                 dst = NOTHING if event.dst is None else event.dst
                 ends = device.setdefault(event.src_dev, len(device)), device.setdefault(event.dst_dev, len(device))
@@ -84,17 +89,17 @@ class EdgeTable:
         return np.array(rows, np.int64).reshape(-1, len(_COLUMNS)).T
 
     def _kind(self, event: ChannelConnect) -> int:
-        kind = self._kinds.setdefault(KIND(event), len(self.kinds))
+        kind = self._kinds.setdefault(_KIND(event), len(self.kinds))
         if kind == len(self.kinds):
             self.kinds.append(event)
         return kind
 
     def _of_blocks(self) -> Column:
         """The edges of the others: those that go on from one block to the next are one."""
-        pieces: dict[int, list[tuple[int, Piece]]] = {}
+        pieces: dict[int, list[tuple[int, EdgeRows]]] = {}
         for index, burst in enumerate(self.bursts):
-            for piece in () if burst.made else burst.pieces:
-                pieces.setdefault(id(piece.block), []).append((index, piece))
+            for piece in () if burst.own else burst.rows:
+                pieces.setdefault(id(piece.edges), []).append((index, piece))
         parts = [self._of_block(some) for some in pieces.values()]
         if not parts:
             return np.empty((len(_COLUMNS), 0), np.int64)
@@ -114,20 +119,20 @@ class EdgeTable:
         rows[7] = np.array([channels.setdefault(one, len(channels)) for one in sets.tolist()])[number.ravel()]
         return rows
 
-    def _of_block(self, pieces: Sequence[tuple[int, Piece]]) -> tuple[Column, Column]:
+    def _of_block(self, pieces: Sequence[tuple[int, EdgeRows]]) -> tuple[Column, Column]:
         """The edges of pieces of one block, and their channels."""
-        block = pieces[0][1].block
+        some = pieces[0][1].edges
         sizes = np.array([piece.end - piece.begin for _, piece in pieces], np.int64)
         at = ranges(np.array([piece.begin for _, piece in pieces], np.int64), sizes)
         burst = np.repeat(np.array([index for index, _ in pieces], np.int64), sizes)
-        shift = np.repeat(np.array([piece.shift for _, piece in pieces], np.int64), sizes)
-        kind = np.array([self._kind(event) for event in block.kinds])[block.kind[at]]
-        device = np.array([self.devices.setdefault(name, len(self.devices)) for name in (*block.texts, None)])
+        kind = np.array([self._kind(event) for event in some.kinds])[some.kind[at]]
+        device = np.array([self.devices.setdefault(name, len(self.devices)) for name in (*some.texts, None)])
         number, nothing = np.full(len(at), len(self._blocks)), np.zeros(len(at), np.int64)
-        self._blocks.append(block)
-        ends = block.src[at], block.dst[at], kind, device[block.src_dev[at]], device[block.dst_dev[at]]
-        columns = (burst, block.place[at] + shift, *ends, nothing, block.lines[at], number, at)
-        return np.array(columns, np.int64), block.channels[at]
+        self._blocks.append(pieces[0][1])
+        src, dst, src_dev, dst_dev = (some.columns[name][at] for name in ("src", "dst", "src_dev", "dst_dev"))
+        ends = src, dst, kind, device[src_dev], device[dst_dev]
+        base = np.repeat(np.array([piece.base for _, piece in pieces], np.int64), sizes)
+        return np.array((burst, base + some.line[at], *ends, nothing, some.lines[at], number, at)), some.channels[at]
 
     def edge(self, row: int) -> Edge:
         """The edge of a row."""
@@ -136,7 +141,8 @@ class EdgeTable:
             if block == NOTHING:
                 edge = self._objects[at]
             else:
-                edge = self._blocks[block].edge(at, int(self.place[row]))
+                edge = self._blocks[block].edge(at)
+                edge.place = int(self.place[row])
                 edge.channels, edge.lines = self.channel_sets[self.channels[row]], int(self.lines[row])
             edge.row = row
             self._made[row] = edge
@@ -144,7 +150,7 @@ class EdgeTable:
 
     def rows_of(self, burst: Burst) -> Sequence[int]:
         """The rows of the edges of a burst, or of a part of one."""
-        rows: Sequence[int] = burst.rows
+        rows: Sequence[int] = burst.at
         return [edge.row for edge in burst.edges.values()] if rows is None else rows
 
     def of_kinds(self, value: Callable[[ChannelConnect], int]) -> Column:

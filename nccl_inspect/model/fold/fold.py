@@ -7,12 +7,13 @@ is in. What repeats is counted instead of kept, so memory grows with the number 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from nccl_inspect.errors import NoInputError
 from nccl_inspect.event import types as events
 from nccl_inspect.event.base import Process
-from nccl_inspect.event.types import ChannelConnect
+from nccl_inspect.event.types import ChannelConnect, Event
 from nccl_inspect.grammar import engine
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.production import Production
@@ -42,7 +43,7 @@ from nccl_inspect.scanning.counts import TAIL_WIDTH, Text
 from nccl_inspect.util.levels import STATEMENTS
 
 if TYPE_CHECKING:
-    from nccl_inspect.scanning.connection_table import ConnectionTable
+    pass
 
 SEQUENCE = (
     events.CommInit,
@@ -73,6 +74,19 @@ class _Use(NamedTuple):
     """Of a connection: see :class:`~nccl_inspect.model.fold.process_log.BurstKey`."""
     rank: int = 0
     edge: tuple[object, ...] = ()
+
+
+class Fate(NamedTuple):
+    """What becomes of the lines with a text."""
+
+    is_counted: bool = False
+    """Only the number, the first and the last one of a process matter."""
+    is_kept: bool = False
+    """Each matters."""
+    ends_burst: bool = False
+    """Each ends the burst of its thread."""
+    ends_all: bool = False
+    """Each ends those of all threads of its process."""
 
 
 class Fold:
@@ -164,41 +178,26 @@ class Fold:
     def take(self, found: Found) -> None:
         """Take in lines of the source begun last; those of a process are in their order."""
         base = position(len(self.sources) - 1, 0)
-        if found.connections is not None:
-            self._place_connections(found, base)
-        for rows in found.by_process.values():
-            number, origin, _, _ = rows[0]
-            self._take_of(self._log(base | number, origin), rows, found, base)
-        if found.connections is not None:
-            self._end_with(found.connections, base)
-        for number, origin, text in found.unknown:
-            self._unknown(base | number, origin, text)
+        found.close()
+        if found.lines is not None:
+            from nccl_inspect.model.fold import tables  # large logs only
 
-    def _end_with(self, table: ConnectionTable, base: int) -> None:
-        """Remember the last lines of processes, where these are connection lines."""
-        for process, (number, origin) in table.last_lines().items():
-            log = self.processes.get(process)
-            if log is not None and base | number > log.last:
-                log.last, log.final = base | number, origin
+            tables.put_among(found, _fate)
+        for process, extent in found.extents.items():
+            log = self._log(base | extent.first, extent.opening)
+            self._take_of(log, found.by_process.get(process, ()), found, base)
+            log.last, log.final = base | extent.last, extent.final
+        for number, origin, text, count in found.unknown:
+            self._unknown(base | number, origin, text, count)
 
-    def _place_connections(self, found: Found, base: int) -> None:
-        """Put what was read in columns among the other lines, burst by burst."""
-        from nccl_inspect.model.fold import table_bursts  # large logs only
-
-        def ends(text: Text) -> tuple[bool, bool]:
-            how = (text.use or _used(text)).how
-            return how in (_STEP, _CONNECTS), how == _BOOTSTRAP
-
-        table_bursts.put_among(found, ends, base)
-
-    def _take_of(self, log: ProcessLog, rows: list[Row], found: Found, base: int) -> None:
+    def _take_of(self, log: ProcessLog, rows: Sequence[Row], found: Found, base: int) -> None:
         """Take in lines of one process."""
         edge = _NO_EDGE
         thread = 0
         last: Text | None = None
         for number, origin, text, channel in rows:
-            if isinstance(text, tuple):  # a burst of a table
-                text.add_to(log, base | number, origin)
+            if isinstance(text, tuple):  # several of a table
+                text.add_to(log, base, number, origin)
                 last = None
                 continue
             if text is last and channel is not None and origin.tid == thread:  # the next channel of the same edge
@@ -216,19 +215,17 @@ class Fold:
                 thread, last = origin.tid, text
             else:
                 self._keep(log, base | number, origin, text)
-        number, origin, _, _ = rows[-1]
-        log.last, log.final = base | number, found.origin(number, origin)
 
     def _keep(self, log: ProcessLog, place: int, origin: Origin, text: Text) -> None:
         """Take in a line that tells something, and is no connection."""
         how = text.use.how
-        if how in _SAID or (how == _UNKNOWN and text.level in STATEMENTS):
+        if how == _STEP:
+            assert text.parsed is not None
+            log.step(place, origin, text.parsed.event)
+        elif how in _SAID or (how == _UNKNOWN and text.level in STATEMENTS):
             log.note(place, origin, text)
             if how == _BOOTSTRAP:
                 log.bootstraps.append(place)
-        elif how == _STEP:
-            assert text.parsed is not None
-            log.step(place, origin, text.parsed.event)
         elif how == _LOOSE:
             assert text.parsed is not None
             said = text.parsed.message
@@ -260,7 +257,7 @@ class Fold:
             exact = self._scanner.exact(text, channel)
             assert exact.parsed is not None and isinstance(exact.parsed.event, ChannelConnect)
             event = exact.parsed.event
-            edge = burst.edges[use.edge] = Edge(event, origin, place, 1 << event.channel, 1, text.level)
+            edge = burst.own[use.edge] = Edge(event, origin, place, 1 << event.channel, 1, text.level)
             return edge
         if channel is None:
             assert text.parsed is not None and isinstance(text.parsed.event, ChannelConnect)
@@ -375,7 +372,7 @@ Piece: TypeAlias = Source | Lines | NoInputError | Fold
 
 
 def _unfinished(log: ProcessLog) -> int:
-    return sum(burst.lines for burst in log.open.values())
+    return sum(edge.lines for burst in log.open.values() for edge in burst.edges.values())
 
 
 def _used(text: Text) -> _Use:
@@ -400,13 +397,36 @@ def _how(text: Text) -> int:
         return _CONNECTS
     if kind in SEQUENCE:
         return _STEP
+    return _usually(parsed.production, kind, text.level in STATEMENTS)
+
+
+@cache
+def _usually(production: Production, kind: type[Event], is_statement: bool) -> int:
+    """What is done with messages of a production, whatever they say."""
     if kind is events.BootstrapInterface:
         return _BOOTSTRAP
-    if parsed.production.constants.get("tone") == "loose":
+    if production.constants.get("tone") == "loose":
         return _LOOSE
-    if kind.kept or text.level in STATEMENTS:
+    if kind.kept or is_statement:
         return _NOTE
     return _CALL if kind is events.Collective else _NOTHING
+
+
+def _fate(text: Text) -> Fate:
+    how = (text.use or _used(text)).how
+    if how == _UNKNOWN and text.level in STATEMENTS:
+        return _FATES[_NOTE]
+    return _FATES.get(how, Fate(is_kept=True))
+
+
+_FATES = {
+    _NOTHING: Fate(),
+    _UNKNOWN: Fate(),
+    _NOTE: Fate(is_counted=True),
+    _STEP: Fate(is_kept=True, ends_burst=True),
+    _CONNECTS: Fate(is_kept=True, ends_burst=True),
+    _BOOTSTRAP: Fate(is_kept=True, ends_all=True),
+}
 
 
 _NO_EDGE = Edge(ChannelConnect(channel=0, src=0, transport=""), Origin(b"", Process("", 0), 0, None), 0)
