@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from nccl_inspect.event.types import ChannelConnect
-from nccl_inspect.model.communicators.candidates import RINGS_AND_TREES, conn_of
+from nccl_inspect.model.communicators.candidates import Candidates, Ends, FittingMembers, conn_of
 from nccl_inspect.model.communicators.communicator import Communicator
-from nccl_inspect.model.communicators.members import Member, ProcessMembers
+from nccl_inspect.model.communicators.members import RINGS_AND_TREES, Member, ProcessMembers
 from nccl_inspect.model.fold.edge_table import NOTHING, EdgeTable, ranks_column
 from nccl_inspect.model.fold.process_log import Burst, ProcessLog
 from nccl_inspect.util.columns import Column, Lookup, distinct, groups, joined, joint, pair, ranges
@@ -117,6 +116,9 @@ class Certainty:
             table.burst
         ]
         self._begins = np.searchsorted(self._process, np.arange(len(processes) + 1)).tolist()
+        self._devices = list(table.devices)
+        self._fitting = np.zeros(len(table), np.uint64)
+        """A bit for each member of the process that a connection fits."""
         self._first_uses: list[tuple[int, int]] = []
 
     def fits(self, rows: Column, member: Column) -> Column:
@@ -149,7 +151,8 @@ class Certainty:
         lost = rows[~self.fits(rows, member)] if len(rows) else rows
         found = np.unique(self._table.burst[lost])
         for burst in found.tolist():
-            self.member[self._table.bursts[burst].rows] = NOTHING
+            rows = self._table.bursts[burst].at
+            self.member[rows] = self.conn[rows] = NOTHING
         return {id(self._table.bursts[burst]) for burst in found.tolist()}
 
     def decide(self) -> list[list[Decided]]:
@@ -168,33 +171,41 @@ class Certainty:
 
     def direct(self) -> Iterator[tuple[ProcessLog, str | None]]:
         """The GPUs to which processes have direct connections, as brackets name them."""
-        names = list(self._table.devices)
         local = np.flatnonzero(self._local)
-        process, device = self._process[self._table.burst[local]], self._far[local]
+        process, device = self._process[local], self._far[local]
         for row in distinct(process, device)[0].tolist():
-            yield self._processes[process[row]].log, names[device[row]]
+            yield self._processes[process[row]].log, self._devices[device[row]]
 
-    def like(self, bursts: Sequence[Burst]) -> Iterator[tuple[Member, int, ChannelConnect, int]]:
-        """Connections that went to members and join the ranks that some bursts of the same process do.
+    def candidates(self, process: ProcessMembers) -> Candidates:
+        """Which members of a process its bursts fit."""
+        if len(process.members) > _MAX_MEMBERS:
+            return FittingMembers(process)
+        return _Fitting(process.members, self._fitting)
 
-        Of each the member, the set, an event with these ranks, and the channels.
-        """
+    def ends_of(self, bursts: Sequence[Burst]) -> Iterator[Ends]:
+        """See :func:`.candidates.ends_of`."""
+        return self._ends(joined([np.asarray(burst.at) for burst in bursts]))
+
+    def like(self, bursts: Sequence[Burst]) -> Iterator[tuple[Member, int, Ends]]:
+        """Connections that went to members and join the ranks that some bursts of the same process do."""
         table = self._table
         ends = joint(self._process, table.src, table.dst)
         wanted = np.unique(ends[joined([burst.at for burst in bursts])])
         rows = np.flatnonzero(np.isin(ends, wanted) & (self.member != NOTHING) & (self.conn != NOTHING))
-        for row, member, conn in zip(rows.tolist(), self.member[rows].tolist(), self.conn[rows].tolist(), strict=True):
-            edge = table.edge(row)
-            yield self._members.all[member], conn, edge.event, edge.channels
+        columns = (column[rows].tolist() for column in (self.member, self.conn))
+        for member, conn, one in zip(*columns, self._ends(rows), strict=True):
+            yield self._members.all[member], conn, one
 
-    def ends(self, process: int) -> Iterator[tuple[str | None, int | None, int, int | None]]:
-        """What the connections of a process, by its number, say of their ends: direction, set, and both ranks."""
-        table = self._table
-        begin, end = self._begins[process : process + 2]
-        columns = (column[begin:end].tolist() for column in (table.kind, table.src, table.dst))
-        for kind, src, dst in zip(*columns, strict=True):
-            event = table.kinds[kind]
-            yield event.direction, event.conn, src, None if dst == NOTHING else dst
+    def ends(self, process: int) -> Iterator[Ends]:
+        """The connections of a process, by its number."""
+        return self._ends(slice(*self._begins[process : process + 2]))
+
+    def _ends(self, rows: Any) -> Iterator[Ends]:
+        table, devices = self._table, self._devices
+        columns = table.src, table.dst, table.src_dev, table.dst_dev, table.kind, table.channels
+        for src, dst, src_dev, dst_dev, kind, channels in zip(*(one[rows].tolist() for one in columns), strict=True):
+            names = devices[src_dev], devices[dst_dev]
+            yield Ends(src, None if dst == NOTHING else dst, *names, table.kinds[kind], table.channel_sets[channels])
 
     def _only(self, units: _Units) -> tuple[Column, Column]:
         """Of each unit how many members it fits, and the last one of them."""
@@ -205,7 +216,9 @@ class Certainty:
             there = np.flatnonzero(number > index)
             member = members.begin[units.process[there]] + index
             place, some = units.place(self._table, there), rows[there]
-            fit = self.fits(some, member) & (members.first[member] <= place) & (place <= members.last[member])
+            fit = self.fits(some, member)
+            self._fitting[some[fit]] |= np.uint64(1 << index)
+            fit &= (members.first[member] <= place) & (place <= members.last[member])
             fit &= ~(members.eager[member] & (units.conn[there] == RINGS_AND_TREES))
             unit = units.unit[there]
             all_fit = np.zeros(units.number, bool)
@@ -280,6 +293,20 @@ class Certainty:
         for process, bursts in zip(self._processes, left, strict=True):
             process.loose = [*(burst for burst in process.loose if id(burst) not in seen), *bursts]
             process.loose.sort(key=lambda burst: burst.place)
+
+
+class _Fitting:
+    """Which members of a process a burst fits, where that was asked of all at once."""
+
+    def __init__(self, members: Sequence[Member], fitting: Column) -> None:
+        self._members, self._fitting = members, fitting
+
+    def of(self, burst: Burst, conn: int | None) -> list[Member]:
+        """The members in which all lines of a burst fit, in their order."""
+        bits = int(np.bitwise_and.reduce(self._fitting[burst.at]))
+        some = [member for index, member in enumerate(self._members) if bits >> index & 1]
+        is_free = conn != RINGS_AND_TREES
+        return [member for member in some if (is_free or not member.eager) and member.lives_at(burst.place)]
 
 
 class _Units:

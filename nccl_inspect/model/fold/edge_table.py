@@ -151,7 +151,7 @@ class EdgeTable:
     def rows_of(self, burst: Burst) -> Sequence[int]:
         """The rows of the edges of a burst, or of a part of one."""
         rows: Sequence[int] = burst.at
-        return [edge.row for edge in burst.edges.values()] if rows is None else rows
+        return rows
 
     def of_kinds(self, value: Callable[[ChannelConnect], int]) -> Column:
         """Of each row what a function says of its event: a number, or whether something is so."""

@@ -160,6 +160,8 @@ class Burst(Record):
     @property
     def lines(self) -> int:
         """How many lines it has."""
+        if self.table is not None:
+            return int(self.table.lines[self.at].sum())
         own = sum(edge.lines for edge in self.own.values())
         return own + sum(int(part.edges.lines[part.begin : part.end].sum()) for part in self.rows)
 
