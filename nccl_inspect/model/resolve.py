@@ -104,6 +104,7 @@ class _Builder:
         said = self._notices()
         self._groups = names.names(self._communicators, self._processes, said)
         self._lifetimes = lifetime.Lifetimes()
+        self._layouts = rings_and_trees.Layouts()
         self._likely = parallelism.likely(self._communicators, self._world)
         releases = _values(said, events.NcclVersion, "version") or _releases_of_torch(said) or self._inferred_version()
         environment = settings(self._processes, self._ranks, self.evidence, releases)
@@ -257,8 +258,8 @@ class _Builder:
         by_place = sorted(present, key=lambda member: member.first.place)
         counts = [member.counts.coll for member in present if member.counts]
         networks = _networks(present)
-        rings, incomplete = rings_and_trees.rings(comm)
-        trees = rings_and_trees.printed_trees(comm)
+        layout = self._layouts.of(comm)
+        collnet = rings_and_trees.collnet(comm)
         return CommunicatorInfo(
             id=comm.name,
             parent=comm.parent.name if comm.parent else None,
@@ -266,16 +267,16 @@ class _Builder:
             group=self._groups.get(comm.name),
             parallelism=None if comm.name in self._groups else self._likely.get(comm.name),
             lifetime=self._lifetimes.stages(comm),
-            algorithms=rings_and_trees.algorithms(comm),
-            collnet=rings_and_trees.collnet(comm),
-            inconsistent=rings_and_trees.inconsistent(comm, trees),
+            algorithms=rings_and_trees.algorithms(comm, collnet),
+            collnet=collnet,
+            inconsistent=layout.inconsistent,
             nranks=comm.nranks,
             ranks=list(comm.global_ranks),
             hosts=list(dict.fromkeys(comm.members[rank].log.process[0] for rank in sorted(comm.members))),
             channels=max(counts) if counts else None,
-            rings=rings,
-            incomplete_rings=incomplete,
-            trees=rings_and_trees.trees(comm, trees),
+            rings=layout.global_rings(comm),
+            incomplete_rings=layout.incomplete,
+            trees=layout.global_trees(comm),
             state=rings_and_trees.state(comm),
             started=sorted(comm.members),
             announced=sorted(rank for rank, member in comm.members.items() if member.started),

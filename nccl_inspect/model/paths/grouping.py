@@ -70,11 +70,22 @@ class Grouping:
         """Equal for connections that say the same of their paths."""
         rows = self._rows
         self.mixed = self._is_mixed(rows.communicator)
-        is_mixed = (self.mixed | self._is_mixed(self._detail))[self.pair]
-        communicator = np.where(is_mixed, rows.communicator, NOTHING)
+        # Which communicators they are matters where several ways are named with theirs; else that they are several.
+        communicator = np.where(self._is_mixed(self._detail)[self.pair], rows.communicator, NOTHING - 1 - self._nth())
         nic = self._nics(nic_name)
         channels = rows.table.channels[rows.row]
         return distinct(rows.kind, channels, nic, rows.proxy, rows.guessed, communicator, self._scopes(scope))[1]
+
+    def _nth(self) -> Column:
+        """Of each connection whether its communicator is the first of its pair, the second, …"""
+        nth = np.zeros(len(self.pair), np.int64)
+        mixed = self._by_pair[self.mixed[self.pair[self._by_pair]]]
+        if len(mixed):
+            pair = self.pair[mixed]
+            number = distinct(pair, self._rows.communicator[mixed])[1]
+            begins = np.unique(pair, return_index=True)[1]
+            nth[mixed] = number - np.repeat(number[begins], np.diff([*begins, len(pair)]))
+        return nth
 
     def _nics(self, nic_name: NicName) -> Column:
         """The NIC of each connection."""
