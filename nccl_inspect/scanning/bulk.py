@@ -7,9 +7,8 @@ digits; a flood of the same lines is counted. Everything else goes through the s
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
-from itertools import compress
+from itertools import compress, islice
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
@@ -21,6 +20,7 @@ from nccl_inspect.ingest.lines import last_error, prefix, tracebacks
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.ingest.lines.timestamps import SAMPLE, Frame
 from nccl_inspect.ingest.sources.blocks import Lines
+from nccl_inspect.scanning import flood
 from nccl_inspect.scanning.counts import TAIL, TAIL_WIDTH, Counts, Text, numbered
 from nccl_inspect.scanning.scanner import Scanner
 from nccl_inspect.scanning.wrapped_messages import rejoined
@@ -104,9 +104,6 @@ _LOOK = 1 << 16
 """Bytes of a block that tell what most of it is."""
 _SPARSE = 4
 """A log is sparse when not more than one line in so many is NCCL's."""
-_SAMPLES = 64
-_SAME = 4
-"""Lines are a flood when not more than one in so many is different from all others."""
 _MAX_SHAPES = 20_000
 _SHAPE_WIDTH = 500
 
@@ -326,29 +323,31 @@ class BulkScanner(Scanner):
 
         What is remembered of a line is remembered of it without colours, as a whole one: no need to look for these.
         """
-        sample = block.text[:_LOOK].split(b"\n")
-        if len(sample) < _SAMPLES or len(set(sample)) * _SAME > len(sample):
-            return False
-        lines = block.lines
-        numbers = Counter(lines)
-        if len(numbers) * _SAME > len(lines):
+        repeats = flood.found(block)
+        if repeats is None or counts.awaited or counts.tracebacks:
             return False
         known: dict[bytes, tuple[Origin, Text]] = {}
-        for line in numbers:
+        others = set[bytes]()
+        for line in repeats.numbers:
             head, mark, rest = line.partition(prefix.MARK)
             origin, text = self._origins.young.get(head), self._texts.young.get(rest)
-            if not mark or origin is None or text is None or text.damaged or not self._reader.is_countable(text):
+            if origin is not None and text is not None and not text.damaged and self._reader.is_countable(text):
+                known[line] = origin, text
+            elif mark or _NAME in line or self._worth({line.translate(None, _DIGITS)} - self._boring):
                 return False
-            known[line] = origin, text
-        begin, end = _places(lines, numbers), _places(reversed(lines), numbers)
-        first, last = counts.lines + 1, counts.lines + len(lines)
-        counts.lines += len(lines)
-        counts.nccl_lines += len(lines)
-        unknown = sum(count for line, count in numbers.items() if known[line][1].parsed is None)
-        counts.typed_lines += len(lines) - unknown
+            else:
+                others.add(line)
+        first, last = counts.lines + 1, counts.lines + repeats.size
+        counts.lines += repeats.size
+        counts.nccl_lines += sum(repeats.numbers[line] for line in known)
+        unknown = sum(repeats.numbers[line] for line, (_, text) in known.items() if text.parsed is None)
+        counts.typed_lines += sum(repeats.numbers[line] for line in known) - unknown
         counts.unrecognised_lines += unknown
+        tail = [(last - back, line[:TAIL_WIDTH]) for back, line in islice(repeats.last_of(others), TAIL)]
+        counts.tail.extend(reversed(tail))
+        begin, end = repeats.places()
         self._reader.take_repeated(
-            [Repeated(first + begin[line], last - end[line], count, *known[line]) for line, count in numbers.items()]
+            [Repeated(first + begin[line], last - end[line], repeats.numbers[line], *known[line]) for line in known]
         )
         return True
 
@@ -404,19 +403,6 @@ def _is_template(rest: bytes, text: Text) -> bool:
         and rest[_DIGITS_END - 2 : _DIGITS_END] in _CHANNELS
         and rest[_DIGITS_END : _DIGITS_END + 1] in (b"/", b" ")
     )
-
-
-def _places(lines: Iterable[bytes], wanted: Iterable[bytes]) -> dict[bytes, int]:
-    """How many lines come before the first of each kind."""
-    left = set(wanted)
-    places = {}
-    for place, line in enumerate(lines):
-        if line in left:
-            places[line] = place
-            left.remove(line)
-            if not left:
-                break
-    return places
 
 
 def _signs(grammar: Grammar) -> list[bytes]:

@@ -65,7 +65,7 @@ def counted(data: Pieces, told: Callable[[int], None]) -> Pieces:
 def grown(data: Pieces) -> Pieces:
     """The same bytes; as soon as many were read, in larger pieces where that keeps nobody waiting.
 
-    A piece of :data:`BLOCK` bytes comes from a file, of which the next one is there as well; from a pipe come smaller ones.
+    A piece of :data:`BLOCK` bytes comes from a file, of which the next one is there as well; pipes give smaller ones.
     """
     seen = 0
     taken: list[bytes] = []
