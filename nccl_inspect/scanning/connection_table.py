@@ -5,9 +5,9 @@ This module needs numpy; it is loaded for large logs only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,14 @@ class Part(NamedTuple):
     """A field of a message: a column, and how its values are written."""
 
     name: str
-    write: Callable[[object], str]
+    width: int
+    """The digits that a number has at least."""
     is_text: bool
     """Whether the column names a text by its number."""
+
+    def write(self, value: object) -> str:
+        """A value as it is printed."""
+        return str(value).rjust(self.width, "0")
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -130,6 +135,9 @@ class Edges(Record):
         self.kind, heads = number_of(firsts([self.way, *columns]))
         self.kinds = list(map(self.event, heads.tolist()))
         self.reduces = any(kind.transport == "COLLNET" for kind in self.kinds)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Edges, tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     def origin(self, edge: int) -> Origin:
         """Who printed the first line of an edge."""

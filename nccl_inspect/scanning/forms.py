@@ -187,7 +187,7 @@ class Forms:
         found = []
         for name, kind, group in parsed.production.shape.fields:
             if match[group] is not None and (kind.read is int or kind is _DEVICE):
-                found.append((*match.span(group), Part(name, kind.write, kind is _DEVICE)))
+                found.append((*match.span(group), Part(name, len(kind.write(0)), kind is _DEVICE)))
         return sorted(found, key=lambda one: one[:2])
 
     def _is_general(self, message: bytes, free: set[int]) -> bool:
