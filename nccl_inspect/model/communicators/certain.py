@@ -290,9 +290,9 @@ class Certainty:
             place = burst.place if id(burst) in units.whole else int(table.place[last])
             decided[process].append(Decided(part, member, place))
         seen = process_of.keys()
-        for process, bursts in zip(self._processes, left, strict=True):
-            process.loose = [*(burst for burst in process.loose if id(burst) not in seen), *bursts]
-            process.loose.sort(key=lambda burst: burst.place)
+        for members_of, bursts in zip(self._processes, left, strict=True):
+            members_of.loose = [*(burst for burst in members_of.loose if id(burst) not in seen), *bursts]
+            members_of.loose.sort(key=lambda burst: burst.place)
 
 
 class _Fitting:

@@ -152,6 +152,7 @@ class Grouping:
         chosen = chosen[np.lexsort((rows.place[chosen], self.pair[chosen]))]
         line = chosen[np.unique(self.pair[chosen], return_index=True)[1]]
         sets, communicators = self._communicators(is_chosen, line)
+        kind_of_pair: Column = np.array(kind, np.int64)[like]
         src_host, dst_host = (column[line] + 1 for column in self._hosts)
         return Columns(
             rows.src[line],
@@ -160,7 +161,7 @@ class Grouping:
             dst_host,
             table.src_dev[rows.row[line]],
             table.dst_dev[rows.row[line]],
-            np.array(kind, np.int64)[like],
+            kind_of_pair.tolist(),
             communicators,
             _Evidence(rows, line, evidence),
             [None, *hosts],

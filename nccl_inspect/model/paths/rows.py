@@ -62,11 +62,11 @@ class Rows:
 
     def log_of(self, index: int) -> ProcessLog:
         """Who printed one of them."""
-        return self._placements[self._at[index]].log
+        return self._placements[int(self._at[index])].log
 
     def line(self, index: int) -> Line:
         """One of them."""
-        line = line_of(self._placements[self._at[index]], self.table.edge(int(self.row[index])))
+        line = line_of(self._placements[int(self._at[index])], self.table.edge(int(self.row[index])))
         assert line is not None
         return line
 

@@ -7,7 +7,7 @@ from operator import attrgetter, itemgetter
 
 from nccl_inspect.ingest.lines.prefix import Origin
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.fold.fold import Burst, Edge, Note, ProcessLog, Step
+from nccl_inspect.model.fold.fold import Burst, Note, ProcessLog, Step
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.util.text import decode
 
@@ -30,8 +30,6 @@ def of(log: ProcessLog, ranks: list[int], where: tuple[str, int, int], line: _Li
 def _kept(log: ProcessLog, line: _Line) -> Evidence | None:
     """The last line of which more than its place is kept."""
     place, last = max(_ends(log), key=itemgetter(0), default=(0, None))
-    if isinstance(last, Burst):
-        last = max(last.edges.values(), key=attrgetter("place"))
     match last:
         case None:
             return None
@@ -39,8 +37,9 @@ def _kept(log: ProcessLog, line: _Line) -> Evidence | None:
             return line(place, last.origin, last.level, decode(last.message))
         case Step():
             return line(place, last.origin, "INFO", last.event.message)
-        case Edge():
-            return line(place, last.origin, last.level, last.stated.message)
+        case Burst():
+            edge = max(last.edges.values(), key=attrgetter("place"))
+            return line(place, edge.origin, edge.level, edge.stated.message)
 
 
 def _ends(log: ProcessLog) -> Iterator[tuple[int, Step | Burst | Note]]:
