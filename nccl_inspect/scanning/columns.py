@@ -95,8 +95,7 @@ class Columns:
         lines, of = self._lines(block, at, row, mark, heads, first)
         is_left[row[of]] = False
         others = np.flatnonzero(is_left)
-        places = zip(block.begin[others].tolist(), block.end[others].tolist(), strict=True)
-        return Split(lines, connections, others, [data[begin:end] for begin, end in places])
+        return Split(lines, connections, others, block.pieces(block.begin[others], block.end[others]))
 
     def _connections(
         self, block: Block, at: Rows, row: Rows, mark: Rows, heads: Heads, first: int
@@ -135,14 +134,15 @@ class Columns:
         first_alike = np.arange(len(at))
         first_alike[narrow] = narrow[block.alike(begin[narrow], end[narrow])]
         same: dict[bytes, int] = {}
-        for one, start, stop in zip(wide.tolist(), begin[wide].tolist(), end[wide].tolist(), strict=True):
-            first_alike[one] = same.setdefault(block.data[start:stop], one)
+        for one, text in zip(wide.tolist(), block.pieces(begin[wide], end[wide]), strict=True):
+            first_alike[one] = same.setdefault(text, one)
         number, where = number_of(first_alike)
         texts: list[Text] = []
         numbers = np.full(len(where), -1, np.int32)
-        places = zip(begin[where].tolist(), end[where].tolist(), at[where].tolist(), strict=True)
-        for index, (start, stop, one) in enumerate(places):
-            text = self._text_of(block.data[start:stop], heads.printers.origins[int(heads.printer[one])])
+        origins, printers = heads.printers.origins, heads.printer[at[where]].tolist()
+        rests = block.pieces(begin[where], end[where])
+        for index, (rest, printer) in enumerate(zip(rests, printers, strict=True)):
+            text = self._text_of(rest, origins[printer])
             if text is not None:
                 numbers[index] = len(texts)
                 texts.append(text)
@@ -180,8 +180,7 @@ def _heads(block: Block, row: Rows, mark: Rows, known: Known) -> Heads | None:
     number, where = number_of(block.alike(begin, mark))
     origins: list[Origin] = []
     printers = []
-    for at, end in zip(begin[where].tolist(), mark[where].tolist(), strict=True):
-        head = block.data[at:end]
+    for head in block.pieces(begin[where], mark[where]):
         origin = known.seen(head)
         if origin is None:
             if known.is_news(head):
@@ -198,18 +197,24 @@ def _timed_heads(block: Block, row: Rows, mark: Rows, known: Known) -> Heads | N
     begin = block.begin[row]
     timeless, has_time, is_sound = _without_times(block, begin, mark)
     number, where = number_of(timeless.alike(begin, mark))
-    order = np.argsort(number, kind="stable")
-    starts = np.searchsorted(number[order], np.arange(len(where) + 1)).tolist()
+    order, starts = None, np.zeros(0, np.int64)
     frames: list[Frame | None] = []
     origins: list[Origin] = []
     printers: list[int] = []
-    for at, start, stop in zip(where.tolist(), starts, starts[1:], strict=False):
-        heads = [block.data[begin[one] : mark[one]] for one in order[start : min(stop, start + _TRIES)].tolist()]
-        if known.is_news(heads[0]):
-            return None
-        key = timeless.data[begin[at] : mark[at]]
-        frame = _frame(key, heads, known) if has_time[at] else None
-        origin = known.parsed(key) if not has_time[at] else frame.origin if frame else None
+    keys = timeless.pieces(begin[where], mark[where])
+    for index, (at, key) in enumerate(zip(where.tolist(), keys, strict=True)):
+        frame = known.proven(key) if has_time[at] else None
+        origin = frame.origin if frame else None
+        if frame is None:
+            if order is None:
+                order = np.argsort(number, kind="stable")
+                starts = np.searchsorted(number[order], np.arange(len(where) + 1))
+            some = order[starts[index] : min(starts[index + 1], starts[index] + _TRIES)]
+            heads = block.pieces(begin[some], mark[some])
+            if known.is_news(heads[0]):
+                return None
+            frame = _frame(key, heads, known) if has_time[at] else None
+            origin = known.parsed(key) if not has_time[at] else frame.origin if frame else None
         printers.append(-1 if origin is None else len(origins))
         if origin is not None:
             origins.append(origin)
@@ -231,16 +236,13 @@ def _without_times(block: Block, begin: Rows, mark: Rows) -> tuple[Block, Mask, 
     """The block with zeros for the times in prefixes; of which there is one, and of which it can be one."""
     shapes = Block(block.data.translate(ZERO), block)
     number, where = number_of(shapes.alike(begin, mark))
-    spans = [timestamps.place(shapes.data[begin[at] : mark[at]]) for at in where.tolist()]
-    found = np.array(spans, np.int64).reshape(-1, 2)[number]
+    spans = map(timestamps.place, shapes.pieces(begin[where], mark[where]))
+    found = np.array(list(spans), np.int64).reshape(-1, 2)[number]
     start, width = begin + found[:, 0], found[:, 1] - found[:, 0]
-    changed = block.bytes.copy()
-    for place in range(int(width.max(initial=0))):
-        at = start[width > place] + place
-        changed[at] = np.frombuffer(shapes.data, np.uint8)[at]
+    timeless = block.overwritten(start, start + width, shapes)
     of_day = (width > 0) & (block.bytes[start + 2] == ord(":"))
     hour, minute, second = (block.bytes[start[of_day] + place] for place in (0, 3, 6))
     past = (hour > ord("2")) | ((hour == ord("2")) & (block.bytes[start[of_day] + 1] > ord("3")))
     is_sound = np.ones(len(begin), bool)
     is_sound[of_day] = ~(past | (minute > ord("5")) | (second > ord("5")))
-    return Block(changed.tobytes(), block), width > 0, is_sound
+    return timeless, width > 0, is_sound

@@ -92,12 +92,12 @@ class Forms:
         way = np.full(len(begin), NONE, np.int32)
         data = block.data
         forms: dict[int, tuple[_Form, list[int]]] = {}
-        for at, (start, stop) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
-            shape = data[start:stop].translate(ZERO)
+        for at, text in enumerate(block.pieces(begin, end)):
+            shape = text.translate(ZERO)
             if shape in self._forms:
                 form = self._forms[shape]
             else:
-                form = self._learn(shape, data[start - TAIL : stop], origin_of(at))
+                form = self._learn(shape, data[begin[at] - TAIL : end[at]], origin_of(at))
             if form is not None:
                 forms.setdefault(id(form), (form, []))[1].append(at)
         for form, places in forms.values():

@@ -48,8 +48,7 @@ class Heads(Record):
         """Prefixes as they stand; None where the printers tell all."""
         if not self.printers.frames:
             return None
-        places = zip(self.begin[at].tolist(), self.end[at].tolist(), strict=True)
-        return [self.block.data[begin:end] for begin, end in places]
+        return self.block.pieces(self.begin[at], self.end[at])
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -15,6 +15,8 @@ Column: TypeAlias = NDArray[np.int32]
 ZERO = bytes.maketrans(b"123456789", b"000000000")
 _WORD = 8
 _MIX, _AGAIN, _FOLD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(32)
+_USUAL = 64
+"""Bytes up to which most pieces reach."""
 _ROUNDS = 16
 """Of hashing; what still falls together then is sorted."""
 
@@ -37,6 +39,21 @@ class Block:
     def _lines(self) -> tuple[Rows, Rows]:
         ends = np.flatnonzero(self.bytes == ord("\n"))
         return np.concatenate(([0], ends + 1)), np.concatenate((ends, [len(self.data)]))
+
+    def pieces(self, begin: Rows, end: Rows) -> list[bytes]:
+        """Some bytes, piece by piece."""
+        data = self.data
+        return [data[start:stop] for start, stop in zip(begin.tolist(), end.tolist(), strict=True)]
+
+    def overwritten(self, begin: Rows, end: Rows, other: Block) -> Block:
+        """The block with the bytes of another one in some pieces; one shorter than eight bytes stays as it is."""
+        data = self.bytes.copy()
+        words = np.ndarray(len(self.words), "<u8", data, strides=(1,))
+        for place in range(0, int((end - begin).max(initial=0)), _WORD):
+            rows = end - begin > max(place, _WORD - 1)
+            at = np.minimum(begin[rows] + place, end[rows] - _WORD)
+            words[at] = other.words[at]
+        return Block(data.tobytes(), self)
 
     def first_in_lines(self, text: bytes) -> tuple[Rows, Rows]:
         """The lines that hold a text of up to eight bytes, and its first place in each."""
@@ -63,7 +80,12 @@ class Block:
         words: list[NDArray[Any]] = [width]
         mixed = width.astype(np.uint64)
         for place in range(0, int(width.max(initial=0)), _WORD):
-            word = self.words[np.minimum(begin + place, end - _WORD)]
+            if place < _USUAL:
+                word = self.words[np.minimum(begin + place, end - _WORD)]
+            else:
+                longer = np.flatnonzero(width > place)
+                word = np.zeros(len(begin), np.uint64)
+                word[longer] = self.words[np.minimum(begin[longer] + place, end[longer] - _WORD)]
             words.append(word)
             mixed ^= word
             mixed *= _MIX

@@ -126,7 +126,7 @@ def has_partials(block: bytes) -> bool:
     """Whether lines go on in the next one of the same stream."""
     if b"{" in block[:_LOOK] and (_TAGGED.search(block) or (_has_long_line(block) and b'"stream"' in block)):
         return True
-    return _PARTIAL.search(block) is not None
+    return b" std" in block and _PARTIAL.search(block) is not None
 
 
 def _has_long_line(block: bytes) -> bool:
