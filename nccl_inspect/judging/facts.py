@@ -103,6 +103,10 @@ class Facts:
             )
         )
 
+    def no_paths(self) -> Selection:
+        """None of the paths."""
+        return Selection(self.job.paths.table, ())
+
     def paths_of(self, comm: CommunicatorInfo) -> Selection:
         """The paths that a communicator has connections on."""
         return Selection(self.job.paths.table, (), self.job.paths.table.rows_in(comm.id))

@@ -107,7 +107,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         impact="if so, every byte between hosts takes two extra copies through host memory and PCIe",
         fix=[*unset(off), _LIST_NICS]
         if off
-        else [*_fixes(facts, [], said), *([_NEWER] if refused and _may_look_elsewhere(facts) else [])],
+        else [*_fixes(facts, facts.no_paths(), said), *([_NEWER] if refused and _may_look_elsewhere(facts) else [])],
         confirm="Check the 'via NET/…' lines once hosts talk: those without /GDRDMA do not use it."
         + ("" if off or far else " On the host, run: lsmod | grep nvidia_peermem"),
         severity="info" if near else "warning",

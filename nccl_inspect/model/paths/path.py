@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from nccl_inspect.model.connection import AlsoPath, End, Link
 from nccl_inspect.model.evidence import Evidence
@@ -125,8 +126,8 @@ class Path(TwoEnded, Record):
 
 def kind_of(path: Path) -> PathKind:
     """What a path has in common with others."""
-    listed = {name: tuple(getattr(path, name)) for name in (*_LISTED, "rules")}
-    return PathKind(**{name: getattr(path, name) for name in (*_SHARED, *_JUDGED)}, **listed)
+    fields: dict[str, Any] = {name: getattr(path, name) for name in (*_SHARED, *_JUDGED)}
+    return PathKind(**fields | {name: tuple(getattr(path, name)) for name in (*_LISTED, "rules")})
 
 
 def key_of(path: Path) -> tuple[object, ...]:
@@ -145,6 +146,7 @@ def path_of(
     evidence: list[Evidence],
 ) -> Path:
     """A path of a kind."""
+    fields: dict[str, Any] = {name: getattr(kind, name) for name in (*_SHARED, *_JUDGED)}
     return Path(
         src=ends[0],
         dst=ends[1],
@@ -154,9 +156,7 @@ def path_of(
         dst_gpu=gpus[1],
         communicators=list(communicators),
         evidence=evidence,
-        rules=list(kind.rules),
-        **{name: getattr(kind, name) for name in (*_SHARED, *_JUDGED)},
-        **{name: list(getattr(kind, name)) for name in _LISTED},
+        **fields | {name: list(getattr(kind, name)) for name in (*_LISTED, "rules")},
     )
 
 

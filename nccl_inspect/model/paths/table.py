@@ -387,7 +387,7 @@ def _columns(paths: Iterable[Path]) -> Columns:
         place = sets.setdefault(tuple(path.communicators), len(sets))
         rows.append((path.src, path.dst, *own, *named, kind, place))
         evidence.append(path.evidence)
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(8)]
+    columns: Any = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(8)]
     return Columns(*columns, evidence, list(hosts), list(gpus), examples, list(sets))
 
 
