@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -41,6 +42,7 @@ class Facts:
         self.job = job
         self.platform = expected_of(platform or platform_of(job), job)
         self.topologies = [*topologies, *artifacts.of(job.artifacts, "topology_file"), *detected.topologies(job)]
+        self._of_communicator: dict[str, Selection] = {}
         self._marks = {Mark(): 0}
         self.marking = [0] * len(job.paths)
         self._echoes: set[int] = set()
@@ -109,7 +111,10 @@ class Facts:
 
     def paths_of(self, comm: CommunicatorInfo) -> Selection:
         """The paths that a communicator has connections on."""
-        return Selection(self.job.paths.table, (), self.job.paths.table.rows_in(comm.id))
+        if comm.id not in self._of_communicator:
+            rows = self.job.paths.table.rows_in(comm.id)
+            self._of_communicator[comm.id] = Selection(self.job.paths.table, (), rows)
+        return self._of_communicator[comm.id]
 
     def leaving(self) -> Selection:
         """Network paths that leave the host or, in a fragment, may do so."""
@@ -328,10 +333,20 @@ def hosts_of(paths: Iterable[Path]) -> set[str | None]:
 
 def ends_of(paths: Selection, side: str) -> Iterator[tuple[str, int, End]]:
     """Host, rank and end of network paths at their ``send`` or ``receive`` side, each once; without unknown hosts."""
-    host_and_rank = ("src_host", "src") if side == "send" else ("dst_host", "dst")
-    for host, rank, ends in paths.distinct(*host_and_rank, lambda kind: frozenset(kind.ends(side))):
+    for host, rank, ends in paths.distinct(*_AT[side], ENDS[side]):
         for end in ends if host else ():
             yield host, rank, end
+
+
+def _ends_at(side: str, kind: PathKind) -> frozenset[End]:
+    return frozenset(kind.ends(side))
+
+
+ENDS = {side: partial(_ends_at, side) for side in SIDES}
+"""What kinds of network paths have at their ends, as a column of a selection."""
+HOSTS = {"send": "src_host", "receive": "dst_host"}
+"""The columns of the hosts at both ends."""
+_AT = {"send": ("src_host", "src"), "receive": ("dst_host", "dst")}
 
 
 def nics_used(paths: Selection) -> dict[str, dict[int, set[int]]]:

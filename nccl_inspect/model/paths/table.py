@@ -81,7 +81,10 @@ class Table:
         """The row of each of them, by its id."""
         self.parts: dict[int, list[int]] = {}
         """The kinds into which a kind was split, which has no rows any more."""
+        self.generation = 0
+        """How often more was said of kinds."""
         self._of_kind: dict[int, list[int]] = {}
+        self._order: dict[int, int] = {}
         self._sets: dict[str, list[int]] = {}
         self._of_set: dict[int, list[int]] = {}
 
@@ -112,9 +115,18 @@ class Table:
 
     def rows(self, kind: int) -> list[int]:
         """The rows of a kind."""
+        self._group()
+        return self._of_kind[kind]
+
+    def _group(self) -> None:
         if not self._of_kind:
             self._of_kind = _grouped(enumerate(self.columns.kind))
-        return self._of_kind[kind]
+            self._order = {kind: place for place, kind in enumerate(self._of_kind)}
+
+    def ordered(self, kinds: Iterable[int]) -> list[int]:
+        """Kinds, in the order of the first row of each; those that were split by their parts."""
+        self._group()
+        return sorted(self.live(kinds), key=self._order.__getitem__)
 
     def rows_in(self, communicator: str) -> list[int]:
         """The rows with connections in a communicator."""
@@ -126,8 +138,9 @@ class Table:
         places = self._sets.get(communicator, [])
         return self._of_set[places[0]] if len(places) == 1 else sorted(r for p in places for r in self._of_set[p])
 
-    def regroup(self) -> None:
-        """Forget the rows of each kind: kinds were split."""
+    def forget(self) -> None:
+        """Forget what was found in kinds: more is said of them."""
+        self.generation += 1
         self._of_kind = {}
 
     def live(self, kinds: Iterable[int]) -> Iterator[int]:
@@ -174,9 +187,16 @@ class Selection(Sequence[Path]):
         self._kinds = list(kinds)
         self._rows = rows
         self._is_whole = rows is None
+        self._found: dict[object, Any] = {}
+        self._generation = table.generation
 
     def __len__(self) -> int:
-        return sum(number for _, number in self.counted()) if self._rows is None else len(self._rows)
+        if self._rows is not None:
+            return len(self._rows)
+        return sum(len(self.table.rows(kind)) for kind in self.table.live(self._kinds))
+
+    def __bool__(self) -> bool:
+        return bool(self._kinds if self._rows is None else self._rows)
 
     @overload
     def __getitem__(self, index: int) -> Path: ...
@@ -195,8 +215,8 @@ class Selection(Sequence[Path]):
         if self._rows is None:
             table = self.table
             places = list(table.live(self._kinds))
-            if len(places) == 1:
-                self._rows = table.rows(places[0])
+            if len(places) < 2:
+                self._rows = table.rows(places[0]) if places else []
             else:
                 wanted = [False] * len(table.columns.kinds)
                 for place in places:
@@ -234,8 +254,11 @@ class Selection(Sequence[Path]):
 
     def distinct(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
         """The values in some columns, each combination once, in order."""
+        return iter(self._remembered(columns, lambda: self._combinations(columns)))
+
+    def _combinations(self, columns: Iterable[Column]) -> list[tuple[Any, ...]]:
         read, meanings = self._read(columns)
-        return (values for _, values in _decoded(dict.fromkeys(zip(*read, strict=True)), meanings))
+        return [values for _, values in _decoded(dict.fromkeys(zip(*read, strict=True)), meanings)]
 
     def values(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
         """The values in some columns of each path."""
@@ -282,15 +305,24 @@ class Selection(Sequence[Path]):
 
     def _places(self) -> Iterable[int]:
         """Where their kinds are in the table."""
-        if self._is_whole:
-            return sorted(self.table.live(self._kinds), key=lambda place: self.table.rows(place)[0])
-        return dict.fromkeys(self._taken("kind"))
+        return self.table.ordered(self._kinds) if self._is_whole else dict.fromkeys(self._taken("kind"))
 
     def _taken(self, column: str) -> Sequence[int]:
         """The values of a column."""
         values: Sequence[int] = getattr(self.table.columns, column)
         rows = self.rows
-        return values if len(rows) == len(values) else [values[row] for row in rows]
+        if len(rows) == len(values):
+            return values
+        taken: Sequence[int] = self._remembered(column, lambda: [values[row] for row in rows])
+        return taken
+
+    def _remembered(self, key: object, find: Callable[[], Any]) -> Any:
+        """What is found in these paths, found when it is first asked for; anew when more is said of their kinds."""
+        if self._generation != self.table.generation:
+            self._found, self._generation = {}, self.table.generation
+        if key not in self._found:
+            self._found[key] = find()
+        return self._found[key]
 
     def _read(self, columns: Iterable[Column]) -> tuple[list[Iterable[int]], list[Sequence[object] | None]]:
         """The numbers in columns, and the lists in which they are places."""
@@ -413,6 +445,6 @@ def refine(table: Table, marking: Sequence[int], change: Callable[[PathKind, int
         places.update({(kind, mark): part for mark, part in zip(marks, table.parts[kind], strict=True)})
     if len(both) > len(set(columns.kind)):
         columns.kind = [places[pair] for pair in zip(columns.kind, marking, strict=True)]
-        table.regroup()
+    table.forget()
     for row, path in table.made.items():
         judge(path, columns.kinds[columns.kind[row]])
