@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 
 from nccl_inspect.differences import Change
-from nccl_inspect.model.job import Job, Path
+from nccl_inspect.model.job import Job, Path, PathKind, Selection
 from nccl_inspect.util.wording import count, listed
 
 _SAME = {"direct shared memory": "SHM/direct/direct", "SHM/direct": "SHM/direct/direct"}
@@ -37,7 +37,7 @@ def changes(a: Job, b: Job, pairwise: bool, silent: Container[int] = ()) -> list
     return found
 
 
-def _way(path: Path) -> str:
+def _way(path: Path | PathKind) -> str:
     """Transport and GPUDirect, in the words of one release."""
     detail = path.detail.replace("NET/AWS Libfabric", "NET/Libfabric")
     gdr = {True: " with GPUDirect", "partial": " with GPUDirect on some channels"}.get(path.gdr or False, "")
@@ -86,11 +86,11 @@ def _kinds(a: Job, b: Job) -> Iterator[Change]:
             yield _change(scope, None, way, members)
 
 
-def _by_kind(job: Job) -> dict[tuple[str, str], list[Path]]:
-    kinds: dict[tuple[str, str], list[Path]] = {}
-    for path in job.paths:
-        kinds.setdefault((path.scope, _way(path)), []).append(path)
-    return kinds
+def _by_kind(job: Job) -> dict[tuple[str, str], Selection]:
+    kinds: dict[tuple[str, str], list[PathKind]] = {}
+    for kind in job.paths.kinds:
+        kinds.setdefault((kind.scope, _way(kind)), []).append(kind)
+    return {way: job.paths.where(alike.__contains__) for way, alike in kinds.items()}
 
 
 def _change(

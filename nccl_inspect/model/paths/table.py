@@ -279,6 +279,10 @@ class Selection(Sequence[Path]):
         keys = {place: key(self._kind(place)) for place in self._places()}
         return Selection(self.table, (), sorted(self.rows, key=lambda row: keys[places[row]]))
 
+    def first(self, number: int) -> Selection:
+        """The first of them, so many."""
+        return Selection(self.table, (), self.rows[:number])
+
     def __and__(self, others: Selection) -> Selection:
         rows = set(others.rows)
         return self._chosen(row in rows for row in self.rows)
