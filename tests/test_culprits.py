@@ -22,7 +22,7 @@ from nccl_inspect.differences.formats import text as diff_text
 from nccl_inspect.judging import culprits
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job
-from nccl_inspect.model.job import Path as JobPath
+from nccl_inspect.model.job import PathKind
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style, github, html, junit, markdown, prometheus, sarif, text
 
@@ -410,10 +410,10 @@ def test_each_path_is_looked_at_a_fixed_number_of_times(hosts: int, monkeypatch:
     calls = 0
     plain = culprits._slowness
 
-    def counted(path: JobPath) -> int:
+    def counted(kind: PathKind) -> int:
         nonlocal calls
         calls += 1
-        return plain(path)
+        return plain(kind)
 
     monkeypatch.setattr(culprits, "_slowness", counted)
     job = World(hosts, 4, remote=tcp_on(1)).job()

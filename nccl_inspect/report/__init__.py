@@ -63,7 +63,7 @@ def names() -> tuple[str, ...]:
 def lines(name: str, job: Job, style: Style) -> Iterable[str]:
     """A report in the format of that name, in parts that end where lines end; large ones come as they are made."""
     form = load(name)
-    in_parts: Callable[[Job, Style], Iterable[str]] | None = getattr(form, "lines", None)
+    in_parts: Callable[[Job, Style], Iterable[str]] | None = getattr(form, "pieces", None)
     return in_parts(job, style) if in_parts else form.render(job, style).removesuffix("\n").split("\n")
 
 

@@ -16,10 +16,10 @@ from nccl_inspect.report import Style
 
 def render(job: Job, style: Style) -> str:
     """The document as JSON."""
-    return "\n".join(lines(job, style)) + "\n"
+    return "\n".join(pieces(job, style)) + "\n"
 
 
-def lines(job: Job, style: Style) -> Iterator[str]:
+def pieces(job: Job, style: Style) -> Iterator[str]:
     """The same in parts that end where lines end, indented for reading if the style says so."""
     fields = list(document.parts(job, style.only))
     text = _indented if style.indent else _compact
