@@ -214,7 +214,7 @@ def _watch(ctx: click.Context, fail_on: str, options: reading.Options, *, no_col
 
 
 class _Progress:
-    """The command that runs now, in one line that is written anew; nothing where stderr is no terminal."""
+    """The command that runs now, in one line that is written anew; nothing where stderr is not a terminal."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr is not None and sys.stderr.isatty()

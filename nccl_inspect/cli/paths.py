@@ -111,17 +111,19 @@ def command(
         raise click.UsageError("--matrix and --slowest exclude each other; omit one")
     wanted = selection.Wanted(places, scope, transports, verdicts, frozenset(selection.rules_known(rules)))
     job = shared.read(logs, options)
-    found = wanted.of(job)
-    if not found:
+    chosen = wanted.of(job)
+    if not chosen:
         say(selection.no_path(job, verdicts))
     if slowest:
-        found = selection.slowest(found, job).first(slowest)
+        chosen = selection.slowest(chosen, job).first(slowest)
     if form == "table":
         width = writing.columns(out.target, UNBOUNDED)
         is_global = job.rank_space == "global"
-        out.write(_matrix(found, job.paths, width, is_global, by) if as_matrix else _table(found, width, job, slowest))
+        out.write(
+            _matrix(chosen, job.paths, width, is_global, by) if as_matrix else _table(chosen, width, job, slowest)
+        )
     else:
-        out.write(_MATRICES[form](grid(found, by)) if as_matrix else _FORMATS[form](found))
+        out.write(_MATRICES[form](grid(chosen, by)) if as_matrix else _FORMATS[form](chosen))
     return shared.status(job)
 
 
@@ -173,22 +175,22 @@ def _json(paths: Selection) -> str:
     return json.dumps(list(entries(paths)), indent=1) + "\n"
 
 
-def _matrix_csv(found: Grid) -> str:
+def _matrix_csv(matrix: Grid) -> str:
     """One row for each sender; several ways between two hosts are separated by semicolons."""
-    rows = ([src, *(_kinds(found, src, dst) for dst in found.names)] for src in found.names)
-    return questions.table_of_rows([["src\\dst", *found.names], *rows])
+    rows = ([src, *(_kinds(matrix, src, dst) for dst in matrix.names)] for src in matrix.names)
+    return questions.table_of_rows([["src\\dst", *matrix.names], *rows])
 
 
-def _kinds(found: Grid, src: str, dst: str) -> str:
-    cell = found.cells.get((src, dst), {})
-    times = "" if found.by == "rank" else "{} x "
+def _kinds(matrix: Grid, src: str, dst: str) -> str:
+    cell = matrix.cells.get((src, dst), {})
+    times = "" if matrix.by == "rank" else "{} x "
     return "; ".join(f"{times.format(pairs)}{kind.label} ({kind.verdict})" for kind, pairs in cell.items())
 
 
-def _matrix_json(found: Grid) -> str:
+def _matrix_json(matrix: Grid) -> str:
     """Names of rows and columns; each cell is a list of ways with the number of rank pairs that take them."""
-    rows = [[_ways(found.cells.get((src, dst), {})) for dst in found.names] for src in found.names]
-    return json.dumps({"by": found.by, "names": found.names, "rows": rows}, indent=1) + "\n"
+    rows = [[_ways(matrix.cells.get((src, dst), {})) for dst in matrix.names] for src in matrix.names]
+    return json.dumps({"by": matrix.by, "names": matrix.names, "rows": rows}, indent=1) + "\n"
 
 
 def _ways(cell: dict[Kind, int]) -> list[dict[str, object]]:

@@ -89,7 +89,7 @@ def _document(job: Job) -> dict[str, Any]:
         "waiting": _waiting(job.waiting, job.quiet) if job.waiting else None,
         "first_failure": _first_failure(job.first_failure) if job.first_failure else None,
         "suppressed": [{"reason": entry.reason, "finding": finding_to_dict(entry.finding)} for entry in job.suppressed],
-        "not_judged": [asdict(entry) for entry in job.not_judged],
+        "not_judged": [{"rule": q.rule, "reason": q.reason, "needs": q.needs} for q in job.not_judged],
         "unexplained": [_unexplained(notice) for notice in job.unexplained],
         "evidence": [
             {"name": entry.name, "kind": entry.kind, "host": entry.host, "problem": entry.problem}

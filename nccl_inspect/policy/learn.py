@@ -51,7 +51,7 @@ def doubt(job: Job) -> str:
 
 
 def caution(job: Job) -> str:
-    """Why a healthy log may not show all that belongs into a policy; empty where nothing tells of more."""
+    """Why a healthy log may not show all that belongs into a policy; empty where nothing hints at more."""
     for comm in job.communicators:
         # One that nobody has connected yet may be used later, or never.
         if comm.state not in _OVER and 0 < len(comm.connected) < comm.nranks:
@@ -86,17 +86,17 @@ def _size(job: Job) -> Iterator[str]:
 
 def _findings(job: Job) -> Iterator[str]:
     yield 'max_severity = "info"   # findings above it break the policy: none, info, warning, error'
-    for key, found, words in (
+    for key, number, words in (
         ("max_unrecognised_lines", sum(s.unrecognised_lines for s in job.sources), "NCCL lines not recognized"),
         ("max_damaged_lines", sum(s.damaged_lines for s in job.sources), "torn lines that could not be repaired"),
     ):
-        yield f"{key} = {found}   # {words}"
+        yield f"{key} = {number}   # {words}"
 
 
 def _versions(job: Job) -> Iterator[str]:
     yield '[versions]   # globs; nccl_min = "…" asks for this or a later one'
-    known = [version for version in job.nccl_versions if "inferred" not in version]
-    yield _list("nccl", known) if known else "# nccl: the log does not show it"
+    versions = [version for version in job.nccl_versions if "inferred" not in version]
+    yield _list("nccl", versions) if versions else "# nccl: the log does not show it"
     if job.cuda_versions:
         yield _list("cuda", job.cuda_versions) + "   # of the driver"
     if job.network.plugin_version:

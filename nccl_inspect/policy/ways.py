@@ -54,7 +54,7 @@ def gdr(scope: str, job: Job) -> Iterator[Answer]:
 
 
 def min_channels(scope: str, wanted: int, job: Job) -> Iterator[Answer]:
-    """Every pair is connected on at least so many channels."""
+    """Every pair is connected on at least this many channels."""
     paths = of_scope(scope, job)
     few = paths.where(lambda kind: len(kind.channels) < wanted)
     if few:
@@ -93,9 +93,11 @@ def _kept(scope: str, paths: Selection, what: str, job: Job) -> Answer:
     """Kept, as far as the log shows all paths of that scope."""
     missing = sorted(set(range(job.world_size or 0)) - set(job.ranks_seen))
     if missing:
-        one = "rank" if len(missing) == 1 else "ranks"
+        noun = "rank" if len(missing) == 1 else "ranks"
         seen = f"{count(len(paths), 'pair')} {what}; " if paths else ""
-        return undecided(f"{seen}the paths of {one} {ranges(missing)} are not in the log", "give the logs of all ranks")
+        return undecided(
+            f"{seen}the paths of {noun} {ranges(missing)} are not in the log", "give the logs of all ranks"
+        )
     if job.unplaced_lines:
         lines = count(job.unplaced_lines, "connection line")
         return undecided(f"{lines} could not be placed", "give the log from the start of the job, with whole lines")

@@ -27,7 +27,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     paths = one_sided(facts)
     if not paths:
         return
-    facts.mark(paths, RULE.name)
     columns = {"send": ("src", "src_host"), "receive": ("dst", "dst_host")}
     lacking = {side: paths.where(partial(_lacks, side)) for side in SIDES}
     ends_lacking = {end for side, some in lacking.items() for end in some.distinct(*columns[side])}
@@ -69,6 +68,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks or ends(paths),
         hosts=hosts,
         evidence=[*first_lines(paths)[:3], *(notice.evidence[0] for notice in reasons[:2])],
+        paths=paths,
     )
 
 

@@ -11,7 +11,7 @@ from nccl_inspect.util.text import encode
 BLOCK = 1 << 20
 """Bytes read or unpacked at a time, and the longest line that is kept whole; a longer one is cut there."""
 HEAD = 1 << 16
-"""Bytes that tell whether something is a log."""
+"""Number of leading bytes that decide whether something is a log."""
 
 Pieces: TypeAlias = Iterator[bytes]
 
@@ -53,11 +53,11 @@ def peeked(data: Pieces, enough: Callable[[bytes], bool]) -> tuple[bytes, Pieces
     return head, chain(taken, data)
 
 
-def counted(data: Pieces, told: Callable[[int], None]) -> Pieces:
+def counted(data: Pieces, count: Callable[[int], None]) -> Pieces:
     """The same pieces; ``told`` learns how long each was once it has been used."""
     for piece in data:
         yield piece
-        told(len(piece))
+        count(len(piece))
 
 
 def failing(error: StreamError) -> Callable[[], Pieces]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from nccl_inspect.errors import NoPathError
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.paths.path import Path, PathKind, judge, key_of, kind_of, path_of
+from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of, path_of
 
 if TYPE_CHECKING:
     import pandas
@@ -77,14 +77,7 @@ class Table:
         self.columns = columns
         self.made: dict[int, Path] = {}
         """By row: the same path whenever it is asked for."""
-        self.row_of: dict[int, int] = {}
-        """The row of each of them, by its id."""
-        self.parts: dict[int, list[int]] = {}
-        """The kinds into which a kind was split, which has no rows any more."""
-        self.generation = 0
-        """How often more was said of kinds."""
         self._of_kind: dict[int, list[int]] = {}
-        self._order: dict[int, int] = {}
         self._sets: dict[str, list[int]] = {}
         self._of_set: dict[int, list[int]] = {}
 
@@ -92,7 +85,7 @@ class Table:
         """The path of a row."""
         if row not in self.made:
             c = self.columns
-            path = self.made[row] = path_of(
+            self.made[row] = path_of(
                 c.kinds[c.kind[row]],
                 (c.src[row], c.dst[row]),
                 (c.hosts[c.src_host[row]], c.hosts[c.dst_host[row]]),
@@ -100,7 +93,6 @@ class Table:
                 c.communicator_sets[c.communicators[row]],
                 c.evidence[row],
             )
-            self.row_of[id(path)] = row
         return self.made[row]
 
     def pair(self, row: int) -> tuple[int, int]:
@@ -113,20 +105,11 @@ class Table:
         src_gpu, dst_gpu = c.gpus[c.src_gpu[row]], c.gpus[c.dst_gpu[row]]
         return c.hosts[c.src_host[row]], c.src[row], src_gpu, c.dst[row], dst_gpu
 
-    def rows(self, kind: int) -> list[int]:
-        """The rows of a kind."""
-        self._group()
-        return self._of_kind[kind]
-
-    def _group(self) -> None:
+    def of_kinds(self) -> dict[int, list[int]]:
+        """The rows of each kind, in the order of the first one."""
         if not self._of_kind:
             self._of_kind = _grouped(enumerate(self.columns.kind))
-            self._order = {kind: place for place, kind in enumerate(self._of_kind)}
-
-    def ordered(self, kinds: Iterable[int]) -> list[int]:
-        """Kinds, in the order of the first row of each; those that were split by their parts."""
-        self._group()
-        return sorted(self.live(kinds), key=self._order.__getitem__)
+        return self._of_kind
 
     def rows_in(self, communicator: str) -> list[int]:
         """The rows with connections in a communicator."""
@@ -137,19 +120,6 @@ class Table:
                     self._sets.setdefault(name, []).append(place)
         places = self._sets.get(communicator, [])
         return self._of_set[places[0]] if len(places) == 1 else sorted(r for p in places for r in self._of_set[p])
-
-    def forget(self) -> None:
-        """Forget what was found in kinds: more is said of them."""
-        self.generation += 1
-        self._of_kind = {}
-
-    def live(self, kinds: Iterable[int]) -> Iterator[int]:
-        """Kinds, those that were split by their parts."""
-        for kind in kinds:
-            if kind in self.parts:
-                yield from self.live(self.parts[kind])
-            else:
-                yield kind
 
 
 def _grouped(numbered: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
@@ -188,12 +158,11 @@ class Selection(Sequence[Path]):
         self._rows = rows
         self._is_whole = rows is None
         self._found: dict[object, Any] = {}
-        self._generation = table.generation
 
     def __len__(self) -> int:
         if self._rows is not None:
             return len(self._rows)
-        return sum(len(self.table.rows(kind)) for kind in self.table.live(self._kinds))
+        return sum(len(self.table.of_kinds()[kind]) for kind in self._kinds)
 
     def __bool__(self) -> bool:
         return bool(self._kinds if self._rows is None else self._rows)
@@ -214,12 +183,11 @@ class Selection(Sequence[Path]):
         """The rows of the table."""
         if self._rows is None:
             table = self.table
-            places = list(table.live(self._kinds))
-            if len(places) < 2:
-                self._rows = table.rows(places[0]) if places else []
+            if len(self._kinds) < 2:
+                self._rows = table.of_kinds()[self._kinds[0]] if self._kinds else []
             else:
                 wanted = [False] * len(table.columns.kinds)
-                for place in places:
+                for place in self._kinds:
                     wanted[place] = True
                 self._rows = list(compress(range(len(table.columns.kind)), map(wanted.__getitem__, table.columns.kind)))
         return self._rows
@@ -228,7 +196,7 @@ class Selection(Sequence[Path]):
         """The kinds of these paths, and how many there are of each."""
         kinds = self.table.columns.kinds
         if self._is_whole:
-            return [(kinds[place], len(self.table.rows(place))) for place in self._places()]
+            return [(kinds[place], len(self.table.of_kinds()[place])) for place in self._places()]
         return [(kinds[place], number) for place, number in Counter(self._taken("kind")).items()]
 
     @property
@@ -268,9 +236,9 @@ class Selection(Sequence[Path]):
         ]
         return zip(*told, strict=True)
 
-    def without(self, others: Iterable[Path]) -> Selection:
+    def without(self, others: Selection) -> Selection:
         """Those that are not among others."""
-        gone = set(self.rows_of(others))
+        gone = set(others.rows)
         return self._chosen(row not in gone for row in self.rows)
 
     def ordered(self, key: Callable[[PathKind], Any]) -> Selection:
@@ -299,17 +267,15 @@ class Selection(Sequence[Path]):
         names = self.table.columns.hosts
         return {names[place] for place in {*self._taken("src_host"), *self._taken("dst_host")}}
 
-    def rows_of(self, paths: Iterable[Path]) -> Iterable[int]:
-        """The rows of some paths of the same job."""
-        return paths.rows if isinstance(paths, Selection) else [self.table.row_of[id(path)] for path in paths]
-
     def first_lines(self) -> FirstLines:
         """The first line of each."""
         return FirstLines(self.table.columns.evidence, self.rows)
 
     def _places(self) -> Iterable[int]:
         """Where their kinds are in the table."""
-        return self.table.ordered(self._kinds) if self._is_whole else dict.fromkeys(self._taken("kind"))
+        if self._is_whole:
+            return self._kinds
+        return dict.fromkeys(self._taken("kind"))
 
     def _taken(self, column: str) -> Sequence[int]:
         """The values of a column."""
@@ -321,9 +287,7 @@ class Selection(Sequence[Path]):
         return taken
 
     def _remembered(self, key: object, find: Callable[[], Any]) -> Any:
-        """What is found in these paths, found when it is first asked for; anew when more is said of their kinds."""
-        if self._generation != self.table.generation:
-            self._found, self._generation = {}, self.table.generation
+        """What is found in these paths, found when it is first asked for."""
         if key not in self._found:
             self._found[key] = find()
         return self._found[key]
@@ -379,7 +343,8 @@ class Paths(Selection):
 
     def __init__(self, paths: Columns | Iterable[Path]) -> None:
         columns = paths if isinstance(paths, Columns) else _columns(paths)
-        super().__init__(Table(columns), range(len(columns.kinds)))
+        table = Table(columns)
+        super().__init__(table, table.of_kinds())
 
     def between(self, src: int, dst: int) -> Path:
         """The path from one rank to another.
@@ -427,28 +392,16 @@ def _columns(paths: Iterable[Path]) -> Columns:
     return Columns(*columns, evidence, list(hosts), list(gpus), examples, list(sets))
 
 
-def refine(table: Table, marking: Sequence[int], change: Callable[[PathKind, int], PathKind]) -> None:
-    """Say more of the kinds of paths; one whose rows are marked differently is split.
+def refined(paths: Paths, marking: Sequence[int], change: Callable[[PathKind, int], PathKind]) -> Paths:
+    """The same paths, of whose kinds more is said; a kind whose rows are marked differently is split.
 
     Args:
-        table: of the job.
+        paths: of a job.
         marking: a number for each row.
         change: the new kind of rows of that kind and number.
     """
-    columns = table.columns
-    places: dict[tuple[int, int], int] = {}
-    both = dict.fromkeys(zip(columns.kind, marking, strict=True))
-    for kind, marks in _grouped((mark, kind) for kind, mark in both).items():
-        changed = [change(columns.kinds[kind], mark) for mark in marks]
-        if len(changed) == 1:
-            columns.kinds[kind] = changed[0]
-            places[kind, marks[0]] = kind
-            continue
-        table.parts[kind] = [*range(len(columns.kinds), len(columns.kinds) + len(changed))]
-        columns.kinds += changed
-        places.update({(kind, mark): part for mark, part in zip(marks, table.parts[kind], strict=True)})
-    if len(both) > len(set(columns.kind)):
-        columns.kind = [places[pair] for pair in zip(columns.kind, marking, strict=True)]
-    table.forget()
-    for row, path in table.made.items():
-        judge(path, columns.kinds[columns.kind[row]])
+    columns = paths.table.columns
+    both = list(zip(columns.kind, marking, strict=True))
+    places = {pair: place for place, pair in enumerate(dict.fromkeys(both))}
+    kinds = [change(columns.kinds[kind], mark) for kind, mark in places]
+    return Paths(replace(columns, kind=[places[pair] for pair in both], kinds=kinds))
