@@ -388,8 +388,18 @@ def _columns(paths: Iterable[Path]) -> Columns:
         place = sets.setdefault(tuple(path.communicators), len(sets))
         rows.append((path.src, path.dst, *own, *named, kind, place))
         evidence.append(path.evidence)
-    columns: Any = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(8)]
-    return Columns(*columns, evidence, list(hosts), list(gpus), examples, list(sets))
+    names = ("src", "dst", "src_host", "dst_host", "src_gpu", "dst_gpu", "kind", "communicators")
+    columns: Any = (
+        dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else dict.fromkeys(names, [])
+    )
+    return Columns(
+        **columns,
+        evidence=evidence,
+        hosts=list(hosts),
+        gpus=list(gpus),
+        kinds=examples,
+        communicator_sets=list(sets),
+    )
 
 
 def refined(paths: Paths, marking: Sequence[int], change: Callable[[PathKind, int], PathKind]) -> Paths:
