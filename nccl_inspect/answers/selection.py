@@ -1,4 +1,4 @@
-"""Chooses parts of a job: what is named must be there, else the user is told what is."""
+"""Selects parts of a job; a name that is not there is an error that lists what is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Places(NamedTuple):
     hosts: tuple[str, ...]
 
     def of(self, job: Job) -> Callable[[Iterable[int], Iterable[str | None]], bool]:
-        """What tells whether ranks and hosts are among them: one of each that is named.
+        """What says whether ranks and hosts are among them: one of each that is named.
 
         Raises:
             NcclInspectError: the log has none of them.
@@ -120,10 +120,10 @@ def transports_known(words: Sequence[str], paths: Selection) -> set[str]:
     """The transports, as tables print them, that words fit: the beginning of one or of a part of it, in any case.
 
     Raises:
-        NcclInspectError: a word is no transport, and the log has none that begins so.
+        NcclInspectError: a word is not a transport, and the log has none that begins so.
     """
     kinds = {(kind.transport, kind.detail) for kind in paths.kinds} if words else set()
-    found: set[str] = set()
+    details: set[str] = set()
     for word in words:
         start = word.lower()
         fits = {
@@ -135,8 +135,8 @@ def transports_known(words: Sequence[str], paths: Selection) -> set[str]:
             there = sorted({detail for _, detail in kinds})
             has = f"the log has {printable(listed(there, _MAX_NAMES))}" if there else "the log has none"
             raise NcclInspectError(f"no transport '{word}'", suggestion(word, there) or has)
-        found |= fits
-    return found
+        details |= fits
+    return details
 
 
 def _parts(detail: str) -> list[str]:
@@ -151,22 +151,22 @@ def ranges_of(noun: str, words: tuple[str, ...]) -> list[range]:
     Raises:
         NcclInspectError: a word is none of these.
     """
-    found = []
+    ranges = []
     for word in ",".join(words).split(",") if words else ():
         some = read_range(word)
         if some is None:
             raise NcclInspectError(f"--{noun} {word}: not a {noun}", "write 3, 0-7 or 0-56:8")
-        found.append(some)
-    return found
+        ranges.append(some)
+    return ranges
 
 
-def require_numbers(noun: str, wanted: Sequence[range], known: Iterable[int]) -> None:
+def require_numbers(noun: str, wanted: Sequence[range], present: Iterable[int]) -> None:
     """Make sure that something of each range is there.
 
     Raises:
         NcclInspectError: one has nothing of it.
     """
-    there = set(known) if wanted else set()
+    there = set(present) if wanted else set()
     for some in wanted:
         if there.isdisjoint(some):
             named = f"{noun}{'s' * (len(some) > 1)} {range_word(some)}"
@@ -174,24 +174,24 @@ def require_numbers(noun: str, wanted: Sequence[range], known: Iterable[int]) ->
             raise NcclInspectError(f"no {named}", has)
 
 
-def names_known(noun: str, patterns: Sequence[str], known: Iterable[str]) -> list[str]:
+def names_known(noun: str, patterns: Sequence[str], present: Iterable[str]) -> list[str]:
     """The names that patterns fit.
 
     Raises:
         NcclInspectError: a pattern fits none.
     """
-    there = list(dict.fromkeys(known)) if patterns else []
-    found: list[str] = []
+    there = list(dict.fromkeys(present)) if patterns else []
+    names: list[str] = []
     for pattern in patterns:
         # Numbers in brackets as reports write them; to a glob they are characters: node-[10-12] is node-0 to node-2.
         ones = {pattern, *expand(pattern)}
-        globs = [one for one in expand(pattern) if _IS_GLOB.search(one)]
-        fits = [name for name in there if name in ones or any(fnmatchcase(name, one) for one in globs)]
+        globs = [glob for glob in expand(pattern) if _IS_GLOB.search(glob)]
+        fits = [name for name in there if name in ones or any(fnmatchcase(name, glob) for glob in globs)]
         if not fits:
             has = f"the log has {printable(some_names(there, _MAX_NAMES))}" if there else "the log has none"
             raise NcclInspectError(f"no {noun} '{pattern}'", suggestion(pattern, there) or has)
-        found += fits
-    return found
+        names += fits
+    return names
 
 
 def communicators_named(job: Job, patterns: tuple[str, ...]) -> list[str]:

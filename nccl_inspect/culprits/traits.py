@@ -5,6 +5,7 @@ Traits are numbers, so that sets of them are small and quick; what an end has is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
@@ -74,13 +75,16 @@ class Traits:
 
     def of_ends(self, paths: Selection, test: Callable[[End], object]) -> list[Set[int]]:
         """What those ends of network connections have that pass a test."""
-        return [
-            self._end(side, *where, frozenset([(end.nic, end.nic_index)]))
-            for side in SIDES
-            for *where, ends in paths.values(*_COLUMNS[side], lambda kind, side=side: kind.ends(side))
-            for end in ends
-            if test(end)
-        ]
+        found: list[Set[int]] = []
+        for side in SIDES:
+
+            def passing(kind: PathKind, side: str = side) -> tuple[End, ...]:
+                return tuple(end for end in kind.ends(side) if test(end))
+
+            for (host, rank, gpu, ends), number in Counter(paths.values(*_COLUMNS[side], passing)).items():
+                for end in ends:
+                    found += [self._end(side, host, rank, gpu, frozenset([(end.nic, end.nic_index)]))] * number
+        return found
 
     def of_rank(self, rank: int, nics: Iterable[tuple[str, str]] = ()) -> Set[int]:
         """What a rank has.

@@ -14,6 +14,7 @@ from nccl_inspect.event import types as events
 from nccl_inspect.judging import culprit_words as words
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import transfers
+from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Culprit, Finding
 from nccl_inspect.model.job import Notice, PathKind, Selection, Setting
@@ -34,22 +35,20 @@ _DEVICES = ("device", "hca", "name")
 """Fields of messages that name a NIC."""
 
 
-def locate(facts: Facts, findings: Iterable[Finding], local: Iterable[str]) -> None:
+def locate(facts: Facts, results: Results, findings: Iterable[Finding], local: Iterable[str]) -> None:
     """Put culprits into findings, in words too, and what to do about them first.
 
     Args:
-        facts: about the job, with all paths marked.
+        facts: about the job.
+        results: of all rules: which paths are bad.
         findings: that are told.
         local: rules whose findings are about ranks and hosts that have the fault themselves.
     """
     findings, local = list(filter(_is_doubtful, findings)), set(local)
-    by_rule: dict[str, list[Finding]] = {}
-    for finding in findings:
-        by_rule.setdefault(finding.rule, []).append(finding)
     against = {finding.rule: finding.category for finding in findings}
     for finding in findings:
-        if paths := _own(facts, finding, alone=len(by_rule[finding.rule]) == 1):
-            compared = _Compared(facts, finding, paths, against)
+        if finding.paths:
+            compared = _Compared(facts, results, finding, finding.paths, against)
             _tell(facts, finding, compared.ends() if compared.is_one_sided() else compared.paths())
         elif broken := transfers.failed(facts, _notices(facts, finding)):
             _tell(facts, finding, _pairs(facts, broken))
@@ -93,19 +92,12 @@ def _tell(facts: Facts, finding: Finding, case: _Case) -> None:
         finding.fix = [step, *finding.fix]
 
 
-def _own(facts: Facts, finding: Finding, *, alone: bool) -> Selection:
-    """The paths of a finding; where its rule found several faults, those between its ranks."""
-    paths = facts.marked(facts.job.paths, lambda mark: finding.rule in mark.rules)
-    if alone or not finding.ranks:
-        return paths
-    ranks = set(finding.ranks)
-    return paths.only(("src", "dst"), lambda *ends: ranks.issuperset(ends))
-
-
 class _Compared:
     """The paths of a finding and the good ones that it could have been about."""
 
-    def __init__(self, facts: Facts, finding: Finding, bad: Selection, against: dict[str, str]) -> None:
+    def __init__(
+        self, facts: Facts, results: Results, finding: Finding, bad: Selection, against: dict[str, str]
+    ) -> None:
         self._facts, self._finding, self._bad = facts, finding, bad
         scopes = {kind.scope for kind in bad.kinds}
         self._scope = "intra" if scopes == {"intra"} else "inter" if scopes == {"inter"} else "any"
@@ -118,9 +110,9 @@ class _Compared:
                 kind.scope in scopes and _slowness(kind) <= slowest and (kind.transport == "NET" or not on_network)
             )
         )
-        others = facts.marked(others.without(bad), lambda mark: not mark.is_open)
+        others = results.where(others.without(bad), lambda mark: not mark.is_open)
         # Another fault of the kind is no proof of anything, unless the way is faster all the same.
-        sound = facts.marked(others, lambda mark: faults.isdisjoint(mark.rules))
+        sound = results.where(others, lambda mark: faults.isdisjoint(mark.rules))
         self._good = others.where(lambda kind: _slowness(kind) < fastest) | sound
 
     def is_one_sided(self) -> bool:

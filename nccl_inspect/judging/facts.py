@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from nccl_inspect import artifacts
 from nccl_inspect.culprits.traits import SIDES
@@ -16,9 +17,9 @@ from nccl_inspect.judging.hardware.machine_type import expected_of, platform_of,
 from nccl_inspect.judging.statements import is_error, is_survived, value
 from nccl_inspect.model.connection import End
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Path, Setting
+from nccl_inspect.model.job import CommunicatorInfo, Job, Notice, Setting
 from nccl_inspect.model.paths.path import PathKind
-from nccl_inspect.model.paths.table import Selection, refine
+from nccl_inspect.model.paths.table import Paths, Selection, refined
 from nccl_inspect.model.statements import job_end, usage
 from nccl_inspect.platforms import Platform
 from nccl_inspect.topology import P2P_CLASSES, Named, Topology, detected, named
@@ -41,9 +42,7 @@ class Facts:
         self.job = job
         self.platform = expected_of(platform or platform_of(job), job)
         self.topologies = [*topologies, *artifacts.of(job.artifacts, "topology_file"), *detected.topologies(job)]
-        self._marks = {Mark(): 0}
-        self.marking = [0] * len(job.paths)
-        self._echoes: set[int] = set()
+        self._of_communicator: dict[str, Selection] = {}
         self._made: dict[Callable[[Facts], Any], Any] = {}
         self._said: dict[type[events.Event], list[Notice]] = {}
         self._named: dict[str, list[tuple[int, Notice]]] = {}
@@ -53,49 +52,48 @@ class Facts:
         foreign = rests_on_list(platform, self.platform, job) or (bool(whole) and not any(whole))
         self.hardware = "likely" if foreign else "certain"
         """How sure it is what joins the GPUs, as far as it is known."""
-        job.platform = self.platform.name if self.platform else None
-        self._tell_hardware()
+        self.paths_with_hardware = self._with_hardware(job.paths)
 
-    def _tell_hardware(self) -> None:
-        """Put into the kinds of paths what they run over and the best that they could have."""
-        table = self.job.paths.table
-        fabric = ranks_in(self.notices("nvls-available"))
+    def _with_hardware(self, paths: Paths) -> Paths:
+        """The paths, of which is known what joins their GPUs."""
+        fabric = ranks_in(self.notices("nccl/nvls-available"))
+        if not fabric and not self.topologies:
+            return paths
         ways: dict[tuple[str | None, bool], int] = {(None, False): 0}
-        marking = [0] * len(self.job.paths)
-        if fabric or self.topologies:
-            for row in self.job.paths.where(lambda kind: kind.transport == "P2P" or kind.scope == "intra").rows:
-                hardware = self._pair_class(*table.gpus(row)), fabric.issuperset(table.pair(row))
-                marking[row] = ways.setdefault(hardware, len(ways))
+        marking = [0] * len(paths)
+        for row in paths.where(lambda kind: kind.transport == "P2P" or kind.scope == "intra").rows:
+            hardware = self._pair_class(*paths.table.gpus(row)), fabric.issuperset(paths.table.pair(row))
+            marking[row] = ways.setdefault(hardware, len(ways))
         known = list(ways)
-        refine(table, marking, lambda kind, mark: self._told(kind, *known[mark]))
+        return refined(
+            paths, marking, lambda kind, mark: replace(kind, pair_class=known[mark][0], on_fabric=known[mark][1])
+        )
 
-    def _told(self, kind: PathKind, pair_class: str | None, on_fabric: bool) -> PathKind:
-        link = self._link(kind, pair_class, on_fabric) if kind.transport == "P2P" else None
-        return replace(kind, pair_class=pair_class, link=link, expected=self._expected(kind, pair_class))
-
-    def _link(self, kind: PathKind, pair_class: str | None, on_fabric: bool) -> str | None:
-        """NVLink or PCIe, by the nearest evidence: the pair itself, the machine type, an NVSwitch for both."""
+    def link(self, kind: PathKind) -> str | None:
+        """NVLink or PCIe of a P2P path, by the nearest evidence: the pair, the machine type, an NVSwitch of both."""
+        if kind.transport != "P2P":
+            return None
         if kind.detail.startswith("P2P/MNNVL"):
             return "NVLink"
-        if found := pair_class or kind.gpu_class:
+        if found := kind.pair_class or kind.gpu_class:
             return "NVLink" if found.startswith("NV") else "PCIe" if found.startswith(_PCIE_CLASSES) else None
         if self.platform and self.platform.nvlink is not None:
             return "NVLink" if self.platform.nvlink else "PCIe"
-        return "NVLink" if on_fabric else None
+        return "NVLink" if kind.on_fabric else None
 
-    def _expected(self, kind: PathKind, pair_class: str | None) -> str | None:
-        """The best transport that a pair could have; None where nothing tells."""
+    def expected(self, kind: PathKind) -> str | None:
+        """The best transport that a pair could have; None where nothing shows it."""
         if kind.scope == "inter":
             return "NET/GDRDMA" if kind.transport == "NET" and self.platform and self.platform.gdr else None
-        allowed = self._allows_p2p(pair_class) if kind.scope == "intra" else None
+        allowed = self.allows_p2p(kind) if kind.scope == "intra" else None
         if allowed is None:
             return None
-        named = pair_class or ("NVLink" if self.platform and self.platform.nvlink else None)
+        named = kind.pair_class or ("NVLink" if self.platform and self.platform.nvlink else None)
         return (f"P2P ({named})" if named else "P2P") if allowed else "SHM"
 
     def paths(self, scope: str | None = None, transport: str | None = None, net: str | None = None) -> Selection:
         """The paths of that kind, also where it is only one of several ways between the ranks."""
-        return self.job.paths.where(
+        return self.paths_with_hardware.where(
             lambda kind: (
                 (scope is None or kind.scope == scope)
                 and (transport is None or kind.transport == transport)
@@ -103,9 +101,16 @@ class Facts:
             )
         )
 
+    def no_paths(self) -> Selection:
+        """None of the paths."""
+        return Selection(self.paths_with_hardware.table, ())
+
     def paths_of(self, comm: CommunicatorInfo) -> Selection:
         """The paths that a communicator has connections on."""
-        return Selection(self.job.paths.table, (), self.job.paths.table.rows_in(comm.id))
+        if comm.id not in self._of_communicator:
+            rows = self.paths_with_hardware.table.rows_in(comm.id)
+            self._of_communicator[comm.id] = Selection(self.paths_with_hardware.table, (), rows)
+        return self._of_communicator[comm.id]
 
     def leaving(self) -> Selection:
         """Network paths that leave the host or, in a fragment, may do so."""
@@ -119,43 +124,6 @@ class Facts:
         """Those of :meth:`leaving` that use an RDMA network: all but TCP sockets."""
         return self.once(_rdma)
 
-    def mark(self, paths: Iterable[Path], rule: str) -> None:
-        """Say that a rule's finding is about these paths."""
-        self._remark(paths, lambda mark: mark if rule in mark.rules else Mark((*mark.rules, rule), mark.is_open))
-
-    def leave_open(self, paths: Iterable[Path]) -> None:
-        """Say that these paths could not be judged."""
-        self._remark(paths, lambda mark: Mark(mark.rules, is_open=True))
-
-    def _remark(self, paths: Iterable[Path], change: Callable[[Mark], Mark]) -> None:
-        places: dict[int, int] = {}
-        for row in self.job.paths.rows_of(paths):
-            old = self.marking[row]
-            if old not in places:
-                places[old] = self._marks.setdefault(change(list(self._marks)[old]), len(self._marks))
-            self.marking[row] = places[old]
-
-    def marked(self, paths: Selection, test: Callable[[Mark], object]) -> Selection:
-        """Those of some paths of which rules said certain things."""
-        passed = [bool(test(mark)) for mark in self._marks]
-        return Selection(paths.table, (), [row for row in paths.rows if passed[self.marking[row]]])
-
-    def kinds_of_marks(self) -> list[Mark]:
-        """What rules said of paths; :attr:`marking` has the place in this list for each path."""
-        return list(self._marks)
-
-    def marks(self, path: Path) -> tuple[str, ...]:
-        """The rules whose findings are about this path."""
-        return self._mark(path).rules
-
-    def is_open(self, path: Path) -> bool:
-        """Whether a rule could not judge this path."""
-        return self._mark(path).is_open
-
-    def _mark(self, path: Path) -> Mark:
-        (row,) = self.job.paths.rows_of([path])
-        return list(self._marks)[self.marking[row]]
-
     def once(self, make: Callable[[Facts], _Made]) -> _Made:
         """What a function finds in these facts, found when it is first asked for."""
         if make not in self._made:
@@ -163,18 +131,16 @@ class Facts:
         made: _Made = self._made[make]
         return made
 
-    def pass_over(self, echoes: Iterable[Notice]) -> None:
-        """Say that these statements are but the effect of another one, told or not, and need no explanation."""
-        self._echoes.update(map(id, echoes))
-
-    def is_echo(self, notice: Notice) -> bool:
-        """Whether a rule says that a statement is but the effect of another one."""
-        return id(notice) in self._echoes
-
     def notices(self, *productions: str) -> list[Notice]:
         """What processes said by one of these productions, in the order of the log."""
         found = [entry for name in set(productions) for entry in self._named.get(name, ())]
         return [notice for _, notice in sorted(found, key=itemgetter(0))]
+
+    def with_role(self, *roles: str) -> list[Notice]:
+        """What processes said by productions of one of these roles (``role:``), in the order of the log."""
+        by_role = self.once(_by_role)
+        found = {index: notice for role in roles for index, notice in by_role.get(role, ())}
+        return [found[index] for index in sorted(found)]
 
     def said(self, kind: type[events.Event], where: Callable[[events.Event], bool] = lambda _: True) -> list[Notice]:
         """What processes said by events of that class."""
@@ -184,10 +150,7 @@ class Facts:
 
     def completions(self, *statuses: int) -> list[Notice]:
         """Transfers that a NIC reports as failed, with one of these statuses of InfiniBand verbs."""
-        said = self.notices(
-            "ib-completion-error", "ib-completion-error-named", "ib-completion-error-old", "ib-gin-completion-error"
-        )
-        return [notice for notice in said if value(notice, "status") in statuses]
+        return [notice for notice in self.with_role("completion-error") if value(notice, "status") in statuses]
 
     def plugin(self, kind: str, *statuses: str) -> list[Notice]:
         """Statements about plugins of that kind with one of these statuses."""
@@ -256,27 +219,15 @@ class Facts:
             return named(bracket)
         return Named(known.nvml_dev, known.bus_id)
 
-    def allows_p2p(self, path: Path | PathKind) -> bool | None:
+    def allows_p2p(self, kind: PathKind) -> bool | None:
         """Whether the hardware lets NCCL use P2P between these ranks; None when nothing tells."""
-        return self._allows_p2p(path.pair_class)
-
-    def _allows_p2p(self, pair_class: str | None) -> bool | None:
-        if pair_class:
-            return pair_class.startswith(P2P_CLASSES)
+        if kind.pair_class:
+            return kind.pair_class.startswith(P2P_CLASSES)
         return self.platform.p2p if self.platform else None
 
 
-class Mark(NamedTuple):
-    """What rules said of a path."""
-
-    rules: tuple[str, ...] = ()
-    """Those whose findings are about it."""
-    is_open: bool = False
-    """Whether one of them could not judge it."""
-
-
 def _leaving(facts: Facts) -> Selection:
-    return facts.job.paths.where(lambda kind: kind.transport == "NET" and kind.scope != "intra")
+    return facts.paths(transport="NET").where(lambda kind: kind.scope != "intra")
 
 
 def _rdma(facts: Facts) -> Selection:
@@ -290,19 +241,22 @@ def _by_rule(facts: Facts) -> dict[str, list[Notice]]:
     return found
 
 
+def _by_role(facts: Facts) -> dict[str, list[tuple[int, Notice]]]:
+    found: dict[str, list[tuple[int, Notice]]] = {}
+    for index, notice in enumerate(facts.job.notices):
+        for role in notice.roles:
+            found.setdefault(role, []).append((index, notice))
+    return found
+
+
 _TCP = ("Socket", "FastSocket")
 _WHERE = "pod spec 'env:', image, launch script, /etc/nccl.conf, ~/.nccl.conf"
 _PCIE_CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
-def using(paths: Sequence[Path]) -> str:
+def using(paths: Selection) -> str:
     """The ways that paths take, with the verb: ``use SHM/direct``."""
-    return f"{does(len(paths), 'use')} {listed(kind.detail for kind in kinds_of(paths))}"
-
-
-def kinds_of(paths: Sequence[Path]) -> Sequence[Path | PathKind]:
-    """What paths differ in besides their ranks; paths that come one by one each stand for themselves."""
-    return paths.kinds if isinstance(paths, Selection) else paths
+    return f"{does(len(paths), 'use')} {listed(kind.detail for kind in paths.kinds)}"
 
 
 def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:
@@ -310,24 +264,32 @@ def global_ranks(comm: CommunicatorInfo, members: Iterable[int]) -> set[int]:
     return {known for rank in members if rank < len(comm.ranks) and (known := comm.ranks[rank]) is not None}
 
 
-def ends(paths: Iterable[Path]) -> set[int]:
+def ends(paths: Selection) -> set[int]:
     """The ranks at both ends of some paths."""
-    return paths.ends() if isinstance(paths, Selection) else {rank for path in paths for rank in (path.src, path.dst)}
+    return paths.ends()
 
 
-def hosts_of(paths: Iterable[Path]) -> set[str | None]:
+def hosts_of(paths: Selection) -> set[str | None]:
     """The hosts at both ends of some paths."""
-    if isinstance(paths, Selection):
-        return paths.hosts()
-    return {host for path in paths for host in (path.src_host, path.dst_host)}
+    return paths.hosts()
 
 
 def ends_of(paths: Selection, side: str) -> Iterator[tuple[str, int, End]]:
     """Host, rank and end of network paths at their ``send`` or ``receive`` side, each once; without unknown hosts."""
-    host_and_rank = ("src_host", "src") if side == "send" else ("dst_host", "dst")
-    for host, rank, ends in paths.distinct(*host_and_rank, lambda kind: frozenset(kind.ends(side))):
+    for host, rank, ends in paths.distinct(*_AT[side], ENDS[side]):
         for end in ends if host else ():
             yield host, rank, end
+
+
+def _ends_at(side: str, kind: PathKind) -> frozenset[End]:
+    return frozenset(kind.ends(side))
+
+
+ENDS = {side: partial(_ends_at, side) for side in SIDES}
+"""What kinds of network paths have at their ends, as a column of a selection."""
+HOSTS = {"send": "src_host", "receive": "dst_host"}
+"""The columns of the hosts at both ends."""
+_AT = {"send": ("src_host", "src"), "receive": ("dst_host", "dst")}
 
 
 def nics_used(paths: Selection) -> dict[str, dict[int, set[int]]]:
@@ -377,6 +339,6 @@ def unset(settings: Iterable[Setting]) -> list[str]:
     return [f"unset {' '.join(notes)}   # {'; '.join(dict.fromkeys(notes.values()))}"] if notes else []
 
 
-def first_lines(paths: Iterable[Path]) -> Sequence[Evidence]:
+def first_lines(paths: Selection) -> Sequence[Evidence]:
     """The first line of each path."""
-    return paths.first_lines() if isinstance(paths, Selection) else [path.evidence[0] for path in paths]
+    return paths.first_lines()

@@ -156,7 +156,7 @@ class Notice(Record):
 
     event: Event | None
     """None for a WARN that the grammar does not know."""
-    production: str
+    production: str  # with its dialect: nccl/duplicate-gpu
     level: str
     message: str
     count: int
@@ -167,9 +167,9 @@ class Notice(Record):
     evidence: list[Evidence]
     earliest: Earliest
     releases: str = ""
-    """The NCCL releases that print it, as grammar files write them; empty where that is not known."""
     rule: str = ""
-    """The rule that it leads to, as the grammar names it; empty where it leads to none by itself."""
+    roles: frozenset[str] = frozenset()
+    """What the grammar states of its production: the releases of NCCL that print it, its rule, its roles."""
     location: str | None = None
     """``file:line`` of a WARN: the same words from two places are two statements."""
     until: list[int] = field(default_factory=list)

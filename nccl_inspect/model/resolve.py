@@ -375,7 +375,7 @@ def _values(said: Iterable[Notice], kind: type[events.Event], name: str) -> list
 
 def _releases_of_torch(said: Iterable[Notice]) -> list[str]:
     """The releases that PyTorch's exceptions name."""
-    errors = (notice.event for notice in said if notice.production == "nccl-error")
+    errors = (notice.event for notice in said if notice.production == "torch/nccl-error")
     named = [version for event in errors if isinstance(event, events.Notice) and (version := event.value("version"))]
     return sorted(set(map(versions.of_torch, named)))
 

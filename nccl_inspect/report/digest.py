@@ -32,7 +32,7 @@ _MEANING = {
     "unknown": "the log does not show enough to judge a path",
 }
 _EXCERPT = "an excerpt, not a whole log: pass all that the job printed to get a verdict"
-_HEAD = "rank-traceback"
+_HEAD = "torch/rank-traceback"
 """How a traceback begins: what it leads to says more."""
 
 

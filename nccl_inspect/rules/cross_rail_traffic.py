@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of, lines_of, words_of
+from nccl_inspect.judging.facts import Facts, first_lines, lines_of, words_of
 from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.connection import Link
 from nccl_inspect.model.evidence import Evidence
@@ -17,7 +17,6 @@ RULE = Rule(
     category="topology",
     severity="info",
     title="Connections between hosts go from one NIC number (rail) to another",
-    because=("pxn-unused",),
 )
 
 
@@ -42,7 +41,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     paths = crossing(facts).only(joined, lambda kind, *hosts: any(_leaves(hosts, link, rails) for link in kind.links))
     if not paths:
         return
-    facts.mark(paths, RULE.name)
     links = [link for kind, *hosts in paths.distinct(*joined) for link in kind.links if _leaves(hosts, link, rails)]
     kinds = {link.send_recv for link in links}
     example = links[0]
@@ -61,9 +59,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "Compare with and without: alltoall_perf and all_reduce_perf of nccl-tests over the same hosts.",
         ],
         confidence="likely",
-        ranks=ends(paths),
-        hosts=hosts_of(paths),
         evidence=[*sign.evidence, *first_lines(paths)[:4]],
+        paths=paths,
     )
 
 
@@ -72,7 +69,7 @@ def _sign(facts: Facts, rails: dict[tuple[str, int], str]) -> _Sign | None:
     if rails:
         listed = facts.said(NetDevices, lambda event: bool(_rails_of(event)))
         return _Sign("the list of NICs names their rails", [listed[0].evidence[0]])
-    if warned := facts.notices("ib-rail-mismatch"):
+    if warned := facts.notices("nccl/ib-rail-mismatch"):
         return _Sign("NCCL warns of it", [warned[0].evidence[0]])
     asked = [one for one in facts.chosen("NCCL_CROSS_NIC") if one.value in ("0", "1")]
     return _Sign(f"{words_of(asked)} is set", lines_of(asked, 1)) if asked else None

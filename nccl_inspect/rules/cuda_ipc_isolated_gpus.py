@@ -17,7 +17,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Each process sees only its own GPU, and memory cannot be shared between them",
-    because=("duplicate-hostname",),
+    supersedes=("cuda-failure-in-connect", "p2p-import-failed"),
 )
 
 
@@ -49,8 +49,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             f"NCCL_P2P_DISABLE=1   # a stop-gap, slow: {SHM} through host memory ({SHM.link})",
         ],
         confidence="likely",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
+        notices=failed,
         evidence=[*first_said(failed), *first_lines(_between(facts, failed))[:1]],
         fatal=True,
     )
@@ -65,7 +64,7 @@ def _unreached(facts: Facts) -> list[Notice]:
     ]
     handles = [
         notice
-        for notice in facts.notices("p2p-ipc-handle-failed")
+        for notice in facts.notices("nccl/p2p-ipc-handle-failed")
         if CUDA_CODES.get(str(value(notice, "error"))) in _UNREACHED
     ]
     return [notice for notice in (*handles, *calls) if not notice.earliest.device]

@@ -17,6 +17,9 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Two machines or containers have the same host name",
+    causes=("cuda-ipc-isolated-gpus", "p2p-import-failed"),
+    echoes=("shm-attach-failed",),
+    supersedes=("net-instead-of-p2p",),
 )
 
 _FIX = (
@@ -83,8 +86,8 @@ def _fails(facts: Facts) -> bool:
 
 def _unshared(facts: Facts) -> list[Notice]:
     """What says that memory could not be shared; that a segment could not be made has other causes."""
-    attaching = [one for one in facts.notices("shm-segment-failed") if value(one, "what") != "creating"]
-    return [*attaching, *facts.notices("shm-register-failed-old", "p2p-ipc-handle-failed")]
+    attaching = [one for one in facts.notices("nccl/shm-segment-failed") if value(one, "what") != "creating"]
+    return [*attaching, *facts.notices("nccl/shm-register-failed-old", "nccl/p2p-ipc-handle-failed")]
 
 
 def _pids_apart(facts: Facts, host: str) -> bool:
@@ -139,8 +142,6 @@ def _told_apart(host: str, used: list[Interface]) -> Finding:
 
 
 def _finding(facts: Facts, host: str, used: list[Interface], local: Selection, apart: Selection) -> Finding:
-    facts.mark(local, RULE.name)
-    facts.leave_open(apart.without(local))  # taken for paths within a host, they stay unjudged
     words = listed(one.address for one in used)
     return RULE.finding(
         f"host name {host} stands for {len(used)} addresses ({words})"
@@ -166,4 +167,6 @@ def _finding(facts: Facts, host: str, used: list[Interface], local: Selection, a
             *first_lines(local or apart)[:2],
         ],
         fatal=bool(local),
+        paths=local,
+        open_paths=apart.without(local),  # taken for paths within a host
     )

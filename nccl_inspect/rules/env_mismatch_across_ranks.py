@@ -19,6 +19,21 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="A variable that must be the same on all ranks differs",
+    causes=(
+        "bootstrap-connect-refused",
+        "bootstrap-no-interface",
+        "bootstrap-no-route",
+        "bootstrap-wrong-interface",
+        "collective-mismatch",
+        "hang-after-init",
+        "hang-after-p2p-setup",
+        "hang-in-init",
+        "p2p-import-failed",
+        "rings-disagree",
+        "topology-mismatch",
+        "watchdog-*",
+    ),
+    echoes=("bootstrap-failed",),
     local=True,
 )
 

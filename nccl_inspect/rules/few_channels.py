@@ -6,7 +6,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_lines, global_ranks, nics_used
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.util.wording import count
 
@@ -15,8 +15,7 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="Fewer channels than NVLink or the NICs can serve",
-    specific=("channel-limit-by-env", "one-gpu-per-pod"),
-    because=("topology-mismatch", "topo-file-bad"),
+    causes=("bandwidth-low",),
 )
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS", "Max CTAs")
 """Settings, and what a program asks for with ncclConfig_t."""
@@ -55,7 +54,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.undecided(
             f"{count(unknown[0].channels or 0, 'channel')} in communicator {unknown[0].id}: few for NVLink, usual "
             "for PCIe; which of them joins the GPUs is not in the log",
-            "--platform NAME, or --topology with the output of nvidia-smi topo -m",
+            Needs(platform=True, topology=True),
         )
 
 
@@ -130,7 +129,6 @@ def _clue(comm: CommunicatorInfo, net: Selection) -> Finding:
 
 
 def _finding(facts: Facts, comm: CommunicatorInfo, paths: Selection, against: str) -> Finding:
-    facts.mark(paths, RULE.name)
     machine = f" of {facts.platform.name}" if facts.platform else ""
     return RULE.finding(
         f"{count(comm.channels or 0, 'channel')} in communicator {comm.id}: {against}",
@@ -148,4 +146,5 @@ def _finding(facts: Facts, comm: CommunicatorInfo, paths: Selection, against: st
         ranks=global_ranks(comm, range(comm.nranks)),
         hosts=comm.hosts,
         evidence=[*comm.evidence[:2], *first_lines(paths)[:2]],
+        paths=paths,
     )

@@ -6,11 +6,9 @@ from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import (
     Facts,
-    ends,
     first_lines,
     first_said,
     hosts_in,
-    hosts_of,
     lines_of,
     ranks_in,
     unset,
@@ -23,7 +21,7 @@ from nccl_inspect.judging.networks import gdr_statements, google_plugins
 from nccl_inspect.judging.networks.fabrics import over_tcp_provider, wording
 from nccl_inspect.judging.networks.gdr_use import staged
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.wording import count, does, listed, ranks_word, some_names
@@ -33,10 +31,9 @@ RULE = Rule(
     category="gpudirect",
     severity="warning",
     title="Network traffic is staged through host memory: no GPUDirect RDMA",
-    specific=("gdr-not-possible",),
-    echo_of=("socket-instead-of-efa",),
 )
-_CAPTURE = "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH for the reason, --platform NAME for whether it is possible at all"
+_CAPTURE = Needs(platform=True, subsystems=("INIT", "ENV", "NET", "GRAPH"), shows="why NCCL does not use it")
+_OTHER_RANKS = "the logs of the other ranks: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log on all of them"
 _PEER_MEMORY_OF_AMD = (
     "ls /sys/kernel/mm/memory_peers; grep ib_register_peer_memory_client /proc/kallsyms   # on every node: neither is "
     "there before amdgpu-dkms and ib_peer_mem, or an OFED with peer memory, are loaded"
@@ -55,23 +52,22 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """
     pairs = staged(facts)
     if hidden := _hidden(facts):
-        yield RULE.undecided(hidden, "the logs of the other ranks: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log on all of them")
+        yield RULE.undecided(hidden, Needs(_OTHER_RANKS, all_ranks=True))
     if not pairs or (facts.platform and facts.platform.gdr is False):
         yield from _clue(facts)
         return
     able = facts.platform.gdr if facts.platform else None
-    refused, weak = _refused(facts), facts.notices("ofi-gdr-not-supported")
+    refused, weak = _refused(facts), facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
     reasons = [*refused, *weak]
     sure = bool(able or refused or (weak and over_tcp_provider(facts)) or _should_have_it(facts, pairs))
     if not sure:
-        facts.leave_open(pairs)
         yield RULE.undecided(
             f"{count(len(pairs), 'path')} over {listed(kind.detail for kind in pairs.kinds)} "
             f"{does(len(pairs), 'stage')} data in host "
             "memory (no GDRDMA); whether this machine could do better is not in the log",
             _CAPTURE,
+            paths=pairs,
         )
-    facts.mark(pairs, RULE.name)
     direct = network_of(facts.platform)
     yield RULE.finding(
         f"{wording(pairs)} over {listed(kind.detail for kind in pairs.kinds)} {_lack(pairs)}",
@@ -84,9 +80,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=_fixes(facts, pairs, reasons),
         severity="error" if able and any(kind.gdr is False for kind in pairs.kinds) else "warning" if sure else "info",
         confidence="certain" if able and reasons else "likely" if sure else "possible",
-        ranks=ends(pairs),
-        hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in reasons[:2])],
+        paths=pairs,
     )
 
 
@@ -107,7 +102,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         impact="if so, every byte between hosts takes two extra copies through host memory and PCIe",
         fix=[*unset(off), _LIST_NICS]
         if off
-        else [*_fixes(facts, [], said), *([_NEWER] if refused and _may_look_elsewhere(facts) else [])],
+        else [*_fixes(facts, facts.no_paths(), said), *([_NEWER] if refused and _may_look_elsewhere(facts) else [])],
         confirm="Check the 'via NET/…' lines once hosts talk: those without /GDRDMA do not use it."
         + ("" if off or far else " On the host, run: lsmod | grep nvidia_peermem"),
         severity="info" if near else "warning",
@@ -165,7 +160,7 @@ def _should_have_it(facts: Facts, pairs: Selection) -> bool:
         return False
     forced = facts.switched_on("NCCL_P2P_READ_ENABLE")
     reading = facts.paths(transport="P2P").where(lambda kind: "/read" in kind.detail and not forced)
-    return bool(facts.notices("mnnvl-fabric", "nvls-available") or reading)
+    return bool(facts.notices("nccl/mnnvl-fabric", "nccl/nvls-available") or reading)
 
 
 def _hidden(facts: Facts) -> str:

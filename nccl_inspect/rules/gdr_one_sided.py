@@ -1,15 +1,17 @@
 """Network paths with GPUDirect RDMA at one end, or on some hosts, and without it at the other."""
 
 from collections.abc import Iterator
+from functools import partial
 
+from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, ends, first_lines, unset
 from nccl_inspect.judging.hardware import distances
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.networks.gdr_use import SIDES, hosts_without, one_sided
+from nccl_inspect.judging.networks.gdr_use import hosts_without, one_sided
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Selection
+from nccl_inspect.model.job import Notice, PathKind, Selection
 from nccl_inspect.util.wording import count, ranks_word, some_names
 
 RULE = Rule(
@@ -25,9 +27,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     paths = one_sided(facts)
     if not paths:
         return
-    facts.mark(paths, RULE.name)
     columns = {"send": ("src", "src_host"), "receive": ("dst", "dst_host")}
-    lacking = {side: paths.where(lambda kind, side=side: kind.gdr_at(side) is False) for side in SIDES}
+    lacking = {side: paths.where(partial(_lacks, side)) for side in SIDES}
     ends_lacking = {end for side, some in lacking.items() for end in some.distinct(*columns[side])}
     ranks = {rank for rank, _ in ends_lacking}
     hosts = {host for _, host in ends_lacking if host}
@@ -67,7 +68,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ranks or ends(paths),
         hosts=hosts,
         evidence=[*first_lines(paths)[:3], *(notice.evidence[0] for notice in reasons[:2])],
+        paths=paths,
     )
+
+
+def _lacks(side: str, kind: PathKind) -> bool:
+    return kind.gdr_at(side) is False
 
 
 def _one_gpu_each(facts: Facts, paths: Selection) -> bool:

@@ -19,6 +19,7 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="InfiniBand and RoCE are switched off by a setting",
+    echoes=("socket-instead-of-ib", "socket-instead-of-rdma"),
 )
 
 _LOOK = "ibv_devinfo; ls /dev/infiniband   # is there a card in the container at all?"
@@ -32,7 +33,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     network = facts.platform.network if facts.platform else None
     by_plugin = bool(efa_hints(facts)) if network is None else network not in ("ib", "roce")
     slow = tcp_paths(facts).where(lambda _: not by_plugin)
-    facts.mark(slow, RULE.name)
     hardware = bool(ib_hints(facts)) or network in ("ib", "roce")
     proved = [*ib_cards(facts), *_ipoib(facts)]
     if (hardware or proved) and not (by_plugin or facts.job.paths or is_alone(facts)):
@@ -50,6 +50,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=facts.ranks_with(settings),
         hosts=hosts_of(slow) or {host for setting in settings for host in setting.hosts},
         evidence=[*lines_of(settings), *_consequences(facts), *first_lines(slow)[:2]],
+        paths=slow,
     )
 
 
@@ -76,7 +77,7 @@ def _suspected(facts: Facts, settings: list[Setting], cards: list[Evidence], *, 
 
 def _consequences(facts: Facts) -> list[Evidence]:
     """What 2.29 and later warn of all the same: GPU-initiated networking asks for InfiniBand that was never loaded."""
-    warned = facts.notices("library-not-initialized")
+    warned = facts.notices("nccl/library-not-initialized")
     return [notice.evidence[0] for notice in warned if (notice.location or "").startswith("misc/ibvwrap.cc")]
 
 

@@ -21,10 +21,10 @@ _BOTH = {"IB", "RoCE"}
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge connections that fail; else whether traffic uses ports of both kinds."""
-    clashes = facts.notices("ib-link-layer-mixed", "ib-devices-incompatible")
+    clashes = facts.notices("nccl/ib-link-layer-mixed", "nccl/ib-devices-incompatible")
     apart = [notice for notice in clashes if "to merge" in notice.message]  # NCCL goes on and uses the ports one by one
     failed = [notice for notice in clashes if "to merge" not in notice.message]
-    apart += facts.notices("ib-merge-link-layer")
+    apart += facts.notices("nccl/ib-merge-link-layer")
     lists = [n for n in facts.said(NetDevices) if set(_links(n).values()) >= _BOTH]
     kinds = {name: link for notice in lists for name, link in _links(notice).items()}
     paths = facts.leaving().where(lambda kind: kind.nic in kinds)

@@ -13,7 +13,6 @@ from nccl_inspect.judging.facts import (
     hosts_in,
     hosts_of,
     hosts_with,
-    ranks_in,
 )
 from nccl_inspect.judging.networks.fabrics import NETWORK_TYPES, meetings, no_cards_on, without_cards
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
@@ -28,7 +27,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Ranks of one communicator use different networks",
-    because=("ib-bad-device", "plugin-load-failed", "plugin-not-found", "efa-provider-missing"),
+    echoes=("hang-after-init", "hang-in-init", "socket-instead-of-*", "watchdog-*"),
     local=True,
 )
 
@@ -46,7 +45,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not mixed and not crossed:
         yield from _met(facts) if meetings(facts) else _clue(facts)
         return
-    facts.mark(crossed, RULE.name)
     refused = _refused(facts)
     names = {comm.id for comm in mixed}
     idle = not crossed and all(comm.nnodes == 1 or len(comm.hosts) == 1 for comm in mixed)
@@ -84,6 +82,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or hosts_of(crossed),
         evidence=[*first_said(without)[:1], *lines, *first_lines(crossed)[:2], *refused[:2]],
         fatal=dead or stuck,
+        paths=crossed,
     )
 
 
@@ -102,8 +101,7 @@ def _met(facts: Facts) -> Iterator[Finding]:
         impact="ranks of different networks cannot connect: NCCL stops",
         fix=[_ALIKE, _EARLY],
         confidence="likely" if typed or failed or facts.plugin("NET", "failed") else "possible",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=first_said([*said[:3], *failed[:1]]),
         fatal=True,
     )
@@ -124,8 +122,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         fix=[_ALIKE, RDMA_IN_DOCKER, RDMA_IN_POD, _EARLY],
         confirm="Compare 'Using network' on these hosts: all must name the same network.",
         severity="warning",
-        ranks=ranks_in(without),
-        hosts=hosts_in(without),
+        notices=without,
         evidence=first_said([*without[:2], *others[:2]]),
     )
 
@@ -150,8 +147,8 @@ def _both(path: Path) -> list[str]:
 
 def _refused(facts: Facts) -> list[Evidence]:
     """What NCCL prints where a connection of one network meets a listener of another."""
-    wrong_type = [n for n in facts.notices("socket-wrong-magic") if value(n, "got_type") is not None]
-    return first_said([*wrong_type, *facts.notices("socket-address-family", "socket-address-family-init")])
+    wrong_type = [n for n in facts.with_role("stranger") if value(n, "got_type") is not None]
+    return first_said([*wrong_type, *facts.with_role("garbled-address")])
 
 
 def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:

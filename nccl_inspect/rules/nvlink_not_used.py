@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import P2pRefused
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of, using, words_of
+from nccl_inspect.judging.facts import Facts, using, words_of
 from nccl_inspect.judging.hardware.peer_to_peer import switched_off
 from nccl_inspect.judging.impact import against_nvlink
 from nccl_inspect.judging.remedies import GPUS_IN_POD
@@ -17,8 +17,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="GPUs joined by NVLink talk through host memory or the network",
-    echo_of=("p2p-disabled-by-env", "shm-disabled-by-env", "net-instead-of-p2p"),
-    because=("p2p-disabled-driver",),
+    echoes=("shm-instead-of-p2p",),
 )
 
 
@@ -27,7 +26,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     idle = facts.paths("intra").where(lambda kind: kind.transport != "P2P" and _has_nvlink(facts, kind))
     if not idle:
         return
-    facts.mark(idle, RULE.name)
     kinds = listed(sorted({kind.pair_class for kind in idle.kinds if kind.pair_class}))
     machine = facts.platform.name if facts.platform else "the machine"
     yield RULE.finding(
@@ -40,9 +38,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             GPUS_IN_POD,
         ],
         confidence=facts.hardware,
-        ranks=ends(idle),
-        hosts=hosts_of(idle),
-        evidence=first_lines(idle),
+        paths=idle,
     )
 
 

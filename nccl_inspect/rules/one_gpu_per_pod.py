@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of
+from nccl_inspect.judging.facts import Facts, ends, first_lines
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, network, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.wording import count, listed
@@ -18,6 +18,8 @@ RULE = Rule(
     category="topology",
     severity="error",
     title="One GPU for each pod: ranks of one machine use the network and NVLink lies idle",
+    causes=("tp-group-spans-nodes",),
+    supersedes=("few-channels",),
 )
 
 _FOUR_PODS = cited("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED)
@@ -46,10 +48,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             yield RULE.undecided(
                 "every rank has a host of its own; whether these are pods of one machine with several GPUs is "
                 "not in the log",
-                "--platform NAME; kubectl get pod -o wide shows which pods share a node",
+                Needs(platform=True, others=("kubectl get pod -o wide shows which pods share a node",)),
             )
         return
-    facts.mark(paths, RULE.name)
     machine = known.name if known else "the machine"
     fabric = "joined by NVLink" if known and known.nvlink else "that could talk directly"
     yield RULE.finding(
@@ -68,8 +69,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         severity="error" if known and known.nvlink else "warning",
         confidence="certain" if shared else "likely",
         ranks=ends(paths) or facts.job.ranks_seen,
-        hosts=hosts_of(paths),
         evidence=[*(comm.evidence[0] for comm in alone[:2]), *first_lines(paths)[:3]],
+        paths=paths,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, hosts_of, lines_of, unset, using, words_of
+from nccl_inspect.judging.facts import Facts, lines_of, unset, using, words_of
 from nccl_inspect.judging.hardware.peer_to_peer import has_no_pairs, switched_off
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Selection, Setting
@@ -14,6 +14,8 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="P2P between the GPUs of a host is switched off by a setting",
+    causes=("net-instead-of-p2p", "no-transport", "shm-segment-failed"),
+    echoes=("nvlink-not-used", "shm-instead-of-p2p"),
 )
 _CHECK = (
     "nvidia-smi topo -p2p r   # if it was set against a hang: check this, IOMMU and ACS before removing it for good"
@@ -52,7 +54,6 @@ def _suspected(facts: Facts, settings: list[Setting]) -> Finding:
 
 def _proved(facts: Facts, settings: list[Setting], slow: Selection) -> Finding:
     words = words_of(settings)
-    facts.mark(slow, RULE.name)
     return RULE.finding(
         f"{words} keeps GPUs of one host from talking directly",
         cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a work-around "
@@ -61,8 +62,8 @@ def _proved(facts: Facts, settings: list[Setting], slow: Selection) -> Finding:
         fix=[*unset(settings), _CHECK],
         severity="error" if _on_nvlink(facts, slow) else "warning",
         ranks=facts.ranks_with(settings),
-        hosts=hosts_of(slow),
         evidence=lines_of(settings),
+        paths=slow,
     )
 
 

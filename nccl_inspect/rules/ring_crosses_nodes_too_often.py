@@ -15,7 +15,6 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="Rings cross between nodes more often than they must",
-    because=("topo-file-bad", "topology-mismatch", "algo-proto-forced"),
 )
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import Message, P2pRefused
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of, lines_of, unset, using, words_of
+from nccl_inspect.judging.facts import Facts, first_lines, first_said, lines_of, unset, using, words_of
 from nccl_inspect.judging.hardware.peer_to_peer import hiding_levels, narrowed, switched_off
 from nccl_inspect.judging.impact import ON_NVLINK, P2P, PCIE, SHM, Estimate, compared, estimate, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD, PCIE_ISOLATION
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.util.wording import count, listed
 
@@ -17,25 +17,21 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="GPUs of one host talk through host memory (SHM) instead of directly (P2P)",
-    echo_of=("p2p-disabled-by-env", "nvlink-not-used"),
-    because=("p2p-disabled-driver",),
+    causes=("shm-segment-failed",),
 )
-_FINE_GRAIN = "rccl-fine-grain-missing"
+_FINE_GRAIN = "rccl/rccl-fine-grain-missing"
 _RCCL_WARNS = {
     _FINE_GRAIN: "HSA_FORCE_FINE_GRAIN_PCIE=1   # on all ranks",
-    "rccl-host-setting-missing": 'GRUB_CMDLINE_LINUX="<what is there> iommu=pt"   # in /etc/default/grub, then '
+    "rccl/rccl-host-setting-missing": 'GRUB_CMDLINE_LINUX="<what is there> iommu=pt"   # in /etc/default/grub, then '
     "update-grub and reboot",
-    "rccl-numa-balancing": "sudo sysctl kernel.numa_balancing=0",
+    "rccl/rccl-numa-balancing": "sudo sysctl kernel.numa_balancing=0",
 }
 """What RCCL warns of, and the cure."""
 _NO_FINE_GRAIN = (
     "RCCL itself says that HSA_FORCE_FINE_GRAIN_PCIE=1 is missing: without it GPUs that PCIe joins have no P2P (README "
     "of RCCL); those on xGMI do without. An IOMMU that translates addresses (no iommu=pt) blocks P2P, too"
 )
-_DECIDE = (
-    "nvidia-smi topo -m > topo.txt, then --topology topo.txt; or --platform NAME; 'nvidia-smi topo -p2p "
-    "r' shows peer access"
-)
+_DECIDE = Needs(platform=True, topology=True, others=("'nvidia-smi topo -p2p r' shows peer access",))
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -56,7 +52,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 
 def _fault(facts: Facts, pairs: Selection, possible: bool) -> Finding:
-    facts.mark(pairs, RULE.name)
     refused = facts.said(P2pRefused)
     overridden = bool(switched_off(facts))
     fabric = _has_nvlink_fabric(facts)
@@ -87,14 +82,13 @@ def _fault(facts: Facts, pairs: Selection, possible: bool) -> Finding:
         fix=[*unset(levels), *_heeded(warned), *_steps(facts, bool(refused))],
         severity="error" if _on_nvlink(facts, pairs) else "warning",
         confidence=confidence,
-        ranks=ends(pairs),
-        hosts=hosts_of(pairs),
         evidence=[
             *first_lines(pairs)[:3],
             *(n.evidence[0] for n in refused[:2]),
             *lines_of(levels, 1)[:2],
             *first_said(warned),
         ],
+        paths=pairs,
     )
 
 
@@ -164,7 +158,6 @@ def _cause(facts: Facts, pairs: Selection, refused: bool, possible: bool, fabric
 
 
 def _expected(facts: Facts, pairs: Selection) -> Finding:
-    facts.mark(pairs, RULE.name)
     kinds = sorted({kind.pair_class for kind in pairs.kinds if kind.pair_class})
     why = (
         f"the pairs are {listed(kinds)} (through the CPU's PCIe host bridges)"
@@ -186,9 +179,8 @@ def _expected(facts: Facts, pairs: Selection) -> Finding:
         ],
         severity="info",
         confidence=facts.hardware,
-        ranks=ends(pairs),
-        hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *lines_of(off, 1)[:2]],
+        paths=pairs,
     )
 
 
@@ -202,4 +194,6 @@ def _on_nvlink(facts: Facts, pairs: Selection) -> bool:
 
 def _has_nvlink_fabric(facts: Facts) -> bool:
     """Hopper and later behind an NVSwitch report a fabric; PCIe cards do not (src/graph/topo.cc, 2.20 and later)."""
-    return any(isinstance(notice.event, Message) for notice in facts.notices("mnnvl-fabric", "nvls-available"))
+    return any(
+        isinstance(notice.event, Message) for notice in facts.notices("nccl/mnnvl-fabric", "nccl/nvls-available")
+    )

@@ -68,10 +68,10 @@ _EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
 
 def not_shared(facts: Facts) -> list[Notice]:
     """CUDA's refusals to export, open or map the memory of another GPU."""
-    peers = facts.notices("p2p-peer-access-failed")
+    peers = facts.notices("nccl/p2p-peer-access-failed")
     return [
         *(notice for notice in cuda_failed(facts, "transport/p2p.cc") if code_of(notice) in _NOT_SHAREABLE),
-        *facts.notices("p2p-ipc-handle-failed", "rccl-ipc-handle-failed"),
+        *facts.notices("nccl/p2p-ipc-handle-failed", "rccl/rccl-ipc-handle-failed"),
         *(notice for notice in peers if stated_value(notice, "code") != _EXHAUSTED),
     ]
 

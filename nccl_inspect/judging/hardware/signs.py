@@ -10,15 +10,15 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements import nvidia_smi
 from nccl_inspect.platforms.recognition import Shown
 
-_TUNER = ("ofi-tuner-not-available", "ofi-tuner-internal")
-_BLOCK = "ofi-gdr-disabled-on-capable"
+_TUNER = ("aws-ofi-nccl/ofi-tuner-not-available", "aws-ofi-nccl/ofi-tuner-internal")
+_BLOCK = "aws-ofi-nccl/ofi-gdr-disabled-on-capable"
 _LOADED = ("loading", "loaded")
 
 
 def of(job: Job, gpu_names: set[str]) -> Shown:
     """What tells the machine type in a job, besides the names of its GPUs."""
     chosen = {(setting.name, setting.value) for setting in job.environment if setting.source != "plugin"}
-    cliques = [notice for notice in job.notices if notice.production == "mnnvl-clique"]
+    cliques = [notice for notice in job.notices if notice.production == "nccl/mnnvl-clique"]
     sizes = [int(str(value(notice, key) or 0)) for notice in cliques for key in ("clique_size", "domain_size")]
     return Shown(
         settings=chosen,

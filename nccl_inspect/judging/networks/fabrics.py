@@ -45,7 +45,7 @@ def wording(paths: Selection) -> str:
 
 def without_cards(facts: Facts) -> list[Notice]:
     """What hosts say that have no InfiniBand or RoCE card, where only they say so and others list theirs."""
-    none = [*facts.notices("net-ib-none"), *lacking_verbs(facts)]
+    none = [*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)]
     listed_by = hosts_in(
         facts.said(events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices))
     )
@@ -80,7 +80,7 @@ def efa_hints(facts: Facts) -> list[Evidence]:
 
 def unusable_efa(facts: Facts) -> list[Notice]:
     """EFA devices that NCCL's own code cannot open: it takes them for InfiniBand cards."""
-    return [notice for notice in facts.notices("ib-device-not-usable") if _is_efa(notice)]
+    return [notice for notice in facts.notices("nccl/ib-device-not-usable") if _is_efa(notice)]
 
 
 def sought_plugin(facts: Facts) -> list[Notice]:
@@ -109,8 +109,8 @@ def ib_cards(facts: Facts) -> list[Evidence]:
         *facts.said(
             events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices)
         ),
-        *facts.notices("net-ib-merged"),
-        *(notice for notice in facts.notices("ib-device-not-usable") if not _is_efa(notice)),
+        *facts.notices("nccl/net-ib-merged"),
+        *(notice for notice in facts.notices("nccl/ib-device-not-usable") if not _is_efa(notice)),
     ]
     return first_said([*cards[:2], *over_infiniband(facts)[:2]])
 
@@ -128,7 +128,7 @@ def switched_off(facts: Facts) -> list[Setting]:
 
 def lacking_verbs(facts: Facts) -> list[Notice]:
     """What NCCL says where the library for InfiniBand cards cannot be opened."""
-    said = facts.notices("verbs-library-missing", "verbs-library-not-opened")
+    said = facts.notices("nccl/verbs-library-missing", "nccl/verbs-library-not-opened")
     return [notice for notice in said if "libibverbs" in notice.message]
 
 
@@ -154,10 +154,10 @@ def meetings(facts: Facts) -> list[Notice]:
 
 
 def _meetings(facts: Facts) -> list[Notice]:
-    typed = [notice for notice in facts.notices("socket-wrong-magic") if network_types(notice) == NETWORK_TYPES.keys()]
+    typed = [notice for notice in facts.with_role("stranger") if network_types(notice) == NETWORK_TYPES.keys()]
     frames = facts.said(ErrorCascade, _is_connecting)
     beside = {process for frame in frames for process in frame.processes}
-    odd = facts.notices("socket-address-family", "socket-address-family-init")
+    odd = facts.with_role("garbled-address")
     return [*typed, *(notice for notice in odd if beside & set(notice.processes))]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from nccl_inspect.culprits.traits import SIDES
-from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.paths.table import Selection
+from nccl_inspect.judging.facts import ENDS, HOSTS, Facts
+from nccl_inspect.model.job import PathKind, Selection
 
 
 def one_sided(facts: Facts) -> Selection:
@@ -17,19 +19,22 @@ def _one_sided(facts: Facts) -> Selection:
     without = hosts_without(paths)
     differing = paths.where(lambda kind: {kind.gdr_at(side) for side in SIDES} == {True, False})
     lacking = paths.where(lambda kind: kind.gdr is False)
-    known = [lambda kind, side=side: bool(kind.ends(side)) for side in SIDES]
     return differing | lacking.only(
-        (*known, "src_host", "dst_host"),
+        (*ENDS.values(), *HOSTS.values()),
         lambda send, receive, src, dst: (not send or src in without) and (not receive or dst in without),
     )
+
+
+def _gdr_at(side: str, kind: PathKind) -> bool | str | None:
+    return kind.gdr_at(side)
 
 
 def hosts_without(paths: Selection) -> set[str]:
     """Hosts whose ends all lack GPUDirect, receiving ones too, where on others all ends have it."""
     said: dict[str, set[object]] = {}
     receiving = set()
-    for side, column in zip(SIDES, ("src_host", "dst_host"), strict=True):
-        for host, gdr in paths.distinct(column, lambda kind, side=side: kind.gdr_at(side)):
+    for side, column in HOSTS.items():
+        for host, gdr in paths.distinct(column, partial(_gdr_at, side)):
             if host is not None and gdr is not None:
                 said.setdefault(host, set()).add(gdr)
                 if side == "receive" and gdr is False:

@@ -50,5 +50,7 @@ def reason(aborted: Notice) -> str:
 def aborted(facts: Facts, *reasons: str) -> list[Notice]:
     """Where the plugin of TCPXO ends its process for one of these reasons; a part of the text is enough."""
     return [
-        notice for notice in facts.notices("fastrak-init-failed") if any(text in reason(notice) for text in reasons)
+        notice
+        for notice in facts.notices("tcpxo/fastrak-init-failed")
+        if any(text in reason(notice) for text in reasons)
     ]

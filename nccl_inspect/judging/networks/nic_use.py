@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.event.types import NetDevices
-from nccl_inspect.judging.facts import Facts, ends_of, global_ranks, nics_used
+from nccl_inspect.judging.facts import ENDS, HOSTS, Facts, ends_of, global_ranks, nics_used
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import Host
 from nccl_inspect.model.job import CommunicatorInfo, Notice, Selection
@@ -144,9 +144,8 @@ def _nics_in(facts: Facts, compared: dict[str, list[CommunicatorInfo]]) -> dict[
     """The NICs that hosts use in these communicators."""
     names = {host: {comm.id for comm in comms} for host, comms in compared.items()}
     found: dict[str, set[int]] = {}
-    for side, column in (("send", "src_host"), ("receive", "dst_host")):
-        ends_there = facts.rdma().distinct(column, lambda kind, side=side: frozenset(kind.ends(side)), "communicators")
-        for host, ends, comms in ends_there:
+    for side, column in HOSTS.items():
+        for host, ends, comms in facts.rdma().distinct(column, ENDS[side], "communicators"):
             if host in names and not names[host].isdisjoint(comms):
                 nics = {end.nic_index for end in ends if end.nic_index is not None}
                 found.setdefault(host, set()).update(nics)

@@ -17,7 +17,7 @@ def gpu_classes(notices: Iterable[Notice]) -> dict[Pair, str]:
     """The class of each pair, where all processes of a host that tell it tell the same."""
     found: dict[Pair, set[str]] = {}
     for notice in notices:
-        if notice.production != "topology-paths" or not isinstance(notice.event, Statement):
+        if notice.production != "nccl/topology-paths" or not isinstance(notice.event, Statement):
             continue
         values = dict(notice.event.values)
         if values["node"] != "GPU":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from nccl_inspect.model.connection import AlsoPath, End, Link
 from nccl_inspect.model.evidence import Evidence
@@ -22,7 +23,7 @@ _SHARED = (
     "net",
 )
 _LISTED = ("channels", "also", "links")
-_JUDGED = ("gpu_class", "pair_class", "link", "expected", "verdict")
+_JUDGED = ("gpu_class", "link", "expected", "verdict")
 
 
 class TwoEnded:
@@ -70,11 +71,15 @@ class PathKind(TwoEnded):
     also: tuple[AlsoPath, ...]
     links: tuple[Link, ...]
     gpu_class: str | None = None
-    pair_class: str | None = None
     link: str | None = None
     expected: str | None = None
     verdict: str = "unknown"
     rules: tuple[str, ...] = ()
+    pair_class: str | None = None
+    """The class of a pair within a host (``NV12``, ``NODE``, …) by what is given and by the log itself; None when it is
+    not known, or when what is known disagrees on whether P2P is possible; only while it is judged."""
+    on_fabric: bool = False
+    """Whether both GPUs hang on an NVSwitch; only while it is judged."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -114,9 +119,6 @@ class Path(TwoEnded, Record):
     """Both ends of a NET path, by channels."""
     gpu_class: str | None = None
     """The class of a P2P pair as NCCL detected it (subsystem GRAPH): ``NVL``, ``NVB``, ``PIX``, ``PHB``, …"""
-    pair_class: str | None = None
-    """The class of a pair within a host (``NV12``, ``NODE``, …) by what is given and by the log itself; None when it is
-    not known, or when what is known disagrees on whether P2P is possible; set by the rules."""
     link: str | None = None
     """What a P2P path runs over, ``NVLink`` or ``PCIe``, where log, topology or platform tell; set by the rules."""
     expected: str | None = None
@@ -125,8 +127,8 @@ class Path(TwoEnded, Record):
 
 def kind_of(path: Path) -> PathKind:
     """What a path has in common with others."""
-    listed = {name: tuple(getattr(path, name)) for name in (*_LISTED, "rules")}
-    return PathKind(**{name: getattr(path, name) for name in (*_SHARED, *_JUDGED)}, **listed)
+    fields: dict[str, Any] = {name: getattr(path, name) for name in (*_SHARED, *_JUDGED)}
+    return PathKind(**fields | {name: tuple(getattr(path, name)) for name in (*_LISTED, "rules")})
 
 
 def key_of(path: Path) -> tuple[object, ...]:
@@ -145,6 +147,7 @@ def path_of(
     evidence: list[Evidence],
 ) -> Path:
     """A path of a kind."""
+    fields: dict[str, Any] = {name: getattr(kind, name) for name in (*_SHARED, *_JUDGED)}
     return Path(
         src=ends[0],
         dst=ends[1],
@@ -154,13 +157,5 @@ def path_of(
         dst_gpu=gpus[1],
         communicators=list(communicators),
         evidence=evidence,
-        rules=list(kind.rules),
-        **{name: getattr(kind, name) for name in (*_SHARED, *_JUDGED)},
-        **{name: list(getattr(kind, name)) for name in _LISTED},
+        **fields | {name: list(getattr(kind, name)) for name in (*_LISTED, "rules")},
     )
-
-
-def judge(path: Path, kind: PathKind) -> None:
-    """Give a path what was found out about its kind since it was made."""
-    path.pair_class, path.link, path.expected = kind.pair_class, kind.link, kind.expected
-    path.verdict, path.rules = kind.verdict, list(kind.rules)

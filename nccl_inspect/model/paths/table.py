@@ -9,13 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from nccl_inspect.errors import NoPathError
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.paths.path import Path, PathKind, judge, key_of, kind_of, path_of
+from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of, path_of
 
 if TYPE_CHECKING:
     import pandas
@@ -77,10 +77,6 @@ class Table:
         self.columns = columns
         self.made: dict[int, Path] = {}
         """By row: the same path whenever it is asked for."""
-        self.row_of: dict[int, int] = {}
-        """The row of each of them, by its id."""
-        self.parts: dict[int, list[int]] = {}
-        """The kinds into which a kind was split, which has no rows any more."""
         self._of_kind: dict[int, list[int]] = {}
         self._sets: dict[str, list[int]] = {}
         self._of_set: dict[int, list[int]] = {}
@@ -89,7 +85,7 @@ class Table:
         """The path of a row."""
         if row not in self.made:
             c = self.columns
-            path = self.made[row] = path_of(
+            self.made[row] = path_of(
                 c.kinds[c.kind[row]],
                 (c.src[row], c.dst[row]),
                 (c.hosts[c.src_host[row]], c.hosts[c.dst_host[row]]),
@@ -97,7 +93,6 @@ class Table:
                 c.communicator_sets[c.communicators[row]],
                 c.evidence[row],
             )
-            self.row_of[id(path)] = row
         return self.made[row]
 
     def pair(self, row: int) -> tuple[int, int]:
@@ -110,11 +105,11 @@ class Table:
         src_gpu, dst_gpu = c.gpus[c.src_gpu[row]], c.gpus[c.dst_gpu[row]]
         return c.hosts[c.src_host[row]], c.src[row], src_gpu, c.dst[row], dst_gpu
 
-    def rows(self, kind: int) -> list[int]:
-        """The rows of a kind."""
+    def of_kinds(self) -> dict[int, list[int]]:
+        """The rows of each kind, in the order of the first one."""
         if not self._of_kind:
             self._of_kind = _grouped(enumerate(self.columns.kind))
-        return self._of_kind[kind]
+        return self._of_kind
 
     def rows_in(self, communicator: str) -> list[int]:
         """The rows with connections in a communicator."""
@@ -125,18 +120,6 @@ class Table:
                     self._sets.setdefault(name, []).append(place)
         places = self._sets.get(communicator, [])
         return self._of_set[places[0]] if len(places) == 1 else sorted(r for p in places for r in self._of_set[p])
-
-    def regroup(self) -> None:
-        """Forget the rows of each kind: kinds were split."""
-        self._of_kind = {}
-
-    def live(self, kinds: Iterable[int]) -> Iterator[int]:
-        """Kinds, those that were split by their parts."""
-        for kind in kinds:
-            if kind in self.parts:
-                yield from self.live(self.parts[kind])
-            else:
-                yield kind
 
 
 def _grouped(numbered: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
@@ -174,9 +157,15 @@ class Selection(Sequence[Path]):
         self._kinds = list(kinds)
         self._rows = rows
         self._is_whole = rows is None
+        self._found: dict[object, Any] = {}
 
     def __len__(self) -> int:
-        return sum(number for _, number in self.counted()) if self._rows is None else len(self._rows)
+        if self._rows is not None:
+            return len(self._rows)
+        return sum(len(self.table.of_kinds()[kind]) for kind in self._kinds)
+
+    def __bool__(self) -> bool:
+        return bool(self._kinds if self._rows is None else self._rows)
 
     @overload
     def __getitem__(self, index: int) -> Path: ...
@@ -194,12 +183,11 @@ class Selection(Sequence[Path]):
         """The rows of the table."""
         if self._rows is None:
             table = self.table
-            places = list(table.live(self._kinds))
-            if len(places) == 1:
-                self._rows = table.rows(places[0])
+            if len(self._kinds) < 2:
+                self._rows = table.of_kinds()[self._kinds[0]] if self._kinds else []
             else:
                 wanted = [False] * len(table.columns.kinds)
-                for place in places:
+                for place in self._kinds:
                     wanted[place] = True
                 self._rows = list(compress(range(len(table.columns.kind)), map(wanted.__getitem__, table.columns.kind)))
         return self._rows
@@ -208,7 +196,7 @@ class Selection(Sequence[Path]):
         """The kinds of these paths, and how many there are of each."""
         kinds = self.table.columns.kinds
         if self._is_whole:
-            return [(kinds[place], len(self.table.rows(place))) for place in self._places()]
+            return [(kinds[place], len(self.table.of_kinds()[place])) for place in self._places()]
         return [(kinds[place], number) for place, number in Counter(self._taken("kind")).items()]
 
     @property
@@ -234,8 +222,11 @@ class Selection(Sequence[Path]):
 
     def distinct(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
         """The values in some columns, each combination once, in order."""
+        return iter(self._remembered(columns, lambda: self._combinations(columns)))
+
+    def _combinations(self, columns: Iterable[Column]) -> list[tuple[Any, ...]]:
         read, meanings = self._read(columns)
-        return (values for _, values in _decoded(dict.fromkeys(zip(*read, strict=True)), meanings))
+        return [values for _, values in _decoded(dict.fromkeys(zip(*read, strict=True)), meanings)]
 
     def values(self, *columns: Column) -> Iterator[tuple[Any, ...]]:
         """The values in some columns of each path."""
@@ -245,9 +236,9 @@ class Selection(Sequence[Path]):
         ]
         return zip(*told, strict=True)
 
-    def without(self, others: Iterable[Path]) -> Selection:
+    def without(self, others: Selection) -> Selection:
         """Those that are not among others."""
-        gone = set(self.rows_of(others))
+        gone = set(others.rows)
         return self._chosen(row not in gone for row in self.rows)
 
     def ordered(self, key: Callable[[PathKind], Any]) -> Selection:
@@ -255,6 +246,10 @@ class Selection(Sequence[Path]):
         places = self.table.columns.kind
         keys = {place: key(self._kind(place)) for place in self._places()}
         return Selection(self.table, (), sorted(self.rows, key=lambda row: keys[places[row]]))
+
+    def first(self, number: int) -> Selection:
+        """The first of them, so many."""
+        return Selection(self.table, (), self.rows[:number])
 
     def __and__(self, others: Selection) -> Selection:
         rows = set(others.rows)
@@ -272,10 +267,6 @@ class Selection(Sequence[Path]):
         names = self.table.columns.hosts
         return {names[place] for place in {*self._taken("src_host"), *self._taken("dst_host")}}
 
-    def rows_of(self, paths: Iterable[Path]) -> Iterable[int]:
-        """The rows of some paths of the same job."""
-        return paths.rows if isinstance(paths, Selection) else [self.table.row_of[id(path)] for path in paths]
-
     def first_lines(self) -> FirstLines:
         """The first line of each."""
         return FirstLines(self.table.columns.evidence, self.rows)
@@ -283,14 +274,23 @@ class Selection(Sequence[Path]):
     def _places(self) -> Iterable[int]:
         """Where their kinds are in the table."""
         if self._is_whole:
-            return sorted(self.table.live(self._kinds), key=lambda place: self.table.rows(place)[0])
+            return self._kinds
         return dict.fromkeys(self._taken("kind"))
 
     def _taken(self, column: str) -> Sequence[int]:
         """The values of a column."""
         values: Sequence[int] = getattr(self.table.columns, column)
         rows = self.rows
-        return values if len(rows) == len(values) else [values[row] for row in rows]
+        if len(rows) == len(values):
+            return values
+        taken: Sequence[int] = self._remembered(column, lambda: [values[row] for row in rows])
+        return taken
+
+    def _remembered(self, key: object, find: Callable[[], Any]) -> Any:
+        """What is found in these paths, found when it is first asked for."""
+        if key not in self._found:
+            self._found[key] = find()
+        return self._found[key]
 
     def _read(self, columns: Iterable[Column]) -> tuple[list[Iterable[int]], list[Sequence[object] | None]]:
         """The numbers in columns, and the lists in which they are places."""
@@ -343,7 +343,8 @@ class Paths(Selection):
 
     def __init__(self, paths: Columns | Iterable[Path]) -> None:
         columns = paths if isinstance(paths, Columns) else _columns(paths)
-        super().__init__(Table(columns), range(len(columns.kinds)))
+        table = Table(columns)
+        super().__init__(table, table.of_kinds())
 
     def between(self, src: int, dst: int) -> Path:
         """The path from one rank to another.
@@ -387,32 +388,30 @@ def _columns(paths: Iterable[Path]) -> Columns:
         place = sets.setdefault(tuple(path.communicators), len(sets))
         rows.append((path.src, path.dst, *own, *named, kind, place))
         evidence.append(path.evidence)
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(8)]
-    return Columns(*columns, evidence, list(hosts), list(gpus), examples, list(sets))
+    names = ("src", "dst", "src_host", "dst_host", "src_gpu", "dst_gpu", "kind", "communicators")
+    columns: Any = (
+        dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else dict.fromkeys(names, [])
+    )
+    return Columns(
+        **columns,
+        evidence=evidence,
+        hosts=list(hosts),
+        gpus=list(gpus),
+        kinds=examples,
+        communicator_sets=list(sets),
+    )
 
 
-def refine(table: Table, marking: Sequence[int], change: Callable[[PathKind, int], PathKind]) -> None:
-    """Say more of the kinds of paths; one whose rows are marked differently is split.
+def refined(paths: Paths, marking: Sequence[int], change: Callable[[PathKind, int], PathKind]) -> Paths:
+    """The same paths, of whose kinds more is said; a kind whose rows are marked differently is split.
 
     Args:
-        table: of the job.
+        paths: of a job.
         marking: a number for each row.
         change: the new kind of rows of that kind and number.
     """
-    columns = table.columns
-    places: dict[tuple[int, int], int] = {}
-    both = dict.fromkeys(zip(columns.kind, marking, strict=True))
-    for kind, marks in _grouped((mark, kind) for kind, mark in both).items():
-        changed = [change(columns.kinds[kind], mark) for mark in marks]
-        if len(changed) == 1:
-            columns.kinds[kind] = changed[0]
-            places[kind, marks[0]] = kind
-            continue
-        table.parts[kind] = [*range(len(columns.kinds), len(columns.kinds) + len(changed))]
-        columns.kinds += changed
-        places.update({(kind, mark): part for mark, part in zip(marks, table.parts[kind], strict=True)})
-    if len(both) > len(set(columns.kind)):
-        columns.kind = [places[pair] for pair in zip(columns.kind, marking, strict=True)]
-        table.regroup()
-    for row, path in table.made.items():
-        judge(path, columns.kinds[columns.kind[row]])
+    columns = paths.table.columns
+    both = list(zip(columns.kind, marking, strict=True))
+    places = {pair: place for place, pair in enumerate(dict.fromkeys(both))}
+    kinds = [change(columns.kinds[kind], mark) for kind, mark in places]
+    return Paths(replace(columns, kind=[places[pair] for pair in both], kinds=kinds))
