@@ -112,7 +112,7 @@ class _Builder:
         classes = gpu_classes.gpu_classes(said)
         built = build.build(self._lines, self._communicators, self._edge_evidence, NicNames().of, not shm_off)
         if classes:
-            gpu_classes.name_classes(built, classes, self._bus_ids())
+            built = gpu_classes.name_classes(built, classes, self._bus_ids())
         return Job(
             sources=self._sources(),
             world_size=self._world.nranks if self._world else names.ranks_of_nccl_tests(said),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nccl_inspect.event.types import Notice as Statement
 from nccl_inspect.model.job import Notice, Paths
-from nccl_inspect.model.paths.table import refine
+from nccl_inspect.model.paths.table import refined
 
 Pair = tuple[str, str, str]
 """Host and the bus ids of two GPUs."""
@@ -33,7 +33,7 @@ def _bus_id(name: str) -> str:
     return name.rpartition("-")[2].lower()
 
 
-def name_classes(paths: Paths, classes: Mapping[Pair, str], bus_ids: Mapping[int, str]) -> None:
+def name_classes(paths: Paths, classes: Mapping[Pair, str], bus_ids: Mapping[int, str]) -> Paths:
     """Give P2P paths their class; other pairs NCCL reroutes through the CPU, whatever joins them."""
     table, columns = paths.table, paths.table.columns
     names: list[str | None] = [None, *dict.fromkeys(classes.values())]
@@ -47,4 +47,4 @@ def name_classes(paths: Paths, classes: Mapping[Pair, str], bus_ids: Mapping[int
         return None if host is None else classes.get((host, ends[0], ends[1]))
 
     marking = [number[class_of(row)] for row in range(len(columns.kind))]
-    refine(table, marking, lambda kind, mark: replace(kind, gpu_class=names[mark]))
+    return refined(paths, marking, lambda kind, mark: replace(kind, gpu_class=names[mark]))

@@ -155,19 +155,19 @@ class Grouping:
         kind_of_pair: Column = np.array(kind, np.int64)[like]
         src_host, dst_host = (column[line] + 1 for column in self._hosts)
         return Columns(
-            rows.src[line],
-            rows.dst[line],
-            src_host,
-            dst_host,
-            table.src_dev[rows.row[line]],
-            table.dst_dev[rows.row[line]],
-            kind_of_pair.tolist(),
-            communicators,
-            _Evidence(rows, line, evidence),
-            [None, *hosts],
-            list(table.devices),
-            kinds,
-            sets,
+            src=rows.src[line],
+            dst=rows.dst[line],
+            src_host=src_host,
+            dst_host=dst_host,
+            src_gpu=table.src_dev[rows.row[line]],
+            dst_gpu=table.dst_dev[rows.row[line]],
+            kind=kind_of_pair.tolist(),
+            communicators=communicators,
+            evidence=_Evidence(rows, line, evidence),
+            hosts=[None, *hosts],
+            gpus=list(table.devices),
+            kinds=kinds,
+            communicator_sets=sets,
         )
 
     def _communicators(self, is_chosen: Column, line: Column) -> tuple[list[tuple[str, ...]], Column]:
