@@ -13,8 +13,8 @@ import numpy as np
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.model.fold.fold import Fate
 from nccl_inspect.model.fold.process_log import EdgeRows, ProcessLog
+from nccl_inspect.model.fold.uses import Fate
 from nccl_inspect.scanning.bulk import Extent, Found
 from nccl_inspect.scanning.connection_table import NONE, ConnectionTable, edges
 from nccl_inspect.scanning.counts import Text
