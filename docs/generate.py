@@ -30,6 +30,7 @@ from nccl_inspect import cli
 from nccl_inspect.event import base as event
 from nccl_inspect.event import types
 from nccl_inspect.judging import engine
+from nccl_inspect.judging.relations import relations
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -127,7 +128,8 @@ def rules_page() -> Iterator[str]:
             file = f"{rule.name.replace('-', '_')}.md"
             has_page = (ROOT / "nccl_inspect" / "rules" / file).exists()
             name = f"[{rule.name}](../../nccl_inspect/rules/{file})" if has_page else rule.name
-            others = dict.fromkeys((*rule.echo_of, *rule.because, *rule.specific))
+            known = relations()
+            others = dict.fromkeys((*known.leads(rule.name), *known.causes(rule.name), *known.specific(rule.name)))
             rows.append((name, rule.severity, rule.title, ", ".join(others)))
         yield from table(("rule", "usual severity", "what is wrong", "causes, and more specific rules"), rows)
 

@@ -1,4 +1,4 @@
-"""Reads what NCCL prints with ``NCCL_DEBUG=INFO`` and tells which path every pair of ranks takes, and why.
+"""Reads the ``NCCL_DEBUG=INFO`` log of a job and shows which path every pair of ranks takes, and why.
 
 >>> import nccl_inspect
 >>> job = nccl_inspect.read(b"vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")
@@ -108,6 +108,6 @@ def events_table(inputs: Input | Sequence[Input], kinds: str | Sequence[str] = (
 
     wanted = writers.kinds_named((kinds,) if isinstance(kinds, str) else kinds)
     stream = event_stream.EventStream(inputs)
-    found = arrow.table((one for one in stream.told() if not wanted or type(one[1]).__name__ in wanted), wanted)
+    rows = arrow.table((row for row in stream.told() if not wanted or type(row[1]).__name__ in wanted), wanted)
     stream.raise_problem()
-    return found
+    return rows

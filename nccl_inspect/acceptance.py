@@ -24,7 +24,7 @@ class TestedJob(Job):
 
     __slots__ = ()
     __test__ = False
-    """It is no test itself, whatever its name suggests to pytest."""
+    """Not a test itself, whatever its name suggests to pytest."""
 
     def __repr__(self) -> str:
         names = ", ".join(source.name for source in self.sources[:2]) + (", …" if len(self.sources) > 2 else "")
@@ -54,14 +54,14 @@ class TestedJob(Job):
         __tracebackhide__ = True
         limit = SEVERITIES.index(_one_of("severity", severity, SEVERITIES))
         counting = {entry.rule.name for entry in selected((), (ignore,) if isinstance(ignore, str) else ignore)}
-        found = [
+        violations = [
             finding
             for finding in self.findings
             if SEVERITIES.index(finding.severity) >= limit and finding.rule in counting
         ]
-        if found:
-            head = f"{count(len(found), 'finding')} of severity {severity} or above"
-            raise AssertionError(_joined(head, _findings(found)))
+        if violations:
+            head = f"{count(len(violations), 'finding')} of severity {severity} or above"
+            raise AssertionError(_joined(head, _findings(violations)))
         if self.verdict == "failed" and not self.findings:
             lines = [line for notice in self.unexplained for line in notice.evidence[:1]]
             raise AssertionError(_joined("the job failed, and no rule knows why", [_lines(lines)]))
@@ -94,8 +94,8 @@ class TestedJob(Job):
         _check_ways(allowed)
         if scope is not None:
             _one_of("scope", scope, _SCOPES)
-        known = [name for name in _SCOPES if not ways.is_impossible(name, self)] or _SCOPES
-        scopes = known if scope is None else (scope,)
+        possible = [name for name in _SCOPES if not ways.is_impossible(name, self)] or _SCOPES
+        scopes = possible if scope is None else (scope,)
         self._demand(
             f"transport {' or '.join(allowed)}", [partial(ways.transport, name, allowed) for name in scopes], scopes
         )
@@ -103,9 +103,13 @@ class TestedJob(Job):
     def assert_gdr(self) -> None:
         """Every network path uses GPUDirect RDMA on all its channels, and there is one."""
         __tracebackhide__ = True
-        if not any(path.transport == "NET" for path in self.paths):
+        if not any(kind.transport == "NET" for kind in self.paths.kinds):
             raise AssertionError(_joined("no network path in the log, so none that uses GPUDirect RDMA", self._open()))
-        scopes = [scope for scope in _SCOPES if any(p.scope == scope and p.transport == "NET" for p in self.paths)]
+        scopes = [
+            scope
+            for scope in _SCOPES
+            if any(kind.scope == scope and kind.transport == "NET" for kind in self.paths.kinds)
+        ]
         self._demand("GPUDirect RDMA", [partial(ways.gdr, scope) for scope in scopes], scopes)
 
     def assert_path(self, src: int, dst: int, *allowed: str) -> Path:
@@ -155,7 +159,7 @@ class TestedJob(Job):
             raise AssertionError(_joined(f"{count(len(bad), 'expectation')} of {policy.file} not kept", parts))
 
     def _demand(self, wanted: str, asks: list[Callable[[Job], Iterable[Answer]]], scopes: Iterable[str]) -> None:
-        """Every answer is that it is so; what the log does not tell is no proof."""
+        """Fail unless every check holds; what the log does not show counts as a failure."""
         __tracebackhide__ = True
         names = [f"{scope} paths" for scope in scopes]
         answers = Policy("", [Expectation(name, wanted, ask) for name, ask in zip(names, asks, strict=True)]).check(
@@ -182,14 +186,16 @@ class TestedJob(Job):
         return [f"not judged: {entry.rule}: {entry.reason}; {entry.needs}" for entry in self.not_judged]
 
 
-def _one_of(noun: str, word: str, known: Sequence[str]) -> str:
+def _one_of(noun: str, word: str, choices: Sequence[str]) -> str:
     """A word that must be known.
 
     Raises:
         NcclInspectError: it is not.
     """
-    if word not in known:
-        raise NcclInspectError(f"no {noun} '{word}'", suggestion(str(word), known) or f"known are {', '.join(known)}")
+    if word not in choices:
+        raise NcclInspectError(
+            f"no {noun} '{word}'", suggestion(str(word), choices) or f"known are {', '.join(choices)}"
+        )
     return word
 
 
@@ -205,11 +211,11 @@ def _check_ways(allowed: Sequence[str]) -> None:
         raise NcclInspectError(*unknown)
 
 
-def _findings(found: Iterable[Finding]) -> list[str]:
-    """Findings with their evidence; of one whose cause is among them the cause tells what to do."""
-    found = list(found)
-    names = {finding.rule for finding in found}
-    return [_finding(finding, names.intersection(finding.because)) for finding in found]
+def _findings(findings: Iterable[Finding]) -> list[str]:
+    """Findings with their evidence; the remedy of an effect is that of its cause, if that is among them."""
+    findings = list(findings)
+    names = {finding.rule for finding in findings}
+    return [_finding(finding, names.intersection(finding.because)) for finding in findings]
 
 
 def _finding(finding: Finding, causes: set[str]) -> str:

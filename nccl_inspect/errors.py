@@ -40,9 +40,9 @@ class TopologyError(NcclInspectError):
     """A topology file cannot be understood."""
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, candidates: Iterable[str]) -> str:
     """A question that names similar words, empty when there is none."""
     from difflib import get_close_matches  # only for the error
 
-    similar = get_close_matches(word, list(known), n=3, cutoff=0.5)
+    similar = get_close_matches(word, list(candidates), n=3, cutoff=0.5)
     return f"did you mean {' or '.join(similar)}?" if similar else ""

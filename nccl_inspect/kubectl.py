@@ -122,7 +122,7 @@ def command(
         _collect(folder, wanted, timeout)
         with chdir(folder):  # the report names logs within the folder, which may be a passing one
             job = shared.read((".",), options, tells_runs=True, tells_jobs=True)
-        out.write(report.load(form).render(job, out.style))
+        out.write_lines(report.lines(form, job, out.style))
         return shared.status(job, fail_on)
 
 
@@ -214,7 +214,7 @@ def _watch(ctx: click.Context, fail_on: str, options: reading.Options, *, no_col
 
 
 class _Progress:
-    """The command that runs now, in one line that is written anew; nothing where stderr is no terminal."""
+    """The command that runs now, in one line that is written anew; nothing where stderr is not a terminal."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr is not None and sys.stderr.isatty()

@@ -91,7 +91,12 @@ def _log(log: ProcessLog) -> tuple[Any, ...]:
 
 
 def _step(step: Any) -> Any:
-    return (step.key, step.place, step.origin, list(step.edges.items())) if isinstance(step, Burst) else step
+    if not isinstance(step, Burst):
+        return step
+    edges = [
+        (key, one.stated, one.origin, one.place, one.channels, one.lines, one.level) for key, one in step.edges.items()
+    ]
+    return step.key, step.place, step.origin, edges
 
 
 def _first(mine: Any, others: Any) -> str:
@@ -191,7 +196,7 @@ def _numbers(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 def _torn(lines: list[bytes], chance: random.Random) -> list[bytes]:
     """Lines cut, or run together."""
-    found = []
+    found: list[bytes] = []
     for line in lines:
         if chance.random() < 0.05 and found:
             found[-1] += line[: chance.randrange(len(line) + 1)]

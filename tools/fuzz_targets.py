@@ -1,6 +1,7 @@
 """What is fuzzed: each target takes bytes, and raises when the tool does what it must never do.
 
-``tools/fuzz.py`` runs them for a while, ``tests/test_fuzz.py`` for a moment and over all inputs that once broke one.
+``tools/fuzz.py`` runs them for a while, ``tests/tools/test_fuzz.py`` for a moment and over all inputs that once broke
+one.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def _anonymized(names: Sequence[str], told: Callable[[int, int], None]) -> dict[
     COPY.mkdir()
     several = len(names) > 1 or Path(names[0]).is_dir()
     target = COPY / ("shareable" if several else "shareable.log")
-    anonymize.write(list(names), str(target), told=_summed(told))
+    anonymize.write(list(names), str(target), progress=_summed(told))
     if not target.is_dir():
         return {"path": str(target), "name": target.name}
     return {"path": shutil.make_archive(str(target), "zip", target), "name": "shareable.zip"}

@@ -93,8 +93,8 @@ class Anonymizer:
             for part in forms.parts(source):
                 self._learn(part)
                 short.add(part.lines)
-            for found in short.read(source.name, self._counts, self._grammar):
-                self._learn_line(*found)
+            for line in short.read(source.name, self._counts, self._grammar):
+                self._learn_line(*line)
         finally:
             self.lines_read += self._counts.lines
             self.nccl_lines += self._counts.nccl_lines + self._counts.related_lines
@@ -105,7 +105,7 @@ class Anonymizer:
         damaged = self._counts.damaged_lines
         self._scanner.scan(part.lines.lines, self._counts, self._learn_line, part.lines.mended)
         if self._counts.damaged_lines > damaged:
-            self._doubtful.update(decode(found[1]) for found in _PRINTERS.finditer(text))
+            self._doubtful.update(decode(match[1]) for match in _PRINTERS.finditer(text))
 
     def _learn_line(self, _number: int, origin: Origin, text: Text) -> None:
         if origin.head and not prefix.is_masked(origin.process):
@@ -127,21 +127,26 @@ class Anonymizer:
                 self._hosts.update(word for host in hostlists.hosts(value) for word in words(host))
 
     def learn_text(self, text: bytes) -> None:
-        """Take names out of a text that is no log."""
+        """Collect names from a text that is not a log."""
         self._learned.learn(text)
 
-    def learn_names(self, meaning: str, found: Iterable[str]) -> None:
+    def learn_names(self, meaning: str, names: Iterable[str]) -> None:
         """Take names whose meaning is known.
 
         Args:
             meaning: ``host``, ``user``, ``secret``, ``object`` (others are made from its name) or another name.
-            found: the names.
+            names: the names.
         """
-        known = {"host": self._hosts, "user": self._learned.users, "object": self._objects, "secret": self._secrets}
-        known.get(meaning, self._labels).update(found)
+        by_meaning = {
+            "host": self._hosts,
+            "user": self._learned.users,
+            "object": self._objects,
+            "secret": self._secrets,
+        }
+        by_meaning.get(meaning, self._labels).update(names)
 
     def without(self, text: str) -> str:
-        """A text without what is left of names in it, whatever they stand in."""
+        """A text without the names still left in it."""
         if text not in self._clean:
             if len(self._clean) >= _MAX_REMEMBERED:
                 self._clean.clear()
@@ -151,8 +156,8 @@ class Anonymizer:
     def settle(self) -> None:
         """The first reading is over: give each name its replacement."""
         self._hosts.update(self._printers())
-        known = tuple(self._hosts)
-        self._hosts |= {name for name in self._doubtful if not name.endswith(known)}
+        suffixes = tuple(self._hosts)
+        self._hosts |= {name for name in self._doubtful if not name.endswith(suffixes)}
         self._hosts |= set(filter(is_distinct, self._learned.hosts))
         hosts = {name for name in self._hosts if not name.isdigit() and not _is_address(name)}
         listed = self._listed_with(hosts)
@@ -192,28 +197,28 @@ class Anonymizer:
                 yield host
 
     def _join(self, names: Iterable[str]) -> None:
-        """Let what stands for a name begin as what stands for the object from whose name it was made.
+        """Give the replacement of a derived name the replacement of its object as a prefix.
 
-        Pods and hosts have the name of their job in front, and are told by it: ``llama-0``, ``llama``.
+        Pods and hosts are named after their job: ``llama-0``, ``llama``.
         """
         for name in sorted(names, key=len):
             parts = name.split("-")
             fronts = ("-".join(parts[:end]) for end in range(len(parts) - 1, 0, -1))
             front = next((front for front in fronts if front in self._objects), None)
             if front:
-                known = self.names.table["host"].get(front) or self.names.table["name"].get(front) or front
-                self.names.extend("host" if name in self.names.table["host"] else "name", name, f"{known}-")
+                replacement = self.names.table["host"].get(front) or self.names.table["name"].get(front) or front
+                self.names.extend("host" if name in self.names.table["host"] else "name", name, f"{replacement}-")
 
     def _listed_with(self, hosts: set[str]) -> dict[str, list[str]]:
         """Expressions in brackets that stand for a known host, among others, with all that they stand for."""
-        known = hosts | {name.partition(".")[0] for name in hosts}
-        ordered = sorted(known)
+        hosts_known = hosts | {name.partition(".")[0] for name in hosts}
+        ordered = sorted(hosts_known)
         lists = {
             expression: hostlists.expanded(expression)
             for expression in self._learned.expressions
             if _begins_one(expression.partition("[")[0], ordered)
         }
-        return {expression: names for expression, names in lists.items() if not known.isdisjoint(names)}
+        return {expression: names for expression, names in lists.items() if not hosts_known.isdisjoint(names)}
 
     # --- second reading -----------------------------------------------------------------------------------------
 
@@ -228,10 +233,10 @@ class Anonymizer:
 
     def line(self, line: bytes) -> bytes:
         """One line with everything replaced."""
-        found = prefix.split(line)
-        if found is None:
+        parts = prefix.split(line)
+        if parts is None:
             return self._bare(line)
-        head, rest = found
+        head, rest = parts
         return (
             self._remembered(self._heads, head, self._head)
             + b" NCCL "
@@ -253,7 +258,7 @@ class Anonymizer:
             return memory[key]
 
     def _head(self, head: bytes) -> bytes:
-        """What stands before ``NCCL``: here short common words are names, too."""
+        """The text before ``NCCL``: here short common words count as names as well."""
         return encode(self.scrubber.text(decode(head), structural=True))
 
     def _rest(self, rest: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """What ``collect`` writes beside logs and evidence, which people read: events, nodes, interfaces, its list of files.
 
-Text that is laid out for people has no keys that say what a value names; each kind says where names stand in it.
+Text laid out for people has no keys that give values a meaning; each kind says where its names are.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class Layout:
 
     def spans(self, text: str) -> Iterator[Span]:
         """Where names stand, in their order."""
-        for found in self._names.finditer(text):
-            for group in sorted((name for name, value in found.groupdict().items() if value), key=found.start):
-                yield from _listed(*found.span(group), self._meaning(found, group), text)
+        for match in self._names.finditer(text):
+            for group in sorted((name for name, value in match.groupdict().items() if value), key=match.start):
+                yield from _listed(*match.span(group), self._meaning(match, group), text)
 
     @staticmethod
-    def _meaning(found: re.Match[str], group: str) -> str:
+    def _meaning(match: re.Match[str], group: str) -> str:
         meaning = group.rstrip("0123456789")
         if meaning != "label":
             return meaning
-        kept = manifest.NAMES.get(found[f"key{group.removeprefix('label')}"])
+        kept = manifest.NAMES.get(match[f"key{group.removeprefix('label')}"])
         return "kept" if kept == "kept" else "name"
 
 

@@ -18,7 +18,7 @@ from nccl_inspect.util.text import decode, encode
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _PROTOCOL = 2
-"""The one that PyTorch writes: lengths in four bytes, so that no letter stands before a text."""
+"""The one that PyTorch writes: lengths in four bytes, so that no letter precedes a text."""
 _MAX_FLAT = 4
 """Entries of a mapping that is compared by what is in it."""
 _MAX_TEXTS = 20_000
@@ -52,25 +52,25 @@ class Evidence:
             ValueError: it is damaged, so that it cannot be written either.
             NotOfKindError: it is a log.
         """
-        found = Found()
+        gathered = Found()
         fields = self._of(kind)
 
         def change(place: Place, text: str) -> str:
-            fields.learn(place, text, found)
-            if len(found.texts) > _MAX_TEXTS:
-                self._learn_texts(found)
+            fields.learn(place, text, gathered)
+            if len(gathered.texts) > _MAX_TEXTS:
+                self._learn_texts(gathered)
             return text
 
         if hasattr(kind, "START"):
-            found.by_meaning["host"].update(machine.hosts(data, kind.START))
-        for text in self._pieces(kind, data, change, lambda text: self._learn_lines(kind, text, found)):
+            gathered.by_meaning["host"].update(machine.hosts(data, kind.START))
+        for text in self._pieces(kind, data, change, lambda text: self._learn_lines(kind, text, gathered)):
             del text
         if isinstance(kind, Layout):
             text = decode(data)
             for start, end, meaning in kind.spans(text):
-                fields.learn_as(meaning, text[start:end], found)
-        self._learn_texts(found)
-        for meaning, names in found.by_meaning.items():
+                fields.learn_as(meaning, text[start:end], gathered)
+        self._learn_texts(gathered)
+        for meaning, names in gathered.by_meaning.items():
             self._anonymizer.learn_names(meaning, names)
 
     def blocks(self, kind: Kind, data: bytes) -> Iterator[bytes]:
@@ -109,21 +109,21 @@ class Evidence:
             return of_yaml(data.decode("utf-8-sig", "replace"), change, lambda mark: change(Place(("name",), ""), mark))
         return (other(line) for line in _texts(kind, text))
 
-    def _learn_texts(self, found: Found) -> None:
-        lines = [*found.texts]
-        found.texts.clear()
+    def _learn_texts(self, gathered: Found) -> None:
+        lines = [*gathered.texts]
+        gathered.texts.clear()
         for at in range(0, len(lines), _PER_BLOCK):
             self._anonymizer.learn_text(encode("\n".join(lines[at : at + _PER_BLOCK]) + "\n"))
 
     # --- text ---------------------------------------------------------------------------------------------------
 
-    def _learn_lines(self, kind: Kind, text: str, found: Found) -> str:
+    def _learn_lines(self, kind: Kind, text: str, gathered: Found) -> str:
         fields, pattern = self._of(kind), self._pattern(kind)
-        found.texts[text.strip("\r\n")] = None
+        gathered.texts[text.strip("\r\n")] = None
         for match in pattern.finditer(text) if pattern else ():
-            fields.learn(Place((match["key"],), ""), match["value"], found)
-        if len(found.texts) > _MAX_TEXTS:
-            self._learn_texts(found)
+            fields.learn(Place((match["key"],), ""), match["value"], gathered)
+        if len(gathered.texts) > _MAX_TEXTS:
+            self._learn_texts(gathered)
         return text
 
     def _changed_lines(self, kind: Kind, text: str) -> str:
@@ -158,7 +158,7 @@ class Evidence:
         return changed
 
     def _pattern(self, kind: Kind) -> re.Pattern[str] | None:
-        """Where values stand in text: behind ``UserId=`` or ``Board ID : ``, or behind a key that ends with a blank."""
+        """Values in text: after ``UserId=`` or ``Board ID : ``, or after a key that ends with a blank."""
         if kind not in self._keyed:
             keys = "|".join(re.escape(key) for key in sorted(getattr(kind, "NAMES", {}), key=len, reverse=True))
             source = rf"""(?<![\w/:])(?P<key>{keys})(?:(?<=[ ])|[ \t]*[:=][ \t]*["']?)(?P<value>[^\s"'<>()]+)"""
@@ -186,7 +186,7 @@ class _Walk:
         self._flat: dict[tuple[Path, tuple[Any, ...]], dict[Any, Any]] = {}
         """Copies of small mappings, by what is in them: the frames of the calls are most of a dump."""
         self._keys: dict[tuple[Path, str | int], tuple[Any, Path]] = {}
-        """What becomes of a key, and the path of what stands under it."""
+        """The replacement for a key, and the path of its value."""
         self._originals: list[Any] = []
         """Kept, so that none of them gives its identity to another one."""
 
@@ -204,26 +204,26 @@ class _Walk:
                 known_text = self._texts[path, value] = self._change(Place(path, "", is_element=is_element), value)
             return known_text
         if isinstance(value, dict | list | tuple | set | frozenset):
-            known = id(value), path
-            if known not in self._copies:
+            key = id(value), path
+            if key not in self._copies:
                 self._originals.append(value)
-                self._copy(value, path, known)
-            return self._copies[known]
+                self._copy(value, path, key)
+            return self._copies[key]
         if isinstance(value, bytes | bytearray):
             return encode(self._change(Place(path, ""), decode(bytes(value))))
         return value
 
-    def _copy(self, value: Any, path: Path, known: tuple[int, Path]) -> None:
+    def _copy(self, value: Any, path: Path, copy_key: tuple[int, Path]) -> None:
         copies = self._copies
         if isinstance(value, dict):
             flat = (path, tuple(value.items())) if len(value) <= _MAX_FLAT else None
             try:
                 if flat is not None and flat in self._flat:
-                    copies[known] = self._flat[flat]
+                    copies[copy_key] = self._flat[flat]
                     return
             except TypeError:  # it holds what has parts itself
                 flat = None
-            copies[known] = new = {}
+            copies[copy_key] = new = {}
             for key, entry in value.items():
                 is_simple = isinstance(key, str | int)
                 new_key, inner = self._key(key, path) if is_simple else (self.of(key, path), (*path, "")[-3:])
@@ -232,14 +232,14 @@ class _Walk:
                 self._flat[flat] = new
         elif isinstance(value, list):
             listed: list[Any] = []
-            copies[known] = listed
+            copies[copy_key] = listed
             listed.extend(self.of(entry, path, is_element=True) for entry in value)
         else:
-            copies[known] = type(value)(self.of(entry, path, is_element=True) for entry in value)
+            copies[copy_key] = type(value)(self.of(entry, path, is_element=True) for entry in value)
 
     def _key(self, key: str | int, path: Path) -> tuple[Any, Path]:
-        found = self._keys.get((path, key))
-        if found is None:
+        entry = self._keys.get((path, key))
+        if entry is None:
             new = self._change(Place(path, "", is_key=True), key) if isinstance(key, str) else key
-            found = self._keys[path, key] = new, (*path, str(key))[-3:]
-        return found
+            entry = self._keys[path, key] = new, (*path, str(key))[-3:]
+        return entry

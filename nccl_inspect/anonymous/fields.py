@@ -1,4 +1,4 @@
-"""What stands in the place of the values of evidence, by what its kind says that their keys name.
+"""Replaces the values of evidence by the meaning that its kind gives their keys.
 
 A kind (:class:`nccl_inspect.artifacts.Kind`) may state ``NAMES``: keys with one of :data:`MEANINGS`. A key is the last
 one above a value, or the last ones, joined by dots; ``labels.*`` is any key of ``labels``. A value under a key that it
@@ -107,46 +107,46 @@ class Fields:
 
     def meaning(self, path: tuple[str, ...]) -> str:
         """What a value names, by the keys above it."""
-        found = self._meanings.get(path)
-        if found is None:
+        meaning = self._meanings.get(path)
+        if meaning is None:
             ends = (".".join(path[-size:]) for size in (3, 2, 1))
             within = (f"{key}.*" for key in reversed(path[:-1]))
             stated = (self._stated[key] for key in (*ends, *within) if key in self._stated)
-            found = next((one if one in MEANINGS else _MASKED for one in stated), _MASKED)
-            if path and secrets.is_secret(path[-1]) and found == _MASKED:
-                found = "secret"
+            meaning = next((word if word in MEANINGS else _MASKED for word in stated), _MASKED)
+            if path and secrets.is_secret(path[-1]) and meaning == _MASKED:
+                meaning = "secret"
             if len(self._meanings) < _MAX_REMEMBERED:
-                self._meanings[path] = found
-        return found
+                self._meanings[path] = meaning
+        return meaning
 
     # --- first reading ------------------------------------------------------------------------------------------
 
-    def learn(self, place: Place, text: str, found: Found) -> None:
+    def learn(self, place: Place, text: str, gathered: Found) -> None:
         """Take the names out of one value."""
         if place.is_key or not text:
             return
         meaning = self.meaning(place.path)
         if meaning == "setting":
             name, text = _setting(place, text)
-            found.texts[f"{name}={text}"] = None
+            gathered.texts[f"{name}={text}"] = None
             meaning = "secret" if secrets.is_secret(name) else meaning
         elif meaning == "command":
             meaning = "secret" if self._is_secret_word(place) else meaning
-            found.texts[f"{self._option[1]} {text}" if self._option[0] == place.path else text] = None
+            gathered.texts[f"{self._option[1]} {text}" if self._option[0] == place.path else text] = None
             self._option = place.path, text
-        self.learn_as(meaning, text, found)
+        self.learn_as(meaning, text, gathered)
 
     @staticmethod
-    def learn_as(meaning: str, text: str, found: Found) -> None:
+    def learn_as(meaning: str, text: str, gathered: Found) -> None:
         """Take the names out of a text of this meaning."""
         if meaning == "host":
-            found.by_meaning["host"].update(_hosts(text))
-        elif meaning in found.by_meaning:
-            found.by_meaning[meaning].add(text if meaning == "secret" else text.strip("/-"))
+            gathered.by_meaning["host"].update(_hosts(text))
+        elif meaning in gathered.by_meaning:
+            gathered.by_meaning[meaning].add(text if meaning == "secret" else text.strip("/-"))
         elif meaning in _TEXTS or (meaning == _MASKED and _JOINED.search(text)):
-            found.texts[text] = None
+            gathered.texts[text] = None
         elif meaning == "image":
-            found.texts[f"image: {text}"] = None
+            gathered.texts[f"image: {text}"] = None
 
     def _is_secret_word(self, place: Place) -> bool:
         """Whether the word before is an option that names a secret."""
@@ -157,7 +157,7 @@ class Fields:
     # --- second reading -----------------------------------------------------------------------------------------
 
     def changed(self, place: Place, text: str) -> str:
-        """What stands in the place of a value, or of a key."""
+        """The replacement for a value, or of a key."""
         if not text:
             return text
         if place.is_key:
@@ -173,7 +173,7 @@ class Fields:
         return self.of(meaning, text)
 
     def of(self, meaning: str, text: str) -> str:
-        """What stands in the place of a text of this meaning."""
+        """The replacement for a text of this meaning."""
         return self._remembered(meaning, text) if text else text
 
     def _remembered(self, meaning: str, text: str) -> str:
@@ -206,8 +206,8 @@ class Fields:
 
     def _host(self, text: str) -> str:
         name, port = text, ""
-        if found := _PORT.fullmatch(text):
-            name, port = found.groups()
+        if match := _PORT.fullmatch(text):
+            name, port = match.groups()
         return self._bare_host(name) + port
 
     def _bare_host(self, name: str) -> str:
@@ -221,8 +221,8 @@ class Fields:
     def _name(self, category: str, text: str) -> str:
         name = text.strip("/-")
         front, _, end = text.partition(name) if name else (text, "", "")
-        if known := self._scrubber.known(name):
-            return front + known + end
+        if replacement := self._scrubber.known(name):
+            return front + replacement + end
         if _SERIAL.fullmatch(name):
             return front + self._names.get("hash", name) + end
         if not name or _DIGITS.fullmatch(name) or name.lower() in vocabulary.ACCOUNTS or _is_plain(name):
@@ -301,8 +301,8 @@ class Fields:
         return text if _KEY.fullmatch(text) or _is_harmless(text) else self._scrubber.text(text)
 
     def _masked(self, text: str) -> str:
-        if known := self._scrubber.known(text):
-            return known
+        if replacement := self._scrubber.known(text):
+            return replacement
         if _is_address(text):
             return self._scrubber.text(text)
         if _is_harmless(text):
@@ -313,7 +313,7 @@ class Fields:
 
 
 def _setting(place: Place, text: str) -> tuple[str, str]:
-    """Name and value of a variable: the name stands in front of the value, or beside it."""
+    """Name and value of a variable: the name is before the value or in a sibling key."""
     assigned = _ASSIGNED.fullmatch(text) if place.is_element else None
     return (assigned[1], assigned[2]) if assigned else (place.name, text)
 

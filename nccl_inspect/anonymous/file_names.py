@@ -54,8 +54,8 @@ class FileNames:
         return "/".join([*parts, self._part(stem, "file") + dot + suffix])
 
     def _part(self, part: str, category: str) -> str:
-        if known := self._scrubber.known(part):
-            return known
+        if replacement := self._scrubber.known(part):
+            return replacement
         pieces = _ADDRESS.split(part)
         return "".join(
             self._scrubber.host(piece) if place % 2 else self._words(piece, category)
@@ -84,8 +84,8 @@ class FileNames:
     def _longest(self, parts: list[str], start: int) -> tuple[str | None, int]:
         """What stands for the longest known name that begins here, and where what is behind it begins."""
         for end in range(len(parts), start, -2):
-            if known := self._scrubber.known("".join(parts[start:end])):
-                return known, end + 1
+            if replacement := self._scrubber.known("".join(parts[start:end])):
+                return replacement, end + 1
         return None, start + 2
 
 

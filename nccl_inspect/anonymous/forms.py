@@ -15,7 +15,7 @@ from nccl_inspect.ingest.sources.blocks import Lines, Source
 from nccl_inspect.ingest.sources.streams import BLOCK, HEAD, Pieces, peeked
 
 _BETWEEN = re.compile(rb"(\r?\n|(?<=[}\]]),|(?<!\\)(?:\\\\)*(?:\\r)?\\n)")
-"""What no name and no message goes on over: line ends, in letters too, and the commas between objects and lists."""
+"""What ends every name and message: line ends, in letters too, and the commas between objects and lists."""
 _MOST = 8 * BLOCK
 """Bytes without such a place; more are cut anywhere."""
 
@@ -24,7 +24,7 @@ class Part(NamedTuple):
     """A part of a log."""
 
     pieces: list[bytes]
-    """What stands there, cut so that each piece holds at most one line."""
+    """The text, cut so that each piece holds at most one line."""
     end: bytes
     """What comes after each piece."""
     lines: Lines
@@ -52,12 +52,12 @@ def _of_export(reader: Reader, data: Pieces) -> Iterator[Part]:
         *pieces, rest = _BETWEEN.split(rest + piece)
         if len(rest) > _MOST:
             pieces, rest = [*pieces, rest], b""
-        found = [one.line for one in reader.feed(piece)]
-        yield Part(pieces, b"", _lines(found, total, len(piece)))
-        total += len(found)
-    yield Part([rest], b"", _lines([one.line for one in reader.finish()], total, 0))
+        lines = [entry.line for entry in reader.feed(piece)]
+        yield Part(pieces, b"", _lines(lines, total, len(piece)))
+        total += len(lines)
+    yield Part([rest], b"", _lines([entry.line for entry in reader.finish()], total, 0))
 
 
-def _lines(found: list[bytes], before: int, size: int) -> Lines:
-    numbers = range(before + 1, before + len(found) + 1)
-    return Lines(found, size, Mended(numbers, before + len(found)))
+def _lines(lines: list[bytes], before: int, size: int) -> Lines:
+    numbers = range(before + 1, before + len(lines) + 1)
+    return Lines(lines, size, Mended(numbers, before + len(lines)))

@@ -50,7 +50,7 @@ class Document:
     open: Callable[[], bytes]
     """Gives its contents; a ValueError or OSError says why it cannot."""
     log: File | BinaryIO | None = None
-    """The same as a log, should it go on as one."""
+    """The same as a log, in case the rest is one."""
 
 
 @dataclass(slots=True)
@@ -102,54 +102,54 @@ def gather(inputs: Sequence[Input], all_text: bool = False) -> Gathered:
     Raises:
         NoInputError: nothing is given.
     """
-    found = Gathered()
-    names = [one for one in inputs if isinstance(one, str)]
+    gathered = Gathered()
+    names = [item for item in inputs if isinstance(item, str)]
 
     def passed(name: str, why: str) -> None:
         if why in _OTHERS and (kind := collected.kind_of(name, _head(Path(name)))):
-            found.documents.append(Document(name, kind, Path(name).read_bytes))
+            gathered.documents.append(Document(name, kind, Path(name).read_bytes))
         elif all_text and why in (log_detection.UNKNOWN, log_detection.OTHER) and _is_text(Path(name)):
-            found.documents.append(Document(name, TEXT, Path(name).read_bytes))
+            gathered.documents.append(Document(name, TEXT, Path(name).read_bytes))
         else:
-            found.passed_over[name] = why
+            gathered.passed_over[name] = why
 
     for file in files.find(names, artifacts.is_artifact, passed) if names else ():
         if isinstance(file.place, Path):
-            _sort_in(found, file, file.place)
+            _sort_in(gathered, file, file.place)
         else:
-            found.logs.append(file)
+            gathered.logs.append(file)
     for stream in inputs:
         if not isinstance(stream, str):
-            _sort_in_stream(found, stream)
-    return found
+            _sort_in_stream(gathered, stream)
+    return gathered
 
 
-def _sort_in(found: Gathered, file: File, path: Path) -> None:
+def _sort_in(gathered: Gathered, file: File, path: Path) -> None:
     head = artifacts.head_of(file)
     kind = artifacts.kind_of(file.name, head)
     if kind is None:
-        found.logs.append(file)
+        gathered.logs.append(file)
         if log_detection.is_named_as_archive(path.name) or log_detection.is_tar(head) or log_detection.is_zip(head):
-            found.archives.append(file)
+            gathered.archives.append(file)
     elif (file.size or 0) > artifacts.MAX_BYTES:
-        found.passed_over[file.name] = artifacts.TOO_LARGE
+        gathered.passed_over[file.name] = artifacts.TOO_LARGE
     else:
-        found.documents.append(Document(file.name, kind, partial(_contents, file), file))
+        gathered.documents.append(Document(file.name, kind, partial(_contents, file), file))
 
 
-def _sort_in_stream(found: Gathered, stream: BinaryIO) -> None:
+def _sort_in_stream(gathered: Gathered, stream: BinaryIO) -> None:
     stream.seek(0)
     kind = artifacts.kind_of("<stdin>", stream.read(artifacts.HEAD))
     stream.seek(0)
     if kind is None:
-        found.logs.append(stream)
+        gathered.logs.append(stream)
         return
 
     def whole() -> bytes:
         stream.seek(0)
         return stream.read(artifacts.MAX_BYTES)
 
-    found.documents.append(Document("<stdin>", kind, whole, stream))
+    gathered.documents.append(Document("<stdin>", kind, whole, stream))
 
 
 def _head(path: Path) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from math import prod
 
 EXPRESSION = r"[A-Za-z][\w.-]{0,100}+(?:\[\w[\w,/-]{0,2000}+\][\w.-]{0,60}+){1,4}+"
-"""One expression in brackets: ``rack[1-2]-gpu[01-16,20]-ib``. What stands in front of it must be no part of it."""
+"""One expression in brackets: ``rack[1-2]-gpu[01-16,20]-ib``. The text before it must not be part of it."""
 _WHOLE = re.compile(rf"{EXPRESSION}(?![\[])", re.ASCII)
 _FOUND = re.compile(rf"(?<![\w.-]){EXPRESSION}".encode(), re.ASCII)
 SIGN = re.compile(r"[A-Za-z-]\[\w|\w\[\w{1,40}+[-,]")
@@ -42,16 +42,16 @@ _MOST = 20_000
 
 def stated(text: bytes) -> Iterator[bytes]:
     """The lists that a text says to be hosts."""
-    for found in _STATED.finditer(text):
-        yield found[1] or found[2] or found[3]
+    for match in _STATED.finditer(text):
+        yield match[1] or match[2] or match[3]
     for command in _COMMAND.finditer(text):
-        yield from (found[1] for found in _SHORT_OPTION.finditer(command[1]))
-    yield from (found[1] for found in _HOSTFILE.finditer(text))
+        yield from (match[1] for match in _SHORT_OPTION.finditer(command[1]))
+    yield from (match[1] for match in _HOSTFILE.finditer(text))
 
 
 def expressions(text: bytes) -> Iterator[bytes]:
     """What a text holds that may be hosts in brackets."""
-    return (found[0] for found in _FOUND.finditer(text)) if _SIGN.search(text) else iter(())
+    return (match[0] for match in _FOUND.finditer(text)) if _SIGN.search(text) else iter(())
 
 
 def hosts(listed: str) -> Iterator[str]:
@@ -100,22 +100,22 @@ class _Span:
 
 def _span(part: str) -> _Span | list[str]:
     """What ``017-020`` or ``a1-a3`` stands for."""
-    found = _RANGE.fullmatch(part)
-    if found is None or found[3] not in ("", found[1]) or max(len(found[2]), len(found[4])) > 9:
+    match = _RANGE.fullmatch(part)
+    if match is None or match[3] not in ("", match[1]) or max(len(match[2]), len(match[4])) > 9:
         return [part]
-    return _Span(found[1], found[2], found[4], int(found[5] or 1) or 1)
+    return _Span(match[1], match[2], match[4], int(match[5] or 1) or 1)
 
 
 def folded(names: Iterable[str]) -> str:
     """A list of names, shorter: ``host-[1-3,7],vm``."""
-    found = {name: _NUMBERED.fullmatch(name) for name in names}
-    parted = [(match[1], match[2]) for match in found.values() if match]
+    matches = {name: _NUMBERED.fullmatch(name) for name in names}
+    parted = [(match[1], match[2]) for match in matches.values() if match]
     padded = {(front, len(digits)) for front, digits in parted if digits.startswith("0")}
     fronts: dict[tuple[str, int], list[int]] = {}
     for front, digits in parted:
         width = len(digits) if (front, len(digits)) in padded else 0
         fronts.setdefault((front, width), []).append(int(digits))
-    alone = [name for name, match in found.items() if match is None]
+    alone = [name for name, match in matches.items() if match is None]
     return ",".join([*itertools.starmap(_in_brackets, fronts.items()), *alone])
 
 

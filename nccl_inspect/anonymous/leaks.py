@@ -1,7 +1,7 @@
 """What is left of names in files that were written: a name that was replaced somewhere and still stands elsewhere.
 
 Names that may be words of any message stay where nothing says that they are names, and are reported here; so are
-secrets and addresses of which only one place was told.
+secrets and addresses of which only one occurrence was replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PART = re.compile(r"[A-Za-z0-9]+")
 _CATEGORIES = ("host", "user", "name", "secret", "email", "site", "uuid", "mac", "ipv4", "ipv6", "cloud")
 _MIN = 3
 _MIN_SECRET = 6
-"""Letters of a secret: a shorter one stands in many words."""
+"""Minimum length of a secret: a shorter one occurs in many words."""
 _MAX_NAMES = 20
 
 
@@ -40,20 +40,20 @@ class Leaks:
         self._harmless: set[bytes] = set()
 
     def within(self, blocks: Iterable[list[bytes]]) -> list[str]:
-        """The names that stand in a file; not more than some of them.
+        """Names that occur in a file, up to a limit.
 
         Args:
             blocks: lists of lines.
         """
-        found: dict[str, None] = {}
+        leaked: dict[str, None] = {}
         for block in blocks:
             words = set(_WORD.findall(b"".join(block))) - self._harmless
             for word in words:
                 held = self._held_by(decode(word))
-                found.update(dict.fromkeys(held))
+                leaked.update(dict.fromkeys(held))
                 if not held and len(self._harmless) < 200_000:
                     self._harmless.add(word)
-        return sorted(islice(found, _MAX_NAMES))
+        return sorted(islice(leaked, _MAX_NAMES))
 
     def _held_by(self, word: str) -> list[str]:
         return [

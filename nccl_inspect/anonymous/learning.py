@@ -1,4 +1,4 @@
-"""Where a log names things: what stands behind a key, in a URL, in a path, in a shell prompt; read block by block."""
+"""Collects names from a log: values of keys, parts of URLs and paths, shell prompts; block by block."""
 
 from __future__ import annotations
 
@@ -116,15 +116,15 @@ class Learned:
         for name in set(_DOMAIN.findall(text)) if _DOMAIN_END.search(text) else ():
             self._domain(decode(name))
         for pattern in (_BUCKET, _ARN, _IMAGE, _PODS, _FILES, _OBJECT):
-            for found in _finds(pattern, text):
-                for name in filter(None, found.groups()):
+            for match in _finds(pattern, text):
+                for name in filter(None, match.groups()):
                     self._named("label", name)
-        self.accounts.update(decode(found[1] or found[0]) for found in _finds(_ACCOUNT, text))
+        self.accounts.update(decode(match[1] or match[0]) for match in _finds(_ACCOUNT, text))
         for listed in hostlists.stated(text):
             self.hosts.update(hostlists.hosts(decode(listed)))
         self.expressions.update(map(decode, hostlists.expressions(text)))
-        for found in _finds(_ADDRESS, text):
-            host, path = decode(found[1]), decode(found[2])
+        for match in _finds(_ADDRESS, text):
+            host, path = decode(match[1]), decode(match[2])
             if host not in vocabulary.PUBLIC_HOSTS and not vocabulary.PUBLIC_PLACES.match(f"{host}/{path}"):
                 self._path(f"/{path}/")
         for path in set(_PATH.findall(text)) - self._paths:
@@ -134,8 +134,8 @@ class Learned:
     def _keyed(self, text: bytes) -> None:
         for key, _, quoted, bare in set(_KEYED.findall(text)):
             self._named(kind_of(key), quoted or bare)
-        for found in _finds(_OPTION, text):
-            self._named(kind_of(found[1]), found[2])
+        for match in _finds(_OPTION, text):
+            self._named(kind_of(match[1]), match[2])
         for command in _finds(_COMMAND, text):
             for letter, value in _SHORT_OPTION.findall(command[0]):
                 self._named({b"u": "user", b"w": "host"}.get(letter, "label"), value)
@@ -143,24 +143,24 @@ class Learned:
     def _named(self, kind: str, value: bytes) -> None:
         if not kind:
             return
-        found = words(decode(value))
-        (self.users if kind == "user" else self.labels).update(found)
+        names = words(decode(value))
+        (self.users if kind == "user" else self.labels).update(names)
         if kind == "host":
-            self.hosts.update(found)
+            self.hosts.update(names)
 
     def _said(self, text: bytes) -> None:
-        for found in _finds(_SAID, text):
-            if found["user"]:
-                self.users.add(decode(found["user"]))
+        for match in _finds(_SAID, text):
+            if match["user"]:
+                self.users.add(decode(match["user"]))
             for group in ("entity", "name", "node"):
-                self._named("label", found[group] or b"")
-            if module := found["module"] or found["started"]:
+                self._named("label", match[group] or b"")
+            if module := match["module"] or match["started"]:
                 self._package(decode(module).partition(".")[0])
-        for found in _finds(_LOGIN, text):
-            if decode(found[2]).lower() not in _NO_NAMES:
-                self.users.add(decode(found[1]))
-                self.labels.add(decode(found[2]))
-        self.users.update(decode(found[1]) for found in _finds(_HOMES, text))
+        for match in _finds(_LOGIN, text):
+            if decode(match[2]).lower() not in _NO_NAMES:
+                self.users.add(decode(match[1]))
+                self.labels.add(decode(match[2]))
+        self.users.update(decode(match[1]) for match in _finds(_HOMES, text))
 
     def _domain(self, name: str) -> None:
         """The name before the last part of a domain is whose it is: ``acme`` of ``gpu-1.cluster.acme.internal``."""
@@ -218,5 +218,5 @@ def kind_of(key: bytes) -> str:
 
 def words(label: str) -> list[str]:
     """The names in a label: ``pod/llama-0/trainer``, ``ml › llama-0``."""
-    found = re.split(r"[\s/,=():›]+", label)
-    return [word for word in found if len(word) > 1 and _WORD.fullmatch(word) and not word.isdigit()]
+    parts = re.split(r"[\s/,=():›]+", label)
+    return [word for word in parts if len(word) > 1 and _WORD.fullmatch(word) and not word.isdigit()]

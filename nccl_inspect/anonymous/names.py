@@ -1,4 +1,4 @@
-"""The table of names: what was found, and what stands in its place.
+"""The table of names and their replacements.
 
 Replacements are numbered in the order of the names, and padded, so that what is sorted by name stays sorted.
 """
@@ -44,12 +44,12 @@ class Names:
     """Every name with its replacement, by category.
 
     Args:
-        known: a table that was written before, to go on with.
+        known: an earlier table to extend.
     """
 
-    def __init__(self, known: dict[str, dict[str, str]] | None = None) -> None:
+    def __init__(self, table: dict[str, dict[str, str]] | None = None) -> None:
         self.table: dict[str, dict[str, str]] = {category: {} for category in CATEGORIES}
-        for category, entries in (known or {}).items():
+        for category, entries in (table or {}).items():
             self.table[category].update(entries)
         self._given = {category: set(entries.values()) for category, entries in self.table.items()}
         self._counts = {category: len(entries) for category, entries in self.table.items()}
@@ -59,19 +59,19 @@ class Names:
 
         self._guids = {digits: new for name, new in self.table["guid"].items() if (digits := _digits(name))}
 
-    def settle(self, category: str, found: Iterable[str]) -> None:
+    def settle(self, category: str, names: Iterable[str]) -> None:
         """Give replacements to names that were gathered, in their order."""
-        new = sorted(set(found) - self.table[category].keys())
+        new = sorted(set(names) - self.table[category].keys())
         self._width = len(str(len(self.table[category]) + len(new)))
         for name in new:
             self.get(category, name)
         self._width = 1
 
     def get(self, category: str, name: str) -> str:
-        """What stands in the place of a name; the same each time."""
+        """The replacement for a name; the same each time."""
         entries = self.table[category]
-        if name not in entries and category == "guid" and (known := self._guids.get(_digits(name))):
-            entries[name] = _filled(name, int(_digits(known) or "0", 16))
+        if name not in entries and category == "guid" and (guid := self._guids.get(_digits(name))):
+            entries[name] = _filled(name, int(_digits(guid) or "0", 16))
             self._given[category].add(entries[name])
         if name not in entries:
             replacement = self._new(category, name)
@@ -84,11 +84,11 @@ class Names:
         return entries[name]
 
     def put(self, category: str, name: str, replacement: str) -> None:
-        """Let this stand in the place of a name, if nothing does yet."""
+        """Set the replacement for a name unless it has one."""
         self._given[category].add(self.table[category].setdefault(name, replacement))
 
     def extend(self, category: str, name: str, front: str) -> None:
-        """Let what stands in the place of a name begin so."""
+        """Put a prefix in front of the replacement for a name."""
         replacement = front + self.table[category][name]
         self._given[category].add(replacement)
         self.table[category][name] = replacement
@@ -196,9 +196,9 @@ def load(path: str) -> dict[str, dict[str, str]]:
         return {}
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
-        known: dict[str, dict[str, str]] = document["names"] if document["schema"] == SCHEMA else {}
-        if not known.keys() <= set(CATEGORIES) or not all(isinstance(entries, dict) for entries in known.values()):
+        names: dict[str, dict[str, str]] = document["names"] if document["schema"] == SCHEMA else {}
+        if not names.keys() <= set(CATEGORIES) or not all(isinstance(entries, dict) for entries in names.values()):
             raise ValueError(path)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise NcclInspectError(f"{path}: no table of names", "give --map another file name") from None
-    return known
+    return names

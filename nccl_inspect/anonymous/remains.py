@@ -1,4 +1,4 @@
-"""A last look at what is handed out: a name that was known and is still there goes, whatever it stands in.
+"""A last pass over the output: known names that are still there are replaced, whatever surrounds them.
 
 The scrubber (:mod:`nccl_inspect.anonymous.text`) goes by the shape of what is around a name, and leaves what every
 system has. This goes by the names alone.
@@ -35,7 +35,7 @@ class Remains:
             for name, new in names.table[category].items():
                 if name not in given and _is_telling(name) and (first := _PART.search(name)):
                     self._starts.setdefault(first[0], []).append((name, new))
-        every = [encode(name) for found in self._starts.values() for name, _ in found]
+        every = [encode(name) for pairs in self._starts.values() for name, _ in pairs]
         self._few = every if len(every) <= _FEW else None
         """All of them where there are so few that a look for each takes less time than one at every word."""
         self._secrets = {encode(name): encode(new) for name, new in names.table["secret"].items() if _is_long(name)}
@@ -48,7 +48,7 @@ class Remains:
     def replaced(self, text: bytes) -> bytes:
         """The text without any of the names."""
         if self._secret:
-            text = self._secret.sub(lambda found: self._secrets[found[0]], text)
+            text = self._secret.sub(lambda match: self._secrets[match[0]], text)
         if self._few is not None and not any(name in text for name in self._few):
             return text
         words = set(_WORD.findall(text)) - self._harmless
@@ -72,10 +72,10 @@ class Remains:
 
 
 def _is_long(secret: str) -> bool:
-    """Whether a secret is no part of any word."""
+    """Whether a secret cannot be part of an ordinary word."""
     return len(secret) >= _LONG and not vocabulary.is_plain(secret)
 
 
 def _is_telling(name: str) -> bool:
-    """Whether a name is no word that may stand in any message."""
+    """Whether a name is distinct from the words of ordinary messages."""
     return len(name) >= 4 and is_distinct(name) and ("-" in name or any(char.isdigit() for char in name))

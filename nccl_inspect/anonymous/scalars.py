@@ -27,14 +27,14 @@ class Place(NamedTuple):
     path: tuple[str, ...]
     """The keys around it, without places in sequences; the last one is its own."""
     name: str
-    """What stands beside it under ``name``, in the same mapping."""
+    """The value of its sibling key ``name``."""
     is_key: bool = False
     is_element: bool = False
     """One of a sequence."""
 
 
 Change = Callable[[Place, str], str]
-"""Gives what stands in the place of a text."""
+"""Gives the replacement for a text."""
 
 
 class _Open:
@@ -56,7 +56,7 @@ class _Places:
     """Knows where the next text stands.
 
     Args:
-        names: of a reading before, since a name may stand behind what it names.
+        names: from a first reading, since a name may follow the thing that it names.
     """
 
     def __init__(self, names: Mapping[int, str] = MappingProxyType({})) -> None:
@@ -64,7 +64,7 @@ class _Places:
         self._known = names
         self._count = 0
         self.names: dict[int, str] = {}
-        """What stands under ``name``, by the number of the mapping."""
+        """The values of ``name``, by the number of the mapping."""
 
     def begin(self, is_mapping: bool) -> None:
         """A mapping or sequence begins."""
@@ -101,12 +101,12 @@ class _Places:
 
 
 def of_json(text: str, change: Change, other: Callable[[str], str]) -> Iterator[str]:
-    """JSON with other texts, piece by piece; what is no JSON, before or behind it, is text.
+    """JSON with its texts replaced, piece by piece; anything before or after it that is not JSON is plain text.
 
     Args:
         text: of the file.
         change: gives the new texts.
-        other: gives what stands in the place of a text that is no JSON.
+        other: gives the replacement for a text that is not JSON.
     """
     before = _Places()
     for _ in _json(text, before, lambda _, old: old, str):
@@ -116,10 +116,10 @@ def of_json(text: str, change: Change, other: Callable[[str], str]) -> Iterator[
 
 def _json(text: str, places: _Places, change: Change, other: Callable[[str], str]) -> Iterator[str]:
     at = 0
-    for found in _TOKEN.finditer(text):
-        gap = text[at : found.start()]
+    for match in _TOKEN.finditer(text):
+        gap = text[at : match.start()]
         yield gap if _PLAIN_GAP.fullmatch(gap) else other(gap)
-        piece, at = found[0], found.end()
+        piece, at = match[0], match.end()
         if piece in "{[":
             places.begin(piece == "{")
         elif piece in "}]":
@@ -153,7 +153,7 @@ def of_yaml(text: str, change: Change, mark: Callable[[str], str]) -> Iterator[s
         mark: gives the new name of an anchor.
 
     Raises:
-        ValueError: it is no YAML.
+        ValueError: it is not YAML.
     """
     before = _Places()
     for _ in _yaml(text, before, lambda _, old: old, str):
@@ -165,7 +165,7 @@ def _yaml(text: str, places: _Places, change: Change, mark: Callable[[str], str]
     import yaml  # takes some time to load
 
     def between(piece: str) -> str:
-        return _MARK.sub(lambda found: found[1] + mark(found[2]) if found[1] else "", _COMMENT.sub("#", piece))
+        return _MARK.sub(lambda match: match[1] + mark(match[2]) if match[1] else "", _COMMENT.sub("#", piece))
 
     at = 0
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -192,8 +192,8 @@ def _yaml(text: str, places: _Places, change: Change, mark: Callable[[str], str]
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return found.end() if found else at
+    match = pattern.match(text, at)
+    return match.end() if match else at
 
 
 def _yaml_scalar(source: str, event: Any, change: Change, place: Place) -> str:

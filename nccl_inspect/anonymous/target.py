@@ -49,7 +49,7 @@ class Target:
         if self.folder and output == "-":
             raise NcclInspectError("several files", "name a folder for them: -o FOLDER, or -o FILE.tar.gz")
         if self.folder and self.folder.exists() and not self.folder.is_dir():
-            raise NcclInspectError(f"{output}: several files, and this is no folder", _HINT)
+            raise NcclInspectError(f"{output}: several files, and this is not a folder", _HINT)
 
     def guard(self, inputs: Iterable[Path], overwrite: bool) -> None:
         """Make sure that nothing is overwritten that is of use.

@@ -1,4 +1,4 @@
-"""Finds in a text what tells whose it is: addresses, paths, known names, URLs, tokens; in time linear in its length."""
+"""Finds identifying parts of a text: addresses, paths, known names, URLs, tokens; linear in its length."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Scrubber:
         self._distinct: dict[str, str] = {}
         self._tokens: dict[tuple[bool, str], str] = {}
         self._harmless: set[str] = set()
-        """Words that are no names."""
+        """Words that are not names."""
         self.refresh()
 
     def refresh(self) -> None:
@@ -122,33 +122,33 @@ class Scrubber:
 
         Args:
             text: a line or a part of it.
-            structural: whether short common words count as names, too: in what stands before a message.
+            structural: whether short common words count as names, too: in what precedes a message.
         """
         is_plain = _PLAIN.fullmatch(text) and not may_hide(text) and not hostlists.SIGN.search(text)
         words = _WORDS.findall(text) if is_plain else None
         if words is not None and self._harmless.issuperset(words):
             return text
-        new = _FINDERS.sub(lambda found: self._replaced(found, structural), text)
+        new = _FINDERS.sub(lambda match: self._replaced(match, structural), text)
         if words is not None and new == text:
             self._harmless.update(word for word in words if word not in self._all)
         return new
 
     def known(self, name: str) -> str | None:
-        """What stands in the place of a name that the table holds; None where it does not."""
+        """The replacement for a name that the table holds; None where it does not."""
         return self._all.get(name)
 
     def host(self, name: str) -> str:
-        """What stands in the place of a host, by whatever name it goes."""
+        """The replacement for a host under any of its names."""
         if name in self._all:
             return self._all[name]
         if _is_ipv4(name):
             return self._ipv4(name)
         return self.text(name, structural=True)
 
-    def _replaced(self, found: re.Match[str], structural: bool) -> str:
-        """What stands in the place of one find; the last group that took part names its kind."""
-        whole = found[0]
-        match found.lastgroup:
+    def _replaced(self, match: re.Match[str], structural: bool) -> str:
+        """The replacement for a match; the last group that took part names its kind."""
+        whole = match[0]
+        match match.lastgroup:
             case "number":
                 return self.names.table["cloud"].get(whole, whole)
             case "escape":
@@ -167,41 +167,41 @@ class Scrubber:
                 return self._token(whole, structural)
             case "bare_secret":
                 return self.names.get("secret", whole)
-        return self._composed(found, structural)
+        return self._composed(match, structural)
 
-    def _composed(self, found: re.Match[str], structural: bool) -> str:
+    def _composed(self, match: re.Match[str], structural: bool) -> str:
         """The same for what has a part that stays."""
-        match found.lastgroup:
+        match match.lastgroup:
             case "printer":
-                return f"{self._printer(found['printer'])}:"
+                return f"{self._printer(match['printer'])}:"
             case "url":
-                return found["scheme"] + self._url(found["url"])
+                return match["scheme"] + self._url(match["url"])
             case "secret" | "argument" as kind:
-                label = found["label"] or found["option"]
-                return label + self._secret(label, found[kind])
+                label = match["label"] or match["option"]
+                return label + self._secret(label, match[kind])
             case "credential" | "identifier" | "account" as kind:
                 front, category = _BEHIND[kind]
-                return found[front] + self.names.get(category, found[kind])
+                return match[front] + self.names.get(category, match[kind])
             case "behind":
-                interface = self._token(found["interface"][:-1], structural)
-                return f"{interface}:{self._colons(found['behind'], structural)}"
+                interface = self._token(match["interface"][:-1], structural)
+                return f"{interface}:{self._colons(match['behind'], structural)}"
             case "quoted":
-                return f'"{self._all.get(found["quoted"]) or self.text(found["quoted"], structural)}"'
+                return f'"{self._all.get(match["quoted"]) or self.text(match["quoted"], structural)}"'
             case "placed":
-                name = found["placed"]
-                return found["place"] + (self._ipv4(name) if _is_ipv4(name) else self._token(name, structural=True))
+                name = match["placed"]
+                return match["place"] + (self._ipv4(name) if _is_ipv4(name) else self._token(name, structural=True))
             case "inside":
-                if vocabulary.is_public(found["site"]) or vocabulary.PUBLIC_PLACES.match(found[0]):
-                    return found[0]
-                return self.host(found["site"]) + found["port"] + self.path(found["inside"])
-        return self.names.get("email", found[0])
+                if vocabulary.is_public(match["site"]) or vocabulary.PUBLIC_PLACES.match(match[0]):
+                    return match[0]
+                return self.host(match["site"]) + match["port"] + self.path(match["inside"])
+        return self.names.get("email", match[0])
 
     def _hosts(self, text: str, structural: bool) -> str:
         """A list of hosts in brackets, or what only looks like that."""
         hosts = self.names.table["host"]
         listed = hostlists.expanded(text)
         if hosts.keys().isdisjoint(listed):
-            return re.sub(r"[\w.-]+", lambda found: self._token(found[0], structural), text)
+            return re.sub(r"[\w.-]+", lambda match: self._token(match[0], structural), text)
         return hostlists.folded(self.names.get("host", name) for name in listed)
 
     def _secret(self, label: str, value: str) -> str:
@@ -211,7 +211,7 @@ class Scrubber:
         return self.names.get("secret", value)
 
     def _printer(self, host: str) -> str:
-        """The host of a prefix; where a line was torn before it, the end of what stands there."""
+        """The host of a prefix; where a line was torn before it, the end of the text there."""
         for start in range(len(host)):
             if host[start:] in self.names.table["host"]:
                 return self.text(host[:start]) + self.names.table["host"][host[start:]]
@@ -246,9 +246,9 @@ class Scrubber:
     def _part(self, part: str, before: str, is_last: bool) -> str:
         if part.startswith("~") and part != "~":
             return "~" + self.names.get("user", part[1:])
-        known = self._token(part, False)
-        if known != part:
-            return known
+        replacement = self._token(part, False)
+        if replacement != part:
+            return replacement
         if before in _HOMES and part not in vocabulary.ACCOUNTS:
             return self._all.get(part) or self.names.get("user", part)
         if vocabulary.is_plain(part):
@@ -266,7 +266,7 @@ class Scrubber:
             return self.names.get("guid", text)
         if _is_ipv6(text):
             return self._ipv6(text)
-        return re.sub(r"[\w.]+", lambda found: self._token(found[0], structural), text)
+        return re.sub(r"[\w.]+", lambda match: self._token(match[0], structural), text)
 
     def _ipv6(self, text: str) -> str:
         address = ipaddress.IPv6Address(text)
@@ -295,13 +295,13 @@ class Scrubber:
         return self._tokens[key]
 
     def _new_token(self, token: str, structural: bool) -> str:
-        known = self._all if structural else self._distinct
-        if token in known:
-            return known[token]
+        names = self._all if structural else self._distinct
+        if token in names:
+            return names[token]
         for pattern, category in ((_SECRET, "secret"), (_CLOUD, "cloud"), (_HASH, "hash"), (_CLOUD_HOST, "host")):
             if pattern.fullmatch(token) and not (category == "host" and self._knows_start(token)):
                 return self.names.get(category, token)
-        token = _UUID.sub(lambda found: self.names.get("uuid", found[0]) if found[0].strip("0-") else found[0], token)
+        token = _UUID.sub(lambda match: self.names.get("uuid", match[0]) if match[0].strip("0-") else match[0], token)
         if _PUBLIC_NAME.fullmatch(token) and not vocabulary.is_public(token) and not self._knows_start(token):
             return token if vocabulary.PUBLIC_PLACES.match(f"{token}/") else self.names.get("site", token)
         return self._in_parts(token, self._distinct)
@@ -309,7 +309,7 @@ class Scrubber:
     def _knows_start(self, token: str) -> bool:
         return token.partition(".")[0] in self._all
 
-    def _in_parts(self, token: str, known: dict[str, str]) -> str:
+    def _in_parts(self, token: str, names: dict[str, str]) -> str:
         """A word in which names are joined to others by dots, dashes or underscores: the longest ones are replaced."""
         parts = _PARTS.split(token)
         if len(parts) > 60:
@@ -318,29 +318,29 @@ class Scrubber:
         while at < len(parts):
             for end in range(len(parts), at, -2):
                 name = "".join(parts[at:end])
-                if name in known:
-                    out += known[name]
+                if name in names:
+                    out += names[name]
                     if self._is_domain(parts[end:]) and name in self.names.table["host"]:
                         return out + "." + self.names.get("domain", "".join(parts[end + 1 :]))
                     at = end - 1
                     break
             else:
-                out += self._affixed(parts[at], known)
+                out += self._affixed(parts[at], names)
             if at + 1 < len(parts):
                 out += parts[at + 1]
             at += 2
         return out
 
     @staticmethod
-    def _affixed(part: str, known: dict[str, str]) -> str:
+    def _affixed(part: str, names: dict[str, str]) -> str:
         """A word that may be a name with something before or behind it: ``libacme``, the interface ``zenith0``."""
         library = part[3:] if part.startswith("lib") else ""
-        if library in known:
-            return f"lib{known[library]}"
+        if library in names:
+            return f"lib{names[library]}"
         stem = part.rstrip("0123456789")
-        if stem == part or len(stem) < _MIN_STEM or not stem.isalpha() or stem not in known:
+        if stem == part or len(stem) < _MIN_STEM or not stem.isalpha() or stem not in names:
             return part
-        return f"{known[stem]}x{part[len(stem) :]}"
+        return f"{names[stem]}x{part[len(stem) :]}"
 
     def _is_domain(self, rest: list[str]) -> bool:
         """Whether what follows a host is its domain, not the suffix of a file."""

@@ -96,7 +96,7 @@ PUBLIC_DOMAINS = frozenset(
         *("nvidia.com", "amd.com", "pytorch.org", "open-mpi.org", "schedmd.com", "kernel.org", "gserviceaccount.com"),
     )
 )
-"""Domains that many share: what stands before them names somebody, they do not."""
+"""Domains that many share: only the part before them identifies somebody."""
 KEY_DOMAINS = frozenset(
     (
         *(
@@ -113,7 +113,7 @@ KEY_DOMAINS = frozenset(
         *("cilium.io", "openshift.io", "projectcalico.org", "karpenter.sh", "mellanox.com", "intel.com", "istio.io"),
     )
 )
-"""Domains of keys in manifests: what stands before them names a part of a program."""
+"""Domains of keys in manifests: the part before them names a component."""
 KEPT_ROOTS = ("/proc/", "/sys/", "/dev/", "/opt/amazon/", "/opt/hpcx/", "/opt/rocm/")
 """Folders in which all is what a program brings along."""
 PUBLIC_PLACES = re.compile(
@@ -141,7 +141,7 @@ def is_public(host: str) -> bool:
 
 
 def is_rare(name: str) -> bool:
-    """Whether a short name is no word of any message, so that it is a name wherever it stands."""
+    """Whether a short name never occurs as a word of a message, so that it is a name wherever it occurs."""
     return (
         len(name) > 2
         and name.isalpha()

@@ -22,7 +22,7 @@ class Column(NamedTuple):
     goes: int = 0
     """Where the table is too wide, columns with the lowest of these numbers go first; those with 0 stay."""
     folds: bool = False
-    """Where the table is too wide and all rows have the same here, it is told once, below the table."""
+    """In a table that is too wide, a value that all rows share is printed once, below the table."""
     is_host: bool = False
     """Names that begin alike are shortened where the table is too wide."""
     least: int = 0

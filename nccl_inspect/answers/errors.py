@@ -25,13 +25,13 @@ class Error(NamedTuple):
 
 
 def first_errors(job: Job) -> dict[Process, Error]:
-    """By process, in the order of the log; an error that the job went on without is none."""
-    found: dict[Process, Error] = {}
+    """By process, in log order; errors that the job survived are left out."""
+    errors: dict[Process, Error] = {}
     for notice in job.notices:
         if _is_trouble(notice, job):
             for process, line in _lines(notice):
-                found.setdefault(process, Error(notice, line))
-    return found
+                errors.setdefault(process, Error(notice, line))
+    return errors
 
 
 def _is_trouble(notice: Notice, job: Job) -> bool:

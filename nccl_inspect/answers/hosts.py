@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from nccl_inspect.answers import Column, nics, place
@@ -9,7 +10,7 @@ from nccl_inspect.answers.last import latest
 from nccl_inspect.event import types as events
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import Host, LastLine
-from nccl_inspect.model.job import Job
+from nccl_inspect.model.job import Job, PathKind
 from nccl_inspect.model.versions import cuda
 from nccl_inspect.util.records import Record
 
@@ -85,78 +86,81 @@ def is_bad(row: HostRow) -> bool:
 
 def rows(job: Job) -> list[HostRow]:
     """One for each host: those with the worst findings first, then by slower paths than expected."""
-    found = {host.name: _Gathered() for host in job.hosts}
-    _gather_paths(job, found)
-    _gather_nics(job, found)
-    _gather_versions(job, found)
-    _gather_findings(job, found)
+    by_host = {host.name: _Gathered() for host in job.hosts}
+    _gather_paths(job, by_host)
+    _gather_nics(job, by_host)
+    _gather_versions(job, by_host)
+    _gather_findings(job, by_host)
     for line in job.last_lines:
-        if line.process.host in found:
-            found[line.process.host].last.append(line)
-    told = [(_row(host, found[host.name]), found[host.name].blamed) for host in job.hosts]
-    return [row for row, _ in sorted(told, key=lambda entry: _badness(*entry), reverse=True)]
+        if line.process.host in by_host:
+            by_host[line.process.host].last.append(line)
+    weighed = [(_row(host, by_host[host.name]), by_host[host.name].blamed) for host in job.hosts]
+    return [row for row, _ in sorted(weighed, key=lambda entry: _badness(*entry), reverse=True)]
 
 
 def _badness(row: HostRow, blamed: int) -> tuple[int, ...]:
     return _WEIGHTS.get(row.severity or "", 0), blamed, row.paths_fallback, len(row.nics_idle), row.paths_unknown
 
 
-def _row(host: Host, found: _Gathered) -> HostRow:
-    worst = max((finding.severity for finding in found.findings), key=_WEIGHTS.__getitem__, default=None)
-    last = latest(found.last)
-    in_order = sorted(found.findings, key=lambda finding: -_WEIGHTS[finding.severity])
+def _row(host: Host, gathered: _Gathered) -> HostRow:
+    worst = max((finding.severity for finding in gathered.findings), key=_WEIGHTS.__getitem__, default=None)
+    last = latest(gathered.last)
+    in_order = sorted(gathered.findings, key=lambda finding: -_WEIGHTS[finding.severity])
     return HostRow(
         host=host.name,
         severity=worst,
-        paths_ok=found.verdicts.get("ok", 0),
-        paths_fallback=found.verdicts.get("fallback", 0),
-        paths_unknown=found.verdicts.get("unknown", 0),
+        paths_ok=gathered.verdicts.get("ok", 0),
+        paths_fallback=gathered.verdicts.get("fallback", 0),
+        paths_unknown=gathered.verdicts.get("unknown", 0),
         findings=list(dict.fromkeys(finding.rule for finding in in_order)),
         ranks=host.ranks,
         gpus=host.gpus,
-        nics_used=found.nics.get(nics.USED, []),
-        nics_idle=found.nics.get(nics.IDLE, []),
-        nccl_versions=sorted(found.nccl),
-        cuda_versions=sorted(found.cuda),
+        nics_used=gathered.nics.get(nics.USED, []),
+        nics_idle=gathered.nics.get(nics.IDLE, []),
+        nccl_versions=sorted(gathered.nccl),
+        cuda_versions=sorted(gathered.cuda),
         last_time=last.time if last else None,
         last_source=last.source if last else None,
         last_line=last.line if last else None,
     )
 
 
-def _gather_paths(job: Job, found: dict[str, _Gathered]) -> None:
+def _gather_paths(job: Job, by_host: dict[str, _Gathered]) -> None:
     """Count the paths of each host, one within a host once."""
-    for path in job.paths:
-        for host in {path.src_host, path.dst_host}:
-            if host in found:
-                verdicts = found[host].verdicts
-                verdicts[path.verdict] = verdicts.get(path.verdict, 0) + 1
+    for (src, dst, verdict), number in Counter(job.paths.values("src_host", "dst_host", _verdict)).items():
+        for host in {src, dst}:
+            if host in by_host:
+                by_host[host].verdicts[verdict] = by_host[host].verdicts.get(verdict, 0) + number
 
 
-def _gather_nics(job: Job, found: dict[str, _Gathered]) -> None:
+def _verdict(kind: PathKind) -> str:
+    return kind.verdict
+
+
+def _gather_nics(job: Job, by_host: dict[str, _Gathered]) -> None:
     for row in nics.rows(job):
-        if row.host in found:
-            found[row.host].nics.setdefault(row.state, []).append(nics.name(row))
+        if row.host in by_host:
+            by_host[row.host].nics.setdefault(row.state, []).append(nics.name(row))
 
 
-def _gather_versions(job: Job, found: dict[str, _Gathered]) -> None:
+def _gather_versions(job: Job, by_host: dict[str, _Gathered]) -> None:
     for notice in job.notices:
         for host in notice.hosts:
             match notice.event:
-                case events.NcclVersion(version=version) if host in found:
-                    found[host].nccl.add(version)
-                case events.CudaDriver(cuda_version=number) if host in found:
-                    found[host].cuda.add(cuda(str(number)))
+                case events.NcclVersion(version=version) if host in by_host:
+                    by_host[host].nccl.add(version)
+                case events.CudaDriver(cuda_version=number) if host in by_host:
+                    by_host[host].cuda.add(cuda(str(number)))
 
 
-def _gather_findings(job: Job, found: dict[str, _Gathered]) -> None:
+def _gather_findings(job: Job, by_host: dict[str, _Gathered]) -> None:
     for finding in job.findings:
         blamed = _blamed(finding)
         ranks, named = set(finding.ranks), set(finding.hosts)
         for host in job.hosts:
             if host.name in named or not ranks.isdisjoint(host.ranks):
-                found[host.name].findings.append(finding)
-                found[host.name].blamed += host.name in blamed or bool(ranks and ranks.issubset(host.ranks))
+                by_host[host.name].findings.append(finding)
+                by_host[host.name].blamed += host.name in blamed or bool(ranks and ranks.issubset(host.ranks))
 
 
 def _blamed(finding: Finding) -> set[str]:

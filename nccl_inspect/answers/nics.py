@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from nccl_inspect.answers import Column
 from nccl_inspect.event import types as events
+from nccl_inspect.judging.facts import ENDS
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import End
-from nccl_inspect.model.job import Job, Path
+from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.model.paths.nics import listed_as
 from nccl_inspect.util.records import Record
 
 USED, IDLE, UNKNOWN = "used", "idle", "unknown"
-_SPEEDS = {"nic-speed": "interface", "ib-device": "name"}
+_SPEEDS = {"nccl/nic-speed": "interface", "nccl/ib-device": "name"}
 """Productions that tell a speed in Mb/s, with the field that names the NIC."""
 _BUILT_IN = ("IB", "Socket")
 _VIRTUAL = 2
-"""Parts that a list tells of a virtual NIC: index and name, no port or address."""
+"""Parts that a list has for a virtual NIC: index and name, no port or address."""
 _LAST = 1 << 30
 _ONE_EACH = "SENDRECV"
 """The protocol of aws-ofi-nccl in which each NIC that it finds is a device; RDMA joins several to one."""
@@ -119,12 +121,14 @@ def rows(job: Job) -> list[NicRow]:
     _add_listed(nics, listed, busy)
     _add_counted(nics, job, busy)
     speeds = _speeds(job)
-    known = set() if job.excerpt else {host for host, _ in busy}  # what uses it may stand in a line that is left out
+    hosts_in_use = (
+        set() if job.excerpt else {host for host, _ in busy}
+    )  # what uses it may stand in a line that is left out
     places = {host.name: place for place, host in enumerate(job.hosts)}
-    found = [_row(key, nic, job, known, speeds) for key, nic in nics.items()]
-    idle = {row.host for row in found if row.state == IDLE}
+    entries = [_row(key, nic, job, hosts_in_use, speeds) for key, nic in nics.items()]
+    idle = {row.host for row in entries if row.state == IDLE}
     return sorted(
-        found,
+        entries,
         key=lambda row: (
             row.host not in idle,
             places.get(row.host, len(places)),
@@ -135,7 +139,7 @@ def rows(job: Job) -> list[NicRow]:
     )
 
 
-def _row(key: _Key, nic: _Nic, job: Job, known: set[str], speeds: dict[tuple[str, str], int]) -> NicRow:
+def _row(key: _Key, nic: _Nic, job: Job, hosts_in_use: set[str], speeds: dict[tuple[str, str], int]) -> NicRow:
     host, network, _ = key
     ranks = nic.sends | nic.receives
     gpus = {gpu.nvml_dev for rank in ranks if (gpu := job.gpus.get(rank)) and gpu.nvml_dev is not None}
@@ -144,7 +148,7 @@ def _row(key: _Key, nic: _Nic, job: Job, known: set[str], speeds: dict[tuple[str
         nic=nic.name,
         nic_index=nic.index,
         network=network,
-        state=USED if ranks else IDLE if host in known else UNKNOWN,
+        state=USED if ranks else IDLE if host in hosts_in_use else UNKNOWN,
         gpus=sorted(gpus),
         ranks=sorted(ranks),
         send_ranks=sorted(nic.sends),
@@ -158,43 +162,42 @@ def _row(key: _Key, nic: _Nic, job: Job, known: set[str], speeds: dict[tuple[str
     )
 
 
-def _used(paths: Iterable[Path], names: Mapping[tuple[str, str, int], str]) -> dict[_Key, _Nic]:
+def _used(paths: Selection, names: Mapping[tuple[str, str, int], str]) -> dict[_Key, _Nic]:
     """The NICs at the ends of network paths.
 
     Args:
         paths: of the job.
         names: of NICs, for processes that do not list them.
     """
-    found: dict[_Key, _Nic] = {}
-    for path in paths:
-        if path.net is None:
-            continue
-        network = listed_as(path.net)
-        for side, host, rank in (("send", path.src_host, path.src), ("receive", path.dst_host, path.dst)):
+    nics: dict[_Key, _Nic] = {}
+    over_net = paths.where(lambda kind: kind.net is not None)
+    for side, columns in (("send", ("src_host", "src")), ("receive", ("dst_host", "dst"))):
+        used = over_net.values(*columns, lambda kind: listed_as(kind.net or ""), ENDS[side])
+        for (host, rank, network, ends), number in Counter(used).items():
             touched: dict[_Key, _Nic] = {}
-            for end in path.ends(side) if host else ():
+            for end in ends if host else ():
                 if end.nic_index is None:
                     continue
-                nic_name = end.nic or names.get((host or "", network, end.nic_index))
-                key = (host or "", network, nic_name or str(end.nic_index))
-                nic = touched[key] = found.setdefault(key, _Nic(nic_name, end.nic_index))
+                nic_name = end.nic or names.get((host, network, end.nic_index))
+                key = (host, network, nic_name or str(end.nic_index))
+                nic = touched[key] = nics.setdefault(key, _Nic(nic_name, end.nic_index))
                 nic.take(end, side, rank)
             for nic in touched.values():
-                nic.paths_out += side == "send"
-                nic.paths_in += side == "receive"
-    return found
+                nic.paths_out += number * (side == "send")
+                nic.paths_in += number * (side == "receive")
+    return nics
 
 
 def _listed(job: Job) -> dict[_Key, tuple[int, str | None]]:
     """The NICs that networks list when they start, with index and kind of link."""
-    found: dict[_Key, tuple[int, str | None]] = {}
+    nics: dict[_Key, tuple[int, str | None]] = {}
     for notice in job.notices:
         if not isinstance(notice.event, events.NetDevices):
             continue
         for index, name, _, *link in (device for device in notice.event.devices if len(device) > _VIRTUAL):
             for host in notice.hosts:
-                found.setdefault((host, notice.event.net, str(name)), (int(index), link[0] if link else None))
-    return found
+                nics.setdefault((host, notice.event.net, str(name)), (int(index), link[0] if link else None))
+    return nics
 
 
 def _add_listed(
@@ -219,7 +222,7 @@ def _add_counted(nics: dict[_Key, _Nic], job: Job, busy: AbstractSet[tuple[str, 
     single = {
         host
         for notice in job.notices
-        if notice.production == "ofi-transport-protocol" and value(notice, "protocol") == _ONE_EACH
+        if notice.production == "aws-ofi-nccl/ofi-transport-protocol" and value(notice, "protocol") == _ONE_EACH
         for host in notice.hosts
     }
     networks = {host: network for host, network in busy if network not in _BUILT_IN}

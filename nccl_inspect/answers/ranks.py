@@ -32,7 +32,7 @@ STATES = {
 _WORST = tuple(STATES)
 _NO_RANK = 1 << 30
 _MOST = 0.5
-"""Part of the other ranks that must have gone on for one to be called silent."""
+"""Share of the other ranks that must have continued for one to be called silent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -57,7 +57,7 @@ class RankRow(Record):
     error: str | None
     """The first error that its process reports."""
     error_is_echo: bool
-    """It tells of a failure elsewhere."""
+    """The error is the effect of a failure elsewhere."""
     error_source: str | None
     error_line: int | None
     """None also where many processes report the same."""
@@ -90,9 +90,9 @@ def rows(job: Job) -> list[RankRow]:
     A process that names no rank has a row of its own: it may be one of the missing ranks.
     """
     lines: dict[int, list[LastLine]] = {}
-    for one in job.last_lines:
-        for rank in one.ranks:
-            lines.setdefault(rank, []).append(one)
+    for last_line in job.last_lines:
+        for rank in last_line.ranks:
+            lines.setdefault(rank, []).append(last_line)
     last = {rank: line for rank, several in lines.items() if (line := latest(several))}
     errors = first_errors(job)
     progress = _progress(job)
@@ -100,8 +100,8 @@ def rows(job: Job) -> list[RankRow]:
     blamed = set(blamed_ranks(job))
     hosts = {rank: host.name for host in job.hosts for rank in host.ranks}
     local = job.local_ranks or _counted(job)
-    named = {rank for path in job.paths for rank in (path.src, path.dst)}
-    found = []
+    named = job.paths.ends()
+    table = []
     for rank in sorted({*last, *named, *job.ranks_seen, *range(job.world_size or 0)}):
         error = errors.get(last[rank].process) if rank in last else None
         state = "missing" if rank not in last else progress.get(rank, "seen")
@@ -111,14 +111,14 @@ def rows(job: Job) -> list[RankRow]:
             state = "silent"
         elif rank in blamed and rank in last:
             state = "suspect"
-        known = _Known(last.get(rank), error, hosts.get(rank), local.get(rank), job.gpus.get(rank))
-        found.append(_row(rank, state, known))
-    for one in job.last_lines:
-        if not one.ranks and is_named(one.process.host):
-            error = errors.get(one.process)
+        facts = _Known(last.get(rank), error, hosts.get(rank), local.get(rank), job.gpus.get(rank))
+        table.append(_row(rank, state, facts))
+    for last_line in job.last_lines:
+        if not last_line.ranks and is_named(last_line.process.host):
+            error = errors.get(last_line.process)
             state = "failed" if _has_failed(job, None, error) else "seen"
-            found.append(_row(None, state, _Known(one, error)))
-    return sorted(found, key=lambda row: (row.rank not in blamed, _WORST.index(row.state), _order(row)))
+            table.append(_row(None, state, _Known(last_line, error)))
+    return sorted(table, key=lambda row: (row.rank not in blamed, _WORST.index(row.state), _order(row)))
 
 
 def _order(row: RankRow) -> int:
@@ -135,8 +135,8 @@ class _Known(NamedTuple):
     gpu: Gpu | None = None
 
 
-def _row(rank: int | None, state: str, known: _Known) -> RankRow:
-    last, error, host, local_rank, gpu = known
+def _row(rank: int | None, state: str, facts: _Known) -> RankRow:
+    last, error, host, local_rank, gpu = facts
     line = error.line if error else None
     name = last.process.host if last else host
     return RankRow(
@@ -179,19 +179,19 @@ def _progress(job: Job) -> dict[int, str]:
 
 
 def _states(comm: CommunicatorInfo) -> dict[int, str]:
-    found: dict[int, str] = {}
+    states: dict[int, str] = {}
     for state, members in (
         ("begun", comm.started),
         ("initialised", comm.completed),
         ("connected", comm.connected),
         ("ended", comm.ended),
     ):
-        found.update(dict.fromkeys(global_ranks(comm, members), state))
-    return found
+        states.update(dict.fromkeys(global_ranks(comm, members), state))
+    return states
 
 
 def _silent(job: Job, last: Mapping[int, LastLine], errors: Mapping[Process, Error]) -> set[int]:
-    """Ranks of a failed job whose lines stop before its first error, where most others go on after it."""
+    """Ranks of a failed job whose lines stop before its first error, while most others continue after it."""
     begun = {error.line.source: error.line.order for error in reversed(list(errors.values())) if error.line}
     if job.verdict != "failed" or job.excerpt or not begun:
         return set()

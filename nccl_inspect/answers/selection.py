@@ -1,4 +1,4 @@
-"""Chooses parts of a job: what is named must be there, else the user is told what is."""
+"""Selects parts of a job; a name that is not there is an error that lists what is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nccl_inspect.errors import NcclInspectError, suggestion
 from nccl_inspect.judging import impact
 from nccl_inspect.judging.engine import selected
 from nccl_inspect.judging.facts import ends
-from nccl_inspect.model.job import Job, Path
+from nccl_inspect.model.job import Job, PathKind, Selection
 from nccl_inspect.util.text import printable
 from nccl_inspect.util.wording import count, expand, listed, range_word, read_range, some_names, some_ranks
 
@@ -31,7 +31,7 @@ class Places(NamedTuple):
     hosts: tuple[str, ...]
 
     def of(self, job: Job) -> Callable[[Iterable[int], Iterable[str | None]], bool]:
-        """What tells whether ranks and hosts are among them: one of each that is named.
+        """What says whether ranks and hosts are among them: one of each that is named.
 
         Raises:
             NcclInspectError: the log has none of them.
@@ -56,7 +56,7 @@ class Wanted(NamedTuple):
     rules: frozenset[str] = frozenset()
     """Names of rules: only paths that their findings are about."""
 
-    def of(self, job: Job) -> list[Path]:
+    def of(self, job: Job) -> Selection:
         """The paths of a job that are chosen.
 
         Raises:
@@ -64,21 +64,21 @@ class Wanted(NamedTuple):
         """
         fits = self.places.of(job)
         details = transports_known(self.transports, job.paths)
-        return [
-            path
-            for path in job.paths
-            if fits((path.src, path.dst), (path.src_host, path.dst_host))
-            and self.scope in (None, path.scope)
-            and (not self.transports or path.detail in details)
-            and (not self.verdicts or path.verdict in self.verdicts)
-            and (not self.rules or not self.rules.isdisjoint(path.rules))
-        ]
+        found = job.paths.where(
+            lambda kind: (
+                self.scope in (None, kind.scope)
+                and (not self.transports or kind.detail in details)
+                and (not self.verdicts or kind.verdict in self.verdicts)
+                and (not self.rules or not self.rules.isdisjoint(kind.rules))
+            )
+        )
+        return found.only(("src", "dst", "src_host", "dst_host"), lambda src, dst, *hosts: fits((src, dst), hosts))
 
 
-def slowest(paths: Iterable[Path], job: Job) -> list[Path]:
+def slowest(paths: Selection, job: Job) -> Selection:
     """The slowest first; of those that are alike the ones that should be better."""
     platform = platforms.find(job.platform) if job.platform else None
-    return sorted(paths, key=lambda path: (impact.usual(path, platform), _BADNESS[path.verdict]))
+    return paths.ordered(lambda kind: (impact.usual(kind, platform), _BADNESS[kind.verdict]))
 
 
 def no_path(job: Job, verdicts: Sequence[str]) -> str:
@@ -90,14 +90,21 @@ def no_path(job: Job, verdicts: Sequence[str]) -> str:
     """
     if not len(job.paths):
         return "no path: the log has no connection line"
-    there = Counter(path.verdict for path in job.paths)
+    there = _counted(job.paths, lambda kind: kind.verdict)
     if verdicts and not any(there[verdict] for verdict in verdicts):
         counted = ", ".join(f"{number} {verdict}" for verdict, number in sorted(there.items()))
         wanted = " or ".join("a fallback" if verdict == "fallback" else verdict for verdict in verdicts)
         return f"no path is {wanted}; the log has {count(len(job.paths), 'path')}: {counted}"
-    kinds = Counter(f"{path.scope} {path.transport}" for path in job.paths)
+    kinds = _counted(job.paths, lambda kind: f"{kind.scope} {kind.transport}")
     counted = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
     return f"no path matches; the log has {count(len(job.paths), 'path')}: {counted}"
+
+
+def _counted(paths: Selection, name: Callable[[PathKind], str]) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for kind, number in paths.counted():
+        counted[name(kind)] += number
+    return counted
 
 
 def rules_known(patterns: Sequence[str]) -> set[str]:
@@ -109,14 +116,14 @@ def rules_known(patterns: Sequence[str]) -> set[str]:
     return {entry.rule.name for entry in selected(patterns)} if patterns else set()
 
 
-def transports_known(words: Sequence[str], paths: Iterable[Path]) -> set[str]:
+def transports_known(words: Sequence[str], paths: Selection) -> set[str]:
     """The transports, as tables print them, that words fit: the beginning of one or of a part of it, in any case.
 
     Raises:
-        NcclInspectError: a word is no transport, and the log has none that begins so.
+        NcclInspectError: a word is not a transport, and the log has none that begins so.
     """
-    kinds = {(path.transport, path.detail) for path in paths} if words else set()
-    found: set[str] = set()
+    kinds = {(kind.transport, kind.detail) for kind in paths.kinds} if words else set()
+    details: set[str] = set()
     for word in words:
         start = word.lower()
         fits = {
@@ -128,8 +135,8 @@ def transports_known(words: Sequence[str], paths: Iterable[Path]) -> set[str]:
             there = sorted({detail for _, detail in kinds})
             has = f"the log has {printable(listed(there, _MAX_NAMES))}" if there else "the log has none"
             raise NcclInspectError(f"no transport '{word}'", suggestion(word, there) or has)
-        found |= fits
-    return found
+        details |= fits
+    return details
 
 
 def _parts(detail: str) -> list[str]:
@@ -144,22 +151,22 @@ def ranges_of(noun: str, words: tuple[str, ...]) -> list[range]:
     Raises:
         NcclInspectError: a word is none of these.
     """
-    found = []
+    ranges = []
     for word in ",".join(words).split(",") if words else ():
         some = read_range(word)
         if some is None:
             raise NcclInspectError(f"--{noun} {word}: not a {noun}", "write 3, 0-7 or 0-56:8")
-        found.append(some)
-    return found
+        ranges.append(some)
+    return ranges
 
 
-def require_numbers(noun: str, wanted: Sequence[range], known: Iterable[int]) -> None:
+def require_numbers(noun: str, wanted: Sequence[range], present: Iterable[int]) -> None:
     """Make sure that something of each range is there.
 
     Raises:
         NcclInspectError: one has nothing of it.
     """
-    there = set(known) if wanted else set()
+    there = set(present) if wanted else set()
     for some in wanted:
         if there.isdisjoint(some):
             named = f"{noun}{'s' * (len(some) > 1)} {range_word(some)}"
@@ -167,24 +174,24 @@ def require_numbers(noun: str, wanted: Sequence[range], known: Iterable[int]) ->
             raise NcclInspectError(f"no {named}", has)
 
 
-def names_known(noun: str, patterns: Sequence[str], known: Iterable[str]) -> list[str]:
+def names_known(noun: str, patterns: Sequence[str], present: Iterable[str]) -> list[str]:
     """The names that patterns fit.
 
     Raises:
         NcclInspectError: a pattern fits none.
     """
-    there = list(dict.fromkeys(known)) if patterns else []
-    found: list[str] = []
+    there = list(dict.fromkeys(present)) if patterns else []
+    names: list[str] = []
     for pattern in patterns:
         # Numbers in brackets as reports write them; to a glob they are characters: node-[10-12] is node-0 to node-2.
         ones = {pattern, *expand(pattern)}
-        globs = [one for one in expand(pattern) if _IS_GLOB.search(one)]
-        fits = [name for name in there if name in ones or any(fnmatchcase(name, one) for one in globs)]
+        globs = [glob for glob in expand(pattern) if _IS_GLOB.search(glob)]
+        fits = [name for name in there if name in ones or any(fnmatchcase(name, glob) for glob in globs)]
         if not fits:
             has = f"the log has {printable(some_names(there, _MAX_NAMES))}" if there else "the log has none"
             raise NcclInspectError(f"no {noun} '{pattern}'", suggestion(pattern, there) or has)
-        found += fits
-    return found
+        names += fits
+    return names
 
 
 def communicators_named(job: Job, patterns: tuple[str, ...]) -> list[str]:

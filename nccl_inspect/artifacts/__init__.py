@@ -106,11 +106,11 @@ def inventory(inputs: Input | Sequence[Input], progress: Progress | None = None)
     Raises:
         NoInputError: nothing is given, no log is, or something that cannot be one.
     """
-    found = beside(inputs, progress)
-    if found.evidence and not found.logs:
-        first = found.evidence[0]
+    everything = beside(inputs, progress)
+    if everything.evidence and not everything.logs:
+        first = everything.evidence[0]
         raise NoInputError(f"{first.name}: {first.kind}, and no log of a job", "give the log of the job, too")
-    return found
+    return everything
 
 
 def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) -> Inventory:
@@ -123,60 +123,60 @@ def beside(inputs: Input | Sequence[Input], progress: Progress | None = None) ->
     Raises:
         NoInputError: nothing is given, or something that cannot be a log.
     """
-    found = Inventory([], [], [])
+    contents = Inventory([], [], [])
 
     def passed(name: str, why: str) -> None:
         if why != log_detection.OWN:  # a report says the same whether an earlier one lies in the folder or not
-            found.passed_over.append(PassedOver(name, why))
+            contents.passed_over.append(PassedOver(name, why))
 
     heads = ((file, head_of(file)) for file in files.find(inputs, is_artifact, passed))
-    known = [(file, kind_of(file.name, head), _is_archive(head)) for file, head in heads]
-    read = _shared([(file, kind) for file, kind, _ in known if kind], progress)
-    for file, kind, is_archive in known:
+    candidates = [(file, kind_of(file.name, head), _is_archive(head)) for file, head in heads]
+    read = _shared([(file, kind) for file, kind, _ in candidates if kind], progress)
+    for file, kind, is_archive in candidates:
         held = next(read) if kind else None
         if held is not None:
-            found.evidence.extend(held)
+            contents.evidence.extend(held)
             continue
         if is_archive:
-            from nccl_inspect.artifacts import packed  # most logs are no archives
+            from nccl_inspect.artifacts import packed  # most logs are not archives
 
             evidence, without = packed.read(file, passed)
-            found.evidence.extend(evidence)
+            contents.evidence.extend(evidence)
             file = replace(file, without=without)
-        found.logs.append(file)
-    found.passed_over.sort(key=lambda entry: log_detection.natural(entry.name))
-    return found
+        contents.logs.append(file)
+    contents.passed_over.sort(key=lambda entry: log_detection.natural(entry.name))
+    return contents
 
 
 def _is_archive(head: bytes) -> bool:
     return log_detection.is_tar(head) or log_detection.is_zip(head)
 
 
-def _shared(found: Sequence[tuple[File, Kind]], progress: Progress | None) -> Iterator[list[Artifact] | None]:
+def _shared(files_of_kind: Sequence[tuple[File, Kind]], progress: Progress | None) -> Iterator[list[Artifact] | None]:
     """What files hold, in their order; None for one that is a log. Very many are read by several processes."""
-    total = sum(file.size or 0 for file, _ in found)
+    total = sum(file.size or 0 for file, _ in files_of_kind)
 
     def count(size: int) -> None:
         if progress:
             progress(size, total)
 
     if total < _SHARED:
-        return one_by_one(found, count)
+        return one_by_one(files_of_kind, count)
     from nccl_inspect.artifacts import sharing  # most logs have few files beside them
 
-    return sharing.read(found, count)
+    return sharing.read(files_of_kind, count)
 
 
 def one_by_one(
-    found: Iterable[tuple[File, Kind]], count: Callable[[int], None] = lambda _: None
+    files_of_kind: Iterable[tuple[File, Kind]], count: Callable[[int], None] = lambda _: None
 ) -> Iterator[list[Artifact] | None]:
     """What files hold, in their order; None for one that is a log.
 
     Args:
-        found: on disk, with their kinds.
+        files_of_kind: on disk, with their kinds.
         count: told the size of each file that was read.
     """
-    for file, kind in found:
+    for file, kind in files_of_kind:
         yield read_one(file, kind)
         count(file.size or 0)
 
@@ -196,7 +196,7 @@ def read_one(file: File, kind: Kind) -> list[Artifact] | None:
 
 def is_artifact(name: str, head: bytes) -> bool:
     """Whether a file in a folder is of use whatever its name: a log of the kernel is one that is read as such."""
-    from nccl_inspect.artifacts import kernel  # most inputs are no folders
+    from nccl_inspect.artifacts import kernel  # most inputs are not folders
 
     text = log_detection.unpacked(head) or b""
     return kind_of(name, text) is not None or kernel.is_log(text)

@@ -1,4 +1,4 @@
-"""The entries of a flight recorder: what of them tells where a rank stands, and how long its calls took."""
+"""The entries of a flight recorder: how far each rank got, and how long its calls took."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from nccl_inspect.util.records import Record
 
 _LIBRARY = ("/torch/distributed/", "/torch/_", "/torch/utils/", "/torch/nn/", "/torch/autograd/", "<frozen ")
-"""Where a frame of PyTorch itself stands: what the program did stands below it."""
+"""Paths of PyTorch's own frames: the program's frames are below them."""
 _KEPT = 8
-"""Numbers of each lane that are kept: so many that are over, and so many that are not."""
+"""Calls kept per lane: this many finished ones and this many open ones."""
 _KEPT_OF_BATCH = 4
 """Calls that are kept of a batch of sends and receives."""
 _TIMED = 64
@@ -148,61 +148,61 @@ def direction(operation: str) -> Direction | None:
 
 
 def recorded(entries: Sequence[Mapping[str, Any]]) -> Recorded:
-    """Keep what tells where this rank stands: a dump of 2,000 calls needs no more than a few of them.
+    """Keep the entries that show how far this rank got: a few of the 2,000 in a dump.
 
     Args:
         entries: oldest first.
     """
-    found = Recorded(total=len(entries))
+    record = Recorded(total=len(entries))
     if not entries:
-        return found
-    found.first = _order(entries[0])
-    found.active_ns = max(time for key in _TIMES for time in _times(entries[-_RECENT:], key))
-    rows, batches = _rows(entries, found)
-    _keep(found, rows, batches)
-    _time(found, rows)
-    found.last = _call(_group_of(entries[-1])[0], entries[-1])
-    return found
+        return record
+    record.first = _order(entries[0])
+    record.active_ns = max(time for key in _TIMES for time in _times(entries[-_RECENT:], key))
+    rows, batches = _rows(entries, record)
+    _keep(record, rows, batches)
+    _time(record, rows)
+    record.last = _call(_group_of(entries[-1])[0], entries[-1])
+    return record
 
 
 def _times(entries: Iterable[Mapping[str, Any]], key: str) -> list[int]:
     return [0, *(time for entry in entries if type(time := entry.get(key)) is int and time < 1 << 63)]
 
 
-def _rows(entries: Iterable[Mapping[str, Any]], found: Recorded) -> tuple[list[_Row], set[tuple[str, int, int]]]:
-    """The calls, and the batches that are over: what stands for a batch only says how far its calls came."""
+def _rows(entries: Iterable[Mapping[str, Any]], record: Recorded) -> tuple[list[_Row], set[tuple[str, int, int]]]:
+    """The calls and the finished batches; the entry of a batch only says how far its calls got."""
     rows: list[_Row] = []
     over: set[tuple[str, int, int]] = set()
-    known: dict[tuple[Any, ...], tuple[str, Direction | None, _Lane]] = {}
+    kinds: dict[tuple[Any, ...], tuple[str, Direction | None, _Lane]] = {}
     for entry in entries:
         get = entry.get
         named, name = get("process_group"), get("profiling_name")
         # Most calls are alike but for their numbers.
         key = (tuple(named) if type(named) is list else named, get("pg_id"), name)
-        if key not in known:
-            known[key] = _known(entry, found)
-        group, peers, lane = known[key]
+        if key not in kinds:
+            kinds[key] = _known(entry, record)
+        group, peers, lane = kinds[key]
         if isinstance(name, str) and name.endswith("coalesced") and _is_batch(name, entry):
             if get("state") == "completed":
                 over.add(_batch(group, entry))
             continue
         nth = 0
         if peers:
-            nth = found.transfers[group, peers] = found.transfers.get((group, peers), 0) + 1
-        rows.append(_Row(entry, group, lane, _seq(entry), 0 if found.first else nth))
+            nth = record.transfers[group, peers] = record.transfers.get((group, peers), 0) + 1
+        rows.append(_Row(entry, group, lane, _seq(entry), 0 if record.first else nth))
     return rows, over
 
 
-def _known(entry: Mapping[str, Any], found: Recorded) -> tuple[str, Direction | None, _Lane]:
+def _known(entry: Mapping[str, Any], record: Recorded) -> tuple[str, Direction | None, _Lane]:
     """Group, peers and lane of a call, which is one of the first of its kind."""
     group, desc = _group_of(entry)
-    found.descriptions.setdefault(group, desc)
-    found.ids.setdefault(as_text(entry.get("pg_id")), group)
+    record.descriptions.setdefault(group, desc)
+    record.ids.setdefault(as_text(entry.get("pg_id")), group)
     peers = direction(as_text(entry.get("profiling_name")))
     return group, peers, (group, frozenset(peers or ()))
 
 
-def _keep(found: Recorded, rows: list[_Row], batches: set[tuple[str, int, int]]) -> None:
+def _keep(record: Recorded, rows: list[_Row], batches: set[tuple[str, int, int]]) -> None:
     """The last calls that are over, and the first that are not.
 
     All before one that is over are over, too: of calls in a batch or in a CUDA graph the recorder sees no end.
@@ -217,22 +217,22 @@ def _keep(found: Recorded, rows: list[_Row], batches: set[tuple[str, int, int]])
         lanes = completed if place <= last.get(row.lane, -1) else pending
         lanes.setdefault(row.lane, {}).setdefault(row.number, []).append(row)
     for lane, batches_of in completed.items():
-        _add(found, lane, list(batches_of.values())[-_KEPT:], "completed")
+        _add(record, lane, list(batches_of.values())[-_KEPT:], "completed")
     for lane, batches_of in pending.items():
-        _add(found, lane, list(islice(batches_of.values(), _KEPT)))
-    for calls in found.calls.values():
+        _add(record, lane, list(islice(batches_of.values(), _KEPT)))
+    for calls in record.calls.values():
         calls.sort(key=lambda call: call.order)
 
 
-def _add(found: Recorded, lane: _Lane, batches: Iterable[list[_Row]], state: str = "") -> None:
+def _add(record: Recorded, lane: _Lane, batches: Iterable[list[_Row]], state: str = "") -> None:
     """Keep the calls of some batches; of one of collectives the last call, up to which all ranks have it."""
-    calls = found.calls.setdefault(lane[0], [])
+    calls = record.calls.setdefault(lane[0], [])
     for rows in batches:
         shown = rows[:_KEPT_OF_BATCH] if lane[1] else rows[-1:]
         calls.extend(_call(lane[0], row.entry, state, row.nth) for row in shown)
 
 
-def _time(found: Recorded, rows: list[_Row]) -> None:
+def _time(record: Recorded, rows: list[_Row]) -> None:
     """How long the last symmetric collectives of each group took; of a batch the last one."""
     timed: dict[str, list[tuple[int, int, int, float]]] = {}
     for row in reversed(rows):
@@ -246,7 +246,7 @@ def _time(found: Recorded, rows: list[_Row]) -> None:
     for group, kept in timed.items():
         if kept:
             kept.reverse()
-            found.durations[group] = Durations(
+            record.durations[group] = Durations(
                 array("q", (number for number, *_ in kept)),
                 array("q", (order for _, order, *_ in kept)),
                 array("q", (began for *_, began, _ in kept)),

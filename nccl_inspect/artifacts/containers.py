@@ -56,7 +56,7 @@ class Place(Record):
     path: str
     tree: Node
     names: dict[str, str]
-    """What keys of a container are called there; those that cannot stand there are missing."""
+    """Names of a container's keys there; keys that cannot occur there are missing."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -99,8 +99,12 @@ class Container(Record):
 
     def _of(self, *names: str) -> Iterator[str]:
         for name, text in self.resources.items():
-            ends = any(name.endswith(one) for one in names if one.startswith("/"))
-            if name in names or ends or any(name.startswith(one) for one in names if one.endswith(("-", "/"))):
+            ends = any(name.endswith(pattern) for pattern in names if pattern.startswith("/"))
+            if (
+                name in names
+                or ends
+                or any(name.startswith(pattern) for pattern in names if pattern.endswith(("-", "/")))
+            ):
                 yield text
 
     @property

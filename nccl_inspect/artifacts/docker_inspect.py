@@ -46,10 +46,10 @@ def read(name: str, data: bytes) -> Manifest:
         data: its contents.
 
     Raises:
-        ValueError: it is no JSON, or says nothing of containers.
+        ValueError: it is not JSON, or says nothing of containers.
     """
-    found = [item for document in located.documents(data) for item in (document, *document.elements)]
-    pods = [_container(item, name) for item in found if item.at("HostConfig")]
+    items = [item for document in located.documents(data) for item in (document, *document.elements)]
+    pods = [_container(item, name) for item in items if item.at("HostConfig")]
     if not pods:
         raise ValueError("it describes no container")
     return Manifest(name, pods)
@@ -88,14 +88,14 @@ def _container(item: Node, file: str) -> Pod:
 
 
 def _gpus(host: Node) -> dict[str, str]:
-    """GPUs by their number, where it is told: all of a host have none."""
+    """GPUs by number where it is given; 'all' has none."""
     requests = host.at("DeviceRequests").elements
     count = sum(len(request.at("DeviceIDs").elements) or request.number("Count") or 0 for request in requests)
     return {"nvidia.com/gpu": str(count)} if count > 0 else {}
 
 
 def _memlock(host: Node) -> float | None:
-    limit = next((one for one in host.at("Ulimits").elements if one.word("Name") == "memlock"), ABSENT)
+    limit = next((entry for entry in host.at("Ulimits").elements if entry.word("Name") == "memlock"), ABSENT)
     soft = limit.number("Soft")
     return None if soft is None else math.inf if soft < 0 else float(soft)
 

@@ -30,8 +30,8 @@ def _items(lines: list[Line]) -> Iterator[Item]:
     first = next((line for line in lines if _PROVIDER.match(line.text) or _NONE.match(line.text)), None)
     if first:
         yield Item("list", "provider", line=first.number, text=first.text.strip())
-    known: set[str] = set()
+    providers: set[str] = set()
     for line in lines:
-        if (match := _PROVIDER.match(line.text)) and match[1] not in known:
-            known.add(match[1])
+        if (match := _PROVIDER.match(line.text)) and match[1] not in providers:
+            providers.add(match[1])
             yield Item("provider", match[1], line=line.number, text=line.text.strip())

@@ -86,7 +86,7 @@ class Dump(Record):
         return self.recorded.active_ns
 
     def identity(self) -> Identity:
-        """What tells of which job it is."""
+        """What identifies its job."""
         sizes = {group.name: len(group.ranks) for group in self.groups.values() if group.ranks}
         active = self.active_ns / 1e9 if self.active_ns > 0 else None
         return Identity(sizes=frozenset(sizes.values()), world=sizes.get(WORLD), rank=self.rank, active=active)
@@ -152,9 +152,9 @@ def _dump(name: str, data: bytes) -> Dump:
     if not isinstance(document, dict) or not isinstance(document.get("entries", []), list):
         raise ValueError("it has no list of entries")
     match = _RANK_IN_NAME.search(name.rpartition("/")[2])
-    found = recorded([entry for entry in document.get("entries", ()) if isinstance(entry, dict)])
+    record = recorded([entry for entry in document.get("entries", ()) if isinstance(entry, dict)])
     groups = _groups(document.get("pg_config"))
-    for group, desc in found.descriptions.items():
+    for group, desc in record.descriptions.items():
         groups.setdefault(group, Group(group, desc, ()))
     status = _status(document.get("pg_status"))
     return Dump(
@@ -163,27 +163,27 @@ def _dump(name: str, data: bytes) -> Dump:
         rank=int(match[1]) if match and len(match[1]) < 8 else None,
         nccl_version=as_text(document.get("comm_lib_version") or document.get("nccl_version")) or None,
         groups=groups,
-        recorded=found,
-        enqueued=_enqueued(status, found),
-        is_partial=found.first > 0 or (not found.total and any(last > 0 for last in status.values())),
+        recorded=record,
+        enqueued=_enqueued(status, record),
+        is_partial=record.first > 0 or (not record.total and any(last > 0 for last in status.values())),
     )
 
 
 def _status(listed: Any) -> dict[str, int]:
     """The last work that was put into the queue of each group, by its number on this rank; JSON has it as text."""
     entries = listed.items() if isinstance(listed, dict) else ()
-    found: dict[str, int] = {}
+    enqueued: dict[str, int] = {}
     for key, entry in entries:
         last = as_text(entry.get("last_enqueued_collective")) if isinstance(entry, dict) else ""
         if _NUMBER.fullmatch(last):
-            found[as_text(key)] = int(last)
-    return found
+            enqueued[as_text(key)] = int(last)
+    return enqueued
 
 
-def _enqueued(status: Mapping[str, int], found: Recorded) -> dict[str, int]:
+def _enqueued(status: Mapping[str, int], record: Recorded) -> dict[str, int]:
     """The same by the names of the groups; a work may be a P2P call, which has a number of its own."""
-    pairwise = {group for group, _ in found.transfers}
-    return {group: status[key] for key, group in found.ids.items() if key in status and group not in pairwise}
+    pairwise = {group for group, _ in record.transfers}
+    return {group: status[key] for key, group in record.ids.items() if key in status and group not in pairwise}
 
 
 def _groups(config: Any) -> dict[str, Group]:

@@ -49,7 +49,7 @@ def _items(lines: list[Line]) -> Iterator[Item]:
 
 
 def _take(values: dict[str, object], at: list[Line], line: Line, key: str, text: str) -> None:
-    """Take in one line of a port; the one that tells what is wrong stands for it."""
+    """Take in one line of a port; the line that shows what is wrong represents it."""
     if key in _LAYER:
         values["layer"] = text
     elif (name := _KEYS.get(key)) == "rate":

@@ -38,14 +38,14 @@ def _items(lines: list[Line]) -> Iterator[Item]:
             ports[-1] = (name, values, line if key == "state" else at)
     for name, values, at in ports:
         state = _STATE.match(values.get("state", ""))
-        known = {
+        fields = {
             "port": values["port"],
             "state": state[1] if state else "",
             "physical": values.get("phys_state", "").partition(" ")[0].replace("_", "").upper(),
             "layer": values.get("link_layer", ""),
             "rate": _rate(values),
         }
-        yield Item("port", name, known, at.number, f"{name} port {values['port']}: {at.text.strip()}")
+        yield Item("port", name, fields, at.number, f"{name} port {values['port']}: {at.text.strip()}")
 
 
 def _rate(values: dict[str, str]) -> float | None:

@@ -1,4 +1,4 @@
-"""What tells whether evidence and a log are of one job: communicators, processes, hosts, sizes, times."""
+"""What shows whether evidence and a log belong to one job: communicators, processes, hosts, sizes, times."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ class Traits(Record):
 
 def _dated(times: Iterable[str | None]) -> list[Moment]:
     """The moments that have a date, where all of them are of one clock."""
-    found = [when for time in times if (when := moment(time)) and when.clock != "day"]
-    return found if len({when.clock for when in found}) == 1 else []
+    moments = [when for time in times if (when := moment(time)) and when.clock != "day"]
+    return moments if len({when.clock for when in moments}) == 1 else []
 
 
 def comm_number(text: str) -> int | None:
@@ -120,7 +120,7 @@ def comm_number(text: str) -> int | None:
 
 
 def short(host: str) -> str:
-    """A host without its domain, as long as names of hosts can be; an address is no name with a domain."""
+    """A host without its domain, as long as names of hosts can be; an address is not a name with a domain."""
     return host if re.fullmatch(r"[\d.:]+", host) else host.partition(".")[0][:_LABEL].lower()
 
 

@@ -46,8 +46,8 @@ def _checked(artifact: Artifact, job: Traits) -> Artifact:
 def of(artifact: Artifact) -> Identity:
     """What a file names of its job."""
     identity = getattr(artifact.value, "identity", None)
-    found: Identity = identity() if identity else Identity()
-    return found
+    named: Identity = identity() if identity else Identity()
+    return named
 
 
 def unused(artifact: Artifact, why: str) -> Artifact:
@@ -152,7 +152,7 @@ class Allotment:
             for job in chosen:
                 self._of[job].append(artifact)
         else:
-            hint = "" if best > NOTHING else ", and nothing in it tells which"
+            hint = "" if best > NOTHING else ", and nothing in it says which"
             self.left.append(unused(artifact, f"fits {len(chosen)} jobs{hint}; put it into the folder of its job"))
 
     def _near(self, name: str) -> Sequence[int]:
@@ -180,8 +180,8 @@ def folders(jobs: Iterable[Iterable[str]]) -> dict[PurePath, dict[int, None]]:
     Args:
         jobs: the names of the logs of each.
     """
-    found: dict[PurePath, dict[int, None]] = {}
+    numbers: dict[PurePath, dict[int, None]] = {}
     for number, sources in enumerate(jobs):
         for folder in {above for source in sources for above in PurePath(source).parents}:
-            found.setdefault(folder, {})[number] = None
-    return found
+            numbers.setdefault(folder, {})[number] = None
+    return numbers

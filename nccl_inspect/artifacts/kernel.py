@@ -17,5 +17,5 @@ def is_log(head: bytes) -> bool:
 
 def host(line: str) -> str | None:
     """The host that a line of syslog names."""
-    found = _HOST.match(line)
-    return found[1] if found else None
+    match = _HOST.match(line)
+    return match[1] if match else None

@@ -1,6 +1,6 @@
 """YAML and JSON as plain text values that know their lines.
 
-Only the events of PyYAML's safe parser are used: no tag makes anything, and what aliases stand for is shared, not
+Only the events of PyYAML's safe parser are used: tags construct nothing, and the targets of aliases are shared, not
 copied. How much a document may hold and how much its aliases may stand for is bounded.
 """
 
@@ -45,7 +45,7 @@ class Node(Record):
         return bool(self.kind)
 
     def at(self, *keys: str) -> Node:
-        """What stands under these keys; a node of no kind where there is nothing."""
+        """The node under these keys; an empty node where there is none."""
         node = self
         for key in keys:
             node = node.entries.get(key, ABSENT)
@@ -222,7 +222,7 @@ def is_json(head: bytes) -> bool:
 
 
 def slot(node: Node, path: str, keys: Sequence[str]) -> tuple[Node, str, list[str]]:
-    """Where something belongs that is to stand under these keys: all that exists of the way is kept.
+    """Where a value under these keys belongs: the existing part of the path is kept.
 
     Args:
         node: that is there.

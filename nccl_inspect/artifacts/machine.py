@@ -1,7 +1,7 @@
 """What files about machines have in common: a tool printed them, one line after the other, on one host or on several.
 
-Each tool is one module, which tells how its output begins and what its lines say. ``pdsh`` and ``clush`` put the host
-in front of each line; else the name of the file tells it (:mod:`nccl_inspect.artifacts.owner`).
+Each tool is one module, which says how its output begins and what its lines say. ``pdsh`` and ``clush`` put the host
+in front of each line; otherwise the file name gives it (:mod:`nccl_inspect.artifacts.owner`).
 """
 
 from __future__ import annotations
@@ -87,20 +87,20 @@ def _beginning(data: bytes, start: re.Pattern[bytes]) -> bool | None:
 
 
 def sections(data: bytes, starts: Sequence[re.Pattern[bytes]]) -> list[tuple[int, bytes]]:
-    """The outputs of several tools in one file, each with the place of its tool; as many lines stand before each.
+    """The outputs of several tools in one file, each with its tool and preceded by that many lines.
 
     Args:
         data: contents of a file.
         starts: how the outputs begin.
     """
-    found: list[tuple[int, int]] = []
+    begins: list[tuple[int, int]] = []
     places = sorted((match.start(), place) for place, start in enumerate(starts) for match in _starts(start, data))
     for at, place in places:
-        if not found or found[-1][1] != place:
-            found.append((at, place))
-    ends = [*(at for at, _ in found[1:]), len(data)]
+        if not begins or begins[-1][1] != place:
+            begins.append((at, place))
+    ends = [*(at for at, _ in begins[1:]), len(data)]
     return [
-        (place, b"\n" * data.count(b"\n", 0, at) + data[at:end]) for (at, place), end in zip(found, ends, strict=False)
+        (place, b"\n" * data.count(b"\n", 0, at) + data[at:end]) for (at, place), end in zip(begins, ends, strict=False)
     ]
 
 
@@ -129,7 +129,7 @@ def report(name: str, data: bytes, start: re.Pattern[bytes], reader: Reader) -> 
         reader: makes items of the lines of one host.
 
     Raises:
-        NotOfKindError: it goes on as the log of a job.
+        NotOfKindError: the rest of the file is the log of a job.
         ValueError: nothing in it is understood.
     """
     if is_of_job(data):
@@ -146,11 +146,11 @@ def _by_host(data: bytes, start: re.Pattern[bytes]) -> dict[str | None, list[Lin
     lines = [Line(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), 1)]
     if not _beginning(data, start):
         return {None: lines}
-    found: dict[str | None, list[Line]] = {}
+    by_host: dict[str | None, list[Line]] = {}
     for line in lines:
         if match := _LABELED.match(line.text):
-            found.setdefault(match[1], []).append(Line(line.number, match[2]))
-    return found
+            by_host.setdefault(match[1], []).append(Line(line.number, match[2]))
+    return by_host
 
 
 def hosts(data: bytes, start: re.Pattern[bytes]) -> set[str]:
@@ -161,7 +161,7 @@ def hosts(data: bytes, start: re.Pattern[bytes]) -> set[str]:
         start: how the output of the tool begins.
 
     Raises:
-        NotOfKindError: it goes on as the log of a job.
+        NotOfKindError: the rest of the file is the log of a job.
     """
     if is_of_job(data):
         raise NotOfKindError
@@ -170,8 +170,8 @@ def hosts(data: bytes, start: re.Pattern[bytes]) -> set[str]:
 
 def number(text: str) -> float | None:
     """The number that a value begins with; None where it is ``N/A`` or the like."""
-    found = re.match(r"\s*(\d+(?:\.\d+)?)", text)
-    return float(found[1]) if found else None
+    match = re.match(r"\s*(\d+(?:\.\d+)?)", text)
+    return float(match[1]) if match else None
 
 
 def pairs(lines: Iterable[Line], separator: str = ":") -> Iterator[tuple[Line, int, str, str]]:

@@ -74,7 +74,7 @@ class Manifest(Record):
     pods: list[Pod]
 
     def identity(self) -> Identity:
-        """What tells of which jobs it is: names of pods, and how names begin that are made from templates."""
+        """What identifies its jobs: names of pods, and how names begin that are made from templates."""
         return Identity(
             hosts=frozenset(short(name) for pod in self.pods for name in pod.hosts),
             # A single one that somebody put beside the log is meant, whatever it is called there.
@@ -103,7 +103,7 @@ def read(name: str, data: bytes) -> Manifest:
         data: its contents.
 
     Raises:
-        ValueError: it is no YAML, holds too much, or describes no pod.
+        ValueError: it is not YAML, holds too much, or describes no pod.
     """
     documents = located.documents(data)
     pods = [pod for document in documents for item in _objects(document) for pod in _pods(item, name)]
@@ -178,14 +178,14 @@ def _trained(file: str, item: Node) -> Pod:
 
 
 def _containers(spec: Node, path: str) -> list[Container]:
-    found = []
+    containers = []
     for index, node in enumerate(spec.at("containers").elements):
         inside = f"{path}.containers[{index}]"
         security = node.at("securityContext")
         name = node.word("name")
         shm, line = _shm(node, spec)
         user = security.number("runAsUser")
-        found.append(
+        containers.append(
             Container(
                 name=name,
                 path=inside,
@@ -201,7 +201,7 @@ def _containers(spec: Node, path: str) -> list[Container]:
                 tree=_kept(node),
             )
         )
-    return found
+    return containers
 
 
 def _resources(node: Node) -> dict[str, str]:
@@ -237,18 +237,18 @@ def _host_paths(container: Node, spec: Node) -> Iterator[str]:
 
 def _ended(status: Node) -> list[Ended]:
     """How the pod and its containers ended."""
-    found = []
+    ends = []
     if (reason := status.word("reason")) and status.word("phase") == "Failed":
         text = f"reason: {reason}, message: {' '.join(status.word('message').split())[:_MAX_TEXT]}"
-        found.append(Ended(reason, None, status.at("reason").line, "status", text))
+        ends.append(Ended(reason, None, status.at("reason").line, "status", text))
     for group in ("initContainerStatuses", "containerStatuses"):
         for index, entry in enumerate(status.at(group).elements):
             for state in ("state", "lastState"):
                 over = entry.at(state, "terminated")
                 if over:
                     where = f"status.{group}[{index}].{state}.terminated"
-                    found.append(_of_container(entry, over, where))
-    return found
+                    ends.append(_of_container(entry, over, where))
+    return ends
 
 
 def _of_container(entry: Node, over: Node, where: str) -> Ended:
@@ -258,6 +258,6 @@ def _of_container(entry: Node, over: Node, where: str) -> Ended:
 
 
 def _kept(node: Node) -> Node:
-    """The keys that a fix may add to: what else stands there may be secret and is not kept."""
+    """The keys that a fix may add to; others may be secret and are not kept."""
     entries = {key: entry for key, entry in node.entries.items() if key in _KEPT}
     return replace(node, entries=entries)

@@ -23,7 +23,7 @@ def recognises(_name: str, head: bytes) -> bool:
 
 
 def read(name: str, data: bytes) -> Report:
-    """The GPUs, and what is told of their links."""
+    """The GPUs and their links."""
     return machine.report(name, data, START, _items)
 
 

@@ -103,22 +103,22 @@ class _Parts:
     @cached_property
     def gpus(self) -> dict[str, set[str]]:
         """The bus ids of the GPUs that its ranks use."""
-        found: dict[str, set[str]] = {}
+        bus_ids: dict[str, set[str]] = {}
         for host in self._job.hosts:
             own = [gpu.bus_id for rank in host.ranks if (gpu := self._job.gpus.get(rank)) and gpu.bus_id]
-            found[host.name] = set(own)
-        return found
+            bus_ids[host.name] = set(own)
+        return bus_ids
 
     @cached_property
     def nics(self) -> dict[str, set[str]]:
         """The InfiniBand and RoCE cards that NCCL lists."""
-        found: dict[str, set[str]] = {}
+        cards: dict[str, set[str]] = {}
         for notice in self._job.notices:
             if isinstance(notice.event, NetDevices) and notice.event.net == "IB":
                 names = {part for device in notice.event.devices for part in "+".join(map(str, device[1:2])).split("+")}
                 for host in notice.hosts:
-                    found.setdefault(host, set()).update(names - {""})
-        return found
+                    cards.setdefault(host, set()).update(names - {""})
+        return cards
 
 
 def _other_machine(report: Report, host: str, parts: _Parts) -> str | None:
@@ -179,13 +179,17 @@ def _by_lines(artifact: Artifact, report: Report, hosts: Hosts) -> Artifact:
     items: list[Item] = [replace(item, host=host) for item in report.items if (host := names.get(item.host or ""))]
     if not items:
         return _unused(artifact, names, hosts)
-    known = {host for host in names.values() if host}
-    return replace(artifact, value=Report(report.name, tuple(items)), host=known.pop() if len(known) == 1 else None)
+    hosts_named = {host for host in names.values() if host}
+    return replace(
+        artifact, value=Report(report.name, tuple(items)), host=hosts_named.pop() if len(hosts_named) == 1 else None
+    )
 
 
 def _unused(artifact: Artifact, names: Iterable[str | None], hosts: Hosts) -> Artifact:
-    about, known = (", ".join(list(map(str, some))[:_MAX_NAMES]) for some in (names, hosts.names))
-    return replace(artifact, value=None, problem=f"about host {about}, which is not in the log ({known or 'no host'})")
+    about, hosts_in_log = (", ".join(list(map(str, some))[:_MAX_NAMES]) for some in (names, hosts.names))
+    return replace(
+        artifact, value=None, problem=f"about host {about}, which is not in the log ({hosts_in_log or 'no host'})"
+    )
 
 
 def foreign(path: str) -> str | None:
@@ -196,5 +200,5 @@ def foreign(path: str) -> str | None:
 
 
 def _short(host: str) -> str:
-    """A host without its domain; an address is no name with a domain."""
+    """A host without its domain; an address is not a name with a domain."""
     return host if re.fullmatch(r"[\d.:]+", host) else host.partition(".")[0]

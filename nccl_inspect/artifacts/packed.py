@@ -28,7 +28,7 @@ def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
     """
     choice = _Choice(file.name, passed)
     wanted = Wanted(choice.may_be, choice.is_evidence)
-    found: list[Artifact] = []
+    evidence: list[Artifact] = []
     without: set[str] = set()
     with suppress(StreamError, OSError):
         for member in members(file, wanted):
@@ -37,9 +37,9 @@ def read(file: File, passed: Pass) -> tuple[list[Artifact], frozenset[str]]:
                 continue
             with suppress(NotOfKindError):
                 name = f"{file.name}:{printable(member.name)}"
-                found.extend(artifacts.contents(name, kind, member.open()))
+                evidence.extend(artifacts.contents(name, kind, member.open()))
                 without.add(member.name)
-    return found, frozenset(without)
+    return evidence, frozenset(without)
 
 
 def members(file: File, wanted: Wanted) -> Iterator[Member]:
@@ -64,7 +64,7 @@ class _Choice:
 
     Args:
         archive: its name.
-        passed: takes what is no log either.
+        passed: called with each file that is not a log either.
     """
 
     def __init__(self, archive: str, passed: Pass) -> None:

@@ -16,7 +16,7 @@ over on the other side."""
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Pair(Record):
-    """Two ranks of which at least one stands in a send or receive with the other."""
+    """Two ranks of which at least one is in a send or receive with the other."""
 
     kind: str
     group: Group
@@ -29,7 +29,7 @@ class Pair(Record):
 
 
 def pairs(groups: Sequence[tuple[Group, list[int]]], by_rank: Mapping[int, Dump]) -> Iterator[Pair]:
-    """All pairs of ranks that do not go on, by what the dumps of both show.
+    """All pairs of stuck ranks, from the dumps of both.
 
     Args:
         groups: with their ranks.
@@ -92,11 +92,11 @@ def _with_missing_end(
     return Pair(HALF if is_over else NO_END, group, ends, away, made)
 
 
-def _differ(one: Call, other: Call) -> bool:
+def _differ(call: Call, other: Call) -> bool:
     """Whether two ends of one transfer have different sizes or types; only where they are known to be of one."""
-    if not one.nth or one.nth != other.nth:
+    if not call.nth or call.nth != other.nth:
         return False
-    return (sum(_elements(one)), one.dtypes) != (sum(_elements(other)), other.dtypes)
+    return (sum(_elements(call)), call.dtypes) != (sum(_elements(other)), other.dtypes)
 
 
 def _elements(call: Call) -> tuple[int, ...]:

@@ -41,7 +41,7 @@ _LINES = {**dict.fromkeys(b"FILSVPpg", 1), **dict.fromkeys(b"ci", 2)}
 
 
 class PlainPickleError(ValueError):
-    """The data is no pickle of plain values."""
+    """The data is not a pickle of plain values."""
 
 
 def loads(data: bytes) -> Any:

@@ -125,12 +125,12 @@ class Answer(Record):
     launched: dict[str, dict[str, int]] = field(default_factory=dict)
     """The operations of each communicator that all its ranks have launched equally often; JSON only."""
     lines: dict[str, int] = field(default_factory=dict)
-    """Where each communicator stands in a text: the number of the line."""
+    """Line number of each communicator in a text."""
     pids: set[int] = field(default_factory=set)
     """All processes that it names."""
 
     def identity(self) -> Identity:
-        """What tells of which job it is."""
+        """What identifies its job."""
         named = [*self.sizes, *self.lines, *(mismatch.comm_id for mismatch in self.mismatches)]
         comms = {number: text for text in named if (number := comm_number(text)) is not None}
         return Identity(comms=comms, pids=frozenset(self.pids))
@@ -202,7 +202,7 @@ _ERRORS = {
     6: "Remote process error",
     8: "Timeout",
 }
-"""``ncclResult_t`` in the words of the text; 0 and 7 (in progress) are no errors."""
+"""``ncclResult_t`` in the words of the text; 0 and 7 (in progress) are not errors."""
 _STAGES = {"Initialization": "init_state", "Asynchronous": "async_error"}
 
 
@@ -217,13 +217,13 @@ def _errors(comm_id: str, ranks: Any) -> Iterator[State]:
 
 def _states(comm_id: str, ranks: Any, missing: Any) -> list[State]:
     """The status of all ranks of a communicator, where they differ in it."""
-    found: dict[str, list[Member]] = {}
+    by_status: dict[str, list[Member]] = {}
     for rank in ranks:
-        found.setdefault(_status(rank.get("status") or {}), []).append(_of_entry(rank))
+        by_status.setdefault(_status(rank.get("status") or {}), []).append(_of_entry(rank))
     for rank in missing:
         if _has_left(rank):
-            found.setdefault("NOCOMM", []).append(_of_entry(rank))
-    return [State(comm_id, what, 1, members, len(members)) for what, members in found.items() if len(found) > 1]
+            by_status.setdefault("NOCOMM", []).append(_of_entry(rank))
+    return [State(comm_id, what, 1, members, len(members)) for what, members in by_status.items() if len(by_status) > 1]
 
 
 def _status(entry: Mapping[str, Any]) -> str:
@@ -320,16 +320,16 @@ class _Counts:
 class _States:
     """Reads what ranks of a communicator say of it: lines for several ranks, which may be listed, and for one."""
 
-    def __init__(self, comm_id: str, found: list[State], stage: str = "") -> None:
-        self._comm_id, self._found, self._stage = comm_id, found, stage
+    def __init__(self, comm_id: str, states: list[State], stage: str = "") -> None:
+        self._comm_id, self._found, self._stage = comm_id, states, stage
         self._several: State | None = None
 
     def take(self, line: str, number: int) -> None:
         """Take in one line."""
         if several := _SEVERAL_SAY.match(line):
             self._several = self._add(several[2], number, int(several[1]))
-        elif said := _SAYS.match(line):
-            self._add(said["what"], number, 1).members.append(_member(said))
+        elif status := _SAYS.match(line):
+            self._add(status["what"], number, 1).members.append(_member(status))
         elif self._several and (listed := _RANK.match(line)):
             self._several.members.append(_member(listed))
 

@@ -61,15 +61,15 @@ def _unused(entry: Artifact, reported: dict[int, list[_Timeout]], fit: bool | No
 
 def _reported(notices: Iterable[Notice]) -> dict[int, list[_Timeout]]:
     """The calls that timed out, by rank of the job; PyTorch says it again when the process ends, long after that."""
-    found: dict[int, dict[tuple[int, int | None], _Timeout]] = {}
+    by_rank: dict[int, dict[tuple[int, int | None], _Timeout]] = {}
     for notice in notices:
         event = notice.event
         if not isinstance(event, CollectiveTimeout) or event.operation in _PAIRWISE:  # they are numbered by themselves
             continue
         if event.global_rank is not None and event.seq is not None:
             timeout = _Timeout(event.seq, event.numel_in)
-            found.setdefault(event.global_rank, {}).setdefault((event.seq, event.ran_ms), timeout)
-    return {rank: [*timeouts.values()] for rank, timeouts in found.items()}
+            by_rank.setdefault(event.global_rank, {}).setdefault((event.seq, event.ran_ms), timeout)
+    return {rank: [*timeouts.values()] for rank, timeouts in by_rank.items()}
 
 
 def _fits(entry: Artifact, reported: dict[int, list[_Timeout]]) -> bool | None:
@@ -79,7 +79,9 @@ def _fits(entry: Artifact, reported: dict[int, list[_Timeout]]) -> bool | None:
     if timeouts is None or not dump.calls:
         return None
     answers = [
-        _holds([call for call in calls if not call.is_p2p], one) for calls in dump.calls.values() for one in timeouts
+        _holds([call for call in calls if not call.is_p2p], timeout)
+        for calls in dump.calls.values()
+        for timeout in timeouts
     ]
     return True if True in answers else None if None in answers else False
 

@@ -15,15 +15,18 @@ _MOST = 8
 """Processes: what they find is put together in one."""
 
 
-def read(found: Sequence[tuple[File, Kind]], count: Callable[[int], None]) -> Iterator[list[Artifact] | None]:
+def read(files_of_kind: Sequence[tuple[File, Kind]], count: Callable[[int], None]) -> Iterator[list[Artifact] | None]:
     """What files hold, in their order; None for one that proves to be a log.
 
     Args:
-        found: files on disk, with their kinds.
+        files_of_kind: files on disk, with their kinds.
         count: told how many bytes were read: all processes are taken to be as quick as this one.
     """
     number = min(processors(), _MOST) if processes.can_fork() else 1  # an opened file and a kind cannot be pickled
-    shares = [found[len(found) * place // number : len(found) * (place + 1) // number] for place in range(number)]
+    shares = [
+        files_of_kind[len(files_of_kind) * place // number : len(files_of_kind) * (place + 1) // number]
+        for place in range(number)
+    ]
     with processes.Helpers() as helpers:
         started = [helpers.start(_work, share) for share in shares[1:]]
         yield from artifacts.one_by_one(shares[0], lambda size: count(size * number))

@@ -27,7 +27,7 @@ _LINE = re.compile(rb"(?:JobId=\d.*|[ \t]+[A-Z][\w/:]*=.*|[ \t]*)\r?$")
 _VALUE = re.compile(r"(?:^|\s)([A-Z][\w/:]*)=(\S*)")
 _LIST = re.compile(r"([^,\[\]]+)(?:\[([\d,-]+)\])?([^,\[\]]*)")
 _MOST = 20_000
-"""Nodes that a list is taken apart into."""
+"""Most nodes that a list is expanded to."""
 MAX_BYTES = 8 << 20
 
 
@@ -54,7 +54,7 @@ class Said(Record):
     jobs: list[Entry]
 
     def identity(self) -> Identity:
-        """What tells of which job it is."""
+        """What identifies its job."""
         nodes = [job.nodes for job in self.jobs]
         return Identity(
             hosts=frozenset(short(name) for of in nodes for name in of),

@@ -1,7 +1,7 @@
 """Compares the dumps of all ranks: which call the job stands still in, who did not make it, and who waits for whom.
 
 Every kind is a fact of the dumps, told apart in the order of cause and effect: ranks that made different calls under
-one number; a rank that did not make a call, by itself or since it waits elsewhere; a call that all made and that did
+one number; a rank that did not make a call, on its own or since it waits elsewhere; a call that all made and that did
 not end.
 """
 
@@ -34,7 +34,7 @@ class Part(Record):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Standstill(Record):
-    """Why one or several groups do not go on."""
+    """Why one or several groups are stuck."""
 
     kind: str
     group: Group
@@ -90,8 +90,8 @@ def of(dumps: Iterable[Dump]) -> list[Standstill]:
         first = _first_pending(calls)
         if first is None:
             continue
-        if found := _different(group, calls, first, by_rank):
-            different.append(found)
+        if difference := _different(group, calls, first, by_rank):
+            different.append(difference)
             continue
         wait = _wait(group, members, calls, first, by_rank)
         if wait.absent or wait.silent or wait.older or wait.overwritten:
@@ -111,25 +111,25 @@ def of(dumps: Iterable[Dump]) -> list[Standstill]:
 def groups(by_rank: Mapping[int, Dump]) -> list[tuple[Group, list[int]]]:
     """Each group with its ranks; the same name with other ranks is another group.
 
-    Early versions number the groups of each process by themselves: there only number 0 is the same group everywhere.
+    Early versions number groups per process: there only number 0 is the same group everywhere.
     """
-    known: dict[tuple[str, tuple[int, ...]], tuple[Group, list[int]]] = {}
+    by_name: dict[tuple[str, tuple[int, ...]], tuple[Group, list[int]]] = {}
     unlisted: list[tuple[int, Group]] = []
     for rank, dump in sorted(by_rank.items()):
         for group in dump.groups.values():
             if group.ranks:
-                known.setdefault((group.name, group.ranks), (group, list(group.ranks)))
+                by_name.setdefault((group.name, group.ranks), (group, list(group.ranks)))
             elif group.name in dump.calls:
                 unlisted.append((rank, group))
     listed: dict[str, list[set[int]]] = {}
-    for name, ranks in known:
+    for name, ranks in by_name:
         listed.setdefault(name, []).append(set(ranks))
     for rank, group in unlisted:
         if any(rank in ranks for ranks in listed.get(group.name, ())):
             continue  # the dump of another rank lists its ranks
         if group.desc or group.name == WORLD:
-            known.setdefault((group.name, ()), (group, []))[1].append(rank)
-    return list(known.values())
+            by_name.setdefault((group.name, ()), (group, []))[1].append(rank)
+    return list(by_name.values())
 
 
 def _collectives(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump]) -> dict[int, dict[int, Call]]:
@@ -241,7 +241,7 @@ def _crossed(pair: pairwise.Pair) -> Iterator[_Wait]:
 
 
 def _of_pair(pair: pairwise.Pair, by_rank: Mapping[int, Dump]) -> Standstill:
-    """A transfer whose two sides came, and that does not go on."""
+    """A transfer that is stuck although both sides arrived."""
     kinds = {pairwise.DIFFERENT: DIFFERENT, pairwise.HALF: PARTLY}
     call = next(iter(pair.ends.values()))
     ends = [_part(rank, by_rank, end) for rank, end in pair.ends.items()]

@@ -63,20 +63,22 @@ def of(dumps: Iterable[Dump]) -> list[Straggler]:
         dumps: of any number of ranks; groups count of which all ranks are there.
     """
     by_rank = {dump.rank: dump for dump in dumps if dump.rank is not None and dump.recorded.durations}
-    found: dict[int, Straggler] = {}
+    stragglers: dict[int, Straggler] = {}
     for group, members in standstill.groups(by_rank) if len(by_rank) > 1 else ():
         if len(members) > 1 and all(rank in by_rank for rank in members):
             straggler = _in_group(group, members, by_rank)
-            if straggler and straggler.share > (found[straggler.rank].share if straggler.rank in found else 0):
-                found[straggler.rank] = straggler
-    return sorted(found.values(), key=lambda straggler: (-straggler.share, straggler.rank))
+            if straggler and straggler.share > (
+                stragglers[straggler.rank].share if straggler.rank in stragglers else 0
+            ):
+                stragglers[straggler.rank] = straggler
+    return sorted(stragglers.values(), key=lambda straggler: (-straggler.share, straggler.rank))
 
 
 def _in_group(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump]) -> Straggler | None:
-    known = [by_rank[rank].recorded.durations.get(group.name) for rank in members]
-    if not all(known):
+    durations = [by_rank[rank].recorded.durations.get(group.name) for rank in members]
+    if not all(durations):
         return None
-    spans = [dict(zip(timed.numbers, timed.milliseconds, strict=True)) for timed in known if timed]
+    spans = [dict(zip(timed.numbers, timed.milliseconds, strict=True)) for timed in durations if timed]
     common = sorted(set(spans[0]).intersection(*spans[1:]))
     late = list(_late(spans, common))
     if len(late) < FEWEST:
@@ -84,7 +86,7 @@ def _in_group(group: Group, members: Sequence[int], by_rank: Mapping[int, Dump])
     places = [place for place, _, _ in late]
     last = max(set(places), key=places.count)
     mine = [(seq, gap) for place, seq, gap in late if place == last]
-    timed = known[last]
+    timed = durations[last]
     assert timed is not None
     began = dict(zip(timed.numbers, timed.created_ns, strict=True))
     whole = (began[common[-1]] - began[common[0]]) / 1e6

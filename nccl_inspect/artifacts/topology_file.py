@@ -25,7 +25,7 @@ def read(name: str, data: bytes) -> Topology:
     """The topology.
 
     Raises:
-        NotOfKindError: it goes on as the log of a job.
+        NotOfKindError: the rest of the file is the log of a job.
         ValueError: it is damaged.
     """
     if machine.is_of_job(data):

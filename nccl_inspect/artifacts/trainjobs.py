@@ -50,7 +50,7 @@ def _of_job(job: Pod, runtime: Sequence[Pod]) -> list[Pod]:
 
 def _trained(container: Container, trainer: Container) -> Container:
     own = {variable.name for variable in trainer.env}
-    env: list[Variable] = [*(one for one in container.env if one.name not in own), *trainer.env]
+    env: list[Variable] = [*(entry for entry in container.env if entry.name not in own), *trainer.env]
     if not trainer.resources:
         return replace(container, env=env)
     return replace(container, env=env, resources=trainer.resources, elsewhere=trainer.elsewhere)

@@ -99,6 +99,6 @@ def answer(result: BaseModel, text: str = "") -> CallToolResult:
         text: for people; may be empty.
     """
     values = result.model_dump(mode="json")
-    said = [TextContent(type="text", text=text[:MAX_BRIEF])] if text else []
+    content = [TextContent(type="text", text=text[:MAX_BRIEF])] if text else []
     plain = TextContent(type="text", text=json.dumps(values, ensure_ascii=False, separators=(",", ":")))
-    return CallToolResult(content=[*said, plain], structured_content=values)
+    return CallToolResult(content=[*content, plain], structured_content=values)

@@ -43,7 +43,7 @@ class Folders:
         roots: as they were named.
 
     Raises:
-        NcclInspectError: one of them is no folder that can be read.
+        NcclInspectError: one of them is not a folder that can be read.
     """
 
     def __init__(self, roots: Sequence[str]) -> None:
@@ -60,16 +60,16 @@ class Folders:
         Raises:
             NcclInspectError: one of them is not there, lies outside, or is nothing that can be read.
         """
-        found = [file for name in names for file in self._logs(_plain(name))]
-        if sum(file.size or 0 for file in found) > MAX_BYTES:
+        chosen = [file for name in names for file in self._logs(_plain(name))]
+        if sum(file.size or 0 for file in chosen) > MAX_BYTES:
             raise NcclInspectError(f"more than {MAX_BYTES >> 30} GB of logs", f"name fewer files, or {_TERMINAL}")
-        return found
+        return chosen
 
     def text(self, name: str) -> str:
         """What a small file holds.
 
         Raises:
-            NcclInspectError: it is not there, lies outside, or is no small file.
+            NcclInspectError: it is not there, lies outside, or is not a small file.
         """
         path = self._resolved(_plain(name))
         _status(path, name)
@@ -140,19 +140,19 @@ class Folders:
 
     def _of_folder(self, folder: Path, shown: str) -> Iterator[File]:
         """The logs below a folder and the evidence beside them."""
-        found, problems = [], list[OSError]()
+        entries, problems = [], list[OSError]()
         for number, path in enumerate(folders.walk(folder, problems)):
             if number >= MAX_ENTRIES:
                 raise NcclInspectError(f"{shown}: more than {MAX_ENTRIES:,} files", "name a folder with fewer")
             real = Path(os.path.realpath(path))
             if not self._root_of(real) or not _is_file(real):
-                continue  # a link that leads out is no part of the folder
+                continue  # a link that leads out is not a part of the folder
             base = folder if real == path else real.parent
             if file := folders.entry(base, self._held(real, str(path)), is_artifact, _ignored):
-                found.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
-        if not found:
+                entries.append(replace(file, name=os.path.join(shown, path.relative_to(folder))))  # noqa: PTH118
+        if not entries:
             raise NcclInspectError(f"{shown}: the folder holds no log", "name the files, or give them the suffix .log")
-        yield from sorted(found, key=lambda file: log_detection.natural(file.name))
+        yield from sorted(entries, key=lambda file: log_detection.natural(file.name))
 
     def _resolved(self, name: str) -> Path:
         """A path without links, which lies inside."""
@@ -172,7 +172,7 @@ class Folders:
         return next(filter(os.path.lexists, candidates), candidates[0])
 
     def _shown(self, name: str) -> str:
-        """The path under which a file is told: as it was named, where that leads to it from the working folder."""
+        """The path shown for a file: as it was named, if that leads to it from the working folder."""
         joined = self._joined(name)
         return name if os.path.realpath(name) == os.path.realpath(joined) else joined
 

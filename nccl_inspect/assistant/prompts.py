@@ -54,8 +54,8 @@ def add(server: MCPServer) -> None:
         ("why-does-my-job-hang", "Why does my job hang?", "Finds the rank that is to blame, and what to do.", _hang),
         ("why-is-it-slow", "Why is it slow?", "Finds the paths that should be faster, and why they are not.", _slow),
     ):
-        told: Callable[..., str] = function
-        server.add_prompt(Prompt.from_function(told, name=name, title=title, description=words))
+        prompt: Callable[..., str] = function
+        server.add_prompt(Prompt.from_function(prompt, name=name, title=title, description=words))
 
 
 def _hang(log: Log) -> str:

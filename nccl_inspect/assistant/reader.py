@@ -104,28 +104,28 @@ class Reader:
     def _job(
         self, logs: Sequence[str], wish: Wish, progress: _Progress, visit: Callable[[Job], None] | None = None
     ) -> Job:
-        found = self.folders.logs(logs)
+        inputs = self.folders.logs(logs)
         topologies = tuple(self.folders.text(name) for name in wish.topology)
-        key = _Key(tuple(map(_state, found)), wish, topologies)
+        key = _Key(tuple(map(_state, inputs)), wish, topologies)
         if visit is None and (kept := self._kept.get(key)):
             self._kept.move_to_end(key)
             return kept.job
-        job = self._read(found, self._judge(wish, topologies), progress, wish.is_one_of_two, visit)
-        self._keep(key, _Kept(job, sum(file.size or 0 for file in found)))
+        job = self._read(inputs, self._judge(wish, topologies), progress, wish.is_one_of_two, visit)
+        self._keep(key, _Kept(job, sum(file.size or 0 for file in inputs)))
         return job
 
     def _judge(self, wish: Wish, topologies: Sequence[str]) -> reading.Judge:
-        """What judges as it was asked for: before a long log is read, so that a mistake is told at once."""
+        """What judges as it was asked for: before a long log is read, so that a mistake is reported at once."""
         options = replace(self._options, platform=wish.platform or self._options.platform, job=wish.job, run=wish.run)
         if topologies:
             named = zip(topologies, wish.topology, strict=True)
-            known = tuple(topology.understood(text, name) for text, name in named)
-            options = replace(options, topologies=(), topologies_read=known)
+            understood = tuple(topology.understood(text, name) for text, name in named)
+            options = replace(options, topologies=(), topologies_read=understood)
         return reading.Judge(options)
 
     def _read(
         self,
-        found: Sequence[File],
+        inputs: Sequence[File],
         judge: reading.Judge,
         progress: _Progress,
         is_one_of_two: bool,
@@ -133,14 +133,14 @@ class Reader:
     ) -> Job:
         limit = nullcontext() if limits.given() else limits.as_given(_MAX_UNPACKED)
         with limit, uncollected():
-            beside = artifacts.inventory(list(found))
+            beside = artifacts.inventory(list(inputs))
             fold = reading.fold(beside.logs, progress)
             return judge.worst(fold, visit, is_one_of_two, beside)
 
     def _keep(self, key: _Key, kept: _Kept) -> None:
         self._kept[key] = kept
         while len(self._kept) > 1 and (
-            len(self._kept) > _MAX_KEPT or sum(one.size for one in self._kept.values()) > _MAX_KEPT_BYTES
+            len(self._kept) > _MAX_KEPT or sum(entry.size for entry in self._kept.values()) > _MAX_KEPT_BYTES
         ):
             self._kept.popitem(last=False)
 
@@ -167,7 +167,7 @@ class _Progress:
 
 
 def _state(file: File) -> tuple[str, int, int, int, int]:
-    """What tells whether a file is still the same."""
+    """The state of a file, to detect a change."""
     place: Any = file.place
     status = place.stat() if place is not None else None
     if status is None:

@@ -76,49 +76,53 @@ def _of_rules() -> Iterator[str]:
 def _rule(name: str) -> str:
     page = explaining.rule_page(name)
     if page is None:
-        known = suggestion(name, [entry.rule.name for entry in registered()])
-        raise ResourceNotFoundError(f"no rule '{name[:80]}'; {known or f'{SCHEME}://rules lists them'}")
+        hint = suggestion(name, [entry.rule.name for entry in registered()])
+        raise ResourceNotFoundError(f"no rule '{name[:80]}'; {hint or f'{SCHEME}://rules lists them'}")
     return proved_page(page)
 
 
 def _messages() -> str:
     lines = ["# Messages that are recognised\n"]
     lines += [
-        f"- {SCHEME}://messages/{dialect}/{family}: {len(found)}" for (dialect, family), found in _known().items()
+        f"- {SCHEME}://messages/{dialect}/{family}: {len(productions)}"
+        for (dialect, family), productions in _known().items()
     ]
     return "\n".join(lines) + "\n"
 
 
 def _family(dialect: str, family: str) -> str:
-    found = _known().get((dialect, family))
-    if found is None:
+    productions = _known().get((dialect, family))
+    if productions is None:
         raise ResourceNotFoundError(f"no messages '{dialect}/{family}'"[:200] + f"; {SCHEME}://messages lists them")
-    return "\n".join([f"# {dialect}: {family}", *(line for one in found for line in _of_message(one))]) + "\n"
+    return (
+        "\n".join([f"# {dialect}: {family}", *(line for production in productions for line in _of_message(production))])
+        + "\n"
+    )
 
 
-def _of_message(one: Production) -> Iterator[str]:
-    yield f"\n## {one.name}\n"
-    yield f"    {one.line}\n"
-    yield one.says
-    rule = f"; see the rule {one.rule}" if one.rule else ""
-    yield f"\n{meaning.releases(one)}; {meaning.subsystems(one)}; event {one.event}{rule}"
-    yield from (f"\n```text\n{sample}\n```" for sample in list(one.samples)[:1])
+def _of_message(production: Production) -> Iterator[str]:
+    yield f"\n## {production.name}\n"
+    yield f"    {production.line}\n"
+    yield production.says
+    rule = f"; see the rule {production.rule}" if production.rule else ""
+    yield f"\n{meaning.releases(production)}; {meaning.subsystems(production)}; event {production.event}{rule}"
+    yield from (f"\n```text\n{sample}\n```" for sample in list(production.samples)[:1])
 
 
 @cache
 def _known() -> dict[tuple[str, str], list[Production]]:
     """The messages by dialect and family."""
-    found: dict[tuple[str, str], list[Production]] = {}
+    families: dict[tuple[str, str], list[Production]] = {}
     for file in files.shipped():
-        for one in files.read(file.read_text(encoding="utf-8"), file.name):
-            found.setdefault((one.dialect, one.family), []).append(one)
-    return dict(sorted(found.items(), key=lambda entry: (entry[0][0] != "nccl", entry[0])))
+        for production in files.read(file.read_text(encoding="utf-8"), file.name):
+            families.setdefault((production.dialect, production.family), []).append(production)
+    return dict(sorted(families.items(), key=lambda entry: (entry[0][0] != "nccl", entry[0])))
 
 
 async def _completed(
     ref: PromptReference | ResourceTemplateReference, argument: CompletionArgument, context: CompletionContext | None
 ) -> Completion:
-    """What an argument of an address may go on with."""
+    """Completions for an argument of a resource address."""
     dialect = (context.arguments or {}).get("dialect") if context else None
     known = {
         "name": [entry.rule.name for entry in registered()],

@@ -67,7 +67,7 @@ def listen(reader: Reader, port: int, ready: Callable[[str], None]) -> None:
     Args:
         reader: reads the logs.
         port: 0 for any that is free.
-        ready: is told the address.
+        ready: called with the address.
 
     Raises:
         NcclInspectError: the port is taken.

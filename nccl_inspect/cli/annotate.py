@@ -92,18 +92,18 @@ class _Margin:
         block = b"\n".join(lines)
         clean = envelopes.cleaned(lines, block)
         others = b"\n".join([line for line in clean if _MARK not in line])
-        needles = [one.needle for one in self._grammar.foreign_in(others)]
+        needles = [candidate.needle for candidate in self._grammar.foreign_in(others)]
         hides = may_hide(decode(block))
         pasted = {} if self.has_nccl or len(block) > PASTE else self._of_excerpt(clean)
         for place, (plain, shown) in enumerate(zip(clean, _shown(lines, block, hides), strict=True)):
-            found = pasted.get(place)
+            production = pasted.get(place)
             if _MARK in plain or plain.startswith(b"NCCL ") or any(needle in plain for needle in needles):
-                found = self._production(plain, hides and may_hide(decode(plain)))
-            self.has_nccl = self.has_nccl or found is not None or prefix.split(plain) is not None
-            if found or not self._only_nccl:
+                production = self._production(plain, hides and may_hide(decode(plain)))
+            self.has_nccl = self.has_nccl or production is not None or prefix.split(plain) is not None
+            if production or not self._only_nccl:
                 yield shown
-            if found and found.says:
-                yield self._note(found)
+            if production and production.says:
+                yield self._note(production)
 
     def _of_excerpt(self, lines: Sequence[bytes]) -> dict[int, Production]:
         """Of lines that have no prefix the productions that know them, by the place of the last one of a message."""
@@ -119,20 +119,20 @@ class _Margin:
 
     def _production(self, line: bytes, hides: bool) -> Production | None:
         """The production that knows a line."""
-        found = prefix.split(line)
-        if hides or found is None or line.startswith(b"NCCL ") or envelopes.is_whole(line):
+        parts = prefix.split(line)
+        if hides or parts is None or line.startswith(b"NCCL ") or envelopes.is_whole(line):
             return self._slowly(line)
-        known = self._known.young.get(found[1]) or self._known.recall(found[1])
-        if known is None:
-            parsed = self._grammar.parse(found[1].partition(b" ")[2])
-            known = parsed.production if parsed else self._slowly(line)
+        production = self._known.young.get(parts[1]) or self._known.recall(parts[1])
+        if production is None:
+            parsed = self._grammar.parse(parts[1].partition(b" ")[2])
+            production = parsed.production if parsed else self._slowly(line)
             if parsed:
-                self._known.keep(found[1], parsed.production)
-        return known
+                self._known.keep(parts[1], parsed.production)
+        return production
 
     def _slowly(self, line: bytes) -> Production | None:
-        known = meaning.of_line(masked(decode(line)), self._grammar)
-        return known.production if known else None
+        sense = meaning.of_line(masked(decode(line)), self._grammar)
+        return sense.production if sense else None
 
     def _note(self, production: Production) -> str:
         if production not in self._notes:

@@ -92,7 +92,7 @@ def write(
     names: list[str],
     output: str,
     map_file: str | None = None,
-    told: Progress | None = None,
+    progress: Progress | None = None,
     *,
     overwrite: bool = False,
     all_text: bool = False,
@@ -103,7 +103,7 @@ def write(
         names: of logs and folders, or ``-``.
         output: the file or folder to write to, or ``-``.
         map_file: where to write what was replaced by what.
-        told: how many bytes were read, of both readings.
+        progress: how many bytes were read, of both readings.
         overwrite: write into a folder that holds something, too.
         all_text: write text that is not recognised, too.
 
@@ -112,16 +112,16 @@ def write(
     """
     with ExitStack() as stack:
         inputs = [_kept(name, stack) for name in names]
-        found = gather(inputs, all_text)
-        job = _Job(found, Names(load(map_file) if map_file else None), _twice(told) if told else None)
+        gathered = gather(inputs, all_text)
+        job = _Job(gathered, Names(load(map_file) if map_file else None), _twice(progress) if progress else None)
         readable = job.learn([STDIN if name == "-" else name for name in names])
         folders = [name for name in names if Path(name).is_dir()]
         target = Target(output, folders, readable > 1 or bool(folders), job.anonymizer.file_name, stack)
-        target.guard(_paths(found), overwrite)
-        for name, reason in islice(sorted(found.passed_over.items()), _MAX_TOLD):
+        target.guard(_paths(gathered), overwrite)
+        for name, reason in islice(sorted(gathered.passed_over.items()), _MAX_TOLD):
             say(f"passed over: {name} ({reason})")
-        if len(found.passed_over) > _MAX_TOLD:
-            say(f"passed over: {count(len(found.passed_over) - _MAX_TOLD, 'more file')}")
+        if len(gathered.passed_over) > _MAX_TOLD:
+            say(f"passed over: {count(len(gathered.passed_over) - _MAX_TOLD, 'more file')}")
         job.write(target)
         if target.folder is not None:
             _tell_leaks(job.anonymizer.names, target)
@@ -130,9 +130,9 @@ def write(
         job.anonymizer.names.save(map_file)
 
 
-def _twice(told: Progress) -> Progress:
+def _twice(progress: Progress) -> Progress:
     """Progress of two readings."""
-    return lambda size, total: told(size, None if total is None else 2 * total)
+    return lambda size, total: progress(size, None if total is None else 2 * total)
 
 
 def _kept(name: str, stack: ExitStack) -> str | BinaryIO:
@@ -146,9 +146,9 @@ def _kept(name: str, stack: ExitStack) -> str | BinaryIO:
     return copy
 
 
-def _paths(found: Gathered) -> Iterator[Path]:
+def _paths(gathered: Gathered) -> Iterator[Path]:
     """The inputs on disk."""
-    everything: Sequence[File | BinaryIO | None] = (*found.logs, *(document.log for document in found.documents))
+    everything: Sequence[File | BinaryIO | None] = (*gathered.logs, *(document.log for document in gathered.documents))
     return (file.place for file in everything if isinstance(file, File) and isinstance(file.place, Path))
 
 
@@ -161,11 +161,11 @@ class _Job:
         told: takes the progress, if that is wanted.
     """
 
-    def __init__(self, found: Gathered, names: Names, told: Progress | None) -> None:
+    def __init__(self, gathered: Gathered, names: Names, progress: Progress | None) -> None:
         self.anonymizer = Anonymizer(names)
         self._evidence = Evidence(self.anonymizer)
-        self._found = found
-        self._told = told
+        self._found = gathered
+        self._told = progress
         self._members: set[str] = set()
         """Evidence in archives, which may look like logs, too."""
 
@@ -215,11 +215,11 @@ class _Job:
         return False
 
     def _sources(self) -> Iterator[Source]:
-        for one in self._found.logs:
-            if not isinstance(one, File):
-                one.seek(0)
-        found = sources.find(self._found.logs, self._told) if self._found.logs else iter(())
-        return (source for source in found if source.name not in self._members)
+        for stream in self._found.logs:
+            if not isinstance(stream, File):
+                stream.seek(0)
+        logs = sources.find(self._found.logs, self._told) if self._found.logs else iter(())
+        return (source for source in logs if source.name not in self._members)
 
     def write(self, target: Target) -> None:
         """Write all that could be read."""
@@ -231,7 +231,7 @@ class _Job:
 
     @staticmethod
     def _write(name: str, blocks: Iterator[bytes], target: Target) -> None:
-        """Write a file; one that cannot be read was told before."""
+        """Write a file; unreadable ones were reported before."""
         try:
             first = next(blocks, b"")
         except NoInputError:
@@ -248,13 +248,13 @@ class _Job:
 
 def _tell_leaks(names: Names, target: Target) -> None:
     """Say which names are left, and where."""
-    leaks, told = Leaks(names), 0
+    leaks, reported = Leaks(names), 0
     for name, path in target.written():
         with path.open("rb") as file:
             left = leaks.within(iter(lambda: file.readlines(1 << 20), []))
         if left:
-            told += 1
-            if told <= _MAX_TOLD:
-                say(f"{name}: still names {shortened(left, 5)}; check what stands there")
-    if told > _MAX_TOLD:
-        say(f"{count(told - _MAX_TOLD, 'more file')} with names left")
+            reported += 1
+            if reported <= _MAX_TOLD:
+                say(f"{name}: still names {shortened(left, 5)}; review it before you share it")
+    if reported > _MAX_TOLD:
+        say(f"{count(reported - _MAX_TOLD, 'more file')} with names left")

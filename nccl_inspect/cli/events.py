@@ -97,7 +97,7 @@ def command(
 
 
 class _Asked:
-    """Which events are asked for; remembers what there is, for those who ask for something else."""
+    """Which events are asked for; remembers which exist, for the error message."""
 
     def __init__(
         self, kinds: frozenset[str], hosts: tuple[str, ...], pids: list[range], levels: tuple[str, ...]

@@ -63,10 +63,10 @@ def _piped() -> list[str]:
     """
     if sys.stdin is None or sys.stdin.isatty():
         raise NcclInspectError("nothing to explain", "name a rule or give a line; see 'nccl-inspect rules'")
-    found = [line for line in decode(sys.stdin.buffer.read(_MAX_PIPED)).splitlines() if line.strip()]
-    if not found:
+    nonempty = [line for line in decode(sys.stdin.buffer.read(_MAX_PIPED)).splitlines() if line.strip()]
+    if not nonempty:
         raise NcclInspectError("standard input is empty", "name a rule, or pipe in a line")
-    lines = _in_one_piece(found)
+    lines = _in_one_piece(nonempty)
     if len(lines) > _MAX_LINES:
         raise NcclInspectError(
             f"standard input holds more than {_MAX_LINES} lines", "use 'nccl-inspect annotate' for a whole log"
@@ -108,11 +108,11 @@ def _explained(text: str, style: Style, width: int) -> str:
     return _of_line(explaining.line(text), style) if page is None else fitted(page, width)
 
 
-def _of_line(told: explaining.Explanation, style: Style) -> str:
-    lines = [line for label, words in told.parts for line in block(label, words, style, indent=0, hang=12)]
-    if told.fields:
-        width = max(len(name) for name, _, _ in told.fields) + 2
+def _of_line(explanation: explaining.Explanation, style: Style) -> str:
+    lines = [line for label, words in explanation.parts for line in block(label, words, style, indent=0, hang=12)]
+    if explanation.fields:
+        width = max(len(name) for name, _, _ in explanation.fields) + 2
         lines.append("fields")
-        for name, value, sense in told.fields:
+        for name, value, sense in explanation.fields:
             lines.extend(block(name, f"{value}   {sense}".rstrip(), style, indent=2, hang=width))
     return "\n".join(lines) + "\n"

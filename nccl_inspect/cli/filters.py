@@ -1,4 +1,4 @@
-"""Options that choose parts of a log: what they name must be there, else the user is told what is."""
+"""Options that select parts of a log; a name that is not there is an error that lists what is."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _TELLING = frozenset(
 
 def formats(names: Iterable[str]) -> Callable[[_Command], _Command]:
     """The option that says how the output is written: without it as the suffix of FILE says, else by the first name."""
-    known = tuple(names)
+    choices = tuple(names)
 
     def named(ctx: click.Context, option: click.Parameter, value: str) -> str:
         if ctx.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT:
@@ -32,20 +32,20 @@ def formats(names: Iterable[str]) -> Callable[[_Command], _Command]:
         output = ctx.params.get("output", "-")
         suffix = PurePath(output).suffix.lower().removeprefix(".")
         name = _SUFFIXES.get(suffix, suffix)
-        if suffix in _TELLING and name not in known and not ctx.resilient_parsing:
+        if suffix in _TELLING and name not in choices and not ctx.resilient_parsing:
             raise click.UsageError(
-                f"{output}: {ctx.info_name} cannot write {suffix}, only {', '.join(known)}; "
+                f"{output}: {ctx.info_name} cannot write {suffix}, only {', '.join(choices)}; "
                 "change the suffix, or choose one of these with --format"
             )
-        return name if name in known else value
+        return name if name in choices else value
 
     return click.option(
         "--format",
         "form",
-        type=click.Choice(known),
-        default=known[0],
+        type=click.Choice(choices),
+        default=choices[0],
         show_default=True,
         metavar="FORMAT",
         callback=named,
-        help=f"Output format: {', '.join(known)}. Without it, the suffix of FILE decides.",
+        help=f"Output format: {', '.join(choices)}. Without it, the suffix of FILE decides.",
     )

@@ -73,27 +73,31 @@ def command(dialects: tuple[str, ...], export: str | None, out: str | None) -> N
 
 def _chosen(dialects: tuple[str, ...]) -> list[Production]:
     """All productions, or those of some dialects."""
-    found = [
+    productions = [
         production for file in files.shipped() for production in files.read(file.read_text(encoding="utf-8"), file.name)
     ]
-    known = sorted({production.dialect for production in found})
+    dialect_names = sorted({production.dialect for production in productions})
     for wanted in dialects:
-        if not any(fnmatchcase(name, wanted) for name in known):
-            raise NcclInspectError(f"no dialect '{wanted}'", f"choose from {', '.join(known)}")
-    return [one for one in found if not dialects or any(fnmatchcase(one.dialect, wanted) for wanted in dialects)]
+        if not any(fnmatchcase(name, wanted) for name in dialect_names):
+            raise NcclInspectError(f"no dialect '{wanted}'", f"choose from {', '.join(dialect_names)}")
+    return [
+        entry for entry in productions if not dialects or any(fnmatchcase(entry.dialect, wanted) for wanted in dialects)
+    ]
 
 
 def _families(productions: list[Production]) -> str:
     counts: dict[tuple[str, str], list[Production]] = {}
     for production in productions:
         counts.setdefault((production.dialect, production.family), []).append(production)
-    rows = [(*key, len(own), len({one.event for one in own})) for key, own in counts.items()]
-    rows.append(("all", "", len(productions), len({one.event for one in productions})))
+    rows = [(*key, len(own), len({entry.event for entry in own})) for key, own in counts.items()]
+    rows.append(("all", "", len(productions), len({entry.event for entry in productions})))
     return tabulate(rows, ("dialect", "family", "messages", "events"), tablefmt="simple")
 
 
 def _messages(productions: list[Production]) -> str:
-    rows = [(one.name, one.event, meaning.releases(one), one.line) for one in productions]
+    rows = [
+        (production.name, production.event, meaning.releases(production), production.line) for production in productions
+    ]
     return tabulate(rows, ("message", "event", "releases", "shape"), tablefmt="simple", disable_numparse=True)
 
 

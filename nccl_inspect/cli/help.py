@@ -22,6 +22,6 @@ def command(ctx: click.Context, name: str | None) -> None:
     if name is None:
         click.echo(program.get_help())
         return
-    found = program.command.get_command(program, name)
-    assert found is not None  # the group raises what to do about an unknown name
-    click.echo(found.context_class(found, program, name).get_help())
+    wanted = program.command.get_command(program, name)
+    assert wanted is not None  # the group raises what to do about an unknown name
+    click.echo(wanted.context_class(wanted, program, name).get_help())

@@ -29,7 +29,7 @@ GROUPS = (
         "Output",
         (
             *("format", "brief", "export", "matrix", "by", "output", "out", "overwrite", "all-text", "map", "report"),
-            *("verbose", "quiet", "no-color"),
+            *("only", "indent", "verbose", "quiet", "no-color"),
             "metrics",
         ),
     ),
@@ -42,7 +42,7 @@ GROUPS = (
     ("Reading", ("until-end", "interval", "settle", "stall", "jobs", "cluster", "max-unpacked", "progress")),
     ("Help", ("help", "version")),
 )
-"""Options by purpose, in the order in which they are told; one that is not here comes first, under "Options"."""
+"""Options by purpose, in the order of the help; one that is not here comes first, under "Options"."""
 COMMANDS = (
     ("Reports", ("summarize", "topology", "traffic", "watch")),
     ("Questions", ("paths", "hosts", "nics", "env", "ranks")),
@@ -52,7 +52,7 @@ COMMANDS = (
     ("Lines of a log", ("explain", "annotate", "events", "anonymize")),
     ("About this program", ("rules", "grammar", "completion", "help")),
 )
-"""Commands by purpose, in the order in which they are told; one that is not here comes last, under "Other commands"."""
+"""Commands by purpose, in the order of the help; one that is not here comes last, under "Other commands"."""
 LOG = (
     "A file, a folder of logs, an archive of logs (tar, zip), a quoted glob, or - for standard input, the default "
     "if something is piped in. gzip, bzip2, xz and zstd are decompressed. Several LOGs may be parts of one job or "
@@ -97,10 +97,10 @@ def page(ctx: click.Context) -> str:
     for title, rows in tables(ctx):
         with formatter.section(title):
             formatter.write_dl([(_unbroken(name), _unbroken(words)) for name, words in rows])
-    if told := examples(command):
+    if own_examples := examples(command):
         with formatter.section(_EXAMPLES.removesuffix(":")):
             room = formatter.width - formatter.current_indent
-            formatter.write("".join(f"{' ' * formatter.current_indent}{line}\n" for line in fitted(told, room)))
+            formatter.write("".join(f"{' ' * formatter.current_indent}{line}\n" for line in fitted(own_examples, room)))
     return formatter.getvalue().rstrip("\n").replace(_HYPHEN, "-")
 
 
@@ -117,17 +117,17 @@ def tables(ctx: click.Context) -> Iterator[tuple[str, list[Row]]]:
 
 def commands(ctx: click.Context, group: click.Group) -> Iterator[tuple[str, list[Row]]]:
     """The commands of a group by purpose, each in a line."""
-    found = [(name, group.get_command(ctx, name)) for name in group.list_commands(ctx)]
-    rows = {name: (name, command.get_short_help_str(limit=200)) for name, command in found if command}
+    members = [(name, group.get_command(ctx, name)) for name in group.list_commands(ctx)]
+    rows = {name: (name, command.get_short_help_str(limit=200)) for name, command in members if command}
     grouped = {name for _, names in COMMANDS for name in names}
     others = tuple(name for name in rows if name not in grouped)
     for title, names in (*COMMANDS, ("Other commands", others)):
-        if told := [rows[name] for name in names if name in rows]:
-            yield title, told
+        if own_rows := [rows[name] for name in names if name in rows]:
+            yield title, own_rows
 
 
 def arguments(command: click.Command) -> list[Row]:
-    """Arguments that mean the same in several commands; others are told in the text."""
+    """Arguments that mean the same in several commands; others are described in the text."""
     return [("LOG", LOG)] if any(parameter.name == "logs" for parameter in command.params) else []
 
 
@@ -139,8 +139,8 @@ def options(ctx: click.Context) -> Iterator[tuple[str, list[Row]]]:
     grouped = {name for _, names in GROUPS for name in names}
     others = tuple(name for name in rows if name not in grouped)
     for title, names in (("Options", others), *GROUPS):
-        if found := [rows[name] for name in names if name in rows]:
-            yield title, found
+        if own_rows := [rows[name] for name in names if name in rows]:
+            yield title, own_rows
 
 
 def statuses(command: click.Command) -> list[Row]:
@@ -150,8 +150,8 @@ def statuses(command: click.Command) -> list[Row]:
     reads = any(parameter.name in _INPUTS for parameter in command.params)
     usual = {DONE, USAGE, *((FOUND,) if "fail-on" in names else ()), *((NO_INPUT, INTERRUPTED) if reads else ())}
     gate = {NO_INPUT: GATE} if "fail-on" in names else {}
-    known = {status: STATUSES[status] for status in usual} | gate | own
-    return [(str(status), known[status]) for status in sorted(known)]
+    meanings = {status: STATUSES[status] for status in usual} | gate | own
+    return [(str(status), meanings[status]) for status in sorted(meanings)]
 
 
 def paragraphs(command: click.Command) -> list[str]:
@@ -167,13 +167,13 @@ def examples(command: click.Command) -> list[Example]:
     return [_example(line) for line in lines]
 
 
-def fitted(told: Sequence[Example], width: int) -> Iterator[str]:
+def fitted(rows: Sequence[Example], width: int) -> Iterator[str]:
     """Examples in lines of some width: notes beside the commands where there is room for all, else above them."""
-    column = max(len(example.command) for example in told) + 3
-    if all(column + len(example.note) <= width for example in told):
-        yield from (f"{example.command:{column}}{example.note}".rstrip() for example in told)
+    column = max(len(example.command) for example in rows) + 3
+    if all(column + len(example.note) <= width for example in rows):
+        yield from (f"{example.command:{column}}{example.note}".rstrip() for example in rows)
         return
-    for example in told:
+    for example in rows:
         yield from textwrap.wrap(example.note, width, initial_indent="# ", subsequent_indent="# ")
         yield from _continued(example.command, width)
 
@@ -188,8 +188,8 @@ def _long(parameter: click.Parameter) -> str:
 
 def _own_statuses(command: click.Command) -> dict[int, str]:
     for text in (command.epilog or "", inspect.cleandoc(command.help or "")):
-        told = next((part for part in text.strip().split("\n\n") if part.lstrip().startswith(_STATUS)), "")
-        parts = re.split(r"(?:^|; )(\d+) ", " ".join(told.split()).removeprefix(f"{_STATUS} "))
+        sentence = next((part for part in text.strip().split("\n\n") if part.lstrip().startswith(_STATUS)), "")
+        parts = re.split(r"(?:^|; )(\d+) ", " ".join(sentence.split()).removeprefix(f"{_STATUS} "))
         if len(parts) > 1:
             return {int(status): _sentence(words) for status, words in zip(parts[1::2], parts[2::2], strict=True)}
     return {}
@@ -207,7 +207,7 @@ def _example(line: str) -> Example:
 
 
 def _continued(command: str, width: int) -> Iterator[str]:
-    """A command in lines that a shell joins; what stands in quotes stays in one line."""
+    """A command in lines that a shell joins; quoted text stays on one line."""
     if len(command) <= width or width < _MIN_CONTINUED:
         yield command
         return
@@ -231,4 +231,4 @@ def _units(command: str) -> Iterator[str]:
 
 def _unbroken(text: str) -> str:
     """Text in which the names of options are not broken."""
-    return _OPTION.sub(lambda found: found[0].replace("-", _HYPHEN), text)
+    return _OPTION.sub(lambda match: match[0].replace("-", _HYPHEN), text)

@@ -14,8 +14,8 @@ from nccl_inspect.answers import Column, selection
 from nccl_inspect.cli import filters, questions, say, shared, writing
 from nccl_inspect.cli.formats import formats
 from nccl_inspect.judging import impact
-from nccl_inspect.model.document import path_to_dict
-from nccl_inspect.model.job import Job, Path
+from nccl_inspect.model.document import entries
+from nccl_inspect.model.job import Job, Selection
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import host_matrix
 from nccl_inspect.report.columns import UNBOUNDED, drawn
@@ -111,21 +111,23 @@ def command(
         raise click.UsageError("--matrix and --slowest exclude each other; omit one")
     wanted = selection.Wanted(places, scope, transports, verdicts, frozenset(selection.rules_known(rules)))
     job = shared.read(logs, options)
-    found = wanted.of(job)
-    if not found:
+    chosen = wanted.of(job)
+    if not chosen:
         say(selection.no_path(job, verdicts))
     if slowest:
-        found = selection.slowest(found, job)[:slowest]
+        chosen = selection.slowest(chosen, job).first(slowest)
     if form == "table":
         width = writing.columns(out.target, UNBOUNDED)
         is_global = job.rank_space == "global"
-        out.write(_matrix(found, job.paths, width, is_global, by) if as_matrix else _table(found, width, job, slowest))
+        out.write(
+            _matrix(chosen, job.paths, width, is_global, by) if as_matrix else _table(chosen, width, job, slowest)
+        )
     else:
-        out.write(_MATRICES[form](grid(found, by)) if as_matrix else _FORMATS[form](found))
+        out.write(_MATRICES[form](grid(chosen, by)) if as_matrix else _FORMATS[form](chosen))
     return shared.status(job)
 
 
-def _table(paths: list[Path], width: int, job: Job, slowest: int | None) -> str:
+def _table(paths: Selection, width: int, job: Job, slowest: int | None) -> str:
     if not paths:
         return "no path\n"
     platform = platforms.find(job.platform) if job.platform else None
@@ -136,9 +138,9 @@ def _table(paths: list[Path], width: int, job: Job, slowest: int | None) -> str:
     return drawn(table, width)
 
 
-def _narrower(paths: list[Path]) -> str:
+def _narrower(paths: Selection) -> str:
     """How to narrow a long table."""
-    worse = sum(path.verdict == "fallback" for path in paths)
+    worse = len(paths.where(lambda kind: kind.verdict == "fallback"))
     how = "--verdict fallback" if 0 < worse < len(paths) else "--rank, --host or --slowest"
     return f"{len(paths):,} paths; narrow with {how}"
 
@@ -147,7 +149,7 @@ def _notes(notes: Sequence[str], width: int) -> list[str]:
     return [line for note in notes for line in wrap(note, width, subsequent_indent="  ", break_long_words=False)]
 
 
-def _matrix(paths: list[Path], among: Sequence[Path], width: int, is_global: bool, by: str | None) -> str:
+def _matrix(paths: Selection, among: Selection, width: int, is_global: bool, by: str | None) -> str:
     if not paths:
         return "no path\n"
     by = grid(paths, by).by
@@ -164,31 +166,31 @@ def _matrix(paths: list[Path], among: Sequence[Path], width: int, is_global: boo
     return "\n\n".join([*parts, "\n".join([*whole.legend, *([] if is_global else [OWN_RANKS])])]) + "\n"
 
 
-def _csv(paths: list[Path]) -> str:
+def _csv(paths: Selection) -> str:
     """The columns of the JSON."""
-    return questions.table_of_values(_COLUMNS, [path_to_dict(path) for path in paths])
+    return questions.table_of_values(_COLUMNS, list(entries(paths)))
 
 
-def _json(paths: list[Path]) -> str:
-    return json.dumps([path_to_dict(path) for path in paths], indent=1) + "\n"
+def _json(paths: Selection) -> str:
+    return json.dumps(list(entries(paths)), indent=1) + "\n"
 
 
-def _matrix_csv(found: Grid) -> str:
+def _matrix_csv(matrix: Grid) -> str:
     """One row for each sender; several ways between two hosts are separated by semicolons."""
-    rows = ([src, *(_kinds(found, src, dst) for dst in found.names)] for src in found.names)
-    return questions.table_of_rows([["src\\dst", *found.names], *rows])
+    rows = ([src, *(_kinds(matrix, src, dst) for dst in matrix.names)] for src in matrix.names)
+    return questions.table_of_rows([["src\\dst", *matrix.names], *rows])
 
 
-def _kinds(found: Grid, src: str, dst: str) -> str:
-    cell = found.cells.get((src, dst), {})
-    times = "" if found.by == "rank" else "{} x "
+def _kinds(matrix: Grid, src: str, dst: str) -> str:
+    cell = matrix.cells.get((src, dst), {})
+    times = "" if matrix.by == "rank" else "{} x "
     return "; ".join(f"{times.format(pairs)}{kind.label} ({kind.verdict})" for kind, pairs in cell.items())
 
 
-def _matrix_json(found: Grid) -> str:
+def _matrix_json(matrix: Grid) -> str:
     """Names of rows and columns; each cell is a list of ways with the number of rank pairs that take them."""
-    rows = [[_ways(found.cells.get((src, dst), {})) for dst in found.names] for src in found.names]
-    return json.dumps({"by": found.by, "names": found.names, "rows": rows}, indent=1) + "\n"
+    rows = [[_ways(matrix.cells.get((src, dst), {})) for dst in matrix.names] for src in matrix.names]
+    return json.dumps({"by": matrix.by, "names": matrix.names, "rows": rows}, indent=1) + "\n"
 
 
 def _ways(cell: dict[Kind, int]) -> list[dict[str, object]]:

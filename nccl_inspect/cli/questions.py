@@ -54,18 +54,18 @@ def answer(
     """
     if not rows:
         say(none)
-    told = rows[:limit]
+    shown = rows[:limit]
     if form == "json":
-        text = json.dumps([clean(asdict(row)) for row in told], indent=1)  # type: ignore[call-overload]
+        text = json.dumps([clean(asdict(row)) for row in shown], indent=1)  # type: ignore[call-overload]
     elif form == "csv":
-        text = table_of_values(names_of(kind.RECORD), [asdict(row) for row in told])  # type: ignore[call-overload]
-    elif not told:
+        text = table_of_values(names_of(kind.RECORD), [asdict(row) for row in shown])  # type: ignore[call-overload]
+    elif not shown:
         text = f"no {noun}"
     else:
         width = writing.columns(out.target, UNBOUNDED)
-        table = fitted(kind.COLUMNS, cells(kind.COLUMNS, told), width)
-        if width < UNBOUNDED and len(told) < len(rows):
-            table = table._replace(notes=[*table.notes, f"{len(told)} of {count(len(rows), noun)}"])
+        table = fitted(kind.COLUMNS, cells(kind.COLUMNS, shown), width)
+        if width < UNBOUNDED and len(shown) < len(rows):
+            table = table._replace(notes=[*table.notes, f"{len(shown)} of {count(len(rows), noun)}"])
         text = drawn(table, width)
     out.write(text)
 

@@ -145,7 +145,10 @@ def status(job: Job, fail_on: str = "never") -> int:
     if fail_on == "never":
         return INTERRUPTED if job.partial else 0
     limit = SEVERITIES.index(fail_on)
-    severities = (*(finding.severity for finding in job.findings), *(one.severity for one in job.jobs if one.severity))
+    severities = (
+        *(finding.severity for finding in job.findings),
+        *(standing.severity for standing in job.jobs if standing.severity),
+    )
     severe = any(SEVERITIES.index(severity) >= limit for severity in severities)
     return gate(severe or job.verdict == "failed", job)
 
@@ -153,7 +156,7 @@ def status(job: Job, fail_on: str = "never") -> int:
 def gate(closed: bool, *jobs: Job) -> int:
     """The exit status where somebody relies on it: 130 after an interruption, 1 when something is wrong.
 
-    Where nothing is, it is 3 while a part of the input could not be read: what is wrong may stand there.
+    Without a fault it is 3 if part of the input could not be read: the fault may be there.
     """
     if any(job.partial for job in jobs):
         return INTERRUPTED
@@ -207,7 +210,7 @@ def _remember(ctx: click.Context, option: click.Parameter, value: object) -> Non
 
 
 def settled(options: reading.Options) -> reading.Options:
-    """The options of the present command, completed once by the settings file; one that was found is told on stderr.
+    """The options of the present command, completed once by the settings file, which is named on stderr.
 
     Raises:
         NcclInspectError: there is something wrong with the file.
@@ -301,7 +304,7 @@ def read(
     Args:
         logs: as they were given.
         options: likewise.
-        tells_runs: the report tells itself of earlier runs in the log; else they are told on stderr.
+        tells_runs: the report mentions earlier runs in the log; otherwise they are named on stderr.
         is_last: nothing but the report is to be done afterwards, which an interruption then lets finish.
         tells_jobs: likewise of other jobs.
         is_one_of_two: another input is read as well; a job that the options name may be in that one only.
@@ -310,17 +313,17 @@ def read(
     judge = reading.Judge(settled(options))  # what is wrong with the options is said before a long log is read
     meta = click.get_current_context().meta
     with Bar(meta.get(f"{__name__}.progress"), "reading evidence") as bar:
-        found = artifacts.inventory(given(logs), bar.update if bar.wanted else None)
+        inputs = artifacts.inventory(given(logs), bar.update if bar.wanted else None)
     jobs, cluster = meta.get(f"{__name__}.jobs"), meta.get(f"{__name__}.cluster")
     if jobs and cluster:
         raise click.UsageError("--jobs and --cluster exclude each other; omit one")
     with uncollected(for_good=click.get_current_context().find_root().obj is ENDS):
         PROCESS.is_last = is_last
         with Bar(meta.get(f"{__name__}.progress")) as bar, PROCESS as interruption:
-            fold = reading.fold(found.logs, bar.update if bar.wanted else None, interruption, jobs, cluster)
+            fold = reading.fold(inputs.logs, bar.update if bar.wanted else None, interruption, jobs, cluster)
         if fold.partial and is_last:
             say("reading stopped: reporting what was read; Ctrl-C again to stop")
-        job = judge.worst(fold, visit, is_one_of_two, found)
+        job = judge.worst(fold, visit, is_one_of_two, inputs)
     for misfit in judge.misfits(job):
         say(f"warning: {misfit}")
     problems = [*beside.problems(job.artifacts), *filter(None, (source.problem for source in job.sources))]

@@ -50,9 +50,9 @@ def command(
     format_ = drawings.load(form)
     chosen = selection.communicators_named(job, names)
     selection.require_numbers("channel", channels, channels_of(job, chosen))
-    found = views(job, chosen, channels)
+    chosen_views = views(job, chosen, channels)
     if format_.DRAWS and not names:
-        found = largest(found)
-    known = [*given, *detected.topologies(job)]
-    out.write(format_.render(found, known, out.style))
+        chosen_views = largest(chosen_views)
+    machines_known = [*given, *detected.topologies(job)]
+    out.write(format_.render(chosen_views, machines_known, out.style))
     return shared.status(job)

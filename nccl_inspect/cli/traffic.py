@@ -44,6 +44,6 @@ def command(
     Times are estimates from the usual bandwidth of such paths; --platform narrows them.
     """
     job = shared.read(logs, options)
-    found = traffic_of(job, selection.communicators_named(job, names))
-    out.write(reports.load(form).render(found, by, out.style))
+    traffic = traffic_of(job, selection.communicators_named(job, names))
+    out.write(reports.load(form).render(traffic, by, out.style))
     return shared.status(job)

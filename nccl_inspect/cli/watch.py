@@ -165,7 +165,7 @@ class _Beside:
             raise click.UsageError(f"{logs[0].name} is a log, and only one log can be watched; for several: {several}")
 
     def read(self) -> artifacts.Inventory:
-        """What there is by now."""
+        """The evidence found so far."""
         self._found = artifacts.beside(self._names)
         return self._found
 
@@ -224,7 +224,7 @@ class _Screen:
 
     def tell(self, news: Iterable[News]) -> None:
         """Write news, if there are any."""
-        lines = [line for one in news for line in _words(one, self._style)]
+        lines = [line for event in news for line in _words(event, self._style)]
         if lines:
             self.clear()
             writing.write_lines(lines, "-")
@@ -264,7 +264,7 @@ class _Screen:
 
 
 def _progress(status: Status) -> tuple[str, str]:
-    """The status in words: what always changes, and what tells of progress."""
+    """The status in words: the clock, and the progress."""
     begin = f"{status.seconds:.0f} s, {status.lines:,} lines"
     if not status.nccl_lines:
         return begin, "none of NCCL yet"

@@ -16,7 +16,7 @@ from nccl_inspect.util.secrets import masked
 
 INDEX = "collection.txt"
 TITLE = "nccl-inspect collection"
-"""How the index begins: by it the index is no log."""
+"""First line of the index, which marks it as not being a log."""
 _AT_ONCE = 8
 _MANIFEST = ".json"
 

@@ -79,10 +79,10 @@ def name() -> str:
 def _expanded(commands: Iterable[Command]) -> Iterator[Command]:
     """The commands with the files that their patterns match; without those that have none."""
     for command in commands:
-        found = [_matching(word) for word in command.argv]
-        if all(found):
+        matches = [_matching(word) for word in command.argv]
+        if all(matches):
             yield replace(
-                command, file=f"{folder()}/{command.file}", argv=tuple(word for some in found for word in some)
+                command, file=f"{folder()}/{command.file}", argv=tuple(word for some in matches for word in some)
             )
 
 

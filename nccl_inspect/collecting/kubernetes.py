@@ -79,9 +79,9 @@ def follow(collection: Collection, wanted: Wanted) -> Command:
     Raises:
         NcclInspectError: there is no such pod.
     """
-    found, pods = _found(collection, wanted)
+    lookup, pods = _found(collection, wanted)
     containers = sum(1 for pod in pods for _ in _logs(pod))
-    selector = next((word for word in found.argv if word.startswith(_SELECTOR)), "").removeprefix(_SELECTOR)
+    selector = next((word for word in lookup.argv if word.startswith(_SELECTOR)), "").removeprefix(_SELECTOR)
     command = FOLLOW_ALL if selector else FOLLOW
     return _within(
         command.filled(pod=pods[0]["metadata"]["name"], selector=selector, containers=str(max(containers, 1))), wanted
@@ -121,8 +121,8 @@ def _lookups(selector: str) -> list[Command]:
     singular = kind.lower().partition(".")[0]
     label = LABELS.get(singular) or LABELS.get(singular.removesuffix("s"))
     if label is None:
-        known = ", ".join(LABELS)
-        raise NcclInspectError(f"{selector}: how pods of a {kind} are found is not known", f"known are {known}, pod")
+        kinds = ", ".join(LABELS)
+        raise NcclInspectError(f"{selector}: how pods of a {kind} are found is not known", f"known are {kinds}, pod")
     return [PODS.filled(selector=f"{label}={name}")]
 
 
@@ -169,7 +169,7 @@ def _collect_owners(collection: Collection, pods: Iterable[dict[str, Any]], want
         kind, name = owner = next(iter(waiting))
         del waiting[owner]
         data = collection.run(_within(OWNER.filled(kind=kind, name=name), wanted))
-        above = [entry for found in islice(_pods(data), 1) for entry in _owners(found) if entry not in seen]
+        above = [entry for document in islice(_pods(data), 1) for entry in _owners(document) if entry not in seen]
         waiting.update(dict.fromkeys(above))
         seen.update(above)
 

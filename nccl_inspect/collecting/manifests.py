@@ -1,4 +1,4 @@
-"""Manifests of Kubernetes without the secrets that stand in them."""
+"""Kubernetes manifests with their secrets removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def masked(data: bytes) -> bytes:
         data: as ``kubectl get --output=json`` prints it.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: it is not JSON.
     """
     return (json.dumps(_masked(json.loads(data)), indent=2) + "\n").encode()
 

@@ -63,14 +63,14 @@ class _Replies:
 
     def rest(self) -> bytes:
         """All until RAS closes the connection, as it does behind its answer."""
-        found = bytearray(self._pending)
+        reply = bytearray(self._pending)
         while piece := self._piece():
-            found += piece
-            if len(found) > _MAX_BYTES:
+            reply += piece
+            if len(reply) > _MAX_BYTES:
                 raise OSError(f"the answer is larger than {_MAX_BYTES >> 20} MB")
-        if not found:
+        if not reply:
             raise OSError("RAS closed the connection without an answer")
-        return bytes(found)
+        return bytes(reply)
 
     def _piece(self) -> bytes:
         left = self._end - time.monotonic()

@@ -40,26 +40,26 @@ def collect(collection: Collection, wanted: Wanted) -> None:
     """
     if not _NUMBER.fullmatch(wanted.argument):
         raise NcclInspectError(f"{wanted.argument}: not the number of a job", "squeue --me and sacct list them")
-    said = collection.run(JOB.filled(job=wanted.argument)).decode("utf-8", "replace")
+    description = collection.run(JOB.filled(job=wanted.argument)).decode("utf-8", "replace")
     account = collection.run(ACCOUNT.filled(job=wanted.argument))
-    if not collection.is_dry and not said and not account.strip():
+    if not collection.is_dry and not description and not account.strip():
         why = next((f" ({entry.problem})" for entry in collection.outcomes if entry.problem), "")
         raise NcclInspectError(f"Slurm says nothing of job {wanted.argument}{why}", "run this on a host of the cluster")
-    if said or collection.is_dry:
+    if description or collection.is_dry:
         collection.run(STEPS.filled(job=wanted.argument))
-    nodes = list(dict.fromkeys(_NODES.findall(said))) or (["NODES"] if collection.is_dry else [])
+    nodes = list(dict.fromkeys(_NODES.findall(description))) or (["NODES"] if collection.is_dry else [])
     for place, listed in enumerate(nodes):
         command = NODES.filled(nodes=listed)
         collection.run(command if place == 0 else Command(f"{command.file}-{place}", command.argv))
     if collection.is_dry:
         collection.copy("logs/", Path("STDOUT"))
-    _copy(collection, _files(said))
+    _copy(collection, _files(description))
     collection.write_index()
 
 
-def _files(said: str) -> Iterator[Path]:
+def _files(description: str) -> Iterator[Path]:
     """What the job prints to, each file once."""
-    for named in dict.fromkeys(_PATH.findall(said)):
+    for named in dict.fromkeys(_PATH.findall(description)):
         if _OF_TASK.search(named) and not Path(named).exists():
             pattern = "*".join(map(glob.escape, _OF_TASK.split(named)))
             yield from (Path(name) for name in sorted(glob.glob(pattern)))  # noqa: PTH207 - the pattern is absolute

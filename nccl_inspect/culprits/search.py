@@ -2,7 +2,7 @@
 
 A trait explains what is bad if that is rare without it and common with it. What merely goes along with a fault by
 construction is not named: the innocent partner of a bad host has good paths to others, and of two hosts that have only
-each other nothing tells which one it is. The time grows with the number of traits of all that is looked at.
+each other the log cannot decide between them. The time grows with the number of traits of all that is looked at.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SOUND = 0.25
 _PURE, _FEW = 0.9, 4
 """The part of its bearers that is bad of a trait that needs no other proof; else chance must be excluded."""
 _THINGS = ("host", "gpu", "nic", "rail", "rank")
-"""Kinds of which more than half are no culprits, but all there is."""
+"""Kinds whose culprits cover at most half: more than half is simply the job."""
 _BESIDE = ("setting", "version")
 _BESIDE_NIC = ("gpu", "rank", *_BESIDE)
 """Kinds that say more about a culprit where they go along with it: a rail gives each GPU a NIC of its own."""
@@ -165,7 +165,7 @@ class _Pool:
         """Several traits that together explain all, each the best for what is left; empty where they are too many.
 
         Where several are equally good, each is tried first: if that does not end with the same ones, only names would
-        decide, and nothing tells which it is.
+        decide, and the log does not either.
         """
         return self._cover(set(range(bad)), (1 - _ALL) * bad, least, MOST)
 
@@ -207,7 +207,7 @@ class _Pool:
         ]
 
     def _first(self, scores: dict[int, float], having: dict[int, set[int]]) -> int | None:
-        """The trait with the best score, unless another one of its kind explains the same: then nothing tells which."""
+        """The trait with the best score, unless another trait of its kind explains as much."""
         for trait in sorted(scores, key=lambda trait: (-scores[trait], self.place(trait))):
             if not any(having[trait] == having[other] for other in self._alike(trait, scores)):
                 return trait

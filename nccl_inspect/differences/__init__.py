@@ -1,6 +1,6 @@
 """What changed between two runs, and which change likely explains which.
 
-Hosts and process ids differ from run to run, so jobs are compared by their ranks; :mod:`.structure` tells how far that
+Hosts and process ids differ from run to run, so jobs are compared by their ranks; :mod:`.structure` says how far that
 goes. :func:`nccl_inspect.differences.compare.compare` is the entry.
 """
 
@@ -50,7 +50,7 @@ class Explanation(Record):
     """A chain from a cause to its effects, as findings and their evidence show it."""
 
     causes: list[Change]
-    """Changes that stand in the evidence of the first finding; may be empty."""
+    """Changes shown by the evidence of the first finding; may be empty."""
     findings: list[Change]
     """New or gone findings, the cause before what it explains."""
     effects: list[Change]

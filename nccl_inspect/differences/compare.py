@@ -59,7 +59,7 @@ def _verdict(a: Job, b: Job) -> Iterator[Change]:
 def _told(
     area: str, what: str, before: str, after: str, open_questions: list[str], evidence: Iterable[Evidence] = ()
 ) -> Iterator[Change]:
-    """A change of something that every run has; where a log does not tell it, that is no change."""
+    """A change of something that every run has; a value missing from one log is not a change."""
     if before and after and before != after:
         yield Change(area, what, before, after, evidence=list(evidence))
     elif bool(before) != bool(after):

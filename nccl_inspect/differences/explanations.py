@@ -1,4 +1,4 @@
-"""Which change explains which: nothing but what rules say of causes, and the lines that findings stand on."""
+"""Which change explains which: nothing but what rules say of causes, and the evidence of findings."""
 
 from __future__ import annotations
 

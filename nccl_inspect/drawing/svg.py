@@ -1,7 +1,7 @@
-"""Communicators as a picture: hosts are boxes, their ranks stand on a circle inside, above 64 ranks only the hosts.
+"""Communicators as a picture: hosts are boxes with their ranks on a circle; above 64 ranks only the hosts are drawn.
 
 The layout is plain arithmetic, so the same log gives the same bytes. One panel for each kind of link (rings, trees),
-one below the other. Links are told apart by colour, dash pattern and a title that browsers show under the pointer.
+one below the other. Links differ in color, dash pattern and a title that browsers show under the pointer.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _markers() -> str:
 
 
 def _panels(view: View, kind: str) -> Iterator[_Panel]:
-    """One for all links of a kind; trees of hosts stand each by itself, level by level."""
+    """One for all links of a kind; each tree of hosts is drawn separately, level by level."""
     title = title_of(view) + (f": {kind}s" if kind else "")
     if view.folded and kind == "tree":
         for tree in view.trees[:_MAX_TREES]:

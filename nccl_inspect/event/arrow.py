@@ -99,7 +99,10 @@ def _batch(events: list[Told], columns: pa.Schema) -> pa.RecordBatch:
     by_kind: dict[type[Event], dict[int, Event]] = {}
     for _, event in events:
         by_kind.setdefault(type(event), {})[id(event)] = event
-    numbers = {one: number for number, one in enumerate(one for group in by_kind.values() for one in group)}
+    numbers = {
+        event_object: number
+        for number, event_object in enumerate(event_object for group in by_kind.values() for event_object in group)
+    }
     places = pa.array([numbers[id(event)] for _, event in events])
     groups = [_Group(list(group.values())) for group in by_kind.values()]
     wheres = dict(zip(Where._fields, zip(*(where for where, _ in events), strict=True), strict=True))
@@ -131,18 +134,18 @@ class _Group:
 
     def array(self, column: pa.Field) -> pa.Array:
         """A column, which the events of this class may not have."""
-        found = self.values.get(column.name)
-        return pa.nulls(self._size, column.type) if found is None else _array(column, found)
+        column_values = self.values.get(column.name)
+        return pa.nulls(self._size, column.type) if column_values is None else _array(column, column_values)
 
 
-def _array(column: pa.Field, found: Sequence[Any]) -> pa.Array:
+def _array(column: pa.Field, column_values: Sequence[Any]) -> pa.Array:
     """A column; the few values that Arrow does not take as they are are looked for where there are some."""
     if column.name not in _CONVERTED:
         try:
-            return pa.array(found, column.type)
+            return pa.array(column_values, column.type)
         except (UnicodeEncodeError, OverflowError, pa.ArrowInvalid):
             pass
-    return pa.array([plain(column.name, value) for value in found], column.type)
+    return pa.array([plain(column.name, value) for value in column_values], column.type)
 
 
 def table(events: Iterable[Told], kinds: frozenset[str] = frozenset()) -> pa.Table:
@@ -152,8 +155,8 @@ def table(events: Iterable[Told], kinds: frozenset[str] = frozenset()) -> pa.Tab
 
 def said(event: Event) -> dict[str, Any]:
     """What an event states, by column; columns that it says nothing about are left out."""
-    found = zip(_columns(type(event).__name__), values(event), strict=True)
-    plainly = {name: plain(name, value) for name, value in found if name != _WHERE}
+    columns = zip(_columns(type(event).__name__), values(event), strict=True)
+    plainly = {name: plain(name, value) for name, value in columns if name != _WHERE}
     return {name: value for name, value in plainly.items() if value is not None}
 
 

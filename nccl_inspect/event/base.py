@@ -123,6 +123,11 @@ class Event(Frozen):
     def __hash__(self) -> int:
         return hash((type(self), self.where, self.message))
 
+    @property
+    def qualified_name(self) -> str:
+        """The production with its dialect, ``nccl/channel-p2p``, as rules name it."""
+        return f"{self.dialect}/{self.production}"
+
     @classmethod
     def build(cls, production: Maker, values: Mapping[str, Any], message: str) -> Event:
         """The event of a parsed message: its values, and the constants that the production states."""

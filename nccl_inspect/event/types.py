@@ -99,7 +99,7 @@ class OfiPlatform(Event):
 
     platform: str
     topology: str | None = None
-    """The topology file that NCCL shall use for it."""
+    """The topology file that NCCL is to use for it."""
 
 
 @dataclass(init=False, slots=True, kw_only=True, eq=False, repr=False)

@@ -58,8 +58,8 @@ def format_of(target: str) -> str:
     for name, form in FORMATS.items():
         if suffix in form.suffixes:
             return name
-    known = ", ".join(form.suffixes[0] for form in FORMATS.values())
-    raise NcclInspectError(f"{target}: its suffix names no format", f"known are {known}; or say --format")
+    suffixes = ", ".join(form.suffixes[0] for form in FORMATS.values())
+    raise NcclInspectError(f"{target}: its suffix names no format", f"known are {suffixes}; or say --format")
 
 
 def _parquet(events: Iterable[Told], kinds: frozenset[str], file: BinaryIO) -> None:
@@ -191,14 +191,14 @@ class _Remembered(Generic[_Thing]):
 
     def of(self, key: Hashable, thing: _Thing) -> str:
         """What is written for a thing."""
-        known = self._made.get(key)
-        if known is None:
-            known = self._made[key] = thing, self._make(thing)
-            self._size += len(known[1])
+        entry = self._made.get(key)
+        if entry is None:
+            entry = self._made[key] = thing, self._make(thing)
+            self._size += len(entry[1])
             if self._size > _MAX_REMEMBERED:
                 self._made.clear()
                 self._size = 0
-        return known[1]
+        return entry[1]
 
 
 def _named(name: str, value: Any) -> Any:

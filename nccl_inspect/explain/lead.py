@@ -13,10 +13,10 @@ from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import encode
 
 _NOBODY = "host:1:1 [0] NCCL"
-"""What stands in front of a message that is given without its prefix, so that it is read as a line of a log."""
+"""Prefix for a message that is given without one, so that it is read as a line of a log."""
 
 _FOLLOWING = "step 1"
-"""What stands behind it, so that it does not count as the end of a log, at which ranks may hang."""
+"""What follows it, so that it does not count as the end of a log, at which ranks may hang."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -36,9 +36,9 @@ def of_line(text: str, meaning: Meaning) -> Lead | None:
         meaning: of the line.
     """
     named = meaning.production.rule
-    found = _judged(text, meaning)
+    findings = _judged(text, meaning)
     rules = {entry.rule.name: entry.rule for entry in registered()}
-    finding = next((one for one in found if one.rule == named), found[0] if found else None)
+    finding = next((candidate for candidate in findings if candidate.rule == named), findings[0] if findings else None)
     if finding is None:
         return Lead(rules[named], "") if named else None
     return Lead(rules[finding.rule], next(iter(finding.fix), ""))

@@ -42,24 +42,24 @@ def line(text: str) -> Explanation:
     Raises:
         NcclInspectError: there is no such line.
     """
-    found = meaning.of_line(text, engine.shipped())
-    if found is None:
+    sense = meaning.of_line(text, engine.shipped())
+    if sense is None:
         return _nearest(text)
-    parts = _parts(found)
-    if found.origin and (printer := _printer(found.origin)):
+    parts = _parts(sense)
+    if sense.origin and (printer := _printer(sense.origin)):
         parts.insert(2, ("from", printer))
-    lead = leads.of_line(text, found)
+    lead = leads.of_line(text, sense)
     if lead:
         parts.append(("rule", f"{lead.rule.name}: {lead.rule.title}"))
         parts.extend([("first fix", lead.fix)] if lead.fix else [])
-    return Explanation(parts, found.fields, lead.rule.name if lead else None)
+    return Explanation(parts, sense.fields, lead.rule.name if lead else None)
 
 
-def _parts(found: meaning.Meaning) -> list[tuple[str, str]]:
-    production = found.production
+def _parts(sense: meaning.Meaning) -> list[tuple[str, str]]:
+    production = sense.production
     return [
         ("means", production.says),
-        ("worry", found.worry),
+        ("worry", sense.worry),
         ("printed by", f"{meaning.releases(production)}; {meaning.subsystems(production)}"),
         ("known as", f"{production.dialect}/{production.name}, event {production.event}"),
     ]
@@ -86,13 +86,13 @@ def _nearest(text: str) -> Explanation:
 
 def _printer(origin: Origin) -> str:
     """Who printed a line, as far as its prefix says so; numbers that were left out are below zero."""
-    told = [
+    parts = [
         f"host {origin.host}" if origin.host else "",
         f"pid {origin.process.pid}" if origin.process.pid >= 0 else "",
         f"thread {origin.tid}" if origin.tid >= 0 else "",
         "" if origin.device is None else f"device {origin.device} (of the thread)",
     ]
-    return ", ".join(filter(None, told))
+    return ", ".join(filter(None, parts))
 
 
 def _unknown(text: str) -> NcclInspectError:

@@ -91,7 +91,7 @@ class Grammar:
             self._bare.setdefault(lead.encode()[:_BARE_LEAD], []).append(production)
 
     def parse_bare(self, line: bytes) -> Parsed | None:
-        """The parsed line without a prefix: a version line, or one that goes on with a message of several lines."""
+        """The parsed line without a prefix: a version line, or one that continues a message of several lines."""
         among = self._bare.get(line[:_BARE_LEAD])
         if among is None:
             return None
@@ -102,15 +102,15 @@ class Grammar:
         return None
 
     def following(self) -> list[bytes]:
-        """How lines begin that go on with a message of several lines."""
+        """How lines begin that continue a message of several lines."""
         return [lead for lead, found in self._bare.items() if lead.strip() and all(one.follows for one in found)]
 
     def bare_in(self, block: bytes, following: bool) -> list[bytes]:
-        """Beginnings of lines without a prefix that occur in many lines at once, whatever stands before them.
+        """Beginnings of lines without a prefix that occur in many lines at once, whatever precedes them.
 
         Args:
             block: the lines.
-            following: whether those of lines that go on with a message count, too.
+            following: whether those of lines that continue a message count, too.
         """
         leads = (lead for lead, found in self._bare.items() if following or not all(one.follows for one in found))
         return [lead for lead in leads if lead in block]
@@ -145,7 +145,7 @@ class Grammar:
     def parse(self, message: bytes) -> Parsed | None:
         """The parsed message, or None when no production has this shape.
 
-        What was copied from a terminal or a table is filled up with blanks, which are no part of the message.
+        What was copied from a terminal or a table is filled up with blanks, which are not part of the message.
         """
         if not message[-1:].isspace():
             return self._parse(message)
@@ -257,9 +257,20 @@ def says(dialect: str, production: str) -> str:
 
 
 def rule_of(dialect: str, production: str) -> str:
-    """The rule that a message leads to; empty where it leads to none by itself."""
+    """The rule that a message leads to; empty where it leads to none."""
     known = _named().get((dialect, production))
     return known.rule if known else ""
+
+
+def roles_of(dialect: str, production: str) -> frozenset[str]:
+    """What kind of statement a message is, as the grammar says with ``role:``."""
+    known = _named().get((dialect, production))
+    return known.roles if known else frozenset()
+
+
+def is_of(event: events.Event, role: str) -> bool:
+    """Whether an event is of a production with that role."""
+    return role in roles_of(event.dialect, event.production)
 
 
 @cache

@@ -10,14 +10,15 @@
     line: Channel {channel:02}/{conn} : {src}[{src_dev:id}] -> {dst}[{dst_dev:id}] via P2P/{mechanism:=CUMEM¦IPC}
     event: ChannelConnect transport=P2P
     versions: 2.14.3..
-    says: The sender tells which path this channel takes to its neighbour.
+    says: The sender says which path this channel takes to its neighbour.
     sample: Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
 
 A value is everything after the colon and one blank, blanks at its ends included (``␣`` is a blank, too). Lines that
-begin with ``#`` are comments; a line that begins with two blanks goes on with the ``says`` above it. ``fragment:``
-(name, blank, notation) may be repeated and ``sample:`` too. What stands before the first production holds for all.
+begin with ``#`` are comments; a line that begins with two blanks continues the ``says`` above it. ``fragment:``
+(name, blank, notation) may be repeated and ``sample:`` too. What precedes the first production holds for all.
 ``rule: NAME`` names the rule that an error leads to,
-``follows: NAME`` is said of lines that have no prefix because they go on with the message NAME of several lines,
+``role: WORD …`` says what kind of statement a line is, in words of :data:`nccl_inspect.grammar.roles.ROLES`,
+``follows: NAME`` is said of lines that have no prefix because they continue the message NAME of several lines,
 ``bare: yes`` of lines that come with and without a prefix,
 ``foreign: yes`` of whole lines that other programs print (PyTorch, libfabric, nccl-tests),
 ``general: yes`` of shapes that are so wide that all others come before them,
@@ -31,6 +32,7 @@ from pathlib import Path
 
 from nccl_inspect.errors import GrammarError
 from nccl_inspect.grammar.production import Details, Production
+from nccl_inspect.grammar.roles import ROLES
 
 _KEYS = {
     "production",
@@ -39,6 +41,7 @@ _KEYS = {
     "versions",
     "subsys",
     "says",
+    "role",
     "rule",
     "sample",
     "fragment",
@@ -82,7 +85,7 @@ def index(text: str, name: str = "<grammar>") -> list[Production]:
     """The productions of one grammar file by name and line; the rest is read when it is needed.
 
     Raises:
-        GrammarError: what stands before the first production is not well formed, or a production has no line.
+        GrammarError: what precedes the first production is not well formed, or a production has no line.
     """
     head, *blocks = text.split("\nproduction: ")
     common = _entries(head, name)
@@ -125,9 +128,19 @@ def _details(block: str, common: dict[str, list[str]], name: str) -> Details:
         subsys=_one("subsys", own, common) or "INIT",
         says=_one("says", own, {}),
         rule=_one("rule", own, {}),
+        roles=_roles(own, name),
         samples=tuple(sample.replace("␣", " ") for sample in own.get("sample", ())),
         fragments=dict(_fragment(value, name) for value in (*common.get("fragment", ()), *own.get("fragment", ()))),
     )
+
+
+def _roles(own: dict[str, list[str]], name: str) -> frozenset[str]:
+    """The roles of a production, checked."""
+    given = frozenset(" ".join(own.get("role", ())).split())
+    if unknown := sorted(given - ROLES.keys()):
+        label, known = own["production"][0], ", ".join(sorted(ROLES))
+        raise GrammarError(f"{name}: production '{label}' has the unknown role '{unknown[0]}'; roles: {known}")
+    return given
 
 
 def _one(key: str, own: dict[str, list[str]], common: dict[str, list[str]]) -> str:

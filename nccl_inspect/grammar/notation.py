@@ -18,7 +18,7 @@
 ``{x:t}``           any text, may be empty
 ``{x:e}``           any text but the error "No such file", at least one character
 ``{x:=a¦b}``        one of the words
-``{x:?word}``       true when the word stands there
+``{x:?word}``       true when the word is there
 ``{x:*frag}``       any number of the fragment ``frag``, as a tuple
 ``«a¦b»``           one of the alternatives; ``«a»?`` optional
 ``␣``               a blank that an editor might lose;  ``{{`` and ``}}`` are braces
@@ -38,7 +38,7 @@ from nccl_inspect.util.records import Record
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Literal(Record):
-    """Text that stands in the message as it is."""
+    """Literal text of the message."""
 
     text: str
 
@@ -146,7 +146,7 @@ def past_word(nodes: Sequence) -> tuple[str, Sequence] | None:
 
 
 def _starts(nodes: Sequence, limit: int) -> list[tuple[str, bool]]:
-    """The same, each with whether nothing but literals was passed, so that what follows goes on with it."""
+    """The same, each with whether nothing but literals was passed, so that the next node extends it."""
     open_starts = [""]
     ended: list[str] = []
     for node in nodes:

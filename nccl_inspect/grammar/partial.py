@@ -19,7 +19,7 @@ _NEVER = b"(?!"
 
 
 class Beginning(Protocol):
-    """Tells whether bytes can be the beginning of a message."""
+    """Says whether bytes can be the beginning of a message."""
 
     def __call__(self, message: bytes, end: int) -> bool:
         """Whether the message up to ``end`` can."""

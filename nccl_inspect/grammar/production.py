@@ -35,6 +35,8 @@ class Details(Record):
     """What the line means, for people."""
     rule: str = ""
     """The rule that judges what the line states; empty where the line alone leads to none."""
+    roles: frozenset[str] = frozenset()
+    """What kind of statement the line is, in words of :data:`nccl_inspect.grammar.roles.ROLES`."""
     samples: tuple[str, ...] = ()
     """Messages that real logs hold, or that follow the format string (marked in the file)."""
     fragments: Mapping[str, str] = field(default_factory=dict)
@@ -46,7 +48,7 @@ class Production:
     Args:
         name: unique within the dialect, such as ``channel-p2p``.
         dialect: whose message it is: ``nccl``, ``aws-ofi-nccl``, …
-        family: the grammar file it stands in.
+        family: the grammar file it is in.
         line: the shape in the notation of :mod:`nccl_inspect.grammar.notation`.
         load: reads the rest of what the file says; called when first needed, because a short log needs few productions.
     """
@@ -87,14 +89,14 @@ class Production:
         self.traced = False
         """Whether only the line below the frames of a traceback is asked for it."""
         self.follows = ""
-        """The message of several lines that this line, which has no prefix, goes on with."""
+        """The multi-line message that this line, which has no prefix, continues."""
         self._load = load
         self._details: Details | None = None
         self._shape: Shape | None = None
         self._needle: bytes | None = None
         self._literals: list[bytes] | None = None
         self._beginnings: tuple[bytes, ...] | None = None
-        """With what a message begins, or goes on after a word that may be anything."""
+        """With what a message begins, or continues after a word that may be anything."""
         self._past_word = 0
         """Where that word begins; 0 without one."""
         self._regex: re.Pattern[bytes] | None = None
@@ -153,6 +155,11 @@ class Production:
         return self.details.rule
 
     @property
+    def roles(self) -> frozenset[str]:
+        """What kind of statement the line is."""
+        return self.details.roles
+
+    @property
     def samples(self) -> tuple[str, ...]:
         """Messages of this shape."""
         return self.details.samples
@@ -176,7 +183,7 @@ class Production:
         return message.startswith(self._beginnings, message.find(b" ", self._past_word) + 1 if self._past_word else 0)
 
     def _holds_all(self, message: bytes) -> bool:
-        """Whether all literals are there, for shapes that are not compiled yet: many would be compiled in vain."""
+        """Whether all literals are there, for shapes that are not compiled yet: compiling them all would be wasted."""
         if self._literals is None:
             self._literals = [literal.encode() for literal in notation.quick_needles(self.line) if literal]
         at = 0
@@ -188,7 +195,7 @@ class Production:
         return True
 
     def fit(self, message: bytes) -> re.Match[bytes] | None:
-        """Like :meth:`match` for a message that holds the needle, but the pattern is not compiled for a few in vain."""
+        """Like :meth:`match` for a message that holds the needle; compiles it once several messages need it."""
         if self._regex is None:
             self._tried += 1
             if self._tried < _TRIES and not self.may_fit(message):

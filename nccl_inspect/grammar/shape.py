@@ -77,7 +77,7 @@ class Shape:
         self.fragments = fragments or {}
         self._whole = whole
         self._searching = False
-        """Whether a free text stands before: then each place is tried for what follows."""
+        """Whether a free text comes before: then each place is tried for what follows."""
         self.fields: list[tuple[str, FieldType | ListType, int]] = []
         """The name, type and group of each field; a name stands several times where options share it."""
         self._options: list[int] = []
@@ -223,7 +223,7 @@ def _has_free(node: Node) -> bool:
 
 
 def _ahead(nodes: Sequence, last: bool) -> list[str] | None:
-    """With what these nodes can begin, as patterns; None when that cannot be told."""
+    """The possible beginnings of these nodes, as patterns; None if unknown."""
     if not nodes:
         return [r"\Z"] if last else None
     first = nodes[0]

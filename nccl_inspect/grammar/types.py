@@ -28,7 +28,7 @@ class FieldType(Record):
     free: bool = False
     """True for text that may hold anything."""
     run: str = ""
-    """The class of the characters of which any number may stand at its end; empty where their number is limited."""
+    """The class of the characters of which any number may be at its end; empty where their number is limited."""
 
 
 _INT = r"0|-?[1-9]\d{0,17}"

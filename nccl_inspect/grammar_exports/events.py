@@ -17,11 +17,11 @@ _GENERAL = ("Message", "Notice")
 
 def typed(productions: Iterable[Production]) -> dict[str, list[Production]]:
     """Productions with NCCL's prefix by their event, for the events that have fields of their own."""
-    found: dict[str, list[Production]] = {}
+    by_event: dict[str, list[Production]] = {}
     for production in productions:
         if production.event not in _GENERAL and not production.foreign:
-            found.setdefault(production.event, []).append(production)
-    return {name: found[name] for name in KINDS if name in found}
+            by_event.setdefault(production.event, []).append(production)
+    return {name: by_event[name] for name in KINDS if name in by_event}
 
 
 def is_shown(name: str) -> bool:

@@ -51,13 +51,13 @@ def _lines(productions: Sequence[Production]) -> Iterator[str]:
     yield "NCCL_END $"
     yield f"NCCL_HEAD {heads.head(_named)}"
     yield "NCCL_LINE ^%{NCCL_HEAD}(?: (?<message>.*))?%{NCCL_END}"
-    known = [production for production in productions if not production.foreign]
-    for production in known:
+    nccl_productions = [production for production in productions if not production.foreign]
+    for production in nccl_productions:
         constants = "".join(f" {key}={value}" for key, value in production.constants.items())
         releases = f"; {production.versions}" if production.versions else ""
         yield f"# {production.dialect}: {production.event}{constants}{releases}"
         yield f"{name(production)} {message(production)}"
-    for event, own in typed(known).items():
+    for event, own in typed(nccl_productions).items():
         yield f"NCCL_EVENT_{snake(event).upper()} (?:{'|'.join(f'%{{{name(production)}}}' for production in own)})"
 
 
@@ -75,7 +75,7 @@ def _type(spec: str) -> str:
 def message(production: Production) -> str:
     """The pattern of a message, to the end of the line.
 
-    That end is a pattern of its own because pygrok goes on only while there is a reference without a type.
+    That end is a pattern of its own because pygrok continues only while there is a reference without a type.
     """
     ways = [_way(shape) for shape in shapes(production)]
     return (f"(?:{'|'.join(ways)})" if len(ways) > 1 else ways[0]) + "%{NCCL_END}"

@@ -37,7 +37,7 @@ _TIME = (
 )
 _LEVELS = {"fatal": "ABORT", "warning": "WARN", "notice": "ATTN", "info": "INFO", "debug": "CALL", "trace": "TRACE"}
 _END = r"(?:$|(?=\n))"
-"""The end of a line: what stands in the next one without a prefix belongs to the same message for lnav."""
+"""The end of a line: lnav joins following lines without a prefix to the same message."""
 _OTHER = "other"
 _MAX_PATTERN = 8_000
 """Characters of one pattern that rules messages out: with 64 KiB of code PCRE2 gives up."""
@@ -155,15 +155,15 @@ def _plain(shape: Shape) -> str:
     return translated(shape, BACKTRACKING, lambda _, text: f"(?:{text})")
 
 
-def _others(known: Sequence[Shape]) -> Iterator[tuple[str, str]]:
+def _others(shapes: Sequence[Shape]) -> Iterator[tuple[str, str]]:
     """Patterns of all other messages, by their first letter.
 
     lnav stays with the pattern that fitted the line before, so that no line may fit two of them: what has a pattern
     must be ruled out here, message by message. All of them in one would be more than PCRE2 takes.
     """
-    loose = [_plain(shape) for shape in known if "" in leads(shape.nodes)]
+    loose = [_plain(shape) for shape in shapes if "" in leads(shape.nodes)]
     by_letter: dict[str, list[str]] = {}
-    for shape in known:
+    for shape in shapes:
         for letter in {lead[:1] for lead in leads(shape.nodes)} - {""}:
             by_letter.setdefault(letter, []).append(_plain(shape))
     if not by_letter:  # a dialect whose messages have no fields

@@ -1,6 +1,6 @@
 """Patterns of the grammar for the regular expressions of other programs.
 
-The compiled pattern of a message is taken apart and written again, so that what an export matches is what the reader
+The compiled pattern of a message is parsed and written again, so that what an export matches is what the reader
 matches. Engines that try again keep the atomic groups that make it linear; engines that never do need none.
 """
 
@@ -112,7 +112,7 @@ class _Translation:
 
 
 def _character(text: str) -> str:
-    """One character or class: none goes on with the next line, which some programs take for a part of the message."""
+    """One character or class: none continues the next line, which some programs take for a part of the message."""
     if text == "." or text.startswith("[^"):
         return r"[^\n]" if text == "." else rf"{text[:-1]}\n]"
     if text[0] != "\\":
@@ -152,22 +152,22 @@ def _fragments(production: Production) -> dict[str, Shape]:
 def _stated(nodes: Sequence, name: str, value: str) -> Sequence:
     """The nodes with the one place where a literal states a constant as a word of its own turned into a field.
 
-    Only names in capitals are NCCL's words; ``loaded`` is ours, and stands in some messages by chance.
+    Only names in capitals are NCCL's words; ``loaded`` is ours, and occurs in some messages by chance.
     """
     if not value.isupper():
         return nodes
     word = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
     places = [
-        (index, found)
+        (index, match)
         for index, node in enumerate(nodes)
         if isinstance(node, Literal)
-        for found in word.finditer(node.text)
+        for match in word.finditer(node.text)
     ]
     if len(places) != 1:
         return nodes
-    index, found = places[0]
-    text = found.string
-    parts = (Literal(text[: found.start()]), Field(name, f"={value}"), Literal(text[found.end() :]))
+    index, match = places[0]
+    text = match.string
+    parts = (Literal(text[: match.start()]), Field(name, f"={value}"), Literal(text[match.end() :]))
     whole = tuple(part for part in parts if not (isinstance(part, Literal) and not part.text))
     return (*nodes[:index], *whole, *nodes[index + 1 :])
 
@@ -178,8 +178,8 @@ def _split(nodes: Sequence) -> list[Sequence]:
     if max(names.values(), default=1) == 1:
         return [nodes]
     ways = [_ways(node, names) for node in nodes]
-    found = [tuple(part for way in chosen for part in way) for chosen in product(*ways)]
-    return [_once(way) for way in found] if len(found) <= _MAX_SPLIT else [_once(nodes)]
+    splits = [tuple(part for way in chosen for part in way) for chosen in product(*ways)]
+    return [_once(way) for way in splits] if len(splits) <= _MAX_SPLIT else [_once(nodes)]
 
 
 def _ways(node: Literal | Field | Choice, names: Counter[str]) -> list[Sequence]:

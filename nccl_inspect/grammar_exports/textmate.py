@@ -1,6 +1,6 @@
 """A TextMate grammar, with the folder of a Visual Studio Code extension around it.
 
-A line is its head, then the message: one that becomes an event is taken apart, one that says that something failed is
+A line is its head, then the message: one that becomes an event is parsed, one that says that something failed is
 marked as a whole, and in all others settings, addresses and numbers are found. Scopes are those that themes colour.
 """
 
@@ -112,7 +112,7 @@ def _grammar(productions: Sequence[Production]) -> dict[str, Any]:
 
 
 def _line(level: str, pattern: str, scope: str) -> dict[str, Any]:
-    """A line of some levels; the groups of its head stand in the order in which they are written."""
+    """A line of some levels; the groups of its head are in the order in which they are written."""
     names: list[str] = []
 
     def named(name: str, text: str) -> str:

@@ -35,13 +35,13 @@ def export(productions: Sequence[Production]) -> dict[str, str]:
 
 
 def is_possible(production: Production) -> bool:
-    """Whether a message can be told from others without looking ahead."""
+    """Whether a message can be distinguished from others without lookahead."""
     return "(?!" not in production.shape.pattern
 
 
 def _program(productions: Sequence[Production]) -> Iterator[str]:
-    known = [production for own in typed(productions).values() for production in own]
-    missing = [production.name for production in known if not is_possible(production)]
+    typed_productions = [production for own in typed(productions).values() for production in own]
+    missing = [production.name for production in typed_productions if not is_possible(production)]
     yield "# Written by nccl-inspect grammar --export vector: lines of NCCL become .nccl with typed fields."
     if missing:
         yield f"# Left as messages without fields: {', '.join(missing)}."
@@ -54,7 +54,7 @@ def _program(productions: Sequence[Production]) -> Iterator[str]:
         value = f"to_int!(head.{name})" if name in _INTEGERS else f"head.{name}"
         yield f"  if head.{name} != null {{ .nccl.{name} = {value} }}"
     yield "  found = false"
-    for letter, own in sorted(_by_letter(known).items()):
+    for letter, own in sorted(_by_letter(typed_productions).items()):
         yield f"  if {'true' if not letter else f'starts_with(text, {json.dumps(letter, ensure_ascii=False)})'} {{"
         for production in own:
             yield from _message(production, letter)
@@ -68,13 +68,13 @@ def _named(name: str, pattern: str) -> str:
 
 def _by_letter(productions: Sequence[Production]) -> dict[str, list[Production]]:
     """Messages by the letter that they begin with, so that few are tried; those that begin with anything last."""
-    found: dict[str, list[Production]] = {}
+    by_letter: dict[str, list[Production]] = {}
     for production in productions:
         if is_possible(production):
             for letter in _letters(production):
-                found.setdefault(letter, []).append(production)
-    anything = found.pop("", [])
-    return found | ({"": anything} if anything else {})
+                by_letter.setdefault(letter, []).append(production)
+    anything = by_letter.pop("", [])
+    return by_letter | ({"": anything} if anything else {})
 
 
 def _letters(production: Production) -> set[str]:
@@ -110,12 +110,12 @@ def _message(production: Production, letter: str) -> Iterator[str]:
 def _groups(form: Shape) -> dict[int, str]:
     """The name of each group that is shown: of several of one field all but the first have a number."""
     seen: Counter[str] = Counter()
-    found = {}
+    names = {}
     for group, (name, _) in groups(form).items():
         seen[name] += 1
         if is_shown(name):
-            found[group] = name if seen[name] == 1 else f"{name}_{seen[name]}"
-    return found
+            names[group] = name if seen[name] == 1 else f"{name}_{seen[name]}"
+    return names
 
 
 @cache

@@ -1,1 +1,1 @@
-"""Bytes in, lines with their prefix taken apart out; knows files and launchers, not what NCCL's messages mean."""
+"""Bytes in, lines with parsed prefixes out; knows files and launchers, not the meaning of NCCL's messages."""

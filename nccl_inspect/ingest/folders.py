@@ -29,17 +29,17 @@ def of_folder(folder: Path, beside: Beside | None, passed: Pass) -> Iterator[Fil
 
     Args:
         folder: where to look; what is hidden there counts for nothing.
-        beside: which files are wanted that are no logs.
-        passed: takes the name of each other file, and why it is none.
+        beside: decides which files that are not logs are wanted.
+        passed: called with the name of each other file and the reason.
     """
     problems: list[OSError] = []
-    found = [file for path in walk(folder, problems) if (file := entry(folder, path, beside, passed))]
+    files = [file for path in walk(folder, problems) if (file := entry(folder, path, beside, passed))]
     for problem in problems:
         name = os.fspath(problem.filename or folder)
-        found.append(unreadable(name, problem.strerror or str(problem), "check its mode and owner"))
-    if not found:
+        files.append(unreadable(name, problem.strerror or str(problem), "check its mode and owner"))
+    if not files:
         yield unreadable(str(folder), "the folder holds no log", "name the files, or give them the suffix .log")
-    yield from sorted(found, key=lambda file: log_detection.natural(file.name))
+    yield from sorted(files, key=lambda file: log_detection.natural(file.name))
 
 
 def walk(folder: Path, problems: list[OSError]) -> Iterator[Path]:
@@ -61,8 +61,8 @@ def entry(folder: Path, path: Path, beside: Beside | None, passed: Pass) -> File
     Args:
         folder: that was named.
         path: of a file below it.
-        beside: which files are wanted that are no logs.
-        passed: takes its name where it is of no use, and why.
+        beside: decides which files that are not logs are wanted.
+        passed: called with its name and the reason if it is of no use.
     """
     inside = path.relative_to(folder).as_posix()
     if log_detection.is_left_out(inside) and not (beside and log_detection.is_document(inside)):

@@ -20,7 +20,7 @@ class Effect(NamedTuple):
 
     words: str
     errors: tuple[str, ...] = ()
-    """Productions of the errors that follow."""
+    """Roles of the errors that follow."""
     cuda_files: tuple[str, ...] = ()
     """Files of NCCL whose CUDA calls refuse what the other rank sent."""
     is_refused: bool = False
@@ -50,10 +50,7 @@ _REFUSALS = (1, 304, 400, 800)
 _TRANSPORT = Effect(
     "the two ends of a connection take different transports: one hands over memory in a way that the other does not "
     "expect",
-    errors=(
-        *("uds-send-failed", "uds-receive-failed", "p2p-ipc-handle-failed", "p2p-peer-access-failed"),
-        *("shm-open-failed-old", "shm-register-failed-old"),
-    ),
+    errors=("handle-refused",),
     cuda_files=("transport/p2p.cc", "transport/shm.cc", "proxy.cc", "misc/shmutils.cc"),
     rules=(
         *("p2p-import-failed", "cuda-failure-in-connect", "cuda-ipc-isolated-gpus", "shm-attach-failed"),
@@ -109,7 +106,7 @@ def errors_of(facts: Facts, effect: Effect | None) -> list[Notice]:
     if effect.cuda_files and len(ours) < len(failures):
         return []
     refused = [*gave_up(facts, *REFUSED), *retried(facts, *REFUSED)] if effect.is_refused else []
-    return [*facts.notices(*effect.errors), *(one.notice for one in ours if effect.cuda_files), *refused]
+    return [*facts.with_role(*effect.errors), *(one.notice for one in ours if effect.cuda_files), *refused]
 
 
 def without(facts: Facts, agreement: Agreement, setting: Setting) -> set[int]:
@@ -130,7 +127,7 @@ def seen_to_come_up(facts: Facts) -> set[int]:
     comms = facts.job.communicators
     completed = {rank for comm in comms for rank in global_ranks(comm, comm.completed)}
     # Until 2.21 a rank connects before its initialisation is complete.
-    completed |= {path.src for path in facts.job.paths}
+    completed |= {rank for (rank,) in facts.job.paths.distinct("src")}
     announced = {rank for comm in comms if comm.id == "world" for rank in global_ranks(comm, comm.announced)}
     return completed & (announced | ranks_with_interface(facts))
 

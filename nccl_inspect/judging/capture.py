@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
+from nccl_inspect.model.finding import Needs
 from nccl_inspect.model.job import Job
 
-_SUBSYSTEMS = re.compile(r"NCCL_DEBUG_SUBSYS=([A-Z,]+)")
 _ORDER = ("INIT", "ENV", "BOOTSTRAP", "NET", "GRAPH", "P2P", "SHM", "COLL", "TUNING")
-_ALL_RANKS = re.compile(r"logs? of (?:all|the other|every)|of every rank|NCCL_DEBUG_FILE")
 _LOGS = "/logs"
 
 
@@ -18,17 +16,17 @@ def command(job: Job) -> str | None:
 
     ``<the job>`` stands for the launch command, ``NAME`` for the machine type.
     """
-    needs = [entry.needs for entry in job.not_judged]
+    needs = [entry.lacks for entry in job.not_judged]
     if not needs:
         return None
     again = _again(needs)
     return "; ".join(part for part in (again, *_read(needs, job, again is not None)) if part) or None
 
 
-def _again(needs: list[str]) -> str | None:
+def _again(needs: list[Needs]) -> str | None:
     """The job once more with a fuller log, where one would tell."""
-    asked = {name for text in needs for found in _SUBSYSTEMS.findall(text) for name in found.split(",")}
-    everyone = any(_ALL_RANKS.search(text) for text in needs)
+    asked = {name for need in needs for name in need.subsystems}
+    everyone = any(need.all_ranks for need in needs)
     if not (asked or everyone):
         return None
     names = sorted(
@@ -39,18 +37,18 @@ def _again(needs: list[str]) -> str | None:
     return f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS={','.join(names)}{file} <the job>{into}"
 
 
-def _read(needs: list[str], job: Job, again: bool) -> list[str]:
+def _read(needs: list[Needs], job: Job, again: bool) -> list[str]:
     """How to read the log with what the machines are."""
-    topology = any("--topology" in text or "topo -m" in text for text in needs)
-    platform = not topology and any("--platform" in text for text in needs)
+    topology = any(need.topology for need in needs)
+    platform = not topology and any(need.platform for need in needs)
     summarize = f"nccl-inspect summarize {_log(needs, job, again)}"
     if topology:
         return ["nvidia-smi topo -m > topo.txt", f"{summarize} --topology topo.txt"]
     return [summarize + (" --platform NAME" if platform else "")] if again or platform else []
 
 
-def _log(needs: list[str], job: Job, again: bool) -> str:
+def _log(needs: list[Needs], job: Job, again: bool) -> str:
     if again:
-        return _LOGS if any(_ALL_RANKS.search(text) for text in needs) else "job.log"
+        return _LOGS if any(need.all_ranks for need in needs) else "job.log"
     name = job.sources[0].name if len(job.sources) == 1 else ""
     return shlex.quote(name) if name and not name.startswith("<") else "<the log>"

@@ -13,28 +13,20 @@ REFUSED = ("Connection refused", "exceeded retries")
 """The error as it is printed; up to 2.23 only the number of retries is."""
 TIMED_OUT = ("Connection timed out", "exceeded timeouts")
 NO_ROUTE = ("No route to host", "Network is unreachable", "Software caused connection abort", *TIMED_OUT)
-_GAVE_UP = (
-    "socket-connect-failed",
-    "socket-connect-gave-up",
-    "socket-connect-gave-up-old",
-    "socket-poll-connect-failed",
-    "socket-poll-connect-failed-os",
-    "socket-poll-connect-result",
-)
-_CALLS = ("system-call-failed", "system-call-timeout")
+_CALLS = ("nccl/system-call-failed", "nccl/system-call-timeout")
 """How releases until 2.4 tell it, without the address."""
 
 
 def gave_up(facts: Facts, *errors: str) -> list[Notice]:
     """Connections that failed for good with one of these errors; with any error, where none is given."""
     calls = [notice for notice in facts.notices(*_CALLS) if value(notice, "call") == "connect"]
-    said = [*facts.notices(*_GAVE_UP), *calls]
+    said = [*facts.with_role("connection-failed"), *calls]
     return [notice for notice in said if not errors or any(error in notice.message for error in errors)]
 
 
 def retried(facts: Facts, *errors: str) -> list[Notice]:
     """Connections that failed with one of these errors and were tried again."""
-    said = facts.notices("connect-retry", "call-retry")
+    said = facts.with_role("connection-retry")
     return [notice for notice in said if any(f"returned {error}" in notice.message for error in errors)]
 
 

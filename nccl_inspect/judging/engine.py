@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path as File
+from typing import NamedTuple
 
 from nccl_inspect.errors import NcclInspectError, suggestion
-from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.facts import ends, first_lines, first_said, hosts_in, hosts_of, ranks_in
 from nccl_inspect.judging.impact import Estimate
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
+from nccl_inspect.model.job import Notice, Selection
 from nccl_inspect.util.discovery import modules
 from nccl_inspect.util.records import Record
 from nccl_inspect.util.text import cut
@@ -30,7 +32,7 @@ CATEGORIES = (
     "failures",
     "log quality",
 )
-_RULES = Path(__file__).parents[1] / "rules"
+_RULES = File(__file__).parents[1] / "rules"
 """Each module there is a rule."""
 _MAX_EVIDENCE = 5
 _MAX_SUMMARY = 300
@@ -47,14 +49,14 @@ class Rule(Record):
     """The usual severity; a finding may have another one, by its effect."""
     title: str
     """What is wrong, in one line."""
-    because: tuple[str, ...] = ()
-    """Rules whose finding, when present, is the cause of this one."""
-    echo_of: tuple[str, ...] = ()
-    """Of these rules the finding is but the effect: when one is present, it leads and this one folds under it."""
-    specific: tuple[str, ...] = ()
-    """More specific rules: when one of them found something, this one keeps silent."""
+    causes: tuple[str, ...] = ()
+    """Rules, as names or globs, whose findings this one may explain: it is named as their cause."""
+    echoes: tuple[str, ...] = ()
+    """Rules, as names or globs, whose findings are only effects of this one: it leads, and they fold under it."""
+    supersedes: tuple[str, ...] = ()
+    """Rules, as names or globs, that are less specific: where this one finds something, theirs are dropped."""
     leads: bool = False
-    """Found only where it came first: what else ends the job is its effect, but for the rules that it is an echo of."""
+    """Found only where it came first: what else ends the job is its effect, except for the rules that echo it."""
     upsets: bool = False
     """What the same process reports after it is its effect, whatever that is elsewhere."""
     ends: bool = False
@@ -66,7 +68,8 @@ class Rule(Record):
     cloud: str = ""
     """The vendor whose machines it is about: where it finds something, the job runs there."""
     explains: tuple[str, ...] = ()
-    """Rules whose findings a file beside the log may explain: it runs after these, and says which ones it explains."""
+    """Rules whose findings a file beside the log may explain: ``judge`` gets these findings, and says which ones it
+    explains."""
     local: bool = False
     """The fault lies with the ranks and hosts that it names; they do not merely suffer from that of others."""
 
@@ -79,13 +82,42 @@ class Rule(Record):
         fix: Iterable[str],
         severity: str | None = None,
         confidence: str = "certain",
-        ranks: Iterable[int] = (),
-        hosts: Iterable[str | None] = (),
-        evidence: Iterable[Evidence] = (),
+        notices: Iterable[Notice] = (),
+        paths: Selection | None = None,
+        ranks: Iterable[int] | None = None,
+        hosts: Iterable[str | None] | None = None,
+        evidence: Iterable[Evidence] | None = None,
+        open_paths: Selection | None = None,
+        explains_errors: Iterable[Notice] = (),
         fatal: bool = False,
         open_end: bool = False,
     ) -> Finding:
-        """A finding of this rule: one for each cause, with its evidence cut to the first lines."""
+        """A finding of this rule: one for each cause, with its evidence cut to the first lines.
+
+        Args:
+            summary: what is wrong, in one line.
+            cause: why.
+            impact: what it costs.
+            fix: what must be changed, step by step.
+            severity: by its effect; None for that of the rule.
+            confidence: in the cause.
+            notices: what was printed about it.
+            paths: that it is about: they are no better than it says.
+            ranks: that it is about; None for those of the notices and at the ends of the paths.
+            hosts: likewise.
+            evidence: the lines that show it; None for the first line of each notice and path.
+            open_paths: that cannot be judged because of it.
+            explains_errors: errors that need no other explanation, besides those in the evidence.
+            fatal: the job is dead or stuck.
+            open_end: fatal, though no line proves that the log goes on to the end of the job.
+        """
+        notices = list(notices)
+        if ranks is None:
+            ranks = ranks_in(notices) | (ends(paths) if paths else set())
+        if hosts is None:
+            hosts = hosts_in(notices) | (hosts_of(paths) if paths else set())
+        if evidence is None:
+            evidence = [*first_said(notices), *(first_lines(paths) if paths else ())]
         return Finding(
             rule=self.name,
             category=self.category,
@@ -99,6 +131,9 @@ class Rule(Record):
             ranks=sorted(set(ranks)),
             hosts=sorted({host for host in hosts if host}),
             evidence=_in_order(evidence)[:_MAX_EVIDENCE],
+            paths=paths,
+            open_paths=open_paths,
+            explained=list(explains_errors),
             fatal=fatal,
             open_end=open_end,
         )
@@ -113,9 +148,12 @@ class Rule(Record):
         confirm: str,
         severity: str | None = None,
         confidence: str = "likely",
-        ranks: Iterable[int] = (),
-        hosts: Iterable[str | None] = (),
-        evidence: Iterable[Evidence] = (),
+        notices: Iterable[Notice] = (),
+        ranks: Iterable[int] | None = None,
+        hosts: Iterable[str | None] | None = None,
+        evidence: Iterable[Evidence] | None = None,
+        open_paths: Selection | None = None,
+        explains_errors: Iterable[Notice] = (),
     ) -> Finding:
         """A finding that rests on a statement, a setting or an inventory: the log does not show the effect.
 
@@ -130,9 +168,12 @@ class Rule(Record):
             confirm: what would confirm or refute it: a line to look for, a command, a setting for the next run.
             severity: that of the effect, one step lower; None for that of the rule.
             confidence: ``likely`` where the statement hardly leaves another reading, else ``possible``.
-            ranks: that it is about.
-            hosts: that it is about.
-            evidence: the lines that suggest it.
+            notices: what was printed about it.
+            ranks: that it is about; None for those of the notices.
+            hosts: likewise.
+            evidence: the lines that suggest it; None for the first line of each notice.
+            open_paths: that cannot be judged because of it.
+            explains_errors: errors that need no other explanation, besides those in the evidence.
         """
         found = self.finding(
             summary,
@@ -141,17 +182,20 @@ class Rule(Record):
             fix=fix,
             severity=severity,
             confidence=confidence,
+            notices=notices,
             ranks=ranks,
             hosts=hosts,
             evidence=evidence,
+            open_paths=open_paths,
+            explains_errors=explains_errors,
         )
         found.clue = True
         found.confirm = confirm
         return found
 
-    def undecided(self, reason: str, needs: str) -> NotJudged:
-        """A question that the log leaves open, with what would answer it."""
-        return NotJudged(self.name, reason, needs)
+    def undecided(self, reason: str, needs: Needs, paths: Selection | None = None) -> NotJudged:
+        """A question that the log leaves open, with what would answer it and the paths that stay unjudged."""
+        return NotJudged(self.name, reason, needs, paths)
 
     @property
     def page(self) -> str:
@@ -165,12 +209,23 @@ def _in_order(evidence: Iterable[Evidence]) -> list[Evidence]:
     return [lines[place] for place in sorted(lines)]
 
 
+class Effects(NamedTuple):
+    """Errors that are only effects of something else, whether a finding shows that or not."""
+
+    errors: list[Notice]
+
+
+Result = Finding | NotJudged | Effects
+"""What a rule returns."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Registered(Record):
     """A rule with its judgement."""
 
     rule: Rule
-    judge: Callable[[Facts], Iterable[Finding | NotJudged]]
+    judge: Callable[..., Iterable[Result]]
+    """Takes the facts, and the findings that it may explain where its rule ``explains`` some."""
 
 
 @cache

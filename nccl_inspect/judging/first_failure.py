@@ -4,34 +4,37 @@ from __future__ import annotations
 
 from nccl_inspect.event.base import NO_HOST, Process
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.line_order import is_before
 from nccl_inspect.judging.process_ends import mpi
+from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import quoted, rank_in_front, value
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import FirstFailure, Notice
 from nccl_inspect.util.times import in_order, moment
 
+_Ranks = dict[Process, list[int]]
 
-def first(facts: Facts) -> FirstFailure | None:
+
+def first(facts: Facts, judgement: Judgement, results: Results) -> FirstFailure | None:
     """The first failing rank of a job that failed, or several at once; None where the log does not tell.
 
     Only the errors that the leading finding shows count, when it shows any: a local resource error beats the network
     errors that it leads to. What a file beside the log explains is shown by its effects.
     """
-    if facts.job.verdict != "failed":
+    if judgement.verdict != "failed":
         return None
-    lead = next((finding for finding in facts.job.findings if finding.fatal), None)
-    leads = [one for one in facts.job.findings if lead and (one is lead or one.rule in lead.explains)]
+    lead = next((finding for finding in judgement.findings if finding.fatal), None)
+    leads = [one for one in judgement.findings if lead and (one is lead or one.rule in lead.explains)]
     shown = {id(notice) for one in leads for notice in quoted(facts.errors(), one)}
-    errors = [notice for notice in facts.errors() if _counts(facts, notice, id(notice) in shown)]
+    errors = [notice for notice in facts.errors() if _counts(results, notice, id(notice) in shown)]
     kinds = {notice.production for notice in errors if id(notice) in shown}
     leading = [notice for notice in errors if notice.production in kinds]
     if lead and not leading:
         return None
     if any(process.host == NO_HOST for notice in leading or errors for process in notice.processes):
         return None  # which lines are of one process is not known
-    found = _first_of(facts, leading or errors)
+    found = _first_of(_known_ranks(facts, judgement), leading or errors)
     return found if found and (found.ranks or found.processes) else None
 
 
@@ -58,27 +61,27 @@ def _speakers(facts: Facts, finding: Finding) -> set[Process]:
     }
 
 
-def _counts(facts: Facts, notice: Notice, is_shown: bool) -> bool:
+def _counts(results: Results, notice: Notice, is_shown: bool) -> bool:
     """Whether an error may be the first one.
 
     The traceback of a rank that lost another is shown, and is none; Hydra tells the end of those that it ended, too.
     """
     if notice.production == mpi.HYDRA:
         return False
-    return not facts.is_echo(notice) or (is_shown and notice.production != "rank-traceback")
+    return not results.is_effect(notice) or (is_shown and notice.production != "torch/rank-traceback")
 
 
-def _first_of(facts: Facts, errors: list[Notice]) -> FirstFailure | None:
+def _first_of(known: _Ranks, errors: list[Notice]) -> FirstFailure | None:
     if len({process for notice in errors for process in notice.processes}) == 1:
         # Other programs print without a prefix: then the ranks in front tell who it was.
         is_alone = len({rank for notice in errors if (rank := rank_in_front(notice)) is not None}) < 2
-        return _failure(facts, errors[:1], "alone") if is_alone else None
+        return _failure(known, errors[:1], "alone") if is_alone else None
     times = [moment(notice.earliest.time) for notice in errors]
     if not in_order(*times) or not all(notice.earliest.is_ordered for notice in errors):
         return None
     first_time = min(time.seconds for time in times if time)
     at_once = [one for one, time in zip(errors, times, strict=True) if time and time.seconds == first_time]
-    return _failure(facts, at_once, "time")
+    return _failure(known, at_once, "time")
 
 
 def _stated(errors: list[Notice]) -> set[int]:
@@ -87,18 +90,18 @@ def _stated(errors: list[Notice]) -> set[int]:
     return named | {rank for notice in errors for rank in notice.ranks}
 
 
-def _ranks_of(last: LastLine) -> list[int]:
-    """The ranks of a process, or the one that it probably is."""
-    return last.ranks or ([] if last.likely_rank is None else [last.likely_rank])
+def _known_ranks(facts: Facts, judgement: Judgement) -> _Ranks:
+    """The ranks of each process, or the one that it probably is."""
+    likely = {position: [rank] for position, rank in judgement.likely_ranks.items()}
+    return {last.process: last.ranks or likely.get(at, []) for at, last in enumerate(facts.job.last_lines)}
 
 
-def _failure(facts: Facts, errors: list[Notice], basis: str) -> FirstFailure:
+def _failure(known: _Ranks, errors: list[Notice], basis: str) -> FirstFailure:
     processes = [
         process
         for process in dict.fromkeys(process for notice in errors for process in notice.earliest.processes)
         if process.host  # other programs print without a prefix
     ]
-    known = {last.process: _ranks_of(last) for last in facts.job.last_lines}
     earliest = errors[0].earliest
     return FirstFailure(
         ranks=sorted({rank for process in processes for rank in known.get(process, [])} or _stated(errors)),

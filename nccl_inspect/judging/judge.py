@@ -6,13 +6,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nccl_inspect.judging import clouds, culprits, first_failure, placeholders, placement, verdicts
+from nccl_inspect.judging import culprits, first_failure, placeholders, placement, results, verdicts
 from nccl_inspect.judging.engine import CATEGORIES, SEVERITIES, Registered, Rule, registered
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill
+from nccl_inspect.judging.judgement import Judgement
 from nccl_inspect.judging.process_ends import last_words
+from nccl_inspect.judging.relations import relations
+from nccl_inspect.judging.results import Results
 from nccl_inspect.judging.statements import is_retold, value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
 
@@ -23,67 +26,58 @@ _MAX_STEPS = 4
 """Steps that a finding proposes, the likeliest first; the page of its rule has all."""
 
 
-def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None) -> None:
-    """Run the rules and put findings, what was not judged, path verdicts and the verdict into the job.
+def judge(facts: Facts, rules: Iterable[Registered], terms: Terms | None = None) -> Judgement:
+    """Run the rules over a job.
 
     Args:
         facts: about the job.
         rules: that are to run.
         terms: how the user wants findings to be taken; None as their rules say.
     """
-    placement.name_likely_ranks(facts)
     wanted = {entry.rule.name for entry in rules}
     by_name = {entry.rule.name: entry.rule for entry in registered()}
-    found, questions = _run(facts)
-    facts.job.rules = sorted(wanted)
+    returned = results.of(facts, registered())
+    found = returned.findings
     # What rules that are left out have to say is not told, but while they find fault nothing is called good.
-    facts.job.left_out = sorted({f.rule for f in found if f.rule not in wanted and f.severity != "info"})
-    kept = _settled(facts, _confirmed(_without_retold(_without_general(found, wanted, by_name), by_name)))
+    left_out = sorted({f.rule for f in found if f.rule not in wanted and f.severity != "info"})
+    kept = _settled(facts, _confirmed(_without_retold(_without_general(found, wanted), by_name)))
     kept = last_words.made_fatal(facts, kept)
-    culprits.locate(facts, kept, [name for name, rule in by_name.items() if rule.local])
+    culprits.locate(facts, returned, kept, [name for name, rule in by_name.items() if rule.local])
     kept = [replace(finding, fix=finding.fix[:_MAX_STEPS]) for finding in kept]
     placeholders.fill(facts, kept)
     counting = kept
+    suppressed: list[Suppressed] = []
     if terms:
         counting, _ = terms.parted(kept)
-        kept, facts.job.suppressed = terms.parted(terms.weighed(kept))
-    accepted = {entry.finding.rule for entry in facts.job.suppressed}
+        kept, suppressed = terms.parted(terms.weighed(kept))
+    accepted = {entry.finding.rule for entry in suppressed}
     aside = accepted | {finding.rule for finding in found if finding.rule not in wanted}
-    facts.job.findings = _sorted(_with_causes(facts, kept, by_name, accepted), by_name, aside)
-    facts.job.not_judged = _open(questions, wanted, by_name, {finding.rule for finding in kept})
-    verdicts.judge_paths(facts, counting)
-    facts.job.unexplained = _unexplained(facts, found)
+    findings = _sorted(_with_causes(facts, kept, by_name, accepted), by_name, aside)
+    paths, withheld = verdicts.of_paths(facts, returned, findings, counting, suppressed, left_out)
+    judgement = Judgement(
+        rules=sorted(wanted),
+        left_out=left_out,
+        findings=findings,
+        suppressed=suppressed,
+        not_judged=_open(returned.questions, wanted, {finding.rule for finding in kept}),
+        unexplained=_unexplained(facts, returned),
+        paths=paths,
+        withheld=withheld,
+        platform=facts.platform.name if facts.platform else None,
+        likely_ranks=placement.likely_ranks(facts),
+        waiting=standstill.of(facts),
+    )
     is_dead, is_waiting = last_words.is_death(facts), standstill.is_at_the_end(facts)
-    facts.job.verdict = verdicts.of_job(facts.job, is_dead=is_dead, is_waiting=is_waiting)
-    facts.job.first_failure = first_failure.first(facts)
-    facts.job.waiting = standstill.of(facts)
+    judgement.verdict = verdicts.of_job(facts.job, judgement, is_dead=is_dead, is_waiting=is_waiting)
+    judgement.first_failure = first_failure.first(facts, judgement, returned)
+    return judgement
 
 
-def _run(facts: Facts) -> tuple[list[Finding], list[NotJudged]]:
-    """What all rules find, and what they leave open; those that explain others see in the job what these found."""
-    found: list[Finding] = []
-    questions: list[NotJudged] = []
-    facts.job.findings = found
-    for entry in sorted(registered(), key=lambda one: bool(one.rule.explains)):
-        for result in entry.judge(facts):
-            if isinstance(result, NotJudged):
-                questions.append(result)
-            else:
-                found.append(_fitting(facts, entry.rule, result))
-    return found, questions
-
-
-def _fitting(facts: Facts, rule: Rule, finding: Finding) -> Finding:
-    """A finding without steps for clouds on which the job does not run; a file beside the log names its own."""
-    if rule.explains:
-        return finding
-    return replace(finding, fix=clouds.fitting(finding.fix, {rule.cloud, *clouds.known(facts)}))
-
-
-def _without_general(found: list[Finding], wanted: set[str], by_name: dict[str, Rule]) -> list[Finding]:
+def _without_general(found: list[Finding], wanted: set[str]) -> list[Finding]:
     """The findings of the wanted rules, where no more specific one of these found something."""
-    told = {finding.rule for finding in found} & wanted
-    return [finding for finding in found if finding.rule in wanted and told.isdisjoint(by_name[finding.rule].specific)]
+    present = {finding.rule for finding in found} & wanted
+    kept = {name for name in present if present.isdisjoint(relations().specific(name))}
+    return [finding for finding in found if finding.rule in kept]
 
 
 def _confirmed(findings: list[Finding]) -> list[Finding]:
@@ -105,10 +99,10 @@ def _settled(facts: Facts, findings: list[Finding]) -> list[Finding]:
     return settled.settled(facts, findings)
 
 
-def _open(questions: list[NotJudged], wanted: set[str], by_name: dict[str, Rule], present: set[str]) -> list[NotJudged]:
+def _open(questions: list[NotJudged], wanted: set[str], present: set[str]) -> list[NotJudged]:
     """The questions that are left: where it asks about the effect of another finding, that one answers it."""
     asked = (question for question in questions if question.rule in wanted)
-    return [question for question in asked if present.isdisjoint(by_name[question.rule].echo_of)]
+    return [question for question in asked if present.isdisjoint(relations().leads(question.rule))]
 
 
 def _with_causes(facts: Facts, findings: list[Finding], by_name: dict[str, Rule], accepted: set[str]) -> list[Finding]:
@@ -153,7 +147,7 @@ def _without_retold(findings: list[Finding], by_name: dict[str, Rule]) -> list[F
     ]
 
 
-def _unexplained(facts: Facts, findings: list[Finding]) -> list[Notice]:
+def _unexplained(facts: Facts, returned: Results) -> list[Notice]:
     """Errors that no finding shows; a finding that shows one of a kind shows all of it, unless it is about the log.
 
     Where a finding tells why the job is dead, what PyTorch and launchers say of that needs no other explanation. Where
@@ -161,9 +155,9 @@ def _unexplained(facts: Facts, findings: list[Finding]) -> list[Notice]:
 
     Args:
         facts: about the job.
-        findings: of all rules, also those that are not told: a rule explains the error, whoever wants to hear it.
+        returned: by all rules, also those that are not asked for: a rule explains the error, whoever wants to hear it.
     """
-    about_the_job = [finding for finding in findings if finding.category != CATEGORIES[-1]]
+    about_the_job = [finding for finding in returned.findings if finding.category != CATEGORIES[-1]]
     told = {(line.source, line.order) for finding in about_the_job for line in finding.evidence}
     shown = {id(notice) for notice in facts.job.notices if any((e.source, e.order) in told for e in notice.evidence)}
     kinds = {_kind(notice) for notice in facts.job.notices if notice.event and id(notice) in shown}
@@ -175,7 +169,7 @@ def _unexplained(facts: Facts, findings: list[Finding]) -> list[Notice]:
         if (id(notice) in errors or (facts.job.failed and not why and notice.level == "WARN"))
         and id(notice) not in shown
         and _kind(notice) not in kinds
-        and not facts.is_echo(notice)
+        and not returned.is_effect(notice)
     ]
     dead = any(finding.fatal and finding.confidence != "possible" for finding in about_the_job)
     return [one for one in left if not (why and is_retold(one)) and not (dead and job_end.is_forced(one.event))]
@@ -206,13 +200,18 @@ def _joined(
         shown: rules with findings that explain it by a file beside the log.
     """
     own = SEVERITIES.index(finding.severity)
+    leading, causing = relations().leads(rule.name), relations().causes(rule.name)
     # What the user made less severe than its effect does not hide it.
     before = [one for one in leaders if one.name not in finding.explains]
-    first = [one.name for one in before if finding.fatal and rule.name != one.name and rule.name not in one.echo_of]
+    first = [
+        one.name
+        for one in before
+        if finding.fatal and rule.name != one.name and rule.name not in relations().leads(one.name)
+    ]
     proven = [one.name for one in shown]
     over = [one.name for one in shown if not one.folds]
-    leads = [name for name in (*rule.echo_of, *first, *over) if present.get(name, -1) >= own]
-    causes = [name for name in (*proven, *rule.echo_of, *first, *rule.because) if name in present or name in accepted]
+    leads = [name for name in (*leading, *first, *over) if present.get(name, -1) >= own]
+    causes = [name for name in (*proven, *leading, *first, *causing) if name in present or name in accepted]
     causes = sorted(dict.fromkeys([*leads, *causes]), key=lambda name: name not in present)
     return replace(finding, because=[name for name in causes if name != finding.rule], root=not leads)
 
@@ -234,7 +233,7 @@ def _order(finding: Finding, rule: Rule, severity: int, aside: set[str]) -> tupl
     """
     confidence = ("certain", "likely", "possible").index(finding.confidence)
     about_log = rule.category == CATEGORIES[-1]
-    is_effect = not finding.root or not aside.isdisjoint(rule.echo_of)
+    is_effect = not finding.root or not aside.isdisjoint(relations().leads(rule.name))
     return (
         not finding.root,
         is_effect,

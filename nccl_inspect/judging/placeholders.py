@@ -200,7 +200,9 @@ def _devices(scene: _Scene) -> list[_Value]:
 
 def _slurm_job(scene: _Scene) -> list[_Value]:
     """The number of the job that Slurm names; a step has one behind it."""
-    said = (value(notice, "job") for notice in scene.facts.job.notices if notice.production.startswith("slurm-"))
+    said = (
+        value(notice, "job") for notice in scene.facts.job.notices if notice.production.startswith("launchers/slurm-")
+    )
     return [_Value(job) for job in dict.fromkeys(str(job).partition(".")[0] for job in said if job)]
 
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.inventory import LastLine
 
 
 class Home(NamedTuple):
@@ -25,30 +24,31 @@ def home(facts: Facts, rank: int) -> Home | None:
     return facts.once(_homes).get(rank)
 
 
-def name_likely_ranks(facts: Facts) -> None:
-    """Say of processes that name no rank which they probably are.
+def likely_ranks(facts: Facts) -> dict[int, int]:
+    """The ranks that processes which name none probably are, by their position among the last lines.
 
     Where one rank has no line and one process names none, it is that; else host and GPU tell, where a host has a block
     of ranks in the order of its GPUs.
     """
     job = facts.job
-    mute = [last for last in job.last_lines if not last.ranks]
+    mute = {position: last for position, last in enumerate(job.last_lines) if not last.ranks}
     if not mute or not job.world_size or job.rank_space != "global":
-        return
+        return {}
     seen = set(job.ranks_seen)
     missing = [rank for rank in range(job.world_size) if rank not in seen]
     if len(mute) == len(missing) == 1:
-        mute[0].likely_rank = missing[0]
-        return
-    by_place: dict[Home, list[LastLine]] = {}
-    for last in mute:
+        return dict(zip(mute, missing, strict=True))
+    by_place: dict[Home, list[int]] = {}
+    for position, last in mute.items():
         if last.device is not None:
-            by_place.setdefault(Home(last.process.host, last.device), []).append(last)
+            by_place.setdefault(Home(last.process.host, last.device), []).append(position)
+    found: dict[int, int] = {}
     for rank in missing:
         place = home(facts, rank)
         alike = by_place.get(place, []) if place else []
         if len(alike) == 1:
-            alike[0].likely_rank = rank
+            found[alike[0]] = rank
+    return found
 
 
 def _homes(facts: Facts) -> dict[int, Home]:

@@ -7,17 +7,12 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import is_retold
 from nccl_inspect.model.job import Notice
 
-_CALLERS = (
-    *("nccl-error", "nccl-error-code", "test-nccl-failure", "async-error", "async-error-2-4"),
-    *("horovod-nccl-failed", "vllm-nccl-failed", "xla-nccl-failed"),
-)
-"""Programs that print the code in words."""
 _WORDS = {
-    1: ("nccl-unhandled-cuda-error", "unhandled cuda error"),
-    2: ("nccl-system-error", "unhandled system error"),
-    3: ("nccl-internal-error", "internal error"),
-    4: ("nccl-invalid-argument", "invalid argument"),
-    5: ("nccl-invalid-usage", "invalid usage"),
+    1: ("torch/nccl-unhandled-cuda-error", "unhandled cuda error"),
+    2: ("torch/nccl-system-error", "unhandled system error"),
+    3: ("torch/nccl-internal-error", "internal error"),
+    4: ("torch/nccl-invalid-argument", "invalid argument"),
+    5: ("torch/nccl-invalid-usage", "invalid usage"),
 }
 """By code the production of PyTorch's explanation, and NCCL's words (ncclGetErrorString)."""
 _REMOTE = 6
@@ -42,7 +37,7 @@ def unexplained(facts: Facts, code: int) -> list[Notice]:
     found = frames(facts, code)
     reached = [frame for frame in found if file_of(frame).rpartition("/")[2] in _INTERFACE]
     named, words = _WORDS[code]
-    told = [*facts.notices(named), *(one for one in facts.notices(*_CALLERS) if words in one.message)]
+    told = [*facts.notices(named), *(one for one in facts.with_role("nccl-result") if words in one.message)]
     if not (reached or told) or _is_explained(facts):
         return []
     return [*found[:1], *told, *reached]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.process_ends.exceptions import came_up_below
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 
 _SOUND = "none that this log shows: all communicators came to their end in order"
-_LOSS = "socket-closed-by-peer"
+_LOSS = "nccl/socket-closed-by-peer"
 """A communicator does not survive the loss of a rank."""
 _GOES_ON = "not shown: connections were made, and no call of NCCL is known to have failed. Where one did, {}"
 
@@ -44,8 +44,6 @@ def finding(
         confidence: in the cause.
         deadly: whether no job goes on after it, also where its communicators were up.
     """
-    facts.pass_over(said)
-    ranks, hosts, evidence = ranks_in(said), hosts_in(said), first_said(said)
     if is_fatal(facts, said, deadly):
         return rule.finding(
             summary,
@@ -54,9 +52,8 @@ def finding(
             fix=fix,
             severity="error",
             confidence=confidence,
-            ranks=ranks,
-            hosts=hosts,
-            evidence=evidence,
+            notices=said,
+            explains_errors=said,
             fatal=True,
         )
     if facts.is_over():
@@ -67,9 +64,8 @@ def finding(
             fix=fix,
             severity="info",
             confidence=confidence,
-            ranks=ranks,
-            hosts=hosts,
-            evidence=evidence,
+            notices=said,
+            explains_errors=said,
         )
     return rule.clue(
         summary,
@@ -79,9 +75,8 @@ def finding(
         confirm=confirm,
         severity="warning",
         confidence="likely" if confidence == "certain" else confidence,
-        ranks=ranks,
-        hosts=hosts,
-        evidence=evidence,
+        notices=said,
+        explains_errors=said,
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.hardware import xids
@@ -12,36 +12,10 @@ from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Job, Notice
 from nccl_inspect.model.statements import job_end
 
-_RETOLD = (
-    *("nccl-error", "nccl-unhandled-cuda-error", "nccl-system-error", "nccl-internal-error", "nccl-invalid-usage"),
-    *("nccl-error-code", "horovod-nccl-failed", "vllm-nccl-failed", "xla-nccl-failed"),
-    *("work-status", "work-status-2-6", "watchdog-terminated", "watchdog-terminated-unknown", "desync-not-finished"),
-    *("async-error", "async-error-2-4", "rank-traceback", "worker-failed", "failure-exitcode", "failure-signal"),
-    *("mpi-exit-code", "mpi-hydra", "slurm-failed", "slurm-task-ended", "kubectl-exit-code", "slurm-task-failure"),
-    *("shell-bus-error", "shell-bus-error-command", "shell-segmentation-fault", "shell-segmentation-fault-command"),
-    *("mpi-process-signal", "python-crashed", "test-nccl-failure"),
-    *("spawn-raised", "spawn-exit-code", "spawn-signalled"),
-    *("mpi-abort", "mpi-process-name", "mpi-hydra-process", "mpi-abort-mpich", "mpi-signalled", "mpi-improper"),
-    *("deepspeed-failed", "composer-crashed", "composer-exited", "lightning-child"),
-    *("ray-train-raise", "ray-train-failed", "ray-task-error", "ray-process-crashed"),
-    *("ray-worker-died", "ray-worker-crashed", "ray-actor-died"),
-)
-"""PyTorch and nccl-tests pass on what NCCL returned, launchers and shells say that a process failed: the cause stands
-elsewhere, if at all."""
-_FALLS_BACK = (
-    "ofi-no-protocol",
-    "ofi-no-optimal-provider",
-    "ib-device-not-usable",
-    "ib-device-count-mismatch",
-    "net-device-count-low",
-    "net-device-mismatch",
-)
-"""A plugin, a card or some of its ports do not come up; NCCL goes on with what there is."""
+_Answer = TypeVar("_Answer")
 FLUSHED = 5
 """The status of transfers that were given up because another one had failed before."""
 _RANK_IN_FRONT = re.compile(r"(?:^|[\s:])\[rank(\d{1,7})\](?=: |:\[)")
-_PROBED = ("topology-attribute-missing",)
-"""At INFO level what NCCL asks for and may do without."""
 _NO_REASON = ("Resource temporarily unavailable", "Success")
 """What errno says where no call failed."""
 
@@ -55,7 +29,7 @@ def quoted(notices: Iterable[Notice], finding: Finding) -> list[Notice]:
 def is_error(notice: Notice) -> bool:
     """Whether a statement says that something went wrong."""
     event = notice.event
-    if (notice.production in _PROBED and notice.level == "INFO") or job_end.is_shutting_down(event):
+    if ("probe" in notice.roles and notice.level == "INFO") or job_end.is_shutting_down(event):
         return False
     return (
         (event is None and notice.level == "WARN")  # which the grammar does not know
@@ -67,11 +41,11 @@ def is_error(notice: Notice) -> bool:
 
 def is_survived(notice: Notice, job: Job) -> bool:
     """Whether an error is one that NCCL went on without, as connections show."""
-    return notice.production in _FALLS_BACK and bool(job.paths)
+    return "survivable" in notice.roles and bool(job.paths)
 
 
 def _is_flushed(notice: Notice) -> bool:
-    return notice.production.startswith("ib-") and value(notice, "status") == FLUSHED
+    return notice.production.startswith("nccl/ib-") and value(notice, "status") == FLUSHED
 
 
 def _is_left_over(notice: Notice) -> bool:
@@ -79,23 +53,23 @@ def _is_left_over(notice: Notice) -> bool:
 
     It prints whatever errno an earlier call has left; of an accept() that really failed src/misc/socket.cc warns.
     """
-    return notice.production == "proxy-socket-failed" and value(notice, "error") in _NO_REASON
+    return notice.production == "nccl/proxy-socket-failed" and value(notice, "error") in _NO_REASON
 
 
 def _is_logged(notice: Notice) -> bool:
     """Whether PyTorch only logs what its store met with: it may try again, and raises an exception when it gives up."""
-    return notice.production in ("store-connect-timeout", "store-listen-failed") and "Error: " not in notice.message
+    return "logged-retry" in notice.roles and "Error: " not in notice.message
 
 
 def broken(notice: Notice) -> str | None:
     """What the kernel log says is broken of a GPU; an Xid that programs cause, or that is mended, is none of it."""
-    if notice.production != "xid":
+    if notice.production != "kernel/xid":
         return None
     return xids.meaning(value(notice, "xid"), str(value(notice, "text")))
 
 
 def _is_of_program(notice: Notice) -> bool:
-    return notice.production == "xid" and broken(notice) is None
+    return notice.production == "kernel/xid" and broken(notice) is None
 
 
 _NO_ERRORS = (_is_flushed, _is_left_over, _is_logged, _is_of_program)
@@ -103,7 +77,12 @@ _NO_ERRORS = (_is_flushed, _is_left_over, _is_logged, _is_of_program)
 
 def is_retold(notice: Notice) -> bool:
     """Whether a statement only passes on that something failed."""
-    return notice.production in _RETOLD
+    return "propagated-error" in notice.roles
+
+
+def of_role(notice: Notice, table: Mapping[str, _Answer]) -> _Answer | None:
+    """What a table says of the first of its roles that a statement has."""
+    return next((answer for role, answer in table.items() if role in notice.roles), None)
 
 
 def value(notice: Notice, name: str) -> Any:

@@ -3,48 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from nccl_inspect.judging.facts import Facts
-from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.job import Job
+from nccl_inspect.judging.judgement import Judgement
+from nccl_inspect.judging.results import Results
+from nccl_inspect.model.finding import Finding, Suppressed
+from nccl_inspect.model.job import Job, PathKind, Paths
+from nccl_inspect.model.paths.table import refined
 from nccl_inspect.model.statements import usage
 
-_LOSS = "socket-closed-by-peer"
+_LOSS = "nccl/socket-closed-by-peer"
 
 
-def judge_paths(facts: Facts, counting: Iterable[Finding]) -> None:
-    """The verdict of each path; one with which a rule that was left out finds fault is not judged.
+def of_paths(
+    facts: Facts,
+    results: Results,
+    findings: Iterable[Finding],
+    counting: Iterable[Finding],
+    suppressed: Iterable[Suppressed],
+    left_out: Iterable[str],
+) -> tuple[Paths, int]:
+    """The paths with their verdicts, and how many rules that are left out keep from one.
+
+    A path with which a rule that was left out finds fault is not judged.
 
     A finding that the user accepts stands beside its paths and does not make them bad. One that the user calls an info
     weighs less, which does not make its paths any better.
 
     Args:
         facts: about the job.
+        results: of all rules.
+        findings: that are shown, with the severities that the user gives them.
         counting: the findings that are not accepted, with the severities that their rules gave them.
+        suppressed: the findings that are accepted.
+        left_out: rules that were not asked for and find fault.
     """
-    accepted = {entry.finding.rule for entry in facts.job.suppressed}
-    by_rule: dict[str, list[Finding]] = {}
-    for finding in facts.job.findings:
-        by_rule.setdefault(finding.rule, []).append(finding)
+    worst: dict[str, int] = {entry.finding.rule: 0 for entry in suppressed}
+    for finding in findings:
+        weight = 0 if finding.severity == "info" else 1 if finding.confidence == "possible" else 2
+        worst[finding.rule] = max(weight, worst.get(finding.rule, 0))
     faults = {finding.rule for finding in counting if finding.severity != "info" and finding.confidence != "possible"}
-    left_out = set(facts.job.left_out)
-    facts.job.withheld = 0
-    for path in facts.job.paths:
-        marks = facts.marks(path)
-        path.rules = list(dict.fromkeys(name for name in marks if name in by_rule or name in accepted))
-        worst = [finding for name in path.rules for finding in by_rule.get(name, ()) if finding.severity != "info"]
-        if faults.intersection(path.rules) or any(finding.confidence != "possible" for finding in worst):
-            path.verdict = "fallback"
-        elif worst or facts.is_open(path):
-            path.verdict = "unknown"
-        elif left_out.intersection(marks):
-            path.verdict = "unknown"
-            facts.job.withheld += 1
-        else:
-            path.verdict = "ok"
+    hidden = set(left_out)
+    rules = [tuple(name for name in mark.rules if name in worst) for mark in results.marks]
+    verdicts = []
+    withheld = set()
+    for place, (mark, shown) in enumerate(zip(results.marks, rules, strict=True)):
+        weight = 2 if faults.intersection(shown) else max((worst[name] for name in shown), default=0)
+        if not weight and not mark.is_open and not hidden.isdisjoint(mark.rules):
+            withheld.add(place)
+        is_open = weight or mark.is_open or place in withheld
+        verdicts.append("fallback" if weight == 2 else "unknown" if is_open else "ok")
+
+    def judged(kind: PathKind, place: int) -> PathKind:
+        link, expected = facts.link(kind), facts.expected(kind)
+        told = replace(kind, link=link, expected=expected, verdict=verdicts[place], rules=rules[place])
+        return replace(told, pair_class=None, on_fabric=False)
+
+    number = sum(place in withheld for place in results.marking) if withheld else 0
+    return refined(facts.paths_with_hardware, results.marking, judged), number
 
 
-def of_job(job: Job, *, is_dead: bool = False, is_waiting: bool = False) -> str:
+def of_job(job: Job, judgement: Judgement, *, is_dead: bool = False, is_waiting: bool = False) -> str:
     """``failed`` when the job is dead or stuck, ``degraded`` with a sound finding that costs time, else ``ok``.
 
     ``ok`` needs paths, every one of them judged, and good but for what the user calls an info. ``unknown`` is what is
@@ -53,19 +73,21 @@ def of_job(job: Job, *, is_dead: bool = False, is_waiting: bool = False) -> str:
     wait where the log ends. An excerpt never shows that a job is sound.
 
     Args:
-        job: with its findings.
+        job: that is judged.
+        judgement: its findings, and the verdicts of its paths.
         is_dead: a rank died of an error, whether a finding tells of it or not.
         is_waiting: the log ends while ranks wait for each other: still starting, stuck, or cut there.
     """
-    everything = [*job.findings, *(entry.finding for entry in job.suppressed)]  # who accepts a death does not undo it
+    findings = judgement.findings
+    everything = [*findings, *(entry.finding for entry in judgement.suppressed)]  # who accepts a death does not undo it
     if any(f.fatal and f.confidence != "possible" for f in everything) or job.failed or is_dead:
         return "failed"
-    if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in job.findings):
+    if any(f.severity != "info" and f.confidence != "possible" and not f.clue for f in findings):
         return "degraded"
-    doubts = bool(job.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in job.findings)
+    doubts = bool(judgement.unexplained or job.unplaced_lines) or any(f.severity != "info" for f in findings)
     doubts |= is_waiting or _lost_a_rank(job) or _lacks_ranks(job)
-    judged = len(job.paths) > 0 and all(path.verdict != "unknown" for path in job.paths)
-    return "ok" if judged and not doubts and not job.left_out and not job.excerpt else "unknown"
+    judged = bool(judgement.paths) and all(kind.verdict != "unknown" for kind in judgement.paths.kinds)
+    return "ok" if judged and not doubts and not judgement.left_out and not job.excerpt else "unknown"
 
 
 def _lacks_ranks(job: Job) -> bool:

@@ -1,4 +1,4 @@
-"""When a watch ends by itself, and the command that is run then: a guard that ends a bad job early."""
+"""Conditions that end a watch, and the command that then runs: a guard that stops a bad job early."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STALL = "stall"
 CONDITIONS = ("error", "warning", STALL)
 """What a watch may end on: a finding of this severity or a higher one, or a communicator without progress."""
 VARIABLES = ("VERDICT", "REASON", "RULE", "SEVERITY", "RANKS", "HOSTS", "FIX")
-"""What the command is told in its environment, behind :data:`PREFIX`."""
+"""Variables in the environment of the command, without :data:`PREFIX`."""
 PREFIX = "NCCLINSPECT_"
 _MAX_BYTES = 100_000
 """Of a variable: with a longer one Linux runs no command (``MAX_ARG_STRLEN``)."""
@@ -56,23 +56,27 @@ def alarm(news: Iterable[News], conditions: Collection[str]) -> Alarm | None:
     """What of some news ends the watch, if anything does.
 
     Args:
-        news: as they are told: what is not certain enough to be told ends nothing.
+        news: as reported: what is not certain enough to report ends nothing.
         conditions: some of :data:`CONDITIONS`.
     """
     limits = [SEVERITIES.index(name) for name in conditions if name in SEVERITIES]
-    for one in news:
-        if isinstance(one, Stall) and STALL in conditions:
-            return _stalled(one)
-        if limits and isinstance(one, Verdict | Change | Turn | End) and (found := _found(one.job, min(limits))):
-            return found
+    for event in news:
+        if isinstance(event, Stall) and STALL in conditions:
+            return _stalled(event)
+        if (
+            limits
+            and isinstance(event, Verdict | Change | Turn | End)
+            and (reason_to_end := _found(event.job, min(limits)))
+        ):
+            return reason_to_end
     return None
 
 
 def _found(job: Job, limit: int) -> Alarm | None:
     for finding in job.findings:
         if SEVERITIES.index(finding.severity) >= limit:
-            known = Places(job)
-            at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := known.of(rank).host))
+            places = Places(job)
+            at = finding.hosts or dict.fromkeys(host for rank in finding.ranks if (host := places.of(rank).host))
             ranks, hosts = ranges(finding.ranks), ",".join(at)
             fix = step_now(finding)
             severity = finding.severity
@@ -92,7 +96,7 @@ def _stalled(stall: Stall) -> Alarm:
 def run(command: str, why: Alarm) -> int:
     """Run a command by the shell; what it prints goes to the standard error, and its exit status is the result.
 
-    Nothing of the log is put into the command: it is told by variables alone.
+    Nothing of the log is put into the command; it gets variables only.
 
     Raises:
         OSError: there is no shell, or no process can be started.

@@ -41,8 +41,8 @@ class Meter(Protocol):
 
         Args:
             watch: as it is now.
-            is_news: something was told.
-            runs: whether it goes on.
+            is_news: something was reported.
+            runs: whether it continues.
 
         Returns:
             What is wrong since the last time, for a watch is worth more than its metrics; empty when all is well.
@@ -64,11 +64,11 @@ def meter(target: str | None, seconds: float) -> Meter:
     """
     if target is None:
         return _Nobody()
-    found = _ADDRESS.fullmatch(target)
-    if found is None:
+    match = _ADDRESS.fullmatch(target)
+    if match is None:
         return _InFile(target, seconds)
-    host = found["host"]
-    return _Served(target, _HERE if host is None else host.strip("[]"), int(found["port"]))
+    host = match["host"]
+    return _Served(target, _HERE if host is None else host.strip("[]"), int(match["port"]))
 
 
 def metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
@@ -76,7 +76,7 @@ def metrics(watch: Watch, runs: bool) -> prometheus.Metrics:
 
     Args:
         watch: as it is now.
-        runs: whether it goes on.
+        runs: whether it continues.
     """
     status, job = watch.status(), watch.told
     made = prometheus.of_job(job) if job else _before_the_verdict(status)

@@ -53,7 +53,7 @@ class Waiter:
         self._poll.register(descriptor, select.POLLIN)
 
     def wait(self) -> bool:
-        """Whether there is input; what is no input is waited for in vain, and so makes a pause.
+        """Whether there is input; for anything else the wait runs into its timeout, which makes the pause.
 
         Raises:
             BrokenPipeError: nobody reads the output any more.
@@ -92,7 +92,7 @@ def follow(path: Path, waiter: Waiter, until_end: bool = False) -> Iterator[Piec
     """What a file holds, and what is written to it later, also when it is cut or replaced.
 
     Args:
-        path: need not exist yet, unless it is read until its end; what is no regular file is read like a pipe.
+        path: need not exist yet, unless it is read until its end; what is not a regular file is read like a pipe.
         waiter: makes the pauses.
         until_end: stop at the present end.
 
@@ -191,7 +191,7 @@ class Splitter:
     def __init__(self) -> None:
         self._rest = b""
         self._head: bytes | None = b""
-        """What came until it is enough to tell whether this is an export; None from then on."""
+        """Bytes held back until they show whether this is an export; None from then on."""
         self._reader: Reader | None = None
         self._total = 0
 
@@ -224,9 +224,9 @@ class Splitter:
         self._rest = rest[:BLOCK]
         return Lines([line[:BLOCK].rstrip(b"\r") for line in lines], size)
 
-    def _found(self, reader: Reader, found: list[Numbered], size: int) -> Lines:
-        self._total += len(found)
-        return record_lines.numbered(found, self._total - len(found), size, reader.lines)
+    def _found(self, reader: Reader, entries: list[Numbered], size: int) -> Lines:
+        self._total += len(entries)
+        return record_lines.numbered(entries, self._total - len(entries), size, reader.lines)
 
 
 def _tells(head: bytes) -> bool:

@@ -60,7 +60,7 @@ class Turn(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """Ranks began to build a communicator and do not go on."""
+    """Ranks began to build a communicator and stalled."""
 
     communicator: CommunicatorInfo
     waiting: list[int]
@@ -76,7 +76,7 @@ class Stall(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """It goes on after a stall."""
+    """Progress after a stall."""
 
     seconds: float
     """How long it stood still."""
@@ -106,7 +106,7 @@ class Status(Record):
     last: str = ""
     """The last step of any rank."""
     verdict: str = ""
-    """Empty until it was told."""
+    """Empty until it was reported."""
     quiet: float = 0.0
     """Seconds since the last line."""
     stalled: bool = False
@@ -154,7 +154,7 @@ class Watch:
 
     @property
     def told(self) -> Job | None:
-        """The job as it was told last; None before the first verdict."""
+        """The job as last reported; None before the first verdict."""
         return self._told
 
     def feed(self, data: bytes) -> None:
@@ -179,7 +179,7 @@ class Watch:
             self._fold.feed(lines)
 
     def look(self) -> list[News]:
-        """What there is to tell by now; looks at the job only when it is time for that."""
+        """News since the last call; the job is judged only when it is time for that."""
         now = self._clock()
         if now < self._next_look:
             return []
@@ -203,7 +203,7 @@ class Watch:
         """The last news, and the job: the log ends here.
 
         Args:
-            interrupted: it goes on, only nobody watches it any more.
+            interrupted: the job continues, only unwatched.
 
         Raises:
             NoInputError: no line was NCCL's.
@@ -272,7 +272,7 @@ class Watch:
 
     @property
     def _is_stalled(self) -> bool:
-        """Whether a stall was told, and nothing came since."""
+        """Whether a stall was reported, and nothing came since."""
         return self._stall is not None and self._fold.extent()[:2] == self._extent[:2]
 
     def _resumed(self, now: float) -> Iterator[News]:
@@ -334,7 +334,7 @@ def is_up(job: Job, seconds: float, timing: Timing) -> bool:
     if not comms or any(len(comm.completed) < comm.nranks for comm in comms):
         return False
     expected = {rank for comm in comms if comm.nranks > 1 for rank in comm.ranks}
-    return expected <= {path.src for path in job.paths}
+    return expected <= {rank for (rank,) in job.paths.distinct("src")}
 
 
 def paired(
@@ -354,8 +354,8 @@ def paired(
 
 def _taken(findings: list[Finding], rule: str, summary: str | None = None) -> Finding | None:
     """The first such finding, taken out of the list."""
-    known = (at for at, one in enumerate(findings) if one.rule == rule and summary in (None, one.summary))
-    return None if (at := next(known, None)) is None else findings.pop(at)
+    matches = (at for at, finding in enumerate(findings) if finding.rule == rule and summary in (None, finding.summary))
+    return None if (at := next(matches, None)) is None else findings.pop(at)
 
 
 def _unfinished(comm: CommunicatorInfo) -> list[int]:
@@ -366,10 +366,10 @@ def _unfinished(comm: CommunicatorInfo) -> list[int]:
 
 
 def _stall(comm: CommunicatorInfo, waiting: list[int], missing: list[int], seconds: float, last: str) -> Stall:
-    known = dict(enumerate(comm.ranks))
-    are_global = all(known.get(rank) is not None for rank in (*waiting, *missing))
+    global_ranks = dict(enumerate(comm.ranks))
+    are_global = all(global_ranks.get(rank) is not None for rank in (*waiting, *missing))
     if are_global:
-        waiting, missing = ([known[rank] or 0 for rank in ranks] for ranks in (waiting, missing))
+        waiting, missing = ([global_ranks[rank] or 0 for rank in ranks] for ranks in (waiting, missing))
     return Stall(comm, waiting, missing, are_global, seconds, last)
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.util.records import Record
+
+if TYPE_CHECKING:
+    from nccl_inspect.model.job import Notice, Selection
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -76,6 +80,12 @@ class Finding(Record):
     """Where the figures in its impact come from."""
     where: str = ""
     """The culprits in words, with the numbers inside and outside."""
+    paths: Selection | None = field(default=None, compare=False)
+    """The paths that it is about."""
+    open_paths: Selection | None = field(default=None, compare=False)
+    """Paths that cannot be judged because of it."""
+    explained: list[Notice] = field(default_factory=list, compare=False)
+    """Errors that it explains, besides those among its evidence."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -87,10 +97,43 @@ class Suppressed(Record):
     """Why it is accepted, in the user's words."""
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Needs(Record):
+    """What would answer an open question: reports print it, and one command captures it."""
+
+    log: str = ""
+    """Which lines of the log, in words."""
+    all_ranks: bool = False
+    """The lines of every rank are needed."""
+    subsystems: tuple[str, ...] = ()
+    """For ``NCCL_DEBUG_SUBSYS``."""
+    shows: str = ""
+    """What these subsystems show."""
+    platform: bool = False
+    """The machine type answers it."""
+    topology: bool = False
+    """What joins the GPUs of a host answers it."""
+    others: tuple[str, ...] = ()
+    """Commands, files and what only people know, in words."""
+
+    def __str__(self) -> str:
+        ways = ("--platform NAME" * self.platform, "--topology with the output of nvidia-smi topo -m" * self.topology)
+        subsystems = f"NCCL_DEBUG_SUBSYS={','.join(self.subsystems)}" if self.subsystems else ""
+        purpose = f" shows {self.shows}" if self.shows else ""
+        return "; ".join(filter(None, (self.log, ", or ".join(filter(None, ways)), subsystems + purpose, *self.others)))
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class NotJudged(Record):
     """What a rule could not decide, and what would tell."""
 
     rule: str
     reason: str
-    needs: str
+    lacks: Needs
+    paths: Selection | None = field(default=None, compare=False)
+    """Paths that cannot be judged without an answer."""
+
+    @property
+    def needs(self) -> str:
+        """What would tell, in words."""
+        return str(self.lacks)

@@ -1,1 +1,1 @@
-"""What there is to draw of a communicator, and how its links look: shared by drawings and by the HTML report."""
+"""The drawable parts of a communicator and the look of its links; shared by drawings and the HTML report."""

@@ -1,5 +1,5 @@
-"""How the ways of data look in pictures: each has a colour, a dash pattern and a word, so that none is told by
-colour alone. The colours are those of Okabe and Ito, which people with colour blindness can tell apart."""
+"""How the ways of data look in pictures: each has a colour, a dash pattern and a word, so that none depends on
+color alone. The colours are those of Okabe and Ito, which people with colour blindness can tell apart."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ class Bundle(NamedTuple):
 def bundles(view: View, kind: str) -> list[Bundle]:
     """The links of one kind, host by host."""
     host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
-    found: dict[tuple[str, str, str], int] = {}
+    counts: dict[tuple[str, str, str], int] = {}
     for link in view.links:
         if link.kind == kind and link.src in host_of and link.dst in host_of:
             key = host_of[link.src], host_of[link.dst], look_of(link).key
-            found[key] = found.get(key, 0) + 1
-    return [Bundle(src, dst, _BY_KEY[key], links) for (src, dst, key), links in found.items()]
+            counts[key] = counts.get(key, 0) + 1
+    return [Bundle(src, dst, _BY_KEY[key], links) for (src, dst, key), links in counts.items()]

@@ -15,12 +15,12 @@ class Place(NamedTuple):
 
 
 def places(view: View, tree: Shape) -> dict[str, Place]:
-    """The places of all hosts; those that the tree does not reach stand below as roots."""
+    """The places of all hosts; those that the tree does not reach are roots below."""
     neighbours = _children(view, tree)
     below = {child for some in neighbours.values() for child in some}
     levels: dict[str, int] = {}
     children: dict[str, list[str]] = {}
-    found: dict[str, Place] = {}
+    by_host: dict[str, Place] = {}
     leaves = 0
     # In a log that was torn every host may be below another one: then the first is the root.
     for root in [*(host for host in view.hosts if host not in below), *view.hosts]:
@@ -28,10 +28,10 @@ def places(view: View, tree: Shape) -> dict[str, Place]:
             continue
         for host in reversed(_walked(root, neighbours, levels, children)):
             # Leaves come from the last to the first, so they are counted upwards and turned below.
-            lower = [found[child].down for child in children[host]]
-            found[host] = Place(levels[host], sum(lower) / len(lower) if lower else leaves)
+            lower = [by_host[child].down for child in children[host]]
+            by_host[host] = Place(levels[host], sum(lower) / len(lower) if lower else leaves)
             leaves += not lower
-    return {host: Place(place.level, leaves - 1 - place.down) for host, place in found.items()}
+    return {host: Place(place.level, leaves - 1 - place.down) for host, place in by_host.items()}
 
 
 def _walked(
@@ -52,10 +52,10 @@ def _walked(
 def _children(view: View, tree: Shape) -> dict[str, list[str]]:
     """The hosts directly below each host."""
     host_of = {rank: host for host, ranks in view.hosts.items() for rank in ranks}
-    found: dict[str, dict[str, None]] = {}
+    below: dict[str, dict[str, None]] = {}
     for parent, child in tree.links:
         src, dst = host_of.get(-1 if parent is None else parent), host_of.get(-1 if child is None else child)
         if src is not None and dst is not None and src != dst:
-            found.setdefault(src, {})[dst] = None
+            below.setdefault(src, {})[dst] = None
     order = {host: at for at, host in enumerate(view.hosts)}
-    return {host: sorted(some, key=order.__getitem__) for host, some in found.items()}
+    return {host: sorted(some, key=order.__getitem__) for host, some in below.items()}

@@ -1,4 +1,4 @@
-"""What there is to draw of a communicator: hosts with their ranks, and the links of rings and trees."""
+"""The drawable parts of a communicator: hosts with their ranks, links of rings and trees."""
 
 from __future__ import annotations
 
@@ -93,16 +93,16 @@ def channels_of(job: Job, wanted: Iterable[str] = ()) -> set[int]:
     names = set(wanted)
     comms = [comm for comm in job.communicators if not names or comm.id in names]
     sizes = [max(comm.channels or 0, len(comm.rings), len(comm.trees)) for comm in comms]
-    paths = [path for path in job.paths if not names or names.intersection(path.communicators)]
-    return {*range(max(sizes, default=0)), *(channel for path in paths for channel in path.channels)}
+    paths = job.paths.only(("communicators",), names.intersection) if names else job.paths
+    return {*range(max(sizes, default=0)), *(channel for kind in paths.kinds for channel in kind.channels)}
 
 
-def largest(found: list[View]) -> list[View]:
+def largest(candidates: list[View]) -> list[View]:
     """The one that a picture shows unless others are asked for: the largest with links."""
-    if len(found) < 2:
-        return found
-    best = max(found, key=lambda view: (bool(view.links), view.nranks))
-    return [replace(best, others=tuple(view.name for view in found if view is not best))]
+    if len(candidates) < 2:
+        return candidates
+    best = max(candidates, key=lambda view: (bool(view.links), view.nranks))
+    return [replace(best, others=tuple(view.name for view in candidates if view is not best))]
 
 
 class _Links:
@@ -127,7 +127,7 @@ class _Links:
         return hosts
 
 
-def _view(job: Job, comm: CommunicatorInfo, known: _Links, ranges: list[range]) -> View:
+def _view(job: Job, comm: CommunicatorInfo, job_links: _Links, ranges: list[range]) -> View:
     rings = _shapes((channel, tuple(ring), ()) for channel, ring in enumerate(comm.rings) if _in(channel, ranges))
     trees = _shapes(
         (channel, (), tuple((link[0], link[1]) for link in tree))
@@ -135,16 +135,16 @@ def _view(job: Job, comm: CommunicatorInfo, known: _Links, ranges: list[range]) 
         if _in(channel, ranges) and tree
     )
     ranks = [rank for rank in comm.ranks if rank is not None]
-    links = [*_links("ring", rings, known.by_pair, comm.id), *_links("tree", trees, known.by_pair, comm.id)]
+    links = [*_links("ring", rings, job_links.by_pair, comm.id), *_links("tree", trees, job_links.by_pair, comm.id)]
     if not links:
-        links = _connections(known.of_communicator.get(comm.id, []), ranges, comm.id)
+        links = _connections(job_links.of_communicator.get(comm.id, []), ranges, comm.id)
     return View(
         name=comm.id,
         state=comm.state,
         nranks=comm.nranks,
         channels=comm.channels,
         parent=comm.parent,
-        hosts=known.hosts(ranks),
+        hosts=job_links.hosts(ranks),
         gpus={rank: job.gpus[rank] for rank in ranks if rank in job.gpus},
         rings=rings,
         trees=trees,
@@ -154,7 +154,7 @@ def _view(job: Job, comm: CommunicatorInfo, known: _Links, ranges: list[range]) 
 
 
 def _fragment(job: Job, ranges: list[range]) -> View:
-    ranks = sorted({rank for path in job.paths for rank in (path.src, path.dst)})
+    ranks = sorted(job.paths.ends())
     links = tuple(_connections(list(job.paths), ranges, ""))
     return View(
         "connections", "no communicator in the log", len(ranks), None, None, _Links(job).hosts(ranks), links=links
@@ -166,13 +166,13 @@ def _in(channel: int, ranges: list[range]) -> bool:
 
 
 def _shapes(
-    found: Iterable[tuple[int, tuple[int | None, ...], tuple[tuple[int | None, int | None], ...]]],
+    per_channel: Iterable[tuple[int, tuple[int | None, ...], tuple[tuple[int | None, int | None], ...]]],
 ) -> tuple[Shape, ...]:
     """Rings or trees that several channels share, each once."""
     by_shape: dict[object, Shape] = {}
-    for channel, ranks, links in found:
-        known = by_shape.get((ranks, links))
-        by_shape[ranks, links] = Shape((*(known.channels if known else ()), channel), ranks, links)
+    for channel, ranks, links in per_channel:
+        shape = by_shape.get((ranks, links))
+        by_shape[ranks, links] = Shape((*(shape.channels if shape else ()), channel), ranks, links)
     return tuple(by_shape.values())
 
 
@@ -183,12 +183,12 @@ def _links(kind: str, shapes: Iterable[Shape], by_pair: dict[tuple[int, int], Pa
         for src, dst in pairs:
             if src is not None and dst is not None and src != dst:
                 channels.setdefault((src, dst), set()).update(shape.channels)
-    found = []
+    links = []
     for (src, dst), some in sorted(channels.items()):
         # Trees carry data both ways; either end's line tells the path.
         path = by_pair.get((src, dst)) or (by_pair.get((dst, src)) if kind == "tree" else None)
-        found.append(_link(src, dst, kind, some, path, comm))
-    return found
+        links.append(_link(src, dst, kind, some, path, comm))
+    return links
 
 
 def _connections(paths: list[Path], ranges: list[range], comm: str) -> list[Link]:

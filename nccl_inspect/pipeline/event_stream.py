@@ -101,7 +101,7 @@ def _lines(
 
 
 def _joined(source: str, found: Iterable[tuple[int, Origin, Text]]) -> Iterator[Told]:
-    """The events; lines that go on with a message of several lines become part of its event."""
+    """The events; lines that continue a message of several lines become part of its event."""
     where, before = Where(), None
     for number, origin, text in found:
         if text.parsed is None:

@@ -1,4 +1,4 @@
-"""Judges the jobs of one input each by itself, and tells the worst of them."""
+"""Judges each job of an input separately and selects the worst."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Options(Record):
     platform: str | None = None
     """Machine type, when the log does not name it."""
     topologies: tuple[str, ...] = ()
-    """Files that tell what joins the GPUs of a machine; below, what such files tell that were read already."""
+    """Topology files; below, topologies that were read already."""
     topologies_read: tuple[topology.Topology, ...] = ()
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ def fold(
         inputs: paths, globs, ``-``, bytes or binary file objects.
         progress: told after each piece how many bytes were read, and how many there are.
         interruption: when it happens, what was read so far is the result, marked as partial.
-        jobs: read in so many processes; None for as many as the machine has processors and the input is worth. The
+        jobs: number of reading processes; None for as many as the machine has processors and the input is worth. The
             result is the same.
         cluster: address of the Dask scheduler whose workers read instead; the result is the same.
 
@@ -280,7 +280,7 @@ class Judge:
             from nccl_inspect.artifacts import joining  # most logs come alone
 
             job.artifacts = joining.of_job(beside, job, gathered)
-        judging.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms)
+        judging.judge(Facts(job, self._platform, self._topologies), self._rules, self._options.terms).put_into(job)
         if job.waiting and job.waiting.cut is None and job.waiting.age is None:
             job.waiting.age = ages.of(job)
         job.head = head.of(job)

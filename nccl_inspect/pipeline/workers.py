@@ -67,7 +67,7 @@ def _work(group: Sequence[Part], wrapped: bool) -> Fold:
 
 
 def is_wrapped(part: Part) -> bool:
-    """Whether the first lines stand in envelopes."""
+    """Whether the first lines are in envelopes."""
     scanner = Scanner(engine.shipped())
     for source in partition.read(part, lambda _: None):
         for lines in record_lines.pieces_of(source):

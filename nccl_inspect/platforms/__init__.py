@@ -4,7 +4,7 @@ A missing entry means that it is not known; rules then say so instead of guessin
 
 * ``name``, ``aliases``: as users and plugins write it, in small letters with ``-``; an alias may hold ``*``
 * ``vendor``; ``gpu``, ``gpus``: model and number on one machine
-* ``gpu_names``: as the driver names the GPU, without the maker, where that alone tells what the entry says
+* ``gpu_names``: as the driver names the GPU, without the maker, where that alone says what the entry says
 * ``nvlink``: the generation that joins all its GPUs, 0 for none; ``nvlink_pairs``: the generation that joins some pairs
   only (bridges, a cube mesh); ``nvlink_domain``: how many GPUs of several hosts it joins
 * ``busbw``: lowest and highest bus bandwidth in GB/s between its GPUs, where it is not that of its NVLink
@@ -92,7 +92,7 @@ class Platform(Record):
 
     @property
     def rate(self) -> int | None:
-        """What the network gives one GPU, in Gb/s; None where several NICs stand beside it and nobody says which."""
+        """Network bandwidth of one GPU in Gb/s; None where several NICs are near it and no source says which one."""
         if self.gpu_gbps:
             return self.gpu_gbps
         return None if self.nics and self.gpus and self.nics > self.gpus else self.nic_gbps
@@ -124,7 +124,7 @@ def _all() -> tuple[Platform, ...]:
 
 def _platform(table: dict[str, Any]) -> Platform:
     signs = Signs(**{key: _frozen(value) for key, value in table.pop("signs", {}).items()})
-    sources = tuple(Source(url=one["url"], states=tuple(one["states"])) for one in table.pop("sources"))
+    sources = tuple(Source(url=source["url"], states=tuple(source["states"])) for source in table.pop("sources"))
     return Platform(sources=sources, signs=signs, **{key: _frozen(value) for key, value in table.items()})
 
 
@@ -147,10 +147,10 @@ def _as_here(name: str) -> str:
 def find(name: str) -> Platform | None:
     """The platform of that name, alias or GPU, None when it is not known; ``a or b`` is what both have in common."""
     if _OR in name:
-        found = [find(one) for one in name.split(_OR)]
-        return common([one for one in found if one]) if all(found) else None
+        parts = [find(entry) for entry in name.split(_OR)]
+        return common([entry for entry in parts if entry]) if all(parts) else None
     plain = _as_here(name)
-    return shipped().get(plain) or next((one for one in _all() if _is_called(one, plain)), None)
+    return shipped().get(plain) or next((entry for entry in _all() if _is_called(entry, plain)), None)
 
 
 def _is_called(platform: Platform, plain: str) -> bool:
@@ -170,15 +170,20 @@ def common(candidates: list[Platform]) -> Platform:
         return candidates[0]
     values: dict[str, Any] = {}
     for field in fields(Platform):
-        if len(said := {getattr(one, field.name) for one in candidates}) == 1:
-            values[field.name] = said.pop()
+        if len(stated := {getattr(candidate, field.name) for candidate in candidates}) == 1:
+            values[field.name] = stated.pop()
     for keys in _TOGETHER:
         if not values.keys() >= {*keys}:
             values = {key: value for key, value in values.items() if key not in keys}
-    sources = tuple(dict.fromkeys(source for one in candidates for source in one.sources))
-    own = {"name": _OR.join(one.name for one in candidates), "sources": sources, "aliases": (), "signs": Signs()}
+    sources = tuple(dict.fromkeys(source for candidate in candidates for source in candidate.sources))
+    own = {
+        "name": _OR.join(candidate.name for candidate in candidates),
+        "sources": sources,
+        "aliases": (),
+        "signs": Signs(),
+    }
     shared = Platform(**{**values, **own})
-    same = {one.rate for one in candidates} == {shared.rate}
+    same = {candidate.rate for candidate in candidates} == {shared.rate}
     return shared if same else replace(shared, nic_gbps=None, gpu_gbps=None)
 
 
@@ -201,7 +206,7 @@ def named(name: str) -> Platform:
 
 
 def _hint(plain: str) -> str:
-    """What to do about a name that is not known: a machine with other GPUs is no suggestion."""
+    """What to do about a name that is not known: machines with other GPUs are not suggested."""
     if sizes := [known for known in sorted(shipped()) if known.startswith(f"{plain}.")]:
         return f"its sizes are {', '.join(sizes)}"
     models = {*_MODEL.findall(plain)}

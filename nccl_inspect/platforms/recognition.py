@@ -39,8 +39,8 @@ class Shown(Record):
 def recognised(shown: Shown) -> Platform | None:
     """The machine type that a log names, else what the types have in common that fit it, else what its GPUs tell."""
     for word in shown.plugin:
-        if found := platforms.find(word):
-            return found
+        if named := platforms.find(word):
+            return named
     by_gpus = platforms.of_gpus(shown.gpu_names) if shown.gpu_names else None
     fitting = [
         platform
@@ -57,23 +57,23 @@ def _signed(shown: Shown) -> list[Platform]:
     if not (networks or settings or shown.plugin or shown.nvlink_domain):
         return []
     candidates = list(platforms.signed())
-    found = [
+    by_sign = [
         {platform.name for platform in candidates if _has_settings(platform, shown)},
         {platform.name for platform in candidates if _any_fits(platform.signs.networks, networks)},
         {platform.name for platform in candidates if _any_fits(platform.signs.plugin, shown.plugin)},
         {platform.name for platform in candidates if 0 < shown.nvlink_domain == platform.signs.nvlink_domain},
     ]
-    told = [names for names in found if names]
-    return [platform for platform in candidates if told and all(platform.name in names for names in told)]
+    signs = [names for names in by_sign if names]
+    return [platform for platform in candidates if signs and all(platform.name in names for names in signs)]
 
 
 def _has_settings(platform: Platform, shown: Shown) -> bool:
-    return any(all(_is_set(one, shown) for one in sign.split()) for sign in platform.signs.settings)
+    return any(all(_is_set(condition, shown) for condition in sign.split()) for sign in platform.signs.settings)
 
 
 def _is_set(condition: str, shown: Shown) -> bool:
     name, _, pattern = condition.partition("=")
-    return any(name == known and fnmatchcase(value, pattern) for known, value in shown.settings)
+    return any(name == variable and fnmatchcase(value, pattern) for variable, value in shown.settings)
 
 
 def _any_fits(patterns: Iterable[str], words: Collection[str]) -> bool:

@@ -52,7 +52,7 @@ class Expectation(Record):
     """One line of a policy."""
 
     key: str
-    """Where it stands in the file: ``paths.inter.gdr``."""
+    """Its key in the file: ``paths.inter.gdr``."""
     wanted: str
     """What it asks for, in words."""
     ask: Callable[[Job], Iterable[Answer]]
@@ -70,7 +70,7 @@ class Outcome(Record):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Checked(Record):
-    """A job held against a policy."""
+    """A job checked against a policy."""
 
     policy: str
     """The name of the file."""

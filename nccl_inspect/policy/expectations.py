@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import SEVERITIES
+from nccl_inspect.judging.facts import first_lines
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import CommunicatorInfo, Job, Setting
@@ -33,7 +34,7 @@ def world(job: Job) -> CommunicatorInfo | None:
 
 
 def world_size(wanted: int, job: Job) -> Iterator[Answer]:
-    """So many ranks."""
+    """The job has exactly this world size."""
     comm = world(job)
     if comm is None:
         yield undecided("no communicator of all ranks is in the log", _FROM_THE_START)
@@ -45,22 +46,22 @@ def world_size(wanted: int, job: Job) -> Iterator[Answer]:
 
 
 def hosts(wanted: int, job: Job) -> Iterator[Answer]:
-    """On so many hosts, as NCCL counts them; where it does not say, as the log names them."""
+    """The job runs on this many hosts: as NCCL counts them, else as the log names them."""
     comm = world(job)
-    told = comm.nnodes if comm else None
-    found = told or len(job.hosts)
-    if told is None and len(job.ranks_seen) != job.world_size:
-        yield undecided(f"{count(found, 'host')} in the log, and not every rank", _FROM_THE_START)
-    elif found == wanted:
-        yield kept(count(found, "host"))
+    stated = comm.nnodes if comm else None
+    number = stated or len(job.hosts)
+    if stated is None and len(job.ranks_seen) != job.world_size:
+        yield undecided(f"{count(number, 'host')} in the log, and not every rank", _FROM_THE_START)
+    elif number == wanted:
+        yield kept(count(number, "host"))
     else:
-        names = f" ({listed(host.name for host in job.hosts)})" if len(job.hosts) == found else ""
+        names = f" ({listed(host.name for host in job.hosts)})" if len(job.hosts) == number else ""
         todo = "check --nnodes and where the scheduler put the ranks; to NCCL each pod is a host"
-        yield broken(f"{count(found, 'host')}{names}", todo, comm.evidence if comm else ())
+        yield broken(f"{count(number, 'host')}{names}", todo, comm.evidence if comm else ())
 
 
 def min_channels(wanted: int, job: Job) -> Iterator[Answer]:
-    """At least so many channels in the communicator of all ranks."""
+    """The communicator of all ranks has at least this many channels."""
     comm = world(job)
     if comm is None or comm.channels is None:
         yield undecided("the channels of the communicator of all ranks are not in the log", _FROM_THE_START)
@@ -102,23 +103,23 @@ def max_severity(wanted: str, job: Job) -> Iterator[Answer]:
 
 
 def max_unrecognised_lines(wanted: int, job: Job) -> Iterator[Answer]:
-    """At most so many NCCL lines that the grammar does not know."""
-    found = sum(source.unrecognised_lines for source in job.sources)
-    if found <= wanted:
-        yield kept(count(found, "line"))
+    """At most this many NCCL lines are unknown to the grammar."""
+    lines = sum(source.unrecognised_lines for source in job.sources)
+    if lines <= wanted:
+        yield kept(count(lines, "line"))
     else:
         todo = "upgrade nccl-inspect, or report them: summarize -v lists them"
-        yield broken(count(found, "line"), todo, [entry.example for entry in job.unrecognised])
+        yield broken(count(lines, "line"), todo, [entry.example for entry in job.unrecognised])
 
 
 def max_damaged_lines(wanted: int, job: Job) -> Iterator[Answer]:
-    """At most so many lines that were torn and could not be repaired."""
-    found = sum(source.damaged_lines for source in job.sources)
-    if found <= wanted:
-        yield kept(count(found, "line"))
+    """At most this many torn lines could not be repaired."""
+    lines = sum(source.damaged_lines for source in job.sources)
+    if lines <= wanted:
+        yield kept(count(lines, "line"))
     else:
         todo = "let each process write its own file: NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log"
-        yield broken(count(found, "line"), todo, job.damaged)
+        yield broken(count(lines, "line"), todo, job.damaged)
 
 
 # --- versions and network ---------------------------------------------------------------------------------------
@@ -130,16 +131,16 @@ def version(what: str, allowed: tuple[str, ...], least: str | None, job: Job) ->
         todo = "the plugin is missing or did not start: nccl-inspect summarize shows why"
         yield broken(f"no plugin: the network is {job.network.name}", todo, network_lines(job))
         return
-    found = _versions(what, job)
-    known = [text for text in found if "inferred" not in text]
-    if not known:
-        guess = f", its lines fit {found[0].removesuffix(' (inferred)')}" if found else ""
+    versions = _versions(what, job)
+    exact = [text for text in versions if "inferred" not in text]
+    if not exact:
+        guess = f", its lines fit {versions[0].removesuffix(' (inferred)')}" if versions else ""
         yield undecided(f"the version is not in the log{guess}", _FROM_THE_START)
-    bad = [text for text in known if not _is_wanted(text, allowed, least)]
+    bad = [text for text in exact if not _is_wanted(text, allowed, least)]
     if bad:
         yield broken(", ".join(bad), _OTHER_RELEASE[what], _version_lines(bad, job))
-    elif known:
-        yield kept(", ".join(known))
+    elif exact:
+        yield kept(", ".join(exact))
 
 
 def _versions(what: str, job: Job) -> list[str]:
@@ -174,27 +175,27 @@ def _states(event: events.Event | None, text: str) -> bool:
 
 def network(key: str, allowed: tuple[str, ...], job: Job) -> Iterator[Answer]:
     """The ``name`` of the network, or the ``provider`` of its plugin."""
-    found = job.network.name if key == "name" else job.network.provider
+    actual = job.network.name if key == "name" else job.network.provider
     if key == "provider" and job.network.name in _BUILT_IN:
-        found = f"none: the network is {job.network.name}"
-    if found is None:
+        actual = f"none: the network is {job.network.name}"
+    if actual is None:
         yield undecided(f"the {key} is not in the log", _FROM_THE_START)
-    elif any(fnmatchcase(found, pattern) for pattern in allowed):
-        yield kept(found)
+    elif any(fnmatchcase(actual, pattern) for pattern in allowed):
+        yield kept(actual)
     else:
-        yield broken(found, "nccl-inspect summarize shows why this one was chosen", network_lines(job))
+        yield broken(actual, "nccl-inspect summarize shows why this one was chosen", network_lines(job))
 
 
 def network_lines(job: Job) -> list[Evidence]:
     """The first lines that say which network is used."""
-    said = [
+    listed_devices = [
         notice.evidence[0]
         for notice in job.notices
         if isinstance(notice.event, events.NetDevices) and notice.event.net == job.network.name
     ]
-    taken = [path.evidence[0] for path in job.paths if path.net == job.network.name and path.evidence]
+    taken = first_lines(job.paths.where(lambda kind: kind.net == job.network.name))
     provided = [notice.evidence[0] for notice in job.notices if isinstance(notice.event, events.OfiProvider)]
-    return [*said[:1], *provided[:1], *taken[:1]]
+    return [*listed_devices[:1], *provided[:1], *taken[:1]]
 
 
 # --- environment ------------------------------------------------------------------------------------------------
@@ -202,15 +203,17 @@ def network_lines(job: Job) -> list[Evidence]:
 
 def forbidden(name: str, value: str | None, job: Job) -> Iterator[Answer]:
     """Nobody but a plugin sets this variable, or not to this value; both are globs."""
-    found = [s for s in _named(name, job) if s.source != "plugin" and (value is None or fnmatchcase(s.value, value))]
-    for setting in found:
+    violations = [
+        s for s in _named(name, job) if s.source != "plugin" and (value is None or fnmatchcase(s.value, value))
+    ]
+    for setting in violations:
         summary, ranks = f"{setting.name}={setting.value}{_where(setting)}", _ranks_of(setting, job)
         finding = _about(setting, job)
         todo = f"unset {setting.name}   # pod spec 'env:', image, launch script, /etc/nccl.conf"
         if finding and setting.name in finding.fix[0]:
             todo = finding.fix[0]
         yield broken(summary, todo, setting.evidence, ranks, finding.rule if finding else "")
-    if not found:
+    if not violations:
         alike = [setting for setting in job.environment if setting.alike and _fits(setting.alike, name, value)]
         yield _alike(alike) if alike else _absence(name, job)
 
@@ -248,7 +251,7 @@ def required(name: str, value: str | None, job: Job) -> Iterator[Answer]:
 
 
 def _about(setting: Setting, job: Job) -> Finding | None:
-    """The finding that stands on a line of the setting."""
+    """The finding whose evidence includes a line of the setting."""
     lines = {(line.source, line.order) for line in setting.evidence}
     for finding in job.findings:
         if finding.severity != "info" and finding.fix and lines & {(e.source, e.order) for e in finding.evidence}:

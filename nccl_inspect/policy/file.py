@@ -71,16 +71,16 @@ def of_values(values: dict[str, Any]) -> Policy:
 
 
 def _policy(name: str, table: Table) -> Policy:
-    found = [*_job(table), *_versions(table.table("versions")), *_network(table.table("network"))]
+    expectations = [*_job(table), *_versions(table.table("versions")), *_network(table.table("network"))]
     paths = table.table("paths")
     for scope in SCOPES:
-        found += _paths(scope, paths.table(scope))
+        expectations += _paths(scope, paths.table(scope))
     paths.close()
-    found += _environment(table.table("environment"))
+    expectations += _environment(table.table("environment"))
     table.close()
-    if not found:
+    if not expectations:
         raise table.error("no expectation", "write one from a good log: nccl-inspect check --learn good.log")
-    return Policy(name, found)
+    return Policy(name, expectations)
 
 
 def _job(table: Table) -> Iterator[Expectation]:

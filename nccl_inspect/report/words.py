@@ -20,6 +20,7 @@ _PARAGRAPH = re.compile(rf"^(?! *[|#\n]).+(?:\n(?!{_ITEM.pattern}| *[|#\n]).+)*"
 EXAMPLE = re.compile(r"^```log (raises|silent|undecided)(.*)$", re.MULTILINE)
 """The beginning of a log on the page of a rule, which says for the tests what must come out."""
 _PROVES = {"raises": "raises a finding", "silent": "no finding", "undecided": "cannot be judged"}
+_ONE_RANK = re.compile(r"ranks(?= \d+(?:, line|$))")
 NARROW = 60
 """Columns below which labels get no column of their own."""
 _MIN_WIDTH = 40
@@ -69,7 +70,8 @@ def _wrapped(text: str, style: Style, first: str, rest: str) -> list[str]:
 
 def proved(found: re.Match[str]) -> str:
     """What comes out of a log on the page of a rule, for people."""
-    words = " ".join(found[2].replace("=", " ").split())
+    words = ", ".join(option.replace("=", " ") for option in found[2].split())
+    words = _ONE_RANK.sub("rank", words)
     return _PROVES[found[1]] + (f": {words}" if words else "")
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.clouds import vendor_asks, vendor_may_ask
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
 from nccl_inspect.judging.networks.fabrics import efa_hints
 from nccl_inspect.judging.remedies import EFA_RELEASES
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.util.wording import listed
 
@@ -16,6 +16,7 @@ RULE = Rule(
     category="environment",
     severity="warning",
     title="A setting forces the algorithm or the protocol",
+    causes=("bandwidth-low", "ring-crosses-nodes-too-often"),
 )
 _CHOICES = ("NCCL_ALGO", "NCCL_PROTO")
 _SIZES = ("NCCL_NTHREADS", "NCCL_BUFFSIZE")
@@ -42,7 +43,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.undecided(
             f"{words_of(open_ones)} is set; aws-ofi-nccl does so itself where a network needs it, and the lines in "
             "which it would say so are not in the log",
-            "the log of every rank from its beginning",
+            Needs("the log of every rank from its beginning", all_ranks=True),
         )
     forced = [setting for setting in found if setting not in open_ones]
     if not forced:
@@ -96,16 +97,15 @@ def _clue(facts: Facts, told: list[Setting], unchecked: list[Setting]) -> Findin
 
 def _refused(facts: Facts, said: list[Notice]) -> Finding:
     """A plugin says that the protocol that is forced is not safe on its network (aws-ofi-nccl 1.7 to 1.14)."""
-    facts.pass_over(said)
     return RULE.finding(
         "NCCL_PROTO forces a protocol that is not safe on this network: results may silently be wrong",
         cause="LL and LL128 need stores that arrive in order, 128 bytes at a time; libfabric cannot promise that here",
         impact="data may arrive damaged without any error",
         fix=["unset NCCL_PROTO   # the plugin then chooses what is safe", EFA_RELEASES],
         severity="error",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said(said), *lines_of(facts.chosen("NCCL_PROTO"), 1)],
+        explains_errors=said,
     )
 
 
@@ -123,7 +123,7 @@ def _is_perhaps_of_plugin(facts: Facts, setting: Setting) -> bool:
 
 def _is_unchecked(facts: Facts, setting: Setting) -> bool:
     """Whether it names LL128, or leaves out others only: both allow it on machines not known to have NVLink, too."""
-    known = (facts.platform and facts.platform.nvlink) or facts.notices("mnnvl-fabric", "nvls-available")
+    known = (facts.platform and facts.platform.nvlink) or facts.notices("nccl/mnnvl-fabric", "nccl/nvls-available")
     if setting.name != "NCCL_PROTO" or known:
         return False
     lists = [entry.rpartition(":")[2].upper() for entry in setting.value.split(";")]

@@ -6,12 +6,12 @@ from nccl_inspect import platforms
 from nccl_inspect.event.types import NcclTestResult
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_lines, first_said
-from nccl_inspect.judging.hardware.machine_type import LISTED_RANKS, gpu_names
+from nccl_inspect.judging.hardware.machine_type import gpu_names
 from nccl_inspect.judging.impact import Rate, compared, estimate, nic, p2p
 from nccl_inspect.judging.line_order import is_before
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.job import Notice, PathKind
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.wording import count
 
@@ -20,15 +20,6 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="nccl-tests measured far less bandwidth than the paths of the job give",
-    because=(
-        "algo-proto-forced",
-        "channel-limit-by-env",
-        "few-channels",
-        "gpu-hardware-error",
-        "ib-async-event",
-        "nic-asymmetry",
-        "nic-unused",
-    ),
 )
 _SHARE = 4
 """Only what is below this part of the lowest figure is far below."""
@@ -45,9 +36,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     worth = _worth(facts) if best else None
     if best is None or worth is None or _measured(best) * _SHARE >= worth.low:
         return
-    paths = list(facts.job.paths)
-    facts.leave_open(paths)
-    nvlink, network = (any(path.transport == kind for path in paths) for kind in ("P2P", "NET"))
+    paths = facts.job.paths
+    nvlink, network = (bool(facts.paths(transport=transport)) for transport in ("P2P", "NET"))
     size = getattr(best.event, "size", 0) >> 20
     suspects = [
         "another program on the same GPUs or links",
@@ -79,7 +69,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confidence="likely",
         ranks=facts.job.ranks_seen,
         hosts=facts.hosts(),
-        evidence=[*first_said([best]), *first_said(facts.notices(*LISTED_RANKS))[:1], *first_lines(paths)[:1]],
+        evidence=[*first_said([best]), *first_said(facts.with_role("rank-list"))[:1], *first_lines(paths)[:1]],
+        open_paths=paths,
     )
 
 
@@ -88,7 +79,7 @@ def _is_of_test(facts: Facts) -> bool:
 
     A row does not tell its test: sendrecv_perf, which joins pairs of ranks, prints an operation and root -1, too.
     """
-    started, listed = facts.notices("test-starting"), facts.notices(*LISTED_RANKS)
+    started, listed = facts.notices("nccl-tests/test-starting"), facts.with_role("rank-list")
     if not started or not listed or any(said.count > 1 for said in (*started, *listed)):
         return False
     pids = {value(said, "pid") for said in listed}
@@ -106,11 +97,11 @@ def _large(facts: Facts) -> list[Notice]:
     Other calls are not told apart from all-to-all, which sends all over the slowest one. Without warm-up the set-up of
     connections is measured, too.
     """
-    if any(value(options, "warmup") == 0 for options in facts.notices("test-options")):
+    if any(value(options, "warmup") == 0 for options in facts.notices("nccl-tests/test-options")):
         return []
     least = max(_MIN_BYTES, _MIN_BYTES_OF_RANK * _size(facts))
-    (start,) = first_said(facts.notices("test-starting"))
-    connected = first_lines(facts.job.paths)
+    (start,) = first_said(facts.notices("nccl-tests/test-starting"))
+    connected = list(first_lines(facts.job.paths))
     if any(is_before(line, start) for line in connected):
         return []  # connections of a job that ran before the test
     return [
@@ -130,23 +121,23 @@ def _measured(row: Notice) -> float:
 
 def _size(facts: Facts) -> int:
     told = [comm.nranks for comm in facts.job.communicators]
-    return max([*told, facts.job.world_size or 0, len(facts.notices(*LISTED_RANKS))])
+    return max([*told, facts.job.world_size or 0, len(facts.with_role("rank-list"))])
 
 
 def _worth(facts: Facts) -> Rate | None:
     """What the slowest kind of path gives at least; None where that is not known of all of them."""
-    listed = {value(notice, "node") for notice in facts.notices(*LISTED_RANKS)}
+    listed = {value(notice, "node") for notice in facts.with_role("rank-list")}
     several = facts.several_hosts() or len(listed) > 1
     if several and not facts.paths("inter"):
         return None  # what joins the hosts is not in the log
-    rates = [_rate(facts, path) for path in facts.job.paths]
+    rates = [_rate(facts, kind) for kind in facts.paths().kinds]
     known = [rate for rate in rates if rate]
     return min(known) if known and len(known) == len(rates) else None
 
 
-def _rate(facts: Facts, path: Path) -> Rate | None:
+def _rate(facts: Facts, path: PathKind) -> Rate | None:
     machine = facts.platform
-    if path.transport == "P2P" and path.link != "PCIe":
+    if path.transport == "P2P" and facts.link(path) != "PCIe":
         joined = _with_such_gpus(facts)
         return p2p(joined) if joined and joined.nvlink else None
     if path.transport == "NET" and path.scope == "inter" and path.gdr is True and machine and machine.nic_gbps:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.connecting import REFUSED, addresses, came_up, gave_up, retried
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice
 
 RULE = Rule(
@@ -14,17 +14,7 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Connections to another rank are refused: nobody listens there",
-    echo_of=(
-        "bootstrap-wrong-interface",
-        "loopback-between-hosts",
-        "bootstrap-no-interface",
-        "rank-missing",
-        "duplicate-gpu",
-        "network-not-found",
-        "shm-segment-failed",
-    ),
-    because=("env-mismatch-across-ranks",),
-    specific=("version-mismatch",),
+    echoes=("bootstrap-failed", "hang-in-init"),
 )
 
 _START = 5
@@ -50,8 +40,7 @@ def _suspected(again: list[Notice]) -> Finding:
         confirm="Look below these lines: 'Init COMPLETE' means that it was only late, 'exceeded' that NCCL gave up.",
         severity="warning",
         confidence="possible",
-        ranks=ranks_in(again),
-        hosts=hosts_in(again),
+        notices=again,
         evidence=first_said(again[-3:]),
     )
 
@@ -68,7 +57,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.undecided(
             f"connections to {addresses(again) or 'another rank'} are refused and tried again; the log does not show "
             "how that ended",
-            "the lines up to 'exceeded', to 'Init COMPLETE', or to the end of the job",
+            Needs("the lines up to 'exceeded', to 'Init COMPLETE', or to the end of the job"),
         )
         return
     told = failed or again
@@ -88,8 +77,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             _LATE,
         ],
         confidence="likely",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=True,
     )

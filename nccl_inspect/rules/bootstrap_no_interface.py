@@ -15,19 +15,11 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="A rank finds no network interface to start with",
-    because=("env-mismatch-across-ranks",),
+    echoes=("bootstrap-connect-refused", "bootstrap-failed", "hang-in-init"),
     local=True,
 )
 
-_OF_NETWORKS = (
-    "socket-net-no-interface",
-    "socket-net-no-interface-old",
-    "fastsocket-no-interface",
-    "ib-no-ip-interface",
-)
 _NETWORK = "--network=host   # option of docker run; one host alone: NCCL_SOCKET_IFNAME=lo"
-_NO_ADDRESS = ("socket-address-family", "socket-address-family-init")
-"""What a peer says that was given an address of no family: it was never filled in."""
 
 
 def _fitting_none(facts: Facts) -> list[Setting]:
@@ -75,14 +67,14 @@ def _suspected(facts: Facts, named: list[Setting], odd: Sequence[Notice] = ()) -
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warning of the rank itself; a NET/Socket one counts only where nothing was connected after all."""
-    stated = facts.notices("bootstrap-no-interface")
+    stated = facts.notices("nccl/bootstrap-no-interface")
     if not facts.job.paths:
-        stated = [*stated, *facts.notices(*_OF_NETWORKS), *facts.leading_to(RULE.name)]
+        stated = [*stated, *facts.leading_to(RULE.name)]
     missing = stated or without_family(facts)
     if not missing:
         if named := _fitting_none(facts):
             yield _suspected(facts, named)
-        elif (odd := facts.notices(*_NO_ADDRESS)) and (named := _without_interface(facts)):
+        elif (odd := facts.with_role("garbled-address")) and (named := _without_interface(facts)):
             yield _suspected(facts, named, odd)
         return
     where = {process for notice in missing for process in notice.processes}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.connecting import NO_ROUTE, TIMED_OUT, addresses, came_up, gave_up, retried
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import CHOOSE_INTERFACE
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -17,8 +17,7 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Ranks cannot reach each other over TCP",
-    echo_of=("bootstrap-wrong-interface", "loopback-between-hosts"),
-    because=("env-mismatch-across-ranks",),
+    echoes=("bootstrap-failed", "hang-in-init"),
 )
 _BRIDGE = re.compile(r"172\.(?:1[7-9]|2\d|30)\.\d{1,3}\.\d{1,3}\b")
 """What Docker takes for its bridges first (default-address-pools); 172.31 is left out: clouds number hosts with it."""
@@ -62,9 +61,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             CHOOSE_INTERFACE,
         ],
         confidence="likely" if ended else "possible",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=True,
     )
 

@@ -37,8 +37,8 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="An interface for set-up or TCP traffic does not reach the other hosts",
-    because=("env-mismatch-across-ranks",),
-    specific=("loopback-between-hosts",),
+    causes=("watchdog-*",),
+    echoes=("bootstrap-connect-refused", "bootstrap-failed", "bootstrap-no-route", "hang-in-init"),
 )
 _IPV4_ONLY = "NCCL_SOCKET_FAMILY=AF_INET   # IPv4 only: a link-local IPv6 address (fe80:) is of no use between hosts"
 _SHARED = "ip -br addr   # on each host, inside the container: which interface do all share?"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging.clouds import vendor_asks, vendor_may_ask
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, lines_of, unset, words_of
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Setting
 from nccl_inspect.util.wording import listed
 
@@ -14,6 +14,8 @@ RULE = Rule(
     category="environment",
     severity="warning",
     title="A setting limits the number of channels",
+    causes=("bandwidth-low", "nic-shared", "nic-unused"),
+    supersedes=("few-channels",),
     local=True,
 )
 _LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS")
@@ -28,7 +30,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not counted:
         yield RULE.undecided(
             f"{words_of(limits)} is set; the log does not show how many channels there are",
-            "the line 'coll channels' at the end of the initialisation",
+            Needs("the line 'coll channels' at the end of the initialisation"),
         )
         return
     held = [(setting, comm) for setting in limits for comm in counted if comm.channels == int(setting.value)]

@@ -24,10 +24,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="Ranks called different collectives, or with different sizes",
-    because=("env-mismatch-across-ranks", "version-mismatch"),
+    echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
 )
-_SIZES = ("socket-net-message-truncated", "ib-collective-mismatch", "ib-incorrect-receive", "ofi-size-mismatch")
-"""A network transport got more than the receiver expects."""
 _SAME_SIZE = ("ALLREDUCE", "BROADCAST", "_BROADCAST_OOP", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE")
 """Operations for which every rank must pass the same number of elements."""
 _PAIRWISE = ("SEND", "RECV", "COALESCED", "UNKNOWN")
@@ -44,8 +42,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if recorded := flight_recorder.standstills(facts, DIFFERENT):
         yield from (_recorded(facts, still) for still in recorded)
         return
-    sizes = facts.notices(*_SIZES)
-    stated = facts.notices("collective-hang", "collective-window-mismatch", "collectives-differ")
+    sizes = facts.with_role("size-mismatch")
+    stated = [notice for notice in facts.leading_to(RULE.name) if notice not in sizes]
     apart = _apart(waits(facts))
     if not (sizes or stated or apart):
         return

@@ -9,7 +9,7 @@ from nccl_inspect.artifacts.causes import PARTLY, UNFINISHED
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, hosts_with
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.util.wording import ranks_word
 
 if TYPE_CHECKING:
@@ -20,16 +20,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="All ranks made a call, and it did not end",
-    echo_of=(
-        "gpu-hardware-error",
-        "gpu-out-of-memory",
-        "peer-death",
-        "process-crashed",
-        "ib-completion-error",
-        "ib-timeout-err12",
-        "transfer-failed",
-        "cuda-call-failed",
-    ),
+    echoes=("ranks-out-of-step", "watchdog-*"),
 )
 
 
@@ -38,7 +29,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if flight_recorder.is_running(facts):
         yield RULE.undecided(
             "the flight recorder's dumps were written within seconds of a call, while the job was running: who waits",
-            "dumps of all ranks from when the job stands still; PyTorch writes them when a time limit is over",
+            Needs(
+                others=(
+                    "dumps of all ranks from when the job stands still; PyTorch writes them when a time limit is over",
+                )
+            ),
         )
     for still in flight_recorder.standstills(facts, PARTLY, UNFINISHED):
         stuck = flight_recorder.ranks_of(still.culprits)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice, Setting
 
 RULE = Rule(
@@ -13,19 +13,18 @@ RULE = Rule(
     category="network",
     severity="info",
     title="CollNet (in-network reduction) is asked for and not there",
-    because=("sharp-failed",),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge where it is asked for: mostly NCCL goes on without a word; forced by NCCL_ALGO alone, nothing is left."""
     asked = [*facts.switched_on("NCCL_COLLNET_ENABLE"), *_forced(facts)]
-    stuck = [n for n in facts.notices("no-algorithm") if "collnet" in str(value(n, "settings")).lower()]
-    refused = facts.notices("collnet-unavailable")
+    stuck = [n for n in facts.notices("nccl/no-algorithm") if "collnet" in str(value(n, "settings")).lower()]
+    refused = facts.notices("nccl/collnet-unavailable")
     if stuck or refused:
         yield _finding(asked, [*stuck, *refused], "certain", stuck=bool(stuck))
         return
-    there = facts.notices("collnet-connected", "collnet-chains")
+    there = facts.notices("nccl/collnet-connected", "nccl/collnet-chains")
     if not asked or there or not facts.several_hosts():
         return
     sought = facts.plugin("COLLNET", "probe") or facts.plugin("NET", "not-found")
@@ -34,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     else:
         yield RULE.undecided(
             f"{words_of(asked)} asks for CollNet; whether it is in use is not in this log",
-            "NCCL_DEBUG_SUBSYS=INIT,ENV,NET and a log past the first all-reduce: look for 'Connected CollNet'",
+            Needs("the log past the first all-reduce: look for 'Connected CollNet'", subsystems=("INIT", "ENV", "NET")),
         )
 
 
@@ -59,8 +58,7 @@ def _finding(asked: list[Setting], said: list[Notice], confidence: str, *, stuck
         ],
         severity="error" if stuck else "info",
         confidence=confidence,
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said(said)[:3], *lines_of(asked, 1)],
         fatal=stuck,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccl_inspect.judging.engine import Rule
@@ -61,9 +61,9 @@ class _Death(NamedTuple):
         return ".lastState." not in self.ended.where
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
     """Judge a job that lost ranks by how its pods ended; the status of a sound job is old or of another one."""
-    shown = [one for one in workloads.effects(facts, RULE) if one.fatal or one.rule == "ended-from-outside"]
+    shown = [one for one in workloads.faults(effects) if one.fatal or one.rule == "ended-from-outside"]
     deaths = _deaths(facts) if shown else []
     if not deaths or not shown:
         return

@@ -19,16 +19,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A CUDA call of NCCL or of PyTorch failed",
-    specific=(
-        "cuda-failure-in-connect",
-        "cuda-failure-in-launch",
-        "cuda-init-error",
-        "fabric-manager-down",
-        "gpu-hardware-error",
-        "gpu-out-of-memory",
-        "nccl-too-old",
-        "peer-mapping-exhausted",
-    ),
+    echoes=("collective-unfinished", "ib-completion-error", "peer-death", "watchdog-*"),
     local=True,
 )
 _TELLING = (500, 704, 801)
@@ -46,7 +37,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = failed or _of_program(facts)
     if not failed:
         return
-    cuda.pass_over_retold(facts, failed)
     code, notices = failed[0].code, [failure.notice for failure in failed]
     yield RULE.finding(
         f"a CUDA call of {whose} failed: {listed(dict.fromkeys(map(cuda.words, failed)))}",
@@ -58,6 +48,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in(notices),
         evidence=first_said(notices),
         fatal=True,
+        explains_errors=cuda.retold(facts, failed),
     )
 
 
@@ -73,7 +64,11 @@ def _tells(failure: cuda.Failure) -> bool:
 
 def _of_program(facts: Facts) -> list[cuda.Failure]:
     """Errors that PyTorch reports; not those of processes whose end is told by itself."""
-    said = [one for one in facts.notices("watchdog-terminated", "cuda-error") if not exceptions.is_caught(facts, one)]
+    said = [
+        one
+        for one in facts.notices("torch/watchdog-terminated", "torch/cuda-error")
+        if not exceptions.is_caught(facts, one)
+    ]
     ended = departures(facts)
     told = {cuda.code_in(str(value(one, "error"))) for one in last_words(facts, ended).values()}
     failed = []
@@ -82,7 +77,7 @@ def _of_program(facts: Facts) -> list[cuda.Failure]:
         code = cuda.CUDA_CODES.get(error)
         is_told = code in told or any(precedes(one.begin, notice) for one in ended)
         # What the program's own calls gave it may have caught; no call works any more after the error of a kernel.
-        known = cuda.KERNEL_ERRORS if notice.production == "cuda-error" else {*cuda.KERNEL_ERRORS, *cuda.ANSWERS}
+        known = cuda.KERNEL_ERRORS if notice.production == "torch/cuda-error" else {*cuda.KERNEL_ERRORS, *cuda.ANSWERS}
         if code in known and not is_told:
             failed.append(cuda.Failure(code, None, error, notice))
     return failed

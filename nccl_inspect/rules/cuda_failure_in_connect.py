@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.cuda_codes import AT_START
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
@@ -15,14 +15,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A CUDA call failed while NCCL set up its connections",
-    because=("gpu-out-of-memory",),
-    specific=(
-        "cuda-failure-in-launch",
-        "cuda-ipc-isolated-gpus",
-        "cuda-init-error",
-        "nccl-too-old",
-        "gpu-hardware-error",
-    ),
+    echoes=("ib-completion-error", "watchdog-*"),
+    supersedes=("cuda-call-failed",),
     local=True,
 )
 _CONNECT = ("transport", "proxy", "channel")
@@ -55,7 +49,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = [failure for failure in cuda.failures(facts) if _is_ours(failure)]
     if not failed:
         return
-    cuda.pass_over_retold(facts, failed)
     first = failed[0]
     notices = [failure.notice for failure in failed]
     yield RULE.finding(
@@ -66,10 +59,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if _is_hidden(first)
         else cuda.fix(first.code, _FIX_KERNEL if first.code in cuda.KERNEL_ERRORS else _FIX),
         confidence="likely",
-        ranks=ranks_in(notices),
-        hosts=hosts_in(notices),
-        evidence=first_said(notices),
+        notices=notices,
         fatal=True,
+        explains_errors=cuda.retold(facts, failed),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import listed
@@ -15,7 +15,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A CUDA call failed while NCCL launched a collective",
-    specific=("cuda-init-error", "gpu-hardware-error", "gpu-out-of-memory", "nccl-too-old"),
+    echoes=("ib-completion-error", "watchdog-*"),
+    supersedes=("cuda-call-failed", "cuda-failure-in-connect"),
     local=True,
 )
 
@@ -25,7 +26,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     failed = list(filter(cuda.is_launch, cuda.failures(facts)))
     if not failed:
         return
-    cuda.pass_over_retold(facts, failed)
     code, notices = failed[0].code, [failure.notice for failure in failed]
     yield RULE.finding(
         f"CUDA failed in {failed[0].file}: {listed(map(cuda.words, failed))}",
@@ -40,8 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             ),
         ),
         confidence="likely",
-        ranks=ranks_in(notices),
-        hosts=hosts_in(notices),
-        evidence=first_said(notices),
+        notices=notices,
         fatal=True,
+        explains_errors=cuda.retold(facts, failed),
     )

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Effects, Result, Rule
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.cuda import ANSWERS, CUDA_CODES, code_of, file_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.hardware.cuda_codes import AT_START
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.text import cut
 
@@ -18,8 +17,8 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="CUDA cannot be initialised",
-    echo_of=("fabric-manager-down", "gpu-hardware-error"),
-    specific=("cuda-lib-missing",),
+    echoes=("gloo-not-connected", "peer-death", "rendezvous-failed", "watchdog-*"),
+    supersedes=("cuda-call-failed", "cuda-failure-in-connect", "cuda-failure-in-launch", "nccl-tests-failed"),
     local=True,
 )
 _CAUSES = {code: ANSWERS[code].cause for code in AT_START & ANSWERS.keys()} | {
@@ -37,9 +36,8 @@ _BUSY, _UNKNOWN, _NO_DEVICE = 46, 999, 100
 _WIDTH = 200
 _NVML = {"Driver/library version mismatch": 803, "Driver Not Loaded": _NO_DEVICE, "Unknown Error": _UNKNOWN}
 """What NVML says, with CUDA's error of the same causes."""
-_STATED = {"no-gpus": _NO_DEVICE, "no-gpus-available": _NO_DEVICE, "driver-too-old": 35}
+_STATED = {"torch/no-gpus": _NO_DEVICE, "torch/no-gpus-available": _NO_DEVICE, "torch/driver-too-old": 35}
 """What PyTorch says in words of its own."""
-_BY_CUDA = ("cuda-error", "device-count-failed", "device-count-warned", "test-cuda-failure")
 _VISIBLE = "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # inside the container: which GPUs are there?"
 _FIX = {code: ANSWERS[code].fix for code in AT_START & ANSWERS.keys()} | {
     3: ('torch.multiprocessing.set_start_method("spawn")   # and no CUDA call before the workers start',),
@@ -67,18 +65,18 @@ _FIX = {code: ANSWERS[code].fix for code in AT_START & ANSWERS.keys()} | {
 }
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge errors that the start of CUDA gives; a process that already connects has CUDA, and another fault."""
     codes = {id(notice): code for notice in cuda_failed(facts) if (code := _code(notice)) is not None}
     failed = [notice for notice in cuda_failed(facts) if id(notice) in codes]
-    program = facts.notices(*_BY_CUDA, *_STATED)
+    program = [*facts.with_role("program-cuda-error"), *facts.notices(*_STATED)]
     survived = [notice for notice in program if exceptions.is_survived(facts, notice)]
-    facts.pass_over(survived)
+    yield Effects(survived)
     program = [notice for notice in program if notice not in survived]
     said = {id(notice): code for notice in program if (code := _said(notice)) is not None}
     failed += [notice for notice in program if id(notice) in said]
-    nvml = {id(notice): code for notice in facts.notices("nvml-failed") if (code := _of_nvml(notice)) is not None}
-    told = [*failed, *(notice for notice in facts.notices("nvml-failed") if id(notice) in nvml)]
+    nvml = {id(notice): code for notice in facts.notices("nccl/nvml-failed") if (code := _of_nvml(notice)) is not None}
+    told = [*failed, *(notice for notice in facts.notices("nccl/nvml-failed") if id(notice) in nvml)]
     if not told:
         return
     found = sorted({*codes.values(), *said.values(), *nvml.values()})
@@ -89,9 +87,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="this rank cannot use its GPU, and the job does not start",
         fix=[step for code in found for step in _FIX[code]],
         confidence="likely" if {_BUSY, _UNKNOWN}.issuperset(found) else "certain",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=True,
     )
 

@@ -10,14 +10,14 @@ from nccl_inspect.judging.hardware.peer_to_peer import not_shared
 from nccl_inspect.judging.impact import SHM
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.job import Notice, Selection
 
 RULE = Rule(
     name="cuda-ipc-isolated-gpus",
     category="intra-node path",
     severity="error",
     title="Each process sees only its own GPU, and memory cannot be shared between them",
-    because=("duplicate-hostname",),
+    supersedes=("cuda-failure-in-connect", "p2p-import-failed"),
 )
 
 
@@ -49,8 +49,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             f"NCCL_P2P_DISABLE=1   # a stop-gap, slow: {SHM} through host memory ({SHM.link})",
         ],
         confidence="likely",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
+        notices=failed,
         evidence=[*first_said(failed), *first_lines(_between(facts, failed))[:1]],
         fatal=True,
     )
@@ -65,13 +64,13 @@ def _unreached(facts: Facts) -> list[Notice]:
     ]
     handles = [
         notice
-        for notice in facts.notices("p2p-ipc-handle-failed")
+        for notice in facts.notices("nccl/p2p-ipc-handle-failed")
         if CUDA_CODES.get(str(value(notice, "error"))) in _UNREACHED
     ]
     return [notice for notice in (*handles, *calls) if not notice.earliest.device]
 
 
-def _between(facts: Facts, failed: list[Notice]) -> list[Path]:
+def _between(facts: Facts, failed: list[Notice]) -> Selection:
     """The P2P paths of the ranks that failed."""
     ranks = ranks_in(failed)
-    return [path for path in facts.paths("intra", "P2P") if not ranks or ranks & {path.src, path.dst}]
+    return facts.paths("intra", "P2P").only(("src", "dst"), lambda *ends: not ranks or not ranks.isdisjoint(ends))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -11,6 +11,7 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="A library of the NVIDIA driver cannot be loaded, or lacks a function",
+    supersedes=("cuda-init-error",),
     local=True,
 )
 _OPTIONAL = "libgdrapi"
@@ -19,11 +20,11 @@ _OPTIONAL = "libgdrapi"
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge libcuda and libnvidia-ml; libgdrapi is optional."""
     nvml = [notice for notice in facts.leading_to(RULE.name) if _OPTIONAL not in notice.message]
-    failed = [*facts.notices("cuda-library-missing", "cuda-symbol-missing"), *nvml]
+    failed = [*facts.notices("nccl/cuda-library-missing", "nccl/cuda-symbol-missing"), *nvml]
     if not failed:
         return
     fatal = not facts.job.paths and (facts.job.failed or bool(nvml))
-    lacks = all(notice.production == "cuda-symbol-missing" for notice in failed)
+    lacks = all(notice.production == "nccl/cuda-symbol-missing" for notice in failed)
     yield RULE.finding(
         f"NCCL cannot use a library of the driver: {failed[0].message}",
         cause="the driver's library is older than this NCCL needs, or is a stub"
@@ -42,8 +43,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH; unset NCCL_CUDA_PATH   # WSL",
         ],
         severity="error" if fatal else "info" if facts.job.paths else "warning",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=fatal,
     )

@@ -16,7 +16,6 @@ RULE = Rule(
     category="failures",
     severity="warning",
     title="A process ended while NCCL still used its GPU",
-    echo_of=("peer-death", "ended-from-outside", "watchdog-timeout"),
 )
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.base import is_named
-from nccl_inspect.event.types import BootstrapInterface, Notice
+from nccl_inspect.event.types import BootstrapInterface
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, global_ranks
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.versions import order
@@ -16,10 +17,10 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="Two ranks of one communicator use the same GPU",
+    echoes=("bootstrap-connect-refused",),
 )
 
 
-_NAMES_RANKS = ("duplicate-gpu", "rccl-duplicate-virtual-id")
 _CAUSE = (
     "the processes of a host do not choose different devices (all lines show the same [0]?), or two launchers run on "
     "one host, or they have MIG instances of one GPU, which NCCL takes for the same"
@@ -38,14 +39,14 @@ _TELLS_PARTS_APART = (2, 30)
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own check: up to 2.29 it names the ranks, from 2.30 on it only says that it is so."""
-    refused = facts.notices(*_NAMES_RANKS, "duplicate-gpu-ranks", "duplicate-gpu-nvls")
+    refused = facts.leading_to(RULE.name)
     if not refused:
         yield from _listed_twice(facts)
         return
     pairs = {
-        (*sorted((notice.event.value("rank"), notice.event.value("other_rank"))), notice.event.value("bus_id"))
+        (*sorted((value(notice, "rank"), value(notice, "other_rank"))), value(notice, "bus_id"))
         for notice in refused
-        if notice.production in _NAMES_RANKS and isinstance(notice.event, Notice)
+        if value(notice, "other_rank") is not None
     }
     words = listed(
         f"ranks {first} and {second} on the GPU with bus id {bus}" for first, second, bus in sorted(pairs, key=str)
@@ -55,9 +56,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_CAUSE,
         impact="NCCL refuses to build the communicator; the job does not start",
         fix=_FIX,
-        ranks=ranks_in(refused),
-        hosts=hosts_in(refused),
-        evidence=first_said(refused),
+        notices=refused,
         fatal=True,
     )
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import OfiProvider
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.judging.networks.efa_completions import COMPLETIONS, FOLLOWING, code_of, completions, is_gone
+from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.networks.efa_completions import code_of, completions, is_gone
 from nccl_inspect.judging.remedies import EFA_RELEASES, LIBFABRIC_SAYS
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -16,8 +16,6 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="A transfer over EFA failed",
-    specific=("efa-security-group",),
-    echo_of=("peer-death",),
 )
 _CAUSES = {
     4: "the address handle of the peer is not valid on this device",
@@ -48,8 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="the collective fails, and with it the job",
         fix=_fix(code),
         confidence="likely" if code in _CAUSES else "possible",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
+        notices=failed,
         evidence=first_said(told),
         fatal=True,
     )
@@ -57,9 +54,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _without_code(facts: Facts) -> Iterator[Finding]:
     """Judge what the plugin says beside a failed completion where that is not in the log."""
-    said = facts.notices(*FOLLOWING)
+    said = facts.with_role("beside-completion")
     providers = {getattr(notice.event, "provider", "") for notice in facts.said(OfiProvider)}
-    if not said or facts.notices(*COMPLETIONS) or (providers and "efa" not in providers):
+    if not said or facts.with_role("efa-completion") or (providers and "efa" not in providers):
         return
     yield RULE.finding(
         f"a transfer over EFA failed: {said[0].message.removeprefix('NET/OFI ')}",
@@ -68,9 +65,7 @@ def _without_code(facts: Facts) -> Iterator[Finding]:
         impact="the collective fails, and with it the job",
         fix=["The security group must allow all traffic from and to itself, in both directions.", *_fix(None)[:3]],
         confidence="possible",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         fatal=True,
     )
 

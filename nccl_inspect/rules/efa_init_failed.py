@@ -1,10 +1,11 @@
 """aws-ofi-nccl has a provider and does not come up."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from nccl_inspect.event.types import ErrorCascade, Event, OfiProvider
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_lines, first_said
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
@@ -18,36 +19,13 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="aws-ofi-nccl does not come up",
-    specific=("ib-memlock", "efa-libfabric-incompat", "efa-provider-missing", "efa-not-supported-instance"),
+    causes=("socket-instead-of-efa", "socket-instead-of-rdma"),
+    echoes=("network-not-found",),
+    supersedes=("memory-registration-failed",),
     folds=True,
     local=True,
 )
-_NO_GDR = "ofi-gdr-disabled-on-capable"
-_REASONS = (
-    "ofi-open-failed",
-    "ofi-endpoint-enable-failed",
-    "ofi-getname-failed",
-    "ofi-getinfo-failed",
-    "ofi-option-failed",
-    "ofi-emulated-write",
-    "ofi-emulated-write-size",
-    "ofi-gdr-inconsistent",
-    _NO_GDR,
-    "ofi-unknown-protocol",
-    "ofi-exception",
-    "ofi-few-tag-bits",
-    "ofi-mr-key-size",
-    "ofi-no-immediate-data",
-    "ofi-rma-unsupported",
-    "ofi-mr-mode",
-    "ofi-few-devices",
-    "ofi-fi-info",
-    "ofi-only-efa",
-    "ofi-no-tcp-endpoint",
-    "ofi-register-failed-cm",
-)
-"""Errors of set-up that say themselves what failed."""
-_REGISTERING = ("ofi-register-failed", "ofi-register-failed-cm", "ofi-register-failed-regattr")
+_NO_GDR = "aws-ofi-nccl/ofi-gdr-disabled-on-capable"
 _NO_MEMORY = -12
 _CONNECTING = ("transport/net.cc", "include/net.h")
 """Until 2.11 NCCL calls plugins through the second."""
@@ -59,8 +37,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if slingshot.signs(facts):
         return  # the plugin carries Slingshot, too
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
-    reasons = [*facts.notices(*_REASONS), *facts.leading_to(RULE.name)]
-    told = [*reasons, *facts.notices("ofi-protocol-failed"), *failed]
+    reasons = sorted([*facts.notices(_NO_GDR), *facts.leading_to(RULE.name)], key=attrgetter("place"))
+    told = [*reasons, *facts.notices("aws-ofi-nccl/ofi-protocol-failed"), *failed]
     broken = _connecting(facts, reasons)
     if not told or _lacks_memory(facts) or (_came_up(facts) and not failed and not facts.job.failed and not broken):
         return
@@ -85,8 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         confidence="likely" if reasons else "possible",
         severity="error" if slow or stopped else "warning" if facts.several_hosts() else "info",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
+        notices=told,
         evidence=first_said([*reasons[:3], *told[-2:], *broken[:1]]),
         fatal=stopped,
     )
@@ -94,7 +71,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _came_up(facts: Facts) -> bool:
     return any(comm.network not in _BUILT_IN for comm in facts.job.communicators) or any(
-        "Libfabric" in path.detail for path in facts.leaving()
+        "Libfabric" in kind.detail for kind in facts.leaving().kinds
     )
 
 
@@ -105,7 +82,7 @@ def _connecting(facts: Facts, reasons: list[Notice]) -> list[Notice]:
     """
     if not reasons or not (facts.said(OfiProvider) or _came_up(facts)):
         return []
-    used = [line.order for path in facts.leaving() if "Libfabric" in path.detail for line in path.evidence[:1]]
+    used = [line.order for line in first_lines(facts.leaving().where(lambda kind: "Libfabric" in kind.detail))]
     late = bool(used) and reasons[0].evidence[0].order > min(used)
     return [frame for frame in facts.said(ErrorCascade, _is_connecting) if late or frame.place > reasons[0].place]
 
@@ -116,7 +93,7 @@ def _is_connecting(event: Event) -> bool:
 
 def _lacks_memory(facts: Facts) -> bool:
     """Whether buffers could not be registered for want of locked memory: what fails then is an effect of that."""
-    return any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in facts.notices(*_REGISTERING))
+    return any(abs(value(notice, "rc") or 0) == -_NO_MEMORY for notice in facts.with_role("memory-not-registered"))
 
 
 def _in_words(reasons: list[Notice]) -> str:
@@ -148,7 +125,7 @@ def _cause(reasons: list[Notice]) -> str:
 
 
 def _is_asked(notice: Notice) -> bool:
-    return notice.production == "ofi-unknown-protocol"
+    return notice.production == "aws-ofi-nccl/ofi-unknown-protocol"
 
 
 def _is_without_gdr(notice: Notice) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model import versions
@@ -16,10 +16,13 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="libfabric is too old for this NCCL or for aws-ofi-nccl",
+    causes=("socket-instead-of-efa", "socket-instead-of-rdma"),
+    echoes=("network-not-found",),
+    supersedes=("efa-init-failed", "memory-registration-failed", "plugin-does-not-fit"),
     folds=True,
     local=True,
 )
-_STATED = ("ofi-efa-libfabric-too-old", "ofi-cuda-api-permitted-undeclared")
+_STATED = ("aws-ofi-nccl/ofi-efa-libfabric-too-old", "aws-ofi-nccl/ofi-cuda-api-permitted-undeclared")
 _INVALID = -22
 _GPU = 2
 _CUMEM = versions.order("2.19")
@@ -52,9 +55,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         confidence="certain" if stated else "likely" if _releases(facts) else "possible",
         severity="error" if stopped or slow or facts.job.failed else "warning" if facts.several_hosts() else "info",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=stopped,
     )
 
@@ -64,7 +65,7 @@ def _refused(facts: Facts) -> list[Notice]:
     known = _releases(facts)
     if known and max(known) < _CUMEM:
         return []
-    failed = facts.notices("ofi-register-failed")
+    failed = facts.notices("aws-ofi-nccl/ofi-register-failed")
     return [notice for notice in failed if value(notice, "rc") == _INVALID and value(notice, "type") == _GPU]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import OfiPlatform, OfiProvider
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said, hosts_in
 from nccl_inspect.judging.remedies import EFA_CHECK
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.platforms import Platform
@@ -18,7 +18,6 @@ RULE = Rule(
     cloud="AWS",
     severity="warning",
     title="The plugin finds fewer EFA devices than the machine has for these GPUs",
-    specific=("nic-asymmetry",),
 )
 _SEVERE = 4
 """How many times fewer devices make an error of it."""
@@ -55,8 +54,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="error" if meant >= _SEVERE * found else None,
         confidence="likely",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said(facts.said(OfiPlatform)[:1]), *first_said(said[:2])],
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, hosts_in
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 
@@ -13,12 +13,13 @@ RULE = Rule(
     cloud="AWS",
     severity="info",
     title="aws-ofi-nccl is loaded on a machine without EFA, or for one host only",
+    supersedes=("efa-init-failed", "efa-provider-missing"),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge a failed search for a provider where the machine has no EFA, or the whole job is on one host."""
-    failed = facts.notices("ofi-no-protocol", "ofi-no-optimal-provider")
+    failed = facts.with_role("searches-failed")
     network = facts.platform.network if facts.platform else None
     without = network not in (None, "efa")
     alone = bool(facts.job.communicators) and all(map(_is_on_one_host, facts.job.communicators))
@@ -36,9 +37,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "NCCL_NET_PLUGIN=none   # leaves the plugin out, and its warnings with it",
         ],
         confidence="certain" if without else "likely",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
     )
 
 

@@ -10,7 +10,7 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import dies_here
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice
 
 RULE = Rule(
@@ -19,15 +19,16 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="aws-ofi-nccl finds no libfabric provider that it can use",
-    specific=("efa-not-supported-instance",),
+    causes=("mixed-networks", "socket-instead-of-efa", "socket-instead-of-rdma"),
+    echoes=("network-not-found",),
+    supersedes=("efa-init-failed",),
     folds=True,
     local=True,
 )
-_ONE_SEARCH_FAILED = "ofi-no-eligible-providers"
+_ONE_SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"
 _CONFIRM = (
     "Run 'lspci | grep -i elastic' on the node: does the machine have EFA? Images carry the plugin elsewhere, too."
 )
-_ALL_SEARCHES_FAILED = ("ofi-no-protocol", "ofi-no-optimal-provider")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -38,14 +39,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if slingshot.signs(facts):
         return
     searched = facts.notices(_ONE_SEARCH_FAILED)
-    missing = facts.notices(*_ALL_SEARCHES_FAILED)
+    missing = facts.with_role("searches-failed")
     failed = [n for n in facts.plugin("NET", "failed") if n.event and n.event.dialect == "aws-ofi-nccl"]
     chosen = facts.said(OfiProvider)
     if not (missing or (searched and failed)):
         if searched and not chosen and not _in_use(facts):
             yield RULE.undecided(
                 "one search of aws-ofi-nccl for a provider failed; the log does not show how the next one ended",
-                "the lines up to 'Selected provider is' or 'initialization failed', and 'Using network'",
+                Needs("the lines up to 'Selected provider is' or 'initialization failed', and 'Using network'"),
             )
         return
     lucky = {rank for notice in chosen for rank in notice.ranks}
@@ -97,7 +98,7 @@ def _is_missed(facts: Facts) -> bool:
 
 def _in_use(facts: Facts) -> bool:
     """Whether a connection over libfabric shows that a provider was found after all."""
-    return any("Libfabric" in path.detail for path in facts.paths(transport="NET"))
+    return any("Libfabric" in kind.detail for kind in facts.paths(transport="NET").kinds)
 
 
 def _is_last(facts: Facts, unlucky: list[Notice]) -> bool:

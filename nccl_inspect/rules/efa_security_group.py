@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.networks.efa_completions import (
     UNREACHABLE,
     code_of,
@@ -22,6 +22,7 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="EFA packets never reached the peer: most often the security group drops them",
+    supersedes=("efa-completion-error", "transfer-failed"),
 )
 
 _FIX = [
@@ -40,7 +41,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not failed:
         yield from _refused(facts)
         return
-    banner = [notice for notice in facts.notices("ofi-security-group-banner") if "security group" in notice.message]
+    banner = [
+        notice
+        for notice in facts.notices("aws-ofi-nccl/ofi-security-group-banner")
+        if "security group" in notice.message
+    ]
     yield RULE.finding(
         f"EFA packets never reached the peer: {value(failed[0], 'error')}",
         cause="the plugin says so: the security group of one of the two instances drops EFA's packets"
@@ -50,8 +55,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="no connection between hosts can be made: the job does not start",
         fix=_FIX,
         confidence=_confidence(facts, failed, bool(banner)),
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
+        notices=failed,
         evidence=[*first_said(failed)[:3], *first_said(banner)[:1]],
         fatal=True,
     )
@@ -69,9 +73,7 @@ def _refused(facts: Facts) -> Iterator[Finding]:
         impact="no connection between these hosts can be made: the job does not start",
         fix=[*_FIX, "fi_info --version   # the same EFA installer and provider on all nodes?"],
         confidence="possible",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         fatal=True,
     )
 

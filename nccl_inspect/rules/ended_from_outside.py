@@ -6,14 +6,13 @@ import signal
 from collections.abc import Container, Iterator
 from operator import attrgetter
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Effects, Result, Rule
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs.progress import silenced_at_once
 from nccl_inspect.judging.process_ends import exceptions, mpi, slurm_tasks
 from nccl_inspect.judging.process_ends.departures import departures, is_weak, since_start
 from nccl_inspect.judging.process_ends.silence import is_last
 from nccl_inspect.judging.statements import is_retold, value, words
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
 
@@ -22,10 +21,10 @@ RULE = Rule(
     category="failures",
     severity="info",
     title="The scheduler, the launcher or a user ended the job",
-    specific=("hang-after-init", "hang-after-p2p-setup", "hang-in-init", "rank-missing", "watchdog-timeout"),
+    echoes=("driver-shutting-down",),
     ends=True,
 )
-_OF_NOBODY = "python-interrupted"
+_OF_NOBODY = "torch/python-interrupted"
 _REASONS = {
     job_end.TIME_LIMIT: "its time limit was reached",
     job_end.PREEMPTED: "a job of higher priority took its place",
@@ -40,20 +39,20 @@ _KILLED = (
 )
 _SIGNALLED = 128
 """What programs add to a signal to make an exit code of it."""
-_OF_ONE = ("rank-interrupted", _OF_NOBODY, *job_end.OF_WORKERS)
+_OF_ONE = ("torch/rank-interrupted", _OF_NOBODY, *job_end.OF_WORKERS)
 """They tell that one process was ended."""
 _NODE = "scontrol show node <node>; dmesg -T | tail -100   # why did the node fail?"
 _IN_TIME = "sbatch --signal=B:USR1@300 --requeue …   # time to save a checkpoint, then go on in a new job"
 _WHY_KILLED = "dmesg -T | grep -i 'killed process'   # on its host: was there no memory left?"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge what says so, where nothing failed before that could be the reason."""
     stopped = mpi.stopped(facts)
     forced = {id(notice): notice for notice in facts.errors() if job_end.is_forced(notice.event)}
     forced.update((id(notice), notice) for notice in stopped)
     interrupts = facts.notices(_OF_NOBODY)
-    facts.pass_over(interrupts)
+    yield Effects(interrupts)
     if not _ended_with(facts, interrupts):
         forced = {key: notice for key, notice in forced.items() if notice.production != _OF_NOBODY}
     said = sorted(since_start(facts, forced.values()), key=attrgetter("place"))
@@ -66,7 +65,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     effects = [one for one in failed if _is_effect(one) and (one.place >= begin or id(one) in echoes)]
     if len(effects) < len(failed):
         return
-    facts.pass_over(effects)
     reason = next(filter(None, (job_end.reason(notice.event) for notice in said)), None)
     is_broken = reason == job_end.NODE_FAILURE
     is_unclear = reason is None and str(value(said[0], "how")).startswith("Killed")
@@ -74,7 +72,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     is_of_some = _is_of_some(facts, said)
     is_of_nobody = any(notice.production == _OF_NOBODY for notice in said)
     is_doubtful = is_unclear or may_hang or (is_of_some and not is_of_nobody)
-    by_slurm = any(notice.production.startswith("slurm-") for notice in said)
+    by_slurm = any(notice.production.startswith("launchers/slurm-") for notice in said)
     yield RULE.finding(
         f"the job was ended: {_REASONS[reason] if reason else _by_signal(said)}",
         cause=(_REASONS[reason] if reason else _KILLED if is_unclear else _SIGNAL)
@@ -91,9 +89,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         severity="error" if is_broken else "warning" if is_doubtful else None,
         confidence="possible" if is_doubtful or is_of_some else "certain",
         fatal=is_broken,
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
+        explains_errors=effects,
     )
 
 
@@ -114,13 +111,13 @@ def _is_explained(facts: Facts, forced: Container[int], said: list[Notice]) -> b
 
 def _is_of_some(facts: Facts, said: list[Notice]) -> bool:
     """Whether only some ranks say that they were interrupted, or were ended, and nobody that he ended them all."""
-    interrupted = {value(notice, "global_rank") for notice in said if notice.production == "rank-interrupted"}
+    interrupted = {value(notice, "global_rank") for notice in said if notice.production == "torch/rank-interrupted"}
     return all(one.production in _OF_ONE for one in said) and not interrupted.issuperset(facts.job.ranks_seen)
 
 
 def _is_effect(notice: Notice) -> bool:
     """Whether it may follow from the end of the job: processes that load data are ended with it."""
-    is_loader = notice.production == "data-loader-killed" and value(notice, "how") in ("Terminated", "Interrupt")
+    is_loader = notice.production == "torch/data-loader-killed" and value(notice, "how") in ("Terminated", "Interrupt")
     return is_retold(notice) or is_loader
 
 

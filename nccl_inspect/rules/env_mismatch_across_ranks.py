@@ -19,6 +19,21 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="A variable that must be the same on all ranks differs",
+    causes=(
+        "bootstrap-connect-refused",
+        "bootstrap-no-interface",
+        "bootstrap-no-route",
+        "bootstrap-wrong-interface",
+        "collective-mismatch",
+        "hang-after-init",
+        "hang-after-p2p-setup",
+        "hang-in-init",
+        "p2p-import-failed",
+        "rings-disagree",
+        "topology-mismatch",
+        "watchdog-*",
+    ),
+    echoes=("bootstrap-failed",),
     local=True,
 )
 
@@ -85,7 +100,7 @@ def _joined(facts: Facts, outliers: list[Setting]) -> bool:
     """Whether the ranks connected to each other."""
     ranks = {rank for setting in outliers for rank in setting.ranks or ()}
     connected = any(comm.state == "connected" for comm in facts.job.communicators)
-    return connected or (bool(ranks) and ranks <= {end for path in facts.job.paths for end in (path.src, path.dst)})
+    return connected or (bool(ranks) and ranks <= facts.job.paths.ends())
 
 
 def _naming(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.process_ends import exceptions
@@ -15,6 +15,8 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="CUDA is not ready on a machine with NVSwitch: the fabric manager does not run",
+    echoes=("cuda-init-error", "peer-death", "watchdog-*"),
+    supersedes=("cuda-call-failed", "nccl-tests-failed", "nvls-fabric-manager", "nvls-unavailable"),
     local=True,
 )
 _NOT_READY = {802: "system not yet initialized", 919: "the GPU fabric is not ready"}
@@ -24,7 +26,7 @@ _WORDS = _NOT_READY[802]
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge CUDA errors 802 and 919, whoever prints them; no other fault gives them."""
-    said = facts.notices("cuda-error", "device-count-failed", "device-count-warned", "test-cuda-failure")
+    said = facts.with_role("program-cuda-error")
     failed = [
         *(notice for notice in cuda_failed(facts) if code_of(notice) in _NOT_READY),
         *(notice for notice in said if _says_so(notice) and not exceptions.is_survived(facts, notice)),
@@ -44,9 +46,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "nvidia-smi -q | grep -A4 Fabric   # in a virtual machine the fabric manager runs on the host or "
             "in the service VM",
         ],
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=True,
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks.gdr_use import staged
 from nccl_inspect.judging.remedies import NOTHING
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -14,6 +14,7 @@ RULE = Rule(
     category="gpudirect",
     severity="info",
     title="This machine type has no GPUDirect RDMA: data is staged through host memory",
+    supersedes=("gdr-disabled",),
 )
 
 
@@ -22,9 +23,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     pairs = staged(facts)
     if not pairs or facts.platform is None or facts.platform.gdr is not False:
         return
-    facts.mark(pairs, RULE.name)
     yield RULE.finding(
-        f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} "
+        f"{count(len(pairs), 'path')} over {listed(kind.detail for kind in pairs.kinds)} "
         f"{does(len(pairs), 'stage')} data in host memory, "
         "as expected here",
         cause=f"{facts.platform.name} has no GPUDirect RDMA ({facts.platform.source('gdr')})",
@@ -32,7 +32,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=[
             NOTHING,
         ],
-        ranks=ends(pairs),
-        hosts=hosts_of(pairs),
-        evidence=first_lines(pairs),
+        paths=pairs,
     )

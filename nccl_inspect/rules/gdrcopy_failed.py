@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -12,7 +12,7 @@ RULE = Rule(
     severity="info",
     title="GDRCopy, by which the CPU writes into GPU memory, does not work",
 )
-_REQUIRED = "gdrcopy-required"
+_REQUIRED = "nccl/gdrcopy-required"
 _LIBRARY = "libgdrapi"
 
 
@@ -22,7 +22,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     said = [*facts.leading_to(RULE.name), *missing]
     if not said:
         return
-    facts.pass_over(said)
     hurt = facts.job.failed or any(notice.production == _REQUIRED for notice in said)
     yield RULE.finding(
         f"GDRCopy does not work: {said[0].message}",
@@ -39,7 +38,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="warning" if hurt else "info",
         confidence="likely",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
+        explains_errors=said,
     )

@@ -12,8 +12,8 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Communication that the GPU starts (GIN), or one-sided communication, failed",
+    echoes=("internal-error",),
     symptom=True,
-    echo_of=("transfer-failed", "memory-registration-failed", "host-memory-exhausted"),
 )
 
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import rank_in_front, value
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
@@ -15,18 +14,17 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Gloo, which connects processes beside NCCL, found no interface or did not reach all",
-    echo_of=("rendezvous-failed", "peer-death", "gpu-out-of-memory", "cuda-init-error", "gpu-hardware-error"),
 )
-_FAILED = ("gloo-no-interface", "gloo-connect-failed", "gloo-not-connected")
+_FAILED = ("torch/gloo-no-interface", "torch/gloo-connect-failed", "torch/gloo-not-connected")
 _CHOOSE = "GLOO_SOCKET_IFNAME=<interface>   # on all ranks: a whole name; mostly the same as NCCL_SOCKET_IFNAME"
 _ADDRESSES = "ip -br addr   # on each host, inside the container: which interface do all share?"
 _OWN_NAME = "getent hosts $(hostname)   # on each host: 127.0.1.1 there, as some installers write it to /etc/hosts?"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge what Gloo says, in the order of how much it tells."""
     caught = [one for one in facts.notices(*_FAILED) if exceptions.is_caught(facts, one)]
-    facts.pass_over(caught)
+    yield Effects(caught)
     missing, refused, others = ([one for one in facts.notices(name) if one not in caught] for name in _FAILED)
     said = [*missing, *refused, *others]
     if not said:

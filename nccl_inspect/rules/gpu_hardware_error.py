@@ -18,6 +18,22 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A GPU, its memory or an NVLink failed",
+    causes=("bandwidth-low", "wrong-results"),
+    echoes=(
+        "collective-not-called",
+        "collective-unfinished",
+        "cuda-init-error",
+        "gloo-not-connected",
+        "ib-completion-error",
+        "p2p-without-partner",
+        "peer-death",
+        "process-unresponsive",
+        "ranks-in-error",
+        "rendezvous-failed",
+        "straggler",
+        "watchdog-*",
+    ),
+    supersedes=("cuda-call-failed", "cuda-failure-in-connect", "cuda-failure-in-launch"),
     local=True,
 )
 _TEXTS = ("uncorrectable ECC error encountered", "uncorrectable NVLink error detected during the execution")
@@ -36,11 +52,11 @@ _CODES = {cuda.CUDA_CODES[text] for text in (*_TEXTS, _CONTAINED)}
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what CUDA says of the hardware; the kernel's lines may be old, so they need a job that failed."""
     stated = [notice for notice in cuda.failed(facts) if cuda.code_of(notice) in _CODES]
-    stated += [n for n in facts.notices("cuda-error", "watchdog-terminated") if _says_so(n)]
-    lost = [n for n in facts.notices("nvml-failed") if n.level == "WARN" and value(n, "error") == _LOST]
+    stated += [n for n in facts.notices("torch/cuda-error", "torch/watchdog-terminated") if _says_so(n)]
+    lost = [n for n in facts.notices("nccl/nvml-failed") if n.level == "WARN" and value(n, "error") == _LOST]
     stated += lost
-    kernel = [*facts.notices("gpu-lost"), *filter(broken, facts.notices("xid"))]
-    kernel += [n for n in facts.notices("sxid") if str(value(n, "text")).startswith("Fatal")]
+    kernel = [*facts.notices("kernel/gpu-lost"), *filter(broken, facts.notices("kernel/xid"))]
+    kernel += [n for n in facts.notices("kernel/sxid") if str(value(n, "text")).startswith("Fatal")]
     said = [*stated, *kernel]
     if not said:
         if switch := facts.leading_to(RULE.name):
@@ -90,7 +106,7 @@ def _of_switch(said: list[Notice]) -> Finding:
 def _is_over(facts: Facts, kernel: list[Notice]) -> bool:
     """Whether the job failed or ended, as other lines than those of the kernel show."""
     own = set(map(id, kernel))
-    hurt = [*facts.notices("socket-closed-by-peer"), *(one for one in facts.failures() if id(one) not in own)]
+    hurt = [*facts.notices("nccl/socket-closed-by-peer"), *(one for one in facts.failures() if id(one) not in own)]
     return facts.job.failed or bool(facts.job.ended_by) or bool(hurt)
 
 
@@ -122,6 +138,6 @@ def _cause(*, is_sure: bool, is_stated: bool, is_old: bool) -> str:
 
 
 def _words(notice: Notice) -> str:
-    if notice.production == "xid":
+    if notice.production == "kernel/xid":
         return f"Xid {value(notice, 'xid')} on {value(notice, 'bus_id')} ({broken(notice)})"
     return next((text for text in (*_TEXTS, _CONTAINED) if text in notice.message), words(notice).strip())

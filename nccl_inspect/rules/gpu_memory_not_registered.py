@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks.ib_errors import REFUSED
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -16,6 +16,8 @@ RULE = Rule(
     category="gpudirect",
     severity="error",
     title="GPU memory cannot be registered with the NIC",
+    echoes=("ib-completion-error", "watchdog-*"),
+    supersedes=("memory-registration-failed",),
     local=True,
 )
 _DMABUF = "reg_dmabuf_mr"
@@ -32,7 +34,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge calls that register memory and fail for another reason than the limit on locked memory."""
     failed = [
         notice
-        for notice in facts.notices("ib-call-failed")
+        for notice in facts.notices("nccl/ib-call-failed")
         if value(notice, "name") in _CALLS and value(notice, "error") not in _OF_OTHERS
     ]
     if not failed:
@@ -64,9 +66,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="error" if dead else "warning",
         confidence="likely",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=dead,
     )
 
@@ -75,7 +75,11 @@ def _went_on(facts: Facts) -> bool:
     """Whether the log shows communicators that work: a buffer of the application that fails NCCL does without."""
     states = [comm.state for comm in usage.in_use(facts.job)]
     works = bool(states) and all(state in _RUNS for state in states)
-    return works and not facts.job.failed and not facts.notices("proxy-operation-error", "proxy-operation-failed")
+    return (
+        works
+        and not facts.job.failed
+        and not facts.notices("nccl/proxy-operation-error", "nccl/proxy-operation-failed")
+    )
 
 
 def _says(failed: list[Notice], name: str, wanted: str) -> bool:

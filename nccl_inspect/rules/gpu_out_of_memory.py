@@ -15,6 +15,17 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A GPU had no memory left for NCCL, or for PyTorch before the job ended",
+    causes=("cuda-failure-in-connect",),
+    echoes=(
+        "collective-not-called",
+        "collective-unfinished",
+        "gloo-not-connected",
+        "ib-completion-error",
+        "p2p-without-partner",
+        "rendezvous-failed",
+        "watchdog-*",
+    ),
+    supersedes=("cuda-call-failed", "cuda-failure-in-launch"),
     local=True,
 )
 
@@ -39,14 +50,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     full = [failure for failure in cuda.failures(facts) if failure.code == cuda.OUT_OF_MEMORY]
     torch = [notice for notice in _of_torch(facts) if _has_ended(facts, notice)]
     said = [*(failure.notice for failure in full), *torch]
-    sizes = facts.notices("cuda-allocation-failed")
+    sizes = facts.notices("nccl/cuda-allocation-failed")
     if not said:
         if sizes and not cuda.failures(facts):
             yield _unproved(sizes)
         return
     host_calls = any(_ON_HOST in notice.message for notice in sizes)
     on_host = not torch and (host_calls or all("shm.cc" in (failure.file or "") for failure in full))
-    of_xla = bool(facts.notices("xla-nccl-failed"))
+    of_xla = bool(facts.notices("frameworks/xla-nccl-failed"))
     yield RULE.finding(
         f"{'host' if on_host else 'GPU'} memory ran out when {_who(full)} asked for more",
         cause="no pinned host memory was left: the call was one that allocates on the host. The memory limit of the "
@@ -81,8 +92,8 @@ def _special(full: list[cuda.Failure], of_xla: bool) -> Iterator[str]:
 
 
 def _of_torch(facts: Facts) -> list[Notice]:
-    full = [notice for notice in facts.notices("cuda-error") if cuda.is_full(notice)]
-    return [*facts.notices("cuda-out-of-memory"), *full]
+    full = [notice for notice in facts.notices("torch/cuda-error") if cuda.is_full(notice)]
+    return [*facts.notices("torch/cuda-out-of-memory"), *full]
 
 
 def _has_ended(facts: Facts, notice: Notice) -> bool:
@@ -108,9 +119,7 @@ def _unproved(sizes: list[Notice]) -> Finding:
             "NCCL_DEBUG=INFO   # (or WARN) the 'Cuda failure' line before this one tells the reason",
             *(_HOST_STEPS if on_host else (_SHARED,)),
         ],
-        ranks=ranks_in(sizes),
-        hosts=hosts_in(sizes),
-        evidence=first_said(sizes),
+        notices=sizes,
         confidence="possible",
         fatal=True,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
@@ -26,9 +26,9 @@ RULE = Rule(
 _BINDINGS = ("single", "per_task", "map_gpu", "mask_gpu")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
     """Judge GPU memory that could not be shared by the options of sbatch and srun."""
-    shown = workloads.effects(facts, RULE)
+    shown = workloads.faults(effects)
     bound = [
         (script.name, option)
         for script in (artifacts.of(facts.job.artifacts, "slurm_script") if shown else ())

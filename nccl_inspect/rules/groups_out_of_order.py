@@ -14,6 +14,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="Ranks wait for each other in different process groups",
+    echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
 )
 
 

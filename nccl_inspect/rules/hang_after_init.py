@@ -21,7 +21,7 @@ from nccl_inspect.judging.hangs.progress import (
 from nccl_inspect.judging.process_ends.departures import departures
 from nccl_inspect.judging.remedies import STACKS
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.wording import count, ranks_word
@@ -31,9 +31,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="No progress after the initialisation until the job was ended",
-    echo_of=("peer-death", "mixed-networks"),
-    because=("env-mismatch-across-ranks", "loopback-between-hosts", "nvls-fabric-manager", "rccl-iommu-pt-missing"),
-    specific=("hang-after-p2p-setup",),
+    supersedes=("ended-from-outside",),
 )
 _WITHOUT_GDR = (
     "NCCL_NET_GDR_LEVEL=LOC   # a test: if that runs, GPUDirect RDMA is at fault (ACS, IOMMU). No cure, as it is slow"
@@ -44,7 +42,9 @@ _FIX = (
     "Let all hosts reach each other on all ports of the data network, with one MTU; test with nccl-tests on two hosts.",
     "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,COLL   # on all ranks: shows the last call of each",
 )
-_CAPTURE = "the end of the log of every rank, up to the kill or the timeout; NCCL_DEBUG_SUBSYS=INIT,COLL"
+_CAPTURE = Needs(
+    "the end of the log of every rank, up to the kill or the timeout", all_ranks=True, subsystems=("INIT", "COLL")
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -80,7 +80,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _clue(facts: Facts, comm: CommunicatorInfo, cut: list[Evidence]) -> Finding:
     paths = facts.job.paths
-    facts.leave_open(paths)
     return RULE.clue(
         (f"{_who(comm)}, and the log ends there" if comm.unconnected else "the log ends while ranks connect")
         + standstill.undecided(facts),
@@ -95,6 +94,7 @@ def _clue(facts: Facts, comm: CommunicatorInfo, cut: list[Evidence]) -> Finding:
         ranks=[rank for rank in comm.ranks if rank is not None],
         hosts=comm.hosts,
         evidence=cut,
+        open_paths=paths,
     )
 
 
@@ -118,7 +118,7 @@ def _finding(facts: Facts, comm: CommunicatorInfo, ends: list[Evidence], what: s
         impact="the first collective never returns; NCCL waits without a time limit",
         fix=[
             _FIX[0],
-            *([_WITHOUT_GDR] if any(path.gdr for path in facts.leaving()) else []),
+            *([_WITHOUT_GDR] if any(kind.gdr for kind in facts.leaving().kinds) else []),
             *_FIX[1:],
         ],
         confidence="likely" if no_row or comm.unconnected or gave_up(ends) else "possible",

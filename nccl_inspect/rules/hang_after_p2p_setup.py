@@ -34,7 +34,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="No progress on one host once P2P connections were set up",
-    because=("env-mismatch-across-ranks", "version-mismatch"),
+    echoes=("watchdog-*",),
+    supersedes=("ended-from-outside", "hang-after-init"),
 )
 _FIRST_WORK = 1
 _BY_PCIE = re.compile(r"\b(?:GeForce|Quadro|RTX|TITAN|T4|A10G?|A16|A40|L4|L20|L40S?)\b")
@@ -94,13 +95,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _is_over_pcie(facts: Facts) -> bool:
     """Whether the GPUs are known to have no NVLink, or a bridge at most: there P2P depends on board and settings."""
-    known = any(path.link == "PCIe" for path in facts.job.paths)
+    known = any(facts.link(kind) == "PCIe" for kind in facts.paths().kinds)
     return known or any(_BY_PCIE.search(name) for name in gpu_names(facts.job))
 
 
 def _clue(facts: Facts, cut: list[Evidence]) -> Finding:
     paths = facts.job.paths
-    facts.leave_open(paths)
     return RULE.clue(
         f"the log ends while ranks of one host set up P2P{standstill.undecided(facts)}",
         cause="unknown from this log; likely: "
@@ -114,6 +114,7 @@ def _clue(facts: Facts, cut: list[Evidence]) -> Finding:
         ranks=ends(paths),
         hosts=hosts_of(paths),
         evidence=cut,
+        open_paths=paths,
     )
 
 

@@ -17,8 +17,8 @@ from nccl_inspect.judging.hangs.progress import (
     suspicion,
 )
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
+from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.wording import count, does, ranks_word
 
@@ -27,22 +27,15 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="Ranks began to build a communicator and never finished",
-    echo_of=(
-        "rank-missing",
-        "version-mismatch",
-        "mixed-networks",
-        "bootstrap-no-interface",
-        "bootstrap-wrong-interface",
-        "bootstrap-connect-refused",
-        "bootstrap-no-route",
-    ),
-    because=("env-mismatch-across-ranks", "nvls-fabric-manager", "rccl-iommu-pt-missing"),
+    echoes=("nonblocking-timeout",),
+    supersedes=("ended-from-outside",),
 )
 _REACH = "Let all hosts reach each other on all TCP ports of the bootstrap interface (NetworkPolicy, firewall)."
 _EACH_STEP = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,BOOTSTRAP,NET   # on all ranks: shows the last step of each"
 _SAME_RELEASE = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every node: the same release?"
 _STARTS_AT_ONCE = (2, 23)
 """The first release that prints Init START before ranks meet (bootstrapInit), and not after it (src/init.cc)."""
+_END = Needs("the end of the log of every rank, up to the kill, the timeout or the next prompt", all_ranks=True)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -62,11 +55,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             continue
         if paths := facts.paths_of(comm):  # it was complete, though a line of it may be lost
             if silent := _silent(facts, comm, waiting):
-                facts.leave_open(path for path in paths if silent & {path.src, path.dst})
                 yield RULE.undecided(
                     f"{ranks_word(silent)} of communicator {comm.id} began and printed nothing more, while others are "
                     "connected: stuck, or the log was cut there",
-                    "the end of the log of these ranks",
+                    Needs("the end of the log of these ranks"),
+                    paths=_touching(paths, silent),
                 )
             continue
         if facts.job.ended_by or standstill.is_stuck(facts):
@@ -79,6 +72,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 standstill.evidence(facts) or comm.evidence[:2],
             )
         return  # what follows the first stuck communicator waits for it
+
+
+def _touching(paths: Selection, ranks: set[int]) -> Selection:
+    return paths.only(("src", "dst"), lambda *ends: not ranks.isdisjoint(ends))
 
 
 def _how_far(facts: Facts, comm: CommunicatorInfo, waiting: list[int]) -> str:
@@ -195,10 +192,9 @@ def _ends_with_nccl(facts: Facts) -> bool:
 
 
 def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[Evidence]) -> Finding | NotJudged:
-    needs = "the end of the log of every rank, up to the kill, the timeout or the next prompt"
     warned = any(notice.level == "WARN" for notice in facts.job.notices)  # that says more than where the log ends
     if facts.job.going_on or warned:
-        return RULE.undecided(f"{what}: stuck, or the log was cut there", needs)
+        return RULE.undecided(f"{what}: stuck, or the log was cut there", _END)
     return RULE.clue(
         f"{what}{standstill.undecided(facts)}",
         cause="unknown from this log; likely: "
@@ -207,7 +203,7 @@ def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[
         impact="if it is stuck, the job does not start; NCCL itself waits without a time limit",
         fix=["py-spy dump --pid <pid>   # (or gdb) on a waiting rank: where does it stand?", _REACH, _EACH_STEP],
         confirm="Check whether the log goes on: every rank of a sound job prints 'Init COMPLETE'. If not, pass "
-        f"{needs}.",
+        f"{_END}.",
         severity="info",
         confidence="possible",
         ranks=ranks,
@@ -218,7 +214,6 @@ def _cut_or_stuck(facts: Facts, what: str, ranks: Iterable[int], evidence: list[
 
 def _connecting(facts: Facts, cut: list[Evidence]) -> Finding:
     paths = facts.job.paths
-    facts.leave_open(paths)
     return RULE.clue(
         f"the log ends while ranks connect{standstill.undecided(facts)}",
         cause="unknown from this log; likely: "
@@ -237,4 +232,5 @@ def _connecting(facts: Facts, cut: list[Evidence]) -> Finding:
         ranks=ends(paths),
         hosts=hosts_of(paths),
         evidence=cut,
+        open_paths=paths,
     )

@@ -12,7 +12,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="Host memory ran out when NCCL or a plugin asked for some",
-    specific=("ib-memlock",),
+    echoes=("gin-failed", "transfer-failed", "ucx-failed"),
 )
 
 

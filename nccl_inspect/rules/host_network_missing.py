@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
@@ -46,9 +46,9 @@ _DOCKER = "--network=host   # option of docker run, on all hosts"
 _DNS = "dnsPolicy: ClusterFirstWithHostNet   # beside hostNetwork, so that names of services are still found"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
     """Judge interfaces, and RoCE cards that were asked for, which the namespace of a pod does not have."""
-    shown = workloads.effects(facts, RULE)
+    shown = workloads.faults(effects)
     found = workloads.cases(facts, _has_own_network) if shown else []
     shown = [effect for effect in workloads.touched(facts, found, shown) if _is_due(facts, effect, found)]
     if not found or not shown:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
@@ -35,10 +35,10 @@ _CRASHED = re.compile(r"Bus error|SIGBUS|\bexitcode: -7\b|\bcode:? 135\b", re.IG
 """How the kernel ends a process that touches a huge page that its pod may not have."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
     """Judge errors that name huge pages, and bus errors, by what the pods ask for."""
-    named = [effect for effect in workloads.effects(facts, RULE) if _says(effect, _NAMED)]
-    shown = named or [effect for effect in workloads.effects(facts, RULE) if _says(effect, _CRASHED)]
+    named = [effect for effect in workloads.faults(effects) if _says(effect, _NAMED)]
+    shown = named or [effect for effect in workloads.faults(effects) if _says(effect, _CRASHED)]
     found = workloads.cases(facts, _lacks_pages) if shown else []
     shown = workloads.touched(facts, found, shown)
     if not found or not shown:

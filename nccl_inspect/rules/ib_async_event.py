@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -14,6 +14,8 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="A NIC reports an event of its own: port down, new GIDs, or a fatal error",
+    causes=("bandwidth-low", "ib-completion-error", "ib-timeout-err12", "nic-asymmetry", "watchdog-*"),
+    echoes=("nic-failed",),
     local=True,
 )
 _FATAL = ("catastrophic", "access violation", "invalid request", "CQ error", "fatal")
@@ -25,10 +27,10 @@ _EVERYDAY = ("last WQE reached", "communication established", "send queue draine
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by the kind of event, and whether transfers failed afterwards."""
-    plain = facts.notices("ib-async-event", "ib-async-error-event")
-    fatal = [*facts.notices("ib-async-fatal-event"), *_of_kind(plain, _FATAL)]
-    down = [*_of_kind(plain, _PORT_DOWN), *facts.notices("ib-speed-change")]
-    gids = [*_of_kind(plain, _NEW_GIDS), *facts.notices("ib-gid-table-changed")]
+    plain = facts.notices("nccl/ib-async-event", "nccl/ib-async-error-event")
+    fatal = [*facts.notices("nccl/ib-async-fatal-event"), *_of_kind(plain, _FATAL)]
+    down = [*_of_kind(plain, _PORT_DOWN), *facts.notices("nccl/ib-speed-change")]
+    gids = [*_of_kind(plain, _NEW_GIDS), *facts.notices("nccl/ib-gid-table-changed")]
     said = [*fatal, *down, *gids] or [n for n in plain if not any(word in _event(n) for word in _EVERYDAY)]
     if not said:
         return
@@ -58,9 +60,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ethtool -S <netdev>   # RoCE; who changed addresses (NetworkManager, DHCP)?",
         ],
         severity=severity,
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said([*said, *facts.notices("ib-fatal-error")]),
+        notices=said,
+        evidence=first_said([*said, *facts.notices("nccl/ib-fatal-error")]),
         fatal=bool(fatal),
     )
 

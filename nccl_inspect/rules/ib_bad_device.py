@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.networks.ib_errors import AT_START, REFUSED
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
@@ -17,6 +17,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="An InfiniBand or RoCE card is visible and cannot be used",
+    causes=("mixed-networks", "network-not-found", "nic-asymmetry", "socket-instead-of-*"),
     folds=True,
     local=True,
 )
@@ -24,9 +25,9 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by effect: a card that nobody misses is a note, one that leaves the hosts on TCP or stops NCCL an error."""
-    calls = facts.notices("ib-call-failed")
+    calls = facts.notices("nccl/ib-call-failed")
     refused = [n for n in calls if value(n, "error") in REFUSED and value(n, "name") not in AT_START]
-    unusable = facts.notices("ib-device-not-usable")
+    unusable = facts.notices("nccl/ib-device-not-usable")
     if not refused and not unusable:
         return
     said = [*refused, *unusable, *(n for n in calls if value(n, "name") in AT_START)]
@@ -54,9 +55,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="error" if dead or slow else "warning" if refused else "info",
         confidence="certain" if dead or not (refused or slow) else "likely",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         fatal=dead,
     )
 

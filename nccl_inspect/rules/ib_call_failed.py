@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging import stated_errors
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.networks.ib_errors import AT_START, REFUSED
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
 RULE = Rule(
@@ -51,10 +50,13 @@ _UNKNOWN = f"the line does not tell. Either {_LIBRARIES}; or {_TROUBLE}"
 _AFTERWARDS = "NCCL cleans up: most often only a consequence of what failed before, or of a card that is gone"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge what is left of the calls that NCCL's wrapper of the verbs library reports (src/misc/ibvwrap.cc)."""
-    said = [notice for notice in facts.notices("ib-call-failed") if _is_left(facts, notice)]
-    if not said or _follows(facts, said):
+    said = [notice for notice in facts.notices("nccl/ib-call-failed") if _is_left(facts, notice)]
+    if not said:
+        return
+    if _follows(facts, said):
+        yield Effects(said)
         return
     name, error = value(said[0], "name"), value(said[0], "error")
     yield stated_errors.finding(
@@ -83,16 +85,13 @@ def _follows(facts: Facts, said: list[Notice]) -> bool:
     lines = [one.evidence[0] for one in said]
     if not all(value(one, "name") in _CLEANING for one in said):
         return False
-    if not all(line.order > first.get(line.source, line.order) for line in lines):
-        return False
-    facts.pass_over(said)
-    return True
+    return all(line.order > first.get(line.source, line.order) for line in lines)
 
 
 def _is_left(facts: Facts, notice: Notice) -> bool:
     name, error = value(notice, "name"), value(notice, "error")
     if name in AT_START:
-        return error != _FILES and not facts.notices("ib-device-not-usable")
+        return error != _FILES and not facts.notices("nccl/ib-device-not-usable")
     if name in _JUDGED or error in (*REFUSED, _FILES):
         return False
     if name in _LOCKING:

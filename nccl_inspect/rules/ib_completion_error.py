@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import count, listed
@@ -15,17 +15,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="A NIC refused a transfer (status 1, 2, 9, 10, 11, 13 and others)",
-    echo_of=(
-        "ib-error4-acs",
-        "ib-memlock",
-        "gpu-memory-not-registered",
-        "gpu-hardware-error",
-        "gpu-out-of-memory",
-        "cuda-failure-in-connect",
-        "cuda-call-failed",
-        "cuda-failure-in-launch",
-    ),
-    because=("ib-async-event",),
+    echoes=("collective-unfinished", "nic-failed"),
 )
 _PEER_GONE = "the peer's process died or let go of the memory while a transfer was under way"
 _STATUSES = {
@@ -66,8 +56,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "NCCL_DEBUG_SUBSYS=INIT,NET,COLL   # on all ranks: do they call the same collective with the same size?",
         ],
         confidence="likely",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=True,
     )

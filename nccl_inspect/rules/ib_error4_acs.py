@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import count
 
@@ -12,6 +12,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="A NIC may not reach the memory it shall send (status 4): ACS or an IOMMU between NIC and GPU",
+    echoes=("ib-completion-error", "ib-timeout-err12", "nic-failed"),
     local=True,
 )
 _LOCAL_PROTECTION = 4
@@ -21,7 +22,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge local protection errors, unless no path uses GPUDirect: then the memory is the host's."""
     failed = facts.completions(_LOCAL_PROTECTION)
     paths = facts.leaving()
-    direct = [path for path in paths if path.gdr]
+    direct = paths.where(lambda kind: kind.gdr)
     if not failed or (paths and not direct):
         return
     yield RULE.finding(
@@ -40,8 +41,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "In virtual machines ACS must stay on: switch ATS on in the NIC instead.",
         ],
         confidence="likely" if direct else "possible",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=True,
     )

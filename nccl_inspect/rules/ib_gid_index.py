@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
 from nccl_inspect.judging.networks.ib_errors import REFUSED
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -15,7 +15,6 @@ RULE = Rule(
     category="network",
     severity="error",
     title="RoCE connections cannot be made: wrong GID index, or the GID does not lead to the peer",
-    specific=("rail-only-fabric",),
 )
 _INVALID = "Invalid argument"
 _EMPTY = "No data available"
@@ -28,11 +27,11 @@ _MAPPED = "::ffff:"
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge queue pairs that cannot reach their peer; on InfiniBand, which has LIDs, the GID index plays no part."""
-    calls = [n for n in facts.notices("ib-call-failed") if value(n, "name") == "modify_qp"]
-    failed = [n for n in facts.notices("ib-call-failed") if value(n, "name") == "query_gid" and not _is_refused(n)]
+    calls = [n for n in facts.notices("nccl/ib-call-failed") if value(n, "name") == "modify_qp"]
+    failed = [n for n in facts.notices("nccl/ib-call-failed") if value(n, "name") == "query_gid" and not _is_refused(n)]
     failed += [
         notice
-        for notice in (*facts.notices("ib-modify-qp-failed"), *calls)
+        for notice in (*facts.notices("nccl/ib-modify-qp-failed"), *calls)
         if str(value(notice, "error")).startswith((_INVALID, _EMPTY, *_UNREACHABLE))  # markup may follow
         and value(notice, "to_state") in _TO_THE_PEER
         and value(notice, "local_gid") != "N/A"
@@ -59,8 +58,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         # Without addresses and a list of devices the card may be one of InfiniBand.
         confidence="likely" if sign or links or value(failed[0], "local_gid") else "possible",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
+        notices=failed,
         evidence=[*first_said(failed), *lines_of(chosen, 1)],
         fatal=True,
     )

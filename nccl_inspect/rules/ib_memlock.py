@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -14,6 +14,8 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Buffers cannot be registered with the NIC: the limit on locked memory",
+    echoes=("ib-completion-error", "watchdog-*"),
+    supersedes=("efa-init-failed", "host-memory-exhausted", "memory-registration-failed", "transfer-failed"),
     local=True,
 )
 _CALLS = ("create_cq", "create_qp", "reg_mr", "reg_mr_iova2", "reg_dmabuf_mr")
@@ -21,14 +23,14 @@ _CALLS = ("create_cq", "create_qp", "reg_mr", "reg_mr_iova2", "reg_dmabuf_mr")
 _NO_MEMORY = "Cannot allocate memory"
 _ENOMEM = 12
 """aws-ofi-nccl prints it as libfabric returns it, mostly with a minus."""
-_ABORTS = "libfabric-efa-abort-error"
+_ABORTS = "libfabric/libfabric-efa-abort-error"
 """libfabric ends the process when it cannot post its own receive buffers, which it registers first."""
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge calls that lock memory and have none; before 2.14 NCCL does not print why a call failed."""
-    calls = [notice for notice in facts.notices("ib-call-failed") if value(notice, "name") in _CALLS]
-    ofi = facts.notices("ofi-register-failed", "ofi-register-failed-cm", "ofi-register-failed-regattr", _ABORTS)
+    calls = [notice for notice in facts.notices("nccl/ib-call-failed") if value(notice, "name") in _CALLS]
+    ofi = [*facts.with_role("memory-not-registered"), *facts.notices(_ABORTS)]
     failed = [
         *(notice for notice in calls if value(notice, "error") == _NO_MEMORY),
         *(notice for notice in ofi if abs(value(notice, "rc") or 0) == _ENOMEM),
@@ -53,8 +55,6 @@ def _finding(failed: list[Notice], other: str, confidence: str) -> Finding:
             "needs a new login",
         ],
         confidence=confidence,
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=True,
     )

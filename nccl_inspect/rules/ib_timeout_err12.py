@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset
+from nccl_inspect.judging.engine import Effects, Result, Rule
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset
 from nccl_inspect.judging.networks.ib_errors import OTHER_ROOTS, UNANSWERED, after_another
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.util.wording import count, listed
 
@@ -15,20 +14,19 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Transfers over InfiniBand or RoCE get no answer (status 12)",
-    echo_of=("ib-error4-acs",),
-    because=("ib-async-event",),
-    specific=("rail-only-fabric",),
+    echoes=("collective-unfinished", "nic-failed"),
 )
 _USUAL_WAIT = 18
 """NCCL_IB_TIMEOUT from 2.14 on; 20 from 2.23 on."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge the first failed transfers; where failover took over, NCCL goes on and it is a warning."""
-    facts.pass_over(after_another(facts))
-    failed = [notice for notice in facts.completions(UNANSWERED) if not facts.is_echo(notice)]
-    survived = [n for n in facts.notices("ib-resilient-completion-error") if value(n, "status") == UNANSWERED]
-    lost = facts.notices("ib-error-fatal", "ib-failover-impossible")
+    late = after_another(facts)
+    yield Effects(late)
+    failed = [notice for notice in facts.completions(UNANSWERED) if notice not in late]
+    survived = [n for n in facts.notices("nccl/ib-resilient-completion-error") if value(n, "status") == UNANSWERED]
+    lost = facts.notices("nccl/ib-error-fatal", "nccl/ib-failover-impossible")
     if not failed and (not survived or facts.completions(UNANSWERED)):
         return
     said = [*failed, *survived]
@@ -50,8 +48,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="error" if dead else "warning",
         confidence="possible" if facts.completions(*OTHER_ROOTS) else "likely",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said([*said, *lost])[:4], *lines_of(settings, 1)],
         fatal=dead,
     )

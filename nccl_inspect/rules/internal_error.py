@@ -14,8 +14,6 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A check inside NCCL, RCCL or a plugin failed",
-    echo_of=("transfer-failed", "gin-failed", "ucx-failed", "plugin-does-not-fit", "unhandled-cuda-error"),
-    specific=("open-files-limit", "process-limit"),
     symptom=True,
 )
 _INTERNAL_ERROR = 3

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.statements import of_role
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -13,7 +14,6 @@ RULE = Rule(
     severity="error",
     title="A table inside NCCL or a plugin is full: requests, connections or calls",
     symptom=True,
-    echo_of=("transfer-failed",),
 )
 _OF_PROGRAM = "The program puts more calls into one group, or captures more into one graph, than this release can keep"
 _REQUESTS = (
@@ -25,8 +25,8 @@ _CONNECTIONS = (
     "ranks in one process, or some that were never closed"
 )
 _CAUSES = {
-    **dict.fromkeys(("aggregation-limit", "msccl-works-overflow"), _OF_PROGRAM),
-    **dict.fromkeys(("ofi-no-request", "ib-requests-exhausted", "socket-net-requests-old"), _REQUESTS),
+    "calls-full": _OF_PROGRAM,
+    "transfers-full": _REQUESTS,
 }
 _FIXES = {
     _OF_PROGRAM: "End the group earlier (ncclGroupEnd), or take a newer release of NCCL or RCCL.",
@@ -40,7 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     said = facts.leading_to(RULE.name)
     if not said:
         return
-    cause = _CAUSES.get(said[0].production, _CONNECTIONS)
+    cause = of_role(said[0], _CAUSES) or _CONNECTIONS
     yield stated_errors.finding(
         RULE,
         facts,

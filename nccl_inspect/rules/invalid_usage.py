@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
-from nccl_inspect.judging.statements import is_retold
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.statements import is_retold, of_role
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -28,20 +28,16 @@ _GROUP = "calls that may not stand in one group"
 _STATED = "the message names what cannot be"
 _FP8 = "a reduction of 8-bit floating point numbers, which GPUs before Hopper (compute capability 9.0) cannot do"
 _KINDS = {
-    **dict.fromkeys(("argument-not-a-pointer", "argument-wrong-device"), _MEMORY),
-    "argument-null": _NULL,
-    **dict.fromkeys(
-        ("argument-op-invalid", "argument-root-invalid", "argument-type-invalid", "rank-invalid"), _ARGUMENT
-    ),
-    **dict.fromkeys(("redop-destroy-invalid", "redop-type-mismatch", "comm-grow-invalid"), _ARGUMENT),
-    **dict.fromkeys(("config-invalid", "config-channels-invalid"), _ARGUMENT),
-    "config-not-initialized": _UNSET,
-    **dict.fromkeys(("library-too-old", "application-too-old"), _BUILT),
-    **dict.fromkeys(("comm-destroyed", "comm-corrupted", "comm-not-ready"), _LIFE),
-    **dict.fromkeys(("group-end-outside", "self-send-unmatched", "group-mixed"), _GROUP),
-    "reduction-unsupported": _FP8,
+    "foreign-memory": _MEMORY,
+    "missing-pointer": _NULL,
+    "bad-argument": _ARGUMENT,
+    "unset-structure": _UNSET,
+    "other-release": _BUILT,
+    "dead-communicator": _LIFE,
+    "bad-group": _GROUP,
+    "fp8-reduction": _FP8,
 }
-"""By production what is wrong."""
+"""By role what is wrong."""
 _CODES = (4, 5)
 _AFTER_FAILURES = (_NULL, _LIFE)
 """What a program also does that goes on after a call of NCCL has failed."""
@@ -56,12 +52,12 @@ _FIXES = {
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL says of its arguments."""
-    failed = [*facts.notices(*_KINDS), *(one for one in facts.leading_to(RULE.name) if not is_retold(one))]
+    failed = [notice for notice in facts.leading_to(RULE.name) if not is_retold(notice)]
     if not failed:
         yield from _without_words(facts)
         return
-    facts.pass_over(failed)
-    cause = _KINDS.get(failed[0].production, _STATED)
+    failed.sort(key=lambda notice: of_role(notice, _KINDS) is None)
+    cause = of_role(failed[0], _KINDS) or _STATED
     is_effect = cause in _AFTER_FAILURES and any(_is_before(one, failed[0]) for one in facts.errors())
     yield RULE.finding(
         f"NCCL is called in a way that cannot be: {failed[0].message}",
@@ -73,10 +69,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "Look at the traceback of this rank: the call that it names is the one to mend.",
         ],
         confidence="possible" if is_effect else "certain",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=not is_effect and (facts.job.failed or not facts.job.paths),
+        explains_errors=failed,
     )
 
 
@@ -96,13 +91,11 @@ def _without_words(facts: Facts) -> Iterator[Finding]:
             "Look at the traceback of this rank: the call that it names is the one to mend.",
         ],
         confidence="possible",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         fatal=True,
     )
 
 
 def _is_before(one: Notice, other: Notice) -> bool:
     """Whether another kind of error stands before in the log."""
-    return one.place < other.place and one.production not in _KINDS
+    return one.place < other.place and of_role(one, _KINDS) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
@@ -29,9 +29,9 @@ _SIGN = "locked memory"
 _CHECK = "ulimit -l   # in the container: unlimited, or CapEff in /proc/self/status has bit 14 (0x4000)"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
     """Judge registrations that fail for want of locked memory by what the containers may do."""
-    shown = [effect for effect in workloads.effects(facts, RULE) if _SIGN in effect.cause]
+    shown = [effect for effect in workloads.faults(effects) if _SIGN in effect.cause]
     if not shown:
         return
     found = workloads.cases(facts, _may_not_lock)

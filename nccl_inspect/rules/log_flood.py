@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.levels import STATEMENTS
@@ -14,7 +14,6 @@ RULE = Rule(
     category="log quality",
     severity="info",
     title="One error repeats until it fills the log",
-    echo_of=("peer-death",),
 )
 _MANY = 10_000
 _REPEATED = 100
@@ -40,9 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "Take a newer NCCL: 2.28 says it once.",
             "NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log   # keeps ranks apart",
         ],
-        ranks=ranks_in(repeated),
-        hosts=hosts_in(repeated),
-        evidence=first_said(repeated),
+        notices=repeated,
     )
 
 

@@ -9,7 +9,7 @@ from nccl_inspect.judging import placement
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hangs import standstill
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.util.wording import ranks_word
 
 RULE = Rule(
@@ -20,7 +20,9 @@ RULE = Rule(
 )
 _BEGINNING = (BootstrapInterface, CudaDriver, NcclVersion, NetDevices)
 _MAX_NAMED = 2
-_NEEDS = "the log from its first line to past the first step of the job; from Kubernetes: kubectl logs --tail=-1 <pod>"
+_NEEDS = Needs(
+    "the log from its first line to past the first step of the job; from Kubernetes: kubectl logs --tail=-1 <pod>"
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -85,11 +87,11 @@ def _whole_log(facts: Facts) -> list[str]:
     return [*filter(None, [older]), by_kubectl, "nccl-inspect summarize FILE   # the whole file, not its tail"]
 
 
-def _logs_of(facts: Facts, missing: list[int]) -> str:
+def _logs_of(facts: Facts, missing: list[int]) -> Needs:
     """Which logs are missing, with host and GPU where the order of the ranks tells them."""
     homes = [(rank, placement.home(facts, rank)) for rank in missing[:_MAX_NAMED]]
     told = [f"rank {rank}: host {home.host}, local rank {home.local_rank}" for rank, home in homes if home]
     where = f" ({'; '.join(told)}{'; …' if len(missing) > len(told) else ''})" if told else ""
     is_file = len(facts.job.sources) > 1 or not facts.job.sources[0].name.startswith("<")
     beside = "the file" if is_file else "the log"
-    return f"{beside} of {ranks_word(missing)}{where} beside this one: nccl-inspect summarize FILE FILE"
+    return Needs(f"{beside} of {ranks_word(missing)}{where} beside this one: nccl-inspect summarize FILE FILE")

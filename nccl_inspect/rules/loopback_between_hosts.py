@@ -16,6 +16,9 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Several hosts use the loopback interface",
+    causes=("hang-after-init", "watchdog-*"),
+    echoes=("bootstrap-connect-refused", "bootstrap-no-route"),
+    supersedes=("bootstrap-wrong-interface",),
 )
 
 _LET_IN = "a list of the user replaces NCCL's own, which leaves lo out, and lo comes first"
@@ -32,12 +35,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     data = [notice for notice in facts.said(NetDevices, _is_loopback) if _is_socket(notice)]
     named = [setting for setting in facts.settings("NCCL_SOCKET_IFNAME") if setting.value.lstrip("=").startswith("lo")]
-    carried = [path for path in facts.paths("inter", "NET", "Socket") if path.nic == "lo"]
+    carried = facts.paths("inter", "NET", "Socket").where(lambda kind: kind.nic == "lo")
     if not setup and not data:
         if named and not came_up(facts):
             yield _of_settings(facts, named)
         return
-    facts.mark(carried, RULE.name)
     works = bool(carried) and any(comm.connected and len(comm.hosts) > 1 for comm in facts.job.communicators)
     dead = facts.job.failed or (bool(facts.job.ended_by) and not facts.job.paths)
     stuck = not dead and not facts.job.paths and facts.unfinished(facts.job.communicators)  # or the log was cut there
@@ -59,6 +61,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=hosts_in([*setup, *data]),
         evidence=[*first_said([*setup, *data])[:4], *lines_of(named or let_in, 1)],
         fatal=dead or stuck,
+        paths=carried,
     )
 
 
@@ -72,8 +75,7 @@ def _suspected(setup: list[Notice], let_in: list[Setting]) -> Finding:
         confirm="Check how many hosts the job has, and whether 'Init COMPLETE' follows.",
         severity="warning",
         confidence="possible",
-        ranks=ranks_in(setup),
-        hosts=hosts_in(setup),
+        notices=setup,
         evidence=[*first_said(setup)[:3], *lines_of(let_in, 1)],
     )
 

@@ -15,7 +15,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="A plugin cannot register memory with the network",
-    specific=("ib-memlock", "gpu-memory-not-registered", "efa-init-failed", "efa-libfabric-incompat"),
+    echoes=("gin-failed", "transfer-failed"),
 )
 _BAD_ADDRESS, _INVALID = -14, -22
 _NO_GPU_MEMORY = (

@@ -13,14 +13,13 @@ from nccl_inspect.judging.facts import (
     hosts_in,
     hosts_of,
     hosts_with,
-    ranks_in,
 )
 from nccl_inspect.judging.networks.fabrics import NETWORK_TYPES, meetings, no_cards_on, without_cards
 from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Notice, Path
+from nccl_inspect.model.job import CommunicatorInfo, Notice, Path, PathKind
 from nccl_inspect.util.wording import ranks_word, some_names
 
 RULE = Rule(
@@ -28,7 +27,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Ranks of one communicator use different networks",
-    because=("ib-bad-device", "plugin-load-failed", "plugin-not-found", "efa-provider-missing"),
+    echoes=("hang-after-init", "hang-in-init", "socket-instead-of-*", "watchdog-*"),
     local=True,
 )
 
@@ -42,15 +41,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     Where neither is in the log, a connection that a rank refuses shows it, or hosts of which only some have cards.
     """
     mixed = sorted((comm for comm in facts.job.communicators if len(comm.networks) > 1), key=lambda comm: -comm.nranks)
-    crossed = [path for path in facts.paths(transport="NET") if _is_crossed(path)]
+    crossed = facts.paths(transport="NET").where(lambda kind: kind.also).only(("kind", "communicators"), _is_crossed)
     if not mixed and not crossed:
         yield from _met(facts) if meetings(facts) else _clue(facts)
         return
-    facts.mark(crossed, RULE.name)
     refused = _refused(facts)
     names = {comm.id for comm in mixed}
     idle = not crossed and all(comm.nnodes == 1 or len(comm.hosts) == 1 for comm in mixed)
-    works = not facts.job.failed and any(names & set(path.communicators) for path in facts.leaving())
+    works = not facts.job.failed and any(
+        names.intersection(comms) for (comms,) in facts.leaving().distinct("communicators")
+    )
     dead = bool(crossed or refused or facts.job.failed) and not idle
     stuck = bool(mixed) and not idle and not works and facts.unfinished(mixed)  # or the log was cut there
     odd = _odd_ranks(mixed)
@@ -82,6 +82,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         hosts=where or {host for comm in mixed[:1] for host in comm.hosts} or hosts_of(crossed),
         evidence=[*first_said(without)[:1], *lines, *first_lines(crossed)[:2], *refused[:2]],
         fatal=dead or stuck,
+        paths=crossed,
     )
 
 
@@ -100,8 +101,7 @@ def _met(facts: Facts) -> Iterator[Finding]:
         impact="ranks of different networks cannot connect: NCCL stops",
         fix=[_ALIKE, _EARLY],
         confidence="likely" if typed or failed or facts.plugin("NET", "failed") else "possible",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=first_said([*said[:3], *failed[:1]]),
         fatal=True,
     )
@@ -122,8 +122,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         fix=[_ALIKE, RDMA_IN_DOCKER, RDMA_IN_POD, _EARLY],
         confirm="Compare 'Using network' on these hosts: all must name the same network.",
         severity="warning",
-        ranks=ranks_in(without),
-        hosts=hosts_in(without),
+        notices=without,
         evidence=first_said([*without[:2], *others[:2]]),
     )
 
@@ -132,11 +131,13 @@ def _lists_cards(notice: Notice) -> bool:
     return isinstance(notice.event, NetDevices) and notice.event.net == "IB" and bool(notice.event.devices)
 
 
-def _is_crossed(path: Path) -> bool:
+def _is_crossed(kind: PathKind, communicators: tuple[str, ...]) -> bool:
     """Whether one communicator shows two networks for one pair: each end prints its own."""
-    return not path.guessed and any(
-        other.transport == "NET" and other.detail != path.detail and set(other.communicators) & set(path.communicators)
-        for other in path.also
+    return not kind.guessed and any(
+        other.transport == "NET"
+        and other.detail != kind.detail
+        and not set(other.communicators).isdisjoint(communicators)
+        for other in kind.also
     )
 
 
@@ -146,8 +147,8 @@ def _both(path: Path) -> list[str]:
 
 def _refused(facts: Facts) -> list[Evidence]:
     """What NCCL prints where a connection of one network meets a listener of another."""
-    wrong_type = [n for n in facts.notices("socket-wrong-magic") if value(n, "got_type") is not None]
-    return first_said([*wrong_type, *facts.notices("socket-address-family", "socket-address-family-init")])
+    wrong_type = [n for n in facts.with_role("stranger") if value(n, "got_type") is not None]
+    return first_said([*wrong_type, *facts.with_role("garbled-address")])
 
 
 def _odd_ranks(mixed: list[CommunicatorInfo]) -> set[int]:

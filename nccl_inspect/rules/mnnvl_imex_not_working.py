@@ -1,26 +1,21 @@
 """Hosts are joined by NVLink, and the service that shares memory between them does not work."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import (
     Facts,
-    ends,
     first_lines,
-    first_said,
-    hosts_in,
-    hosts_of,
     lines_of,
-    ranks_in,
     unset,
     words_of,
 )
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.judging.impact import NVLINK, estimate, network
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
+from nccl_inspect.model.job import Notice, Path, Selection
 from nccl_inspect.util.wording import count, does
 
 RULE = Rule(
@@ -28,9 +23,10 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Hosts are joined by NVLink (MNNVL), and ranks cannot use it: IMEX",
+    supersedes=("p2p-import-failed",),
 )
 _NOT_PERMITTED = 800
-_FORCED = ("mnnvl-unsupported",)
+_FORCED = ("nccl/mnnvl-unsupported",)
 """Somebody asked for it, and the hosts are not known to be joined."""
 _FIX = (
     "nvidia-imex-ctl -N   # every node of the domain must be READY; systemctl status nvidia-imex on each",
@@ -42,9 +38,9 @@ _FIX = (
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own statement, CUDA's refusal to import on such machines, and NET between hosts of one domain."""
-    stated = facts.notices("mnnvl-not-working", *_FORCED)
+    stated = facts.notices("nccl/mnnvl-not-working", *_FORCED)
     failed = list(stated)
-    if _domains(facts) or facts.notices("mnnvl-clique"):
+    if _domains(facts) or facts.notices("nccl/mnnvl-clique"):
         refused = cuda_failed(facts, "transport/p2p.cc")
         failed += [notice for notice in refused if code_of(notice) == _NOT_PERMITTED]
     if failed:
@@ -59,9 +55,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             impact="the job stops",
             fix=_FIX,
             confidence="certain" if stated else "likely",
-            ranks=ranks_in(failed),
-            hosts=hosts_in(failed),
-            evidence=first_said(failed),
+            notices=failed,
             fatal=True,
         )
     elif slow := _over_net(facts):
@@ -71,7 +65,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.undecided(
             f"{count(len(open_ones), 'pair')} of ranks on two hosts {does(len(open_ones), 'use')} the network; NVLink "
             f"joins {size} GPUs of a rack on such machines, and whether these hosts are in one rack is not in the log",
-            "the logs of all ranks from their beginning: the lines 'MNNVL busId … fabric UUID … cliqueId' (2.20)",
+            Needs(
+                "the logs of all ranks from their beginning: the lines 'MNNVL busId … fabric UUID … cliqueId' (2.20)",
+                all_ranks=True,
+            ),
         )
 
 
@@ -79,9 +76,8 @@ def _asked(facts: Facts) -> str:
     return words_of(facts.chosen("NCCL_MNNVL_ENABLE", "NCCL_MNNVL")) or "NCCL_MNNVL_ENABLE=1 (2.20: NCCL_MNNVL=1)"
 
 
-def _unused(facts: Facts, slow: list[Path]) -> Finding:
+def _unused(facts: Facts, slow: Selection) -> Finding:
     off = [setting for setting in facts.settings("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE") if setting.value == "0"]
-    facts.mark(slow, RULE.name)
     net = network(facts.platform)
     return RULE.finding(
         f"{count(len(slow), 'pair')} of hosts in one NVLink domain {does(len(slow), 'use')} the network",
@@ -91,16 +87,15 @@ def _unused(facts: Facts, slow: list[Path]) -> Finding:
         impact=estimate(f"{net.what} gives {net}, NVLink of such racks {NVLINK[5]}", net, NVLINK[5]),
         fix=[*unset(off), *_FIX[:3]],
         confidence="certain" if off else "likely",
-        ranks=ends(slow),
-        hosts=hosts_of(slow),
         evidence=[*first_lines(slow)[:3], *lines_of(off, 1)],
+        paths=slow,
     )
 
 
-def _in_unknown_domains(facts: Facts) -> list[Path]:
+def _in_unknown_domains(facts: Facts) -> Sequence[Path]:
     """Network paths between hosts of a type that NVLink joins, where NCCL does not say which domain a host is in."""
     machine = facts.platform
-    if machine is None or (machine.nvlink_domain or 0) <= (machine.gpus or 0) or facts.notices("mnnvl-fabric"):
+    if machine is None or (machine.nvlink_domain or 0) <= (machine.gpus or 0) or facts.notices("nccl/mnnvl-fabric"):
         return []
     return facts.paths("inter", "NET")
 
@@ -108,7 +103,7 @@ def _in_unknown_domains(facts: Facts) -> list[Path]:
 def _domains(facts: Facts) -> dict[tuple[object, ...], set[str]]:
     """The hosts of each NVLink domain: fabric UUID and clique; a UUID of zeros is none."""
     domains: dict[tuple[object, ...], set[str]] = {}
-    for notice in facts.notices("mnnvl-fabric"):
+    for notice in facts.notices("nccl/mnnvl-fabric"):
         uuid, clique = _fabric(notice)
         if any(str(half).strip("0") for half in uuid):
             domains.setdefault((*uuid, clique), set()).update(notice.hosts)
@@ -121,11 +116,8 @@ def _fabric(notice: Notice) -> tuple[tuple[object, object], object]:
     return (value("uuid_high"), value("uuid_low")), value("clique")
 
 
-def _over_net(facts: Facts) -> list[Path]:
+def _over_net(facts: Facts) -> Selection:
     domains = _domains(facts).values()
-    return [
-        path
-        for path in facts.paths("inter", "NET")
-        if any({path.src_host, path.dst_host} <= hosts for hosts in domains)
-        and not any(also.transport == "P2P" for also in path.also)
-    ]
+    over_net = facts.paths("inter", "NET").where(lambda _: domains)
+    alone = over_net.where(lambda kind: not any(also.transport == "P2P" for also in kind.also))
+    return alone.only(("src_host", "dst_host"), lambda *joined: any(hosts.issuperset(joined) for hosts in domains))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -19,7 +19,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     said = facts.leading_to(RULE.name)
     if not said:
         return
-    facts.pass_over(said)
     yield RULE.finding(
         f"RCCL cannot use an MSCCL algorithm: {said[0].message}",
         cause="the files with prepared algorithms are missing, damaged, or made for another number of GPUs, or a "
@@ -32,7 +31,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "RCCL_MSCCL_ENABLE=0   # goes without them",
         ],
         confidence="likely",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
+        explains_errors=said,
     )

@@ -16,8 +16,8 @@ RULE = Rule(
     severity="warning",
     title="NCCL's own check of the machine found something",
 )
-_RESULTS = ("diagnostics-result", "diagnostics-xid")
-_FABRIC = "fabric-degraded"
+_RESULTS = ("nccl/diagnostics-result", "nccl/diagnostics-xid")
+_FABRIC = "nccl/fabric-degraded"
 """What the driver tells of the NVLink fabric, for NVLink across hosts (2.32)."""
 _FOUND = re.compile(
     r"mismatch|\bdiffer\b|^only \d+/\d+ |^(?:peer-memory import|launch/check|local CUDA setup|topology check) failed|"
@@ -32,7 +32,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     found = [notice for notice in facts.notices(*_RESULTS, _FABRIC) if _is_fault(notice)]
     if not found:
         return
-    facts.pass_over(found)
     yield RULE.finding(
         f"NCCL's own checks found: {listed(map(_words, found), limit=2)}",
         cause="NCCL tells what it measured and counted itself, not why it is so; the line names ranks or hosts",
@@ -44,6 +43,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "NCCL_RUN_DIAGNOSTICS=1 NCCL_RUN_RAS_DIAGNOSTICS=1   # again after the repair",
         ],
         evidence=first_said(found),
+        explains_errors=found,
     )
 
 
@@ -52,7 +52,7 @@ def _is_fault(notice: Notice) -> bool:
         return True
     if value(notice, "status") != "INFO":
         return False
-    return notice.production == "diagnostics-xid" or bool(_FOUND.search(str(value(notice, "text"))))
+    return notice.production == "nccl/diagnostics-xid" or bool(_FOUND.search(str(value(notice, "text"))))
 
 
 def _words(notice: Notice) -> str:

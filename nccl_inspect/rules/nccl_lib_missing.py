@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.hardware.cuda import Answer
 from nccl_inspect.judging.process_ends import exceptions
-from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
     name="nccl-lib-missing",
@@ -17,7 +16,7 @@ RULE = Rule(
 )
 _WHERE = "ldconfig -p | grep libnccl; pip list | grep nvidia-nccl   # in the container: which ones are there?"
 _ANSWERS = {
-    "nccl-not-built-in": Answer(
+    "frameworks/nccl-not-built-in": Answer(
         "PyTorch was built without NCCL: a build for CPUs, or for Windows or macOS, where there is no NCCL",
         (
             "python -c 'import torch; print(torch.version.cuda, torch.distributed.is_nccl_available())'   # has it?",
@@ -25,7 +24,7 @@ _ANSWERS = {
             'torch.distributed.init_process_group(backend="gloo")   # where no GPU is to be used',
         ),
     ),
-    "nccl-symbol-undefined": Answer(
+    "frameworks/nccl-symbol-undefined": Answer(
         "the program loads an older libnccl than it was built with: one on LD_LIBRARY_PATH or of the system is found "
         "before its own, or the package with its own is of another version",
         (
@@ -35,7 +34,7 @@ _ANSWERS = {
             "Install PyTorch anew with its own requirements: these name the version of nvidia-nccl.",
         ),
     ),
-    "nccl-library-not-found": Answer(
+    "frameworks/nccl-library-not-found": Answer(
         "libnccl.so.2 is not in the image, or not where the linker looks",
         (
             _WHERE,
@@ -46,11 +45,11 @@ _ANSWERS = {
 }
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge what PyTorch and the linker say, unless NCCL is used all the same: then the program had another way."""
     told = facts.notices(*_ANSWERS)
     used = {id(one) for one in told if facts.job.communicators or exceptions.is_used_below(facts, one)}
-    facts.pass_over(one for one in told if id(one) in used)
+    yield Effects([one for one in told if id(one) in used])
     said = [one for one in told if id(one) not in used]
     if not said:
         return

@@ -14,17 +14,18 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="nccl-tests ended with an error",
-    specific=("cuda-init-error", "fabric-manager-down", "peer-death", "unhandled-system-error"),
 )
 _WITH_INFO = "NCCL_DEBUG=INFO   # on all ranks, and run again: the first WARN says what failed"
 _FIX = {
-    "test-nccl-failure": (_WITH_INFO,),
-    "test-cuda-failure": (cuda.DO_THEY_FIT, cuda.IS_BROKEN),
-    "test-timeout": (
+    "nccl-tests/test-nccl-failure": (_WITH_INFO,),
+    "nccl-tests/test-cuda-failure": (cuda.DO_THEY_FIT, cuda.IS_BROKEN),
+    "nccl-tests/test-timeout": (
         _WITH_INFO,
         "py-spy dump --pid <pid>   # (or gdb) on every rank, while it waits: where does it stand?",
     ),
-    "test-too-few-gpus": ("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # in each process: which GPUs does it see?",),
+    "nccl-tests/test-too-few-gpus": (
+        "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES   # in each process: which GPUs does it see?",
+    ),
 }
 
 
@@ -34,7 +35,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not said or any(not is_retold(one) and one.production not in _FIX for one in facts.failures()):
         return
     first = said[0]
-    code = cuda.CUDA_CODES.get(str(value(first, "error"))) if first.production == "test-cuda-failure" else None
+    code = (
+        cuda.CUDA_CODES.get(str(value(first, "error"))) if first.production == "nccl-tests/test-cuda-failure" else None
+    )
     yield RULE.finding(
         f"nccl-tests ended with an error: {first.message.strip()}",
         cause=_cause(first, code),
@@ -47,15 +50,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _cause(first: Notice, code: int | None) -> str:
     match first.production:
-        case "test-cuda-failure" if code == cuda.OUT_OF_MEMORY:
+        case "nccl-tests/test-cuda-failure" if code == cuda.OUT_OF_MEMORY:
             return "the buffers of the test do not fit: the size (-e) is too large, or another process uses the GPU"
-        case "test-cuda-failure":
+        case "nccl-tests/test-cuda-failure":
             return cuda.cause(code)
-        case "test-timeout":
+        case "nccl-tests/test-timeout":
             return (
                 "unknown from this log; likely: "
                 "a rank hangs or never came, or the calls take longer than the limit (-T)"
             )
-        case "test-too-few-gpus":
+        case "nccl-tests/test-too-few-gpus":
             return "the processes of a host ask for more GPUs (-g, -t) than there are, or than they may see"
     return "unknown from this log: a call of NCCL failed, and NCCL's own lines about it are not here"

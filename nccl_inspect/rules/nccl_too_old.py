@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import NcclTestResult
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.hardware import generations
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
-from nccl_inspect.judging.hardware.machine_type import LISTED_RANKS, gpu_names
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.judging.hardware.machine_type import gpu_names
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import Notice
 
 RULE = Rule(
@@ -17,11 +17,13 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="The NCCL release is older than the GPUs",
+    echoes=("topology-mismatch",),
+    supersedes=("cuda-call-failed", "cuda-failure-in-connect", "cuda-failure-in-launch"),
 )
 _NO_KERNEL = [
     CUDA_CODES[text] for text in ("no kernel image is available for execution on the device", "invalid device function")
 ]
-_TOO_SMALL = ("shared-memory-exceeded", "shared-memory-too-small")
+_TOO_SMALL = ("nccl/shared-memory-exceeded", "nccl/shared-memory-too-small")
 """NCCL itself sees that its kernels ask for more shared memory than the GPU has; 2.25.1 says so as an INFO, and fails
 in the launch."""
 _COUNTS_LINKS = (2, 15, 1)
@@ -44,14 +46,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _launches_will_fail(facts, small)
         return
     gpu = generations.of(_gpus(facts))
-    overlooked = facts.notices("topology-reverse-path")
+    overlooked = facts.notices("nccl/topology-reverse-path")
     if gpu is None and overlooked and _is_old(facts, _COUNTS_LINKS):
         yield _finding(facts, overlooked, "likely")
     elif gpu is None and crashed:
         yield RULE.undecided(
             "CUDA refuses a call of NCCL's kernels (invalid argument); whether this release is too old for the "
             "GPU needs its model",
-            "--platform NAME, or the model from nvidia-smi -L, and a log with the line 'NCCL version'",
+            Needs("a log with the line 'NCCL version'", platform=True, others=("the GPU model from nvidia-smi -L",)),
         )
     elif gpu is not None and _is_old(facts, gpu.first):
         if crashed or overlooked:
@@ -85,7 +87,7 @@ _FIX = (
 
 def _finding(facts: Facts, said: list[Notice], confidence: str) -> Finding:
     gpu = ", ".join(sorted(_gpus(facts)))
-    links = said[0].production == "topology-reverse-path"
+    links = said[0].production == "nccl/topology-reverse-path"
     return RULE.finding(
         f"NCCL {_release(facts)} does not know all NVLinks of this GPU: {said[0].message}"
         if links
@@ -98,9 +100,8 @@ def _finding(facts: Facts, said: list[Notice], confidence: str) -> Finding:
         impact="the first collective, or the initialisation, fails",
         fix=_FIX,
         confidence=confidence,
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=[*first_said(said), *first_said(facts.notices("nccl-version"))[:1]],
+        notices=said,
+        evidence=[*first_said(said), *first_said(facts.notices("nccl/nccl-version"))[:1]],
         fatal=True,
     )
 
@@ -114,9 +115,7 @@ def _launches_will_fail(facts: Facts, small: list[Notice]) -> Finding:
         fix=_FIX,
         confirm="Look at the first collective: does it fail with 'invalid argument'?",
         severity="warning",
-        ranks=ranks_in(small),
-        hosts=hosts_in(small),
-        evidence=first_said(small),
+        notices=small,
     )
 
 
@@ -131,8 +130,8 @@ def _clue(facts: Facts, gpu: generations.Generation) -> Finding:
         severity="warning",
         confidence="possible",
         evidence=[
-            *first_said(facts.notices("nccl-version"))[:1],
-            *first_said(facts.notices(*LISTED_RANKS))[:1],
+            *first_said(facts.notices("nccl/nccl-version"))[:1],
+            *first_said(facts.with_role("rank-list"))[:1],
             *first_said(facts.failures())[:2],
         ],
     )

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of, lines_of, unset, using, words_of
+from nccl_inspect.judging.facts import Facts, first_lines, lines_of, unset, using, words_of
 from nccl_inspect.judging.hardware.peer_to_peer import local_over_net, switched_off
 from nccl_inspect.judging.impact import SHM, SOCKET, estimate
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -14,30 +14,27 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Ranks of one host talk over the network instead of P2P or shared memory",
-    echo_of=("shm-disabled-by-env",),
-    because=("p2p-disabled-by-env", "p2p-disabled-driver"),
-    specific=("duplicate-hostname",),
+    echoes=("nvlink-not-used",),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NET paths between ranks of one host name."""
     pairs = local_over_net(facts)
-    doubtful = [path for path in facts.paths("intra", "NET") if path.doubtful]
+    doubtful = facts.paths("intra", "NET").where(lambda kind: kind.doubtful)
     if doubtful:
-        facts.leave_open(doubtful)
         yield RULE.undecided(
             f"{count(len(doubtful), 'network path')} would join ranks of one host, but only the order of use tells of "
             "which communicator the lines are",
-            "the logs of all ranks, from their beginning",
+            Needs("the logs of all ranks, from their beginning", all_ranks=True),
+            paths=doubtful,
         )
     if not pairs:
         return
-    facts.mark(pairs, RULE.name)
     shm_off = facts.switched_on("NCCL_SHM_DISABLE")
     settings = [*switched_off(facts), *shm_off]
     nvlink = facts.platform is not None and bool(facts.platform.nvlink)
-    direct = all(path.gdr is True for path in pairs) and not settings and not nvlink
+    direct = all(kind.gdr is True for kind in pairs.kinds) and not settings and not nvlink
     words = words_of(settings)
     yield RULE.finding(
         f"{count(len(pairs), 'pair')} of ranks on one host {using(pairs)}",
@@ -63,7 +60,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="info" if direct else "error",
         confidence="certain" if shm_off else "likely",
-        ranks=ends(pairs),
-        hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *lines_of(settings, 1)],
+        paths=pairs,
     )

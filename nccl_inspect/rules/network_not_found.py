@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said, lines_of
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
@@ -14,15 +14,14 @@ RULE = Rule(
     category="plugins",
     severity="error",
     title="NCCL_NET asks for a network that does not come up",
-    echo_of=("plugin-load-failed", "efa-provider-missing", "efa-libfabric-incompat", "efa-init-failed"),
-    because=("plugin-not-found", "ib-bad-device"),
+    echoes=("bootstrap-connect-refused", "no-transport"),
     local=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warning: without NCCL_NET Socket always fits, so some setting leaves it out."""
-    failed = [*facts.notices("net-not-found", "net-init-failed"), *facts.leading_to(RULE.name)]
+    failed = [*facts.notices("nccl/net-not-found", "nccl/net-init-failed"), *facts.leading_to(RULE.name)]
     if not failed:
         return
     named = [str(name) for notice in failed if (name := _name(notice))]
@@ -46,8 +45,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ldconfig -p | grep libnccl-net; echo $NCCL_NET_PLUGIN   # inside the container: is the plugin there?",
             "unset NCCL_NET   # lets NCCL choose; it then falls back to TCP without an error",
         ],
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
+        notices=failed,
         evidence=[*first_said(failed), *lines_of(asked, 1)],
         fatal=True,
         confidence="certain" if names else "likely",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import Event, NetDevices, OfiProvider
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import EFA_CHECK
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -16,7 +16,9 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="Hosts of one job have different numbers of NICs",
-    because=("ib-bad-device", "ib-async-event"),
+    causes=("bandwidth-low",),
+    echoes=("nic-shared", "nic-unused"),
+    supersedes=("efa-nics-missing",),
 )
 _SEVERE = 5
 """How many times fewer NICs make an error of it."""
@@ -24,11 +26,11 @@ _SEVERE = 5
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL says of it (2.30.3 and later), else the lists of NICs of hosts with equally many ranks."""
-    stopped = facts.notices("net-device-count-mixed")
-    counted = [*stopped, *facts.notices("net-device-mismatch")]
+    stopped = facts.notices("nccl/net-device-count-mixed")
+    counted = [*stopped, *facts.notices("nccl/net-device-mismatch")]
     if counted:
         low, high = min(value(n, "min") for n in counted), max(value(n, "max") for n in counted)
-        said = [*counted, *facts.notices("net-device-count-low")]
+        said = [*counted, *facts.notices("nccl/net-device-count-low")]
         yield _finding(low, high, "", said, stopped=bool(stopped), stated=True)
         return
     if of_one := facts.leading_to(RULE.name):
@@ -43,13 +45,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return  # half a node has half its NICs: that is no fault
     low, high = min(counts), max(counts)
     if not _is_odd_one(len(peers[0].ranks) or _usual(low), low, high):
-        shown = any(path.net != "Socket" for path in facts.leaving())
+        shown = any(kind.net != "Socket" for kind in facts.leaving().kinds)
         yield _unequal(nics, shown)
 
 
 def _of_one_side(facts: Facts, told: list[Notice]) -> Finding:
     """What one rank says of its own NICs, without the line that compares all."""
-    facts.pass_over(told)
     return RULE.clue(
         f"ranks do not have the same number of NICs: {told[0].message}",
         cause="NICs are missing on some hosts or in some pods: a port is down, the device plugin gave fewer, or the "
@@ -61,9 +62,8 @@ def _of_one_side(facts: Facts, told: list[Notice]) -> Finding:
             EFA_CHECK,
         ],
         confirm="Compare the NICs that each rank lists (NET/IB : Using …, Selected provider …).",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
+        explains_errors=told,
     )
 
 
@@ -91,7 +91,7 @@ def _unequal(nics: dict[str, dict[object, Notice]], shown: bool) -> Finding:
 
 def _over_tcp(facts: Facts) -> bool:
     """Whether hosts use TCP, as far as the log goes: then their NICs do not matter."""
-    nets = {path.net for path in facts.leaving()} or {net for c in facts.job.communicators for net in c.networks}
+    nets = {kind.net for kind in facts.leaving().kinds} or {net for c in facts.job.communicators for net in c.networks}
     return bool(nets) and nets == {"Socket"}
 
 
@@ -164,8 +164,6 @@ def _finding(low: int, high: int, told: str, said: list[Notice], *, stopped: boo
         ],
         severity="error" if stopped or high >= _SEVERE * max(low, 1) else "warning",
         confidence="certain" if stated else "likely",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         fatal=stopped,
     )

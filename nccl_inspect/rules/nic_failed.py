@@ -12,9 +12,9 @@ RULE = Rule(
     category="network",
     severity="error",
     title="NCCL gave up a NIC or a port after an error",
-    echo_of=("ib-async-event", "ib-timeout-err12", "ib-completion-error", "ib-error4-acs", "peer-death"),
+    echoes=("transfer-failed",),
 )
-_MOVED = "ib-port-failed"
+_MOVED = "nccl/ib-port-failed"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

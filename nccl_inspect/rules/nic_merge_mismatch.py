@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -18,11 +18,11 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warnings; NCCL goes on with the ports it has, unless it is forced to fuse them."""
-    refused = facts.notices("ib-merge-disabled")
-    if wrong := facts.notices("nic-fusion-invalid"):
+    refused = facts.notices("nccl/ib-merge-disabled")
+    if wrong := facts.notices("nccl/nic-fusion-invalid"):
         yield _not_fused(facts, wrong, refused)
         refused = []
-    unequal = facts.notices("ib-device-count-mismatch")
+    unequal = facts.notices("nccl/ib-device-count-mismatch")
     said = [*unequal, *refused]
     if not said:
         return
@@ -54,9 +54,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="error" if dead else "warning" if first else "info",
         confidence="likely" if dead else "certain",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         fatal=dead,
     )
 
@@ -81,8 +79,7 @@ def _not_fused(facts: Facts, wrong: list[Notice], refused: list[Notice]) -> Find
         ],
         severity="error",
         confidence="likely",
-        ranks=ranks_in(wrong),
-        hosts=hosts_in(wrong),
+        notices=wrong,
         evidence=[*first_said([*refused, *wrong]), *lines_of(asked, 1)],
         fatal=facts.job.failed or not facts.job.paths,
     )

@@ -14,8 +14,7 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="GPUs of a host share a NIC while others are idle",
-    echo_of=("nic-asymmetry",),
-    because=("channel-limit-by-env",),
+    supersedes=("nic-unused",),
 )
 
 

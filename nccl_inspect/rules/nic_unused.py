@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks.nic_use import Idle, idle
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.util.wording import count, does, some_names
 
 RULE = Rule(
@@ -13,9 +13,7 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="A NIC of a host carries no traffic of NCCL",
-    echo_of=("nic-asymmetry",),
-    because=("channel-limit-by-env",),
-    specific=("nic-shared",),
+    causes=("bandwidth-low",),
 )
 
 
@@ -29,7 +27,12 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield RULE.undecided(
             f"{_idleness(found[0])}; whether NCCL is meant to use {'it' if len(found[0].names) == 1 else 'them'} is "
             "not in the log",
-            "--platform NAME; NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH shows speed and place of each NIC; ibstat on the host",
+            Needs(
+                platform=True,
+                subsystems=("INIT", "NET", "GRAPH"),
+                shows="speed and place of each NIC",
+                others=("ibstat on the host",),
+            ),
         )
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import listed
@@ -29,7 +29,7 @@ _CAN = {
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own statement; where CollNet is what was asked for, collnet-unavailable does."""
-    failed = [n for n in facts.notices("no-algorithm") if "collnet" not in str(value(n, "settings")).lower()]
+    failed = [n for n in facts.notices("nccl/no-algorithm") if "collnet" not in str(value(n, "settings")).lower()]
     failed += facts.leading_to(RULE.name)
     if not failed:
         return
@@ -50,9 +50,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING   # what is allowed, and what the tuner makes of it",
         ],
         confidence="certain" if named else "possible",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=is_dead,
     )
 

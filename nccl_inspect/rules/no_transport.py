@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import count, does
 
@@ -14,15 +14,14 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="No path between two ranks: P2P, SHM and NET are all switched off or impossible",
-    echo_of=("network-not-found",),
-    because=("p2p-disabled-by-env", "shm-disabled-by-env"),
+    echoes=("watchdog-*",),
 )
 _SWITCHES = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NET_DISABLE_INTRA")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own statement."""
-    failed = facts.notices("no-transport")
+    failed = facts.notices("nccl/no-transport")
     if not failed:
         return
     switches = [*facts.switched_on(*_SWITCHES), *facts.chosen("NCCL_P2P_LEVEL")]
@@ -41,8 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,SHM   # tells why each was turned down",
         ],
         confidence="likely" if switches else "certain",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
+        notices=failed,
         evidence=[*first_said(failed)[:2], *lines_of(switches, 1)[:3]],
         fatal=True,
     )

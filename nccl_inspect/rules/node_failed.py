@@ -13,8 +13,9 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A node of the job failed or was lost",
+    echoes=("process-unresponsive", "ranks-in-error"),
 )
-_MEMORY = "slurm-memory-error"
+_MEMORY = "launchers/slurm-memory-error"
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:

@@ -13,7 +13,6 @@ RULE = Rule(
     severity="error",
     title="A non-blocking call of NCCL was not done in time",
     symptom=True,
-    echo_of=("rank-missing", "hang-in-init"),
 )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.hardware.peer_to_peer import is_of_fabric
 from nccl_inspect.judging.impact import WITHOUT_NVLS
@@ -17,8 +17,9 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Reduction inside the NVSwitch (NVLS) could not be set up: fabric manager or NVSwitch",
-    because=("p2p-nvlink-fault",),
-    specific=("fabric-manager-down",),
+    causes=("hang-after-init", "hang-in-init"),
+    echoes=("watchdog-*",),
+    supersedes=("nvls-unavailable",),
     local=True,
 )
 _NO_MEMORY = 2
@@ -35,10 +36,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed multicast calls by their effect: 2.27 and 2.28 go on without NVLS, other releases stop."""
     broken = [
         *(failure.notice for failure in cuda.failures(facts) if is_of_fabric(failure)),
-        *facts.notices("nvls-bind-failed"),
+        *facts.notices("nccl/nvls-bind-failed"),
     ]
-    fatal = broken + facts.notices("multicast-fault")
-    given_up = facts.notices("nvls-bind-given-up")
+    fatal = broken + facts.notices("nccl/multicast-fault")
+    given_up = facts.notices("nccl/nvls-bind-given-up")
     failed = [*fatal, *given_up]
     if not failed:
         yield from _stuck(facts)
@@ -62,16 +63,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         fix=_FIX,
         severity="error" if fatal or alone else "warning",
         confidence="likely",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=bool(fatal),
     )
 
 
 def _stuck(facts: Facts) -> Iterator[Finding]:
     """A log that ends where memory is bound to the multicast group, which waits for all ranks (transport/nvls.cc)."""
-    bound = facts.notices("nvls-bind")
+    bound = facts.notices("nccl/nvls-bind")
     last = [notice for notice in bound if any(is_last(facts, line) for line in notice.evidence)]
     if not last or facts.job.going_on or facts.job.failed or facts.failures():
         return
@@ -86,9 +85,7 @@ def _stuck(facts: Facts) -> Iterator[Finding]:
         "fault.",
         severity="warning",
         confidence="likely" if facts.job.ended_by else "possible",
-        ranks=ranks_in(last),
-        hosts=hosts_in(last),
-        evidence=first_said(last),
+        notices=last,
     )
 
 

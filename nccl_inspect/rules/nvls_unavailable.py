@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, lines_of, unset, words_of
 from nccl_inspect.judging.impact import WITHOUT_NVLS
 from nccl_inspect.model.finding import Finding, NotJudged
 
@@ -12,7 +12,6 @@ RULE = Rule(
     category="intra-node path",
     severity="info",
     title="Reduction inside the NVSwitch (NVLS) is not available",
-    specific=("nvls-fabric-manager", "fabric-manager-down"),
 )
 _LEAST = 3
 _HAVE_IT = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
@@ -20,7 +19,7 @@ _HAVE_IT = ("H100", "H200", "GH200", "B200", "GB200", "B300", "GB300")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's statement on machines that are known to have Hopper or later behind an NVSwitch."""
-    without = facts.notices("nvls-not-available")
+    without = facts.notices("nccl/nvls-not-available")
     if not without:
         yield from _asked_for(facts)
         return
@@ -36,9 +35,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "systemctl status nvidia-fabricmanager   # its version must be that of the driver",
             "NVLS needs a driver for CUDA 12.1 or later, MIG off, and all 8 GPUs in one virtual machine.",
         ],
-        ranks=ranks_in(without),
-        hosts=hosts_in(without),
-        evidence=first_said(without),
+        notices=without,
     )
 
 
@@ -81,4 +78,4 @@ def _has_nvswitch(facts: Facts) -> bool:
     """A known machine type, or a fabric that the GPUs report: only those behind an NVSwitch do (2.20 and later)."""
     platform = facts.platform
     known = platform is not None and bool(platform.nvlink) and platform.gpu in _HAVE_IT
-    return known or bool(facts.notices("mnnvl-fabric"))
+    return known or bool(facts.notices("nccl/mnnvl-fabric"))

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import workloads
-from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of
+from nccl_inspect.judging.facts import Facts, ends, first_lines
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited, compared, network, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.wording import count, listed
@@ -18,6 +18,8 @@ RULE = Rule(
     category="topology",
     severity="error",
     title="One GPU for each pod: ranks of one machine use the network and NVLink lies idle",
+    causes=("tp-group-spans-nodes",),
+    supersedes=("few-channels",),
 )
 
 _FOUR_PODS = cited("39:32 against 16:21 min", "4 GPUs of p4d.24xlarge in four pods and in one", MEASURED)
@@ -31,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """
     alone = [comm for comm in facts.job.communicators if comm.nranks > 1 and _is_spread(comm)]
     names = {comm.id for comm in alone}
-    paths = [path for path in facts.leaving() if names & set(path.communicators)]
+    paths = facts.leaving().only(("communicators",), lambda comms: names.intersection(comms))
     if not paths or facts.paths("intra") or _shares_a_host(facts) or _are_machines(facts):
         return
     known = facts.platform or next(filter(None, (workloads.machine(facts, pod) for pod in workloads.pods(facts))), None)
@@ -46,16 +48,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             yield RULE.undecided(
                 "every rank has a host of its own; whether these are pods of one machine with several GPUs is "
                 "not in the log",
-                "--platform NAME; kubectl get pod -o wide shows which pods share a node",
+                Needs(platform=True, others=("kubectl get pod -o wide shows which pods share a node",)),
             )
         return
-    facts.mark(paths, RULE.name)
     machine = known.name if known else "the machine"
     fabric = "joined by NVLink" if known and known.nvlink else "that could talk directly"
     yield RULE.finding(
         f"every rank has a host of its own ({count(alone[0].nranks, 'rank')}, "
         f"{count(alone[0].nnodes or 0, 'node')}): all {count(len(paths), 'path')} use "
-        f"{listed(path.detail for path in paths)}",
+        f"{listed(kind.detail for kind in paths.kinds)}",
         cause=f"one GPU for each pod; {machine} holds {gpus or 'several'} GPUs {fabric}, which different pods "
         "cannot use" + (f" ({hints})" if hints else ""),
         impact=_impact(known),
@@ -68,8 +69,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         severity="error" if known and known.nvlink else "warning",
         confidence="certain" if shared else "likely",
         ranks=ends(paths) or facts.job.ranks_seen,
-        hosts=hosts_of(paths),
         evidence=[*(comm.evidence[0] for comm in alone[:2]), *first_lines(paths)[:3]],
+        paths=paths,
     )
 
 
@@ -108,9 +109,7 @@ def _hints(facts: Facts) -> str:
     """What suggests machines with several GPUs: device indices above 0 although each host shows one GPU only."""
     if len(_bus_ids(facts)) < 2:
         return ""  # all hosts may use the same GPU of a machine
-    ends = {
-        (rank, gpu) for path in facts.job.paths for rank, gpu in ((path.src, path.src_gpu), (path.dst, path.dst_gpu))
-    }
+    ends = {*facts.job.paths.distinct("src", "src_gpu"), *facts.job.paths.distinct("dst", "dst_gpu")}
     indices = [index for end in ends if (index := facts.gpu(*end).nvml_dev) is not None]
     highest = max(indices, default=0)
     return f"a host with one rank has GPU index {highest}" if highest else ""

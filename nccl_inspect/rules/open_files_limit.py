@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -13,6 +13,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="The limit on open files was reached",
+    echoes=("bootstrap-failed", "p2p-import-failed", "shm-attach-failed", "shm-segment-failed", "watchdog-*"),
+    supersedes=("internal-error", "transfer-failed"),
     local=True,
 )
 _OF_PROCESS, _OF_HOST = "Too many open files", "Too many open files in system"
@@ -40,8 +42,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "--ulimit nofile=1048576   # option of docker run",
             "ls -l /proc/<pid>/fd   # or does the program itself leave files open?",
         ],
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=facts.job.failed or not facts.job.paths,
     )

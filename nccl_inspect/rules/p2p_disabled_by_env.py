@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, hosts_of, lines_of, unset, using, words_of
+from nccl_inspect.judging.facts import Facts, lines_of, unset, using, words_of
 from nccl_inspect.judging.hardware.peer_to_peer import has_no_pairs, switched_off
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Path, Setting
+from nccl_inspect.model.job import Selection, Setting
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
@@ -14,6 +14,8 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="P2P between the GPUs of a host is switched off by a setting",
+    causes=("net-instead-of-p2p", "no-transport", "shm-segment-failed"),
+    echoes=("nvlink-not-used", "shm-instead-of-p2p"),
 )
 _CHECK = (
     "nvidia-smi topo -p2p r   # if it was set against a hang: check this, IOMMU and ACS before removing it for good"
@@ -27,7 +29,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """
     settings = switched_off(facts)
     local = facts.paths("intra")
-    slow = [path for path in local if path.transport != "P2P" and facts.allows_p2p(path) is not False]
+    slow = local.where(lambda kind: kind.transport != "P2P" and facts.allows_p2p(kind) is not False)
     if slow and settings:
         yield _proved(facts, settings, slow)
     elif settings and not local and not has_no_pairs(facts) and not (facts.platform and facts.platform.p2p is False):
@@ -50,9 +52,8 @@ def _suspected(facts: Facts, settings: list[Setting]) -> Finding:
     )
 
 
-def _proved(facts: Facts, settings: list[Setting], slow: list[Path]) -> Finding:
+def _proved(facts: Facts, settings: list[Setting], slow: Selection) -> Finding:
     words = words_of(settings)
-    facts.mark(slow, RULE.name)
     return RULE.finding(
         f"{words} keeps GPUs of one host from talking directly",
         cause=f"{words} is set in the {listed(setting.source for setting in settings)}; often a work-around "
@@ -61,12 +62,12 @@ def _proved(facts: Facts, settings: list[Setting], slow: list[Path]) -> Finding:
         fix=[*unset(settings), _CHECK],
         severity="error" if _on_nvlink(facts, slow) else "warning",
         ranks=facts.ranks_with(settings),
-        hosts=hosts_of(slow),
         evidence=lines_of(settings),
+        paths=slow,
     )
 
 
-def _on_nvlink(facts: Facts, pairs: list[Path]) -> bool:
+def _on_nvlink(facts: Facts, pairs: Selection) -> bool:
     """Whether NVLink joins some of these pairs: what keeps it idle is as severe as its idleness, and so leads."""
-    kinds = [facts.pair_class(path) or ("NV" if facts.platform and facts.platform.nvlink else "") for path in pairs]
+    kinds = [kind.pair_class or ("NV" if facts.platform and facts.platform.nvlink else "") for kind in pairs.kinds]
     return any(kind.startswith("NV") for kind in kinds)

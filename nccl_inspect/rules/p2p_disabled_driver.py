@@ -16,6 +16,7 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="The driver refuses peer access between GPUs of one host",
+    causes=("net-instead-of-p2p", "nvlink-not-used", "shm-instead-of-p2p", "shm-segment-failed"),
     folds=True,
 )
 _REASONS = {
@@ -31,12 +32,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge by effect: the refusal counts where a local pair does without P2P that the hardware may offer."""
     refused = facts.said(P2pRefused)
     local = facts.paths("intra")
-    slow = [path for path in local if path.transport != "P2P"]
+    slow = local.where(lambda kind: kind.transport != "P2P")
     if not refused or (local and not slow) or switched_off(facts):
         return
-    known = [facts.allows_p2p(path) for path in slow]
+    known = list(map(facts.allows_p2p, slow.kinds))
     poor = all(can is False for can in known)
-    facts.mark(slow, RULE.name)
     yield RULE.finding(
         f"the driver refuses peer access between GPUs of one host ({count(len(refused), 'statement')})",
         cause="; ".join(dict.fromkeys(map(_reason, refused)))
@@ -56,6 +56,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=ends(slow) or ranks_in(refused),
         hosts=hosts_in(refused),
         evidence=[*first_said(refused)[:3], *first_lines(slow)[:2]],
+        paths=slow,
     )
 
 

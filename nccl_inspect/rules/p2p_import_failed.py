@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.peer_to_peer import not_shared, stated_value
 from nccl_inspect.judging.remedies import GPUS_IN_POD
@@ -15,9 +15,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="The memory of a GPU could not be shared with another rank of its host",
-    echo_of=("open-files-limit",),
-    because=("env-mismatch-across-ranks", "duplicate-hostname"),
-    specific=("cuda-ipc-isolated-gpus", "mnnvl-imex-not-working"),
+    echoes=("watchdog-*",),
     local=True,
 )
 _NOT_PERMITTED = 800
@@ -28,13 +26,12 @@ _IMEX = (
 _REFUSED = 111
 _CUDA_FAILED = 1
 """ncclUnhandledCudaError."""
-_SOCKETS = ("uds-send-failed", "uds-bind-failed", "uds-create-failed", "uds-receive-failed", "uds-name-too-long")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed imports, and failed handing-over through Unix sockets; a refused one is the echo of other errors."""
     refused_by_cuda = not_shared(facts)
-    sockets = facts.notices(*_SOCKETS)
+    sockets = facts.with_role("handle-socket")
     told = [*refused_by_cuda, *sockets]
     others = [n for n in facts.errors() if n.level == "WARN" and not any(n is one for one in told)]
     if not told and not others:
@@ -60,9 +57,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "NCCL_CUMEM_ENABLE=0   # a test; then NCCL_P2P_DISABLE=1 (slow)",
         ],
         confidence="possible" if only_refused else "likely",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=True,
     )
 
@@ -86,7 +81,6 @@ def _without_words(facts: Facts) -> Iterator[Finding]:
         fix=[GPUS_IN_POD, "NCCL_CUMEM_ENABLE=0   # a test; then NCCL_P2P_DISABLE=1 (slow)"],
         confirm="Look for 'NCCL WARN Cuda failure' right before these lines.",
         severity="warning",
-        ranks=ranks_in(frames),
-        hosts=hosts_in(frames),
+        notices=frames,
         evidence=first_said(frames[:2]),
     )

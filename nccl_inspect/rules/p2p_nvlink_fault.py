@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import Notice
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.impact import SHM, estimate
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.util.wording import listed
@@ -14,13 +14,14 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="The driver refuses peer access between GPUs that NVLink joins: a hardware fault",
+    causes=("nvls-fabric-manager", "wrong-results"),
     local=True,
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge NCCL's own statement; it stops the job (src/graph/paths.cc)."""
-    broken = facts.notices("p2p-disabled-nvlink")
+    broken = facts.notices("nccl/p2p-disabled-nvlink")
     if not broken:
         return
     pairs = {
@@ -43,8 +44,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "nvidia-smi nvlink -s; nvidia-smi nvlink -e; nvidia-smi topo -p2p n; dmesg -T | grep -iE 'xid|sxid'",
             "systemctl status nvidia-fabricmanager   # machines with NVSwitch; then reset the GPUs (nvidia-smi -r)",
         ],
-        ranks=ranks_in(broken),
-        hosts=hosts_in(broken),
-        evidence=first_said(broken),
+        notices=broken,
         fatal=True,
     )

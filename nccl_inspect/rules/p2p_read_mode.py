@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of
+from nccl_inspect.judging.facts import Facts, first_lines
 from nccl_inspect.judging.impact import READ_OF_4_H200, WRITTEN_OF_4_H200, estimate
 from nccl_inspect.judging.remedies import NOTHING
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -19,10 +19,9 @@ RULE = Rule(
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Read mode is NCCL's own choice for A100 pairs over NVLink (src/graph/paths.cc, 2.7 and later)."""
-    pairs = [path for path in facts.paths(transport="P2P") if "/read" in path.detail]
+    pairs = facts.paths(transport="P2P").where(lambda kind: "/read" in kind.detail)
     if not pairs:
         return
-    facts.mark(pairs, RULE.name)
     forced = [setting for setting in facts.settings("NCCL_P2P_READ_ENABLE") if setting.value not in ("0", "-2")]
     yield RULE.finding(
         f"{count(len(pairs), 'P2P pair')} in read mode" + (", forced by NCCL_P2P_READ_ENABLE" if forced else ""),
@@ -39,9 +38,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else [NOTHING, "NCCL_P2P_READ_ENABLE=0   # measure it before you blame the read mode"],
         severity="warning" if forced else "info",
         confidence="certain" if forced else facts.hardware if _is_a100(facts) else "likely",
-        ranks=ends(pairs),
-        hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *(line for setting in forced for line in setting.evidence[:1])],
+        paths=pairs,
     )
 
 

@@ -20,7 +20,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A send or receive has no partner",
-    echo_of=("process-unresponsive", "gpu-out-of-memory", "gpu-hardware-error", "peer-death", "process-crashed"),
+    echoes=("ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,
 )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging import propagated_errors
-from nccl_inspect.judging.engine import Rule, registered
+from nccl_inspect.judging.engine import Effects, Result, Rule, registered
 from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
 from nccl_inspect.judging.hardware import cuda
 from nccl_inspect.judging.line_order import first_of_each, precedes
@@ -30,7 +30,7 @@ from nccl_inspect.judging.process_ends.silence import Silence, closed_by_others,
 from nccl_inspect.judging.process_ends.wording import fix, what, why
 from nccl_inspect.judging.statements import FLUSHED, is_retold, rank_in_front, value, words
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
@@ -41,19 +41,46 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A rank went away while the others were at work",
-    echo_of=("gpu-hardware-error", "cuda-init-error", "cuda-call-failed", "fabric-manager-down"),
+    echoes=(
+        "collective-not-called",
+        "collective-unfinished",
+        "driver-shutting-down",
+        "efa-completion-error",
+        "gloo-not-connected",
+        "hang-after-init",
+        "log-flood",
+        "nic-failed",
+        "p2p-without-partner",
+        "process-unresponsive",
+        "ranks-in-error",
+        "ranks-out-of-step",
+        "rendezvous-failed",
+        "watchdog-*",
+    ),
+    supersedes=("nccl-tests-failed",),
     leads=True,
 )
-_OF_ONE = ("slurm-task-ended", "rank-interrupted", "python-interrupted", *job_end.OF_WORKERS)
+_OF_ONE = ("launchers/slurm-task-ended", "torch/rank-interrupted", "torch/python-interrupted", *job_end.OF_WORKERS)
 """They tell that one process was ended."""
-_AFTER_A_LOSS = ("ib-", "socket-", "bootstrap-", "ofi-")
+_AFTER_A_LOSS = ("nccl/ib-", "nccl/socket-", "nccl/bootstrap-", "aws-ofi-nccl/ofi-")
 """Beginnings of what NCCL says where a peer does not answer any more."""
 _SYMPTOMS = ("internal-error", "internal-limit-reached", "transfer-failed")
 """Rules for what also fails where a peer is gone."""
-_KERNEL_LOG = ("xid", "sxid", "gpu-lost")
+_KERNEL_LOG = ("kernel/xid", "kernel/sxid", "kernel/gpu-lost")
 _KILLED = (
-    *("out-of-memory", "out-of-memory-task", "out-of-memory-container", "kubernetes-oom", "ray-memory-node"),
-    *("ray-memory", "ray-memory-workers", "slurm-out-of-memory", "slurm-out-of-memory-20-11"),
+    *(
+        "kernel/out-of-memory",
+        "kernel/out-of-memory-task",
+        "kernel/out-of-memory-container",
+        "launchers/kubernetes-oom",
+        "launchers/ray-memory-node",
+    ),
+    *(
+        "launchers/ray-memory",
+        "launchers/ray-memory-workers",
+        "launchers/slurm-out-of-memory",
+        "launchers/slurm-out-of-memory-20-11",
+    ),
 )
 """The kernel, or who runs the job, killed a process for want of memory."""
 _OVER = "the program failed after NCCL's work was done: all communicators had come to their end"
@@ -63,14 +90,19 @@ _SHOWN = 4
 """Echoes that are shown beside the last line of the rank that went away."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge processes that ended, and connections that closed by it, where no error came before."""
-    closed = _closed(facts)
+    closed, late = _closed(facts)
     given_up = [*after_another(facts), *facts.completions(FLUSHED)]
     killed = [*filter(_is_slurm_kill, facts.notices(slurm_tasks.TASK)), *facts.notices(*_KILLED)]
-    departed = _by_themselves(facts, closed)
+    departed, effects = _by_themselves(facts, closed)
     lost = _lost(facts)
-    if _came_before(facts, [*closed, *given_up, *killed], killed, departed):
+    caught = [one for one in facts.notices(*exceptions.CATCHABLE) if exceptions.is_caught(facts, one)]
+    begins = [*(one.begin for one in effects), *(one.begin for one in exceptions.found(facts).echoes)]
+    stores, of_hardware = _effects(facts, departed)
+    yield Effects([*late, *lost, *caught, *begins, *stores])
+    follow = [*caught, *_waits(facts, killed, departed), *stores, *of_hardware]
+    if _came_before(facts, [*closed, *given_up, *killed], follow, killed, departed):
         return
     if killed:
         yield _of_memory(facts, killed, departed, [*closed, *given_up])
@@ -97,34 +129,29 @@ def _is_one_of(silent: list[LastLine], departure: Departure) -> bool:
 def _nccl_failed(facts: Facts) -> bool:
     """Whether a call of NCCL failed, for another reason than that ranks lost a process."""
     lost = {id(one.last.notice) for one in exceptions.found(facts).echoes if one.last}
-    return any(id(one) not in lost for one in facts.notices("nccl-error", "test-nccl-failure"))
+    return any(id(one) not in lost for one in facts.notices("torch/nccl-error", "nccl-tests/test-nccl-failure"))
 
 
-def _closed(facts: Facts) -> list[Notice]:
-    """Connections that closed, to ranks or to the store, for no reason that is told."""
-    closed = [*facts.notices("socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
+def _closed(facts: Facts) -> tuple[list[Notice], list[Notice]]:
+    """Connections to ranks or to the store that closed for no known reason, and those that closed at the end."""
+    closed = [*facts.notices("nccl/socket-closed-by-peer"), *filter(_is_reset, facts.job.notices)]
     closed += [*lost_peers(facts), *_stores_lost(facts), *propagated_errors.remote(facts)]
     late = _after_the_end(facts, closed)
-    facts.pass_over(late)
-    return [notice for notice in closed if not any(notice is one for one in late)]
+    return [notice for notice in closed if not any(notice is one for one in late)], late
 
 
 def _lost(facts: Facts) -> list[Notice]:
     """Where ranks say with an exception that they lost another one, before anybody ended the job."""
-    facts.pass_over(one.begin for one in exceptions.found(facts).echoes)
     first = first_of_each(end.evidence[0] for end in _ends(facts))
     told = [(one, one.evidence[0]) for one in told_as_echoes(facts)]
-    lost = [one for one, line in told if line.order <= first.get(line.source, line.order)]
-    facts.pass_over(lost)
-    return lost
+    return [one for one, line in told if line.order <= first.get(line.source, line.order)]
 
 
-def _came_before(facts: Facts, echoes: list[Notice], killed: list[Notice], departed: list[Departure]) -> list[Notice]:
+def _came_before(
+    facts: Facts, echoes: list[Notice], follow: list[Notice], killed: list[Notice], departed: list[Departure]
+) -> list[Notice]:
     """Errors that do not follow from the end of a process: the cause is there."""
-    caught = [one for one in facts.notices(*exceptions.CATCHABLE) if exceptions.is_caught(facts, one)]
-    facts.pass_over(caught)
-    follow = [*echoes, *caught, *_waits(facts, killed, departed), *_effects(facts, departed)]
-    known = set(map(id, follow))
+    known = set(map(id, (*echoes, *follow)))
     errors = [notice for notice in facts.failures() if id(notice) not in known and not _is_known_end(notice)]
     survivable = {entry.rule.name for entry in registered() if entry.rule.severity != "error"}  # NCCL goes on then
     errors = [one for one in errors if not (exceptions.connected_below(facts, one) or one.rule in survivable)]
@@ -160,7 +187,7 @@ def _silenced(facts: Facts, closed: list[Notice], given_up: list[Notice]) -> Ite
 
 def _after_the_end(facts: Facts, closed: list[Notice]) -> list[Notice]:
     """Connections that closed after the scheduler had ended the job for a reason of its own."""
-    ends = [notice for notice in facts.notices("slurm-cancelled") if job_end.reason(notice.event)]
+    ends = [notice for notice in facts.notices("launchers/slurm-cancelled") if job_end.reason(notice.event)]
     return [notice for notice in closed if any(precedes(end, notice) for end in ends)]
 
 
@@ -187,8 +214,8 @@ def _at_the_end(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _by_themselves(facts: Facts, closed: list[Notice]) -> list[Departure]:
-    """Processes that ended by themselves.
+def _by_themselves(facts: Facts, closed: list[Notice]) -> tuple[list[Departure], list[Departure]]:
+    """Processes that ended by themselves, and those that ended as an effect of something else.
 
     What comes after somebody ended the job is an effect of that, and so is the exception of a rank that had lost a
     connection before, or the exit code that a launcher tells of it.
@@ -210,15 +237,14 @@ def _by_themselves(facts: Facts, closed: list[Notice]) -> list[Departure]:
         mine = one.ranks if is_weak(one) and not one.is_hit else [one.trace.rank] if one.trace else []
         is_victim = any(line.order > lost.get(rank, {}).get(line.source, line.order) for rank in mine)
         (effects if is_late or is_victim else own).append(one)
-    facts.pass_over(one.begin for one in effects)
-    return own
+    return own, effects
 
 
 def _ends(facts: Facts) -> list[Notice]:
     """Where somebody ended the job; of srun's tasks one may have been the first."""
     ends = [one for one in facts.errors() if job_end.is_forced(one.event) and one.production not in _OF_ONE]
-    if facts.notices("deepspeed-signalled"):  # told after what it did to the processes
-        ends += facts.notices("deepspeed-killing")
+    if facts.notices("launchers/deepspeed-signalled"):  # told after what it did to the processes
+        ends += facts.notices("launchers/deepspeed-killing")
     return since_start(facts, [*ends, *stopped(facts)])
 
 
@@ -255,18 +281,16 @@ def _is_loss(error: Notice) -> bool:
 def _stores_lost(facts: Facts) -> list[Notice]:
     """Where torchrun lost the agent that keeps the store, and no communicator had come to its end before."""
     ended = any(comm.ended for comm in facts.job.communicators)
-    return [] if ended or not facts.job.communicators else facts.notices("store-lost")
+    return [] if ended or not facts.job.communicators else facts.notices("torch/store-lost")
 
 
-def _effects(facts: Facts, departed: list[Departure]) -> list[Notice]:
+def _effects(facts: Facts, departed: list[Departure]) -> tuple[list[Notice], list[Notice]]:
     """What an exception that ended a rank explains: others lose the store, and old lines of the kernel tell nothing."""
     named = [one for one in departed if one.is_by_exception]
     if not named:
-        return []
+        return [], []
     of_hardware = [] if any(one.raised and one.raised.is_of_cuda for one in named) else facts.notices(*_KERNEL_LOG)
-    store = facts.notices(*exceptions.STORE, "unique-id-failed")
-    facts.pass_over(store)
-    return [*of_hardware, *store]
+    return facts.notices(*exceptions.STORE, "torch/unique-id-failed"), of_hardware
 
 
 def _is_known_end(notice: Notice) -> bool:
@@ -275,7 +299,7 @@ def _is_known_end(notice: Notice) -> bool:
 
 def _is_of_program(notice: Notice) -> bool:
     """Whether it is a CUDA error that the program ended with; where memory ran out that is told by itself."""
-    return notice.production == "cuda-error" and not cuda.is_full(notice)
+    return notice.production == "torch/cuda-error" and not cuda.is_full(notice)
 
 
 def _is_slurm_kill(notice: Notice) -> bool:
@@ -339,7 +363,7 @@ def _raised(departure: Departure) -> list[Evidence]:
 def _is_reset(notice: Notice) -> bool:
     """Whether a call failed for no other reason than that the other side is gone."""
     gone = ("reset by peer", "Broken pipe", *UNANSWERED)
-    return notice.production == "socket-recv-failed" and any(word in notice.message for word in gone)
+    return notice.production == "nccl/socket-recv-failed" and any(word in notice.message for word in gone)
 
 
 def _finding(facts: Facts, silence: Silence, echoes: list[Notice], *, sure: bool) -> Finding:

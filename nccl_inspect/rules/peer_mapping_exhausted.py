@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.cuda import CUDA_CODES, code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -14,6 +14,7 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="One process maps the memory of more GPUs than the driver allows",
+    supersedes=("cuda-call-failed",),
 )
 _EXHAUSTED = CUDA_CODES["peer mapping resources exhausted"]
 
@@ -24,7 +25,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         *(notice for notice in cuda_failed(facts) if code_of(notice) == _EXHAUSTED),
         *(
             notice
-            for notice in facts.notices("p2p-peer-access-failed")
+            for notice in facts.notices("nccl/p2p-peer-access-failed")
             if isinstance(notice.event, Said) and notice.event.value("code") == _EXHAUSTED
         ),
     ]
@@ -39,8 +40,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ncclCommInitAll)",
             "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7   # or fewer GPUs",
         ],
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=True,
     )

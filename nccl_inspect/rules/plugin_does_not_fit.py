@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_RELEASES
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -15,7 +15,7 @@ RULE = Rule(
     category="plugins",
     severity="error",
     title="NCCL and a plugin, or the plugin and its library, do not fit together",
-    specific=("efa-libfabric-incompat", "plugin-load-failed"),
+    echoes=("internal-error",),
 )
 _OF_LIBFABRIC = "aws-ofi-nccl"
 _ONE_IMAGE = "Take NCCL, the plugin and libfabric of one base image or installer."
@@ -61,9 +61,10 @@ def _clue(facts: Facts) -> Iterator[Finding]:
             _ONE_IMAGE,
         ),
         confirm="Look at 'Using network …': does it name the plugin's network?",
-        severity="warning" if (facts.notices("net-ib-none") or tcp_paths(facts)) and facts.several_hosts() else "info",
-        ranks=ranks_in(probes),
-        hosts=hosts_in(probes),
+        severity="warning"
+        if (facts.notices("nccl/net-ib-none") or tcp_paths(facts)) and facts.several_hosts()
+        else "info",
+        notices=probes,
         evidence=first_said(probes[:2]),
     )
 

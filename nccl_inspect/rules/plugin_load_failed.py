@@ -12,6 +12,9 @@ RULE = Rule(
     category="plugins",
     severity="error",
     title="A network plugin is there and cannot be loaded",
+    causes=("mixed-networks", "socket-instead-of-*"),
+    echoes=("network-not-found",),
+    supersedes=("plugin-does-not-fit",),
     folds=True,
     local=True,
 )
@@ -23,7 +26,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not broken or facts.plugin("NET", "loaded"):
         return
     slow = tcp_paths(facts)
-    missed = bool(facts.notices("net-not-found", "net-init-failed"))
+    missed = bool(facts.notices("nccl/net-not-found", "nccl/net-init-failed"))
     yield RULE.finding(
         f"the network plugin cannot be loaded: {getattr(broken[0].event, 'detail', None) or broken[0].message}",
         cause="the plugin does not fit the image: a library it needs is missing or too old (GLIBC, libfabric, CUDA)",

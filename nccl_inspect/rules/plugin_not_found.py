@@ -15,6 +15,7 @@ RULE = Rule(
     category="plugins",
     severity="warning",
     title="A network plugin that was asked for, or that this platform needs, was not found",
+    causes=("mixed-networks", "network-not-found", "socket-instead-of-*"),
     folds=True,
     local=True,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
@@ -35,9 +35,9 @@ _ALSO = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
     """Judge ranks of one machine that cannot reach each other's memory by what their pods share."""
-    shown = workloads.effects(facts, RULE)
+    shown = workloads.faults(effects)
     found = workloads.cases(facts, _is_alone) if shown else []
     shown = workloads.touched(facts, found, shown)
     if not found or not shown:

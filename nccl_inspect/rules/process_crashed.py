@@ -13,6 +13,14 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="The kernel log tells that a process crashed with a segmentation fault",
+    echoes=(
+        "collective-not-called",
+        "collective-unfinished",
+        "p2p-without-partner",
+        "process-unresponsive",
+        "ranks-in-error",
+        "ranks-out-of-step",
+    ),
     symptom=True,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -15,9 +15,10 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="No more threads can be started: the limit on processes",
+    supersedes=("internal-error",),
     local=True,
 )
-_OF_LIBRARIES = ("thread-pool-failed", "thread-pool-failed-gomp")
+_OF_LIBRARIES = ("frameworks/thread-pool-failed", "frameworks/thread-pool-failed-gomp")
 """Numeric libraries that the program uses beside NCCL."""
 _NO_MORE = "Resource temporarily unavailable"
 """What the C library says of EAGAIN."""
@@ -25,7 +26,7 @@ _NO_MORE = "Resource temporarily unavailable"
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge threads that the system does not let NCCL start; other calls get the same error for other reasons."""
-    calls = facts.notices("system-call-failed", "thread-failed", *_OF_LIBRARIES)
+    calls = facts.notices("nccl/system-call-failed", "nccl/thread-failed", *_OF_LIBRARIES)
     failed = [notice for notice in calls if notice.production in _OF_LIBRARIES or _is_start(notice)]
     if not failed:
         return
@@ -44,9 +45,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "LimitNPROC=infinity TasksMax=infinity   # systemd unit of slurmd or containerd, then restart it",
         ],
         confidence="likely",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
-        evidence=first_said(failed),
+        notices=failed,
         fatal=is_dead,
     )
 

@@ -22,7 +22,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="NCCL's RAS has no answer from a process of the job",
-    echo_of=("peer-death", "process-crashed", "gpu-hardware-error", "node-failed"),
+    echoes=("collective-not-called", "p2p-without-partner", "ranks-in-error", "ranks-out-of-step", "watchdog-*"),
     local=True,
 )
 

@@ -13,16 +13,16 @@ RULE = Rule(
     severity="error",
     title="The launcher could not start the program",
 )
-_REFUSED = "slurm-not-allocated"
-_NO_PROGRAM = ("slurm-no-executable", "mpi-hydra-no-executable", "mpi-executable")
+_REFUSED = "launchers/slurm-not-allocated"
+_NO_PROGRAM = ("launchers/slurm-no-executable", "launchers/mpi-hydra-no-executable", "launchers/mpi-executable")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what launchers say of a program that they could not start, where none of it has printed a line of NCCL."""
     if facts.job.last_lines:
         return  # another program of the script
-    headed = facts.notices("mpi-no-executable", "mpi-no-executable-5")
-    said = [one for one in facts.notices(*_NO_PROGRAM) if one.production != "mpi-executable" or headed]
+    headed = facts.notices("launchers/mpi-no-executable", "launchers/mpi-no-executable-5")
+    said = [one for one in facts.notices(*_NO_PROGRAM) if one.production != "launchers/mpi-executable" or headed]
     if said:
         first = said[0]
         program, error = value(first, "program"), value(first, "error")

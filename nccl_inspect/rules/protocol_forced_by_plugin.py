@@ -19,8 +19,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     forced = [setting for setting in facts.settings("NCCL_PROTO") if setting.source == "plugin"]
     if not forced:
         return
-    weak = facts.notices("ofi-gdr-not-supported")
-    ordering = facts.notices("ofi-simple-protocol")
+    weak = facts.notices("aws-ofi-nccl/ofi-gdr-not-supported")
+    ordering = facts.notices("aws-ofi-nccl/ofi-simple-protocol")
     lacks_gdr = bool(weak) or any("(reason: GDR" in line.text for setting in forced for line in setting.evidence)
     yield RULE.finding(
         f"aws-ofi-nccl sets {words_of(forced)}",

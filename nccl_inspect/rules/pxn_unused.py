@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging.clouds import vendor_asks
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, hosts_of, lines_of, nics_used, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_lines, lines_of, nics_used, unset, words_of
 from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path, Setting
+from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -16,6 +16,7 @@ RULE = Rule(
     category="topology",
     severity="info",
     title="PXN is off: GPUs do not use the NICs of their neighbours",
+    causes=("cross-rail-traffic",),
 )
 _FIRST = (2, 12)
 """The release that brought PXN."""
@@ -29,26 +30,26 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     off = [s for s in facts.chosen("NCCL_PXN_DISABLE") if s.value == "1"]
     off += [s for s in facts.chosen("NCCL_P2P_PXN_LEVEL") if s.value == "0"]
     off = [] if vendor_asks(facts) else off
-    old = facts.notices("pxn-disabled-by-plugin")
+    old = facts.notices("nccl/pxn-disabled-by-plugin")
     if off or old:
         yield _finding(facts, paths, off, old)
     elif stray := _stray(facts):
         yield _finding(facts, stray, [], [])
 
 
-def _several_nics(facts: Facts) -> list[Path]:
+def _several_nics(facts: Facts) -> Selection:
     """Network paths of hosts where several ranks use several NICs."""
     paths = facts.rdma()
     rich = {host for host, nics in nics_used(paths).items() if len(nics) > 1 and len(set().union(*nics.values())) > 1}
-    return [path for path in paths if path.src_host in rich]
+    return paths.only(("src_host",), rich.__contains__)
 
 
-def _stray(facts: Facts) -> list[Path]:
+def _stray(facts: Facts) -> Selection | None:
     """Send/recv paths that change the rail where PXN would have kept them on it."""
-    joined = any(path.link == "NVLink" for path in facts.paths(transport="P2P"))
-    if not joined or not _has_pxn(facts) or any(path.pxn_rank is not None for path in facts.rdma()):
-        return []
-    return [path for path in crossing(facts) if any(link.send_recv and link.crosses_rails for link in path.links)]
+    joined = any(facts.link(kind) == "NVLink" for kind in facts.paths(transport="P2P").kinds)
+    if not joined or not _has_pxn(facts) or any(kind.pxn_rank is not None for kind in facts.rdma().kinds):
+        return None
+    return crossing(facts).where(lambda kind: any(link.send_recv and link.crosses_rails for link in kind.links))
 
 
 def _has_pxn(facts: Facts) -> bool:
@@ -57,8 +58,7 @@ def _has_pxn(facts: Facts) -> bool:
     return bool(found) and all(one is not None and (int(one[1]), int(one[2])) >= _FIRST for one in found)
 
 
-def _finding(facts: Facts, paths: list[Path], off: list[Setting], old: list[Notice]) -> Finding:
-    facts.mark(paths, RULE.name)
+def _finding(facts: Facts, paths: Selection, off: list[Setting], old: list[Notice]) -> Finding:
     return RULE.finding(
         f"{words_of(off)}: no PXN for {count(len(paths), 'network path')} of hosts with several NICs"
         if off
@@ -80,7 +80,6 @@ def _finding(facts: Facts, paths: list[Path], off: list[Setting], old: list[Noti
             "Measure with and without: alltoall_perf of nccl-tests.",
         ],
         confidence="certain" if off or old else "possible",
-        ranks=ends(paths),
-        hosts=hosts_of(paths),
         evidence=[*lines_of(off, 1), *(notice.evidence[0] for notice in old[:1]), *first_lines(paths)[:3]],
+        paths=paths,
     )

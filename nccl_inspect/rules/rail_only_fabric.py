@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.event.types import Notice as Statement
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_lines, first_said, hosts_in, nics_used, ranks_in
+from nccl_inspect.judging.statements import value
 from nccl_inspect.model.connection import End, Link
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
+from nccl_inspect.model.job import Notice, Path, PathKind, Selection
 from nccl_inspect.util.wording import count, ranks_word
 
 RULE = Rule(
@@ -15,49 +15,42 @@ RULE = Rule(
     category="network",
     severity="error",
     title="NICs of different rails cannot reach each other",
+    supersedes=("ib-gid-index", "ib-timeout-err12"),
 )
-_COMPLETIONS = ("ib-completion-error", "ib-completion-error-named", "ib-completion-error-old")
 _TIMED_OUT, _NO_ANSWER = 110, 12
-_CAPTURE = "the logs of all ranks: NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log"
+_CAPTURE = Needs("the logs of all ranks: NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/logs/nccl.%h.%p.log", all_ranks=True)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge whether the ranks with time-outs are those that connect different NIC numbers."""
-    connecting = _with(facts, ("ib-modify-qp-failed",), "errno", _TIMED_OUT)
-    lost = _with(facts, _COMPLETIONS, "status", _NO_ANSWER)
-    hints = facts.notices("hint-cross-rail")
+    connecting = [
+        notice for notice in facts.notices("nccl/ib-modify-qp-failed") if value(notice, "errno") == _TIMED_OUT
+    ]
+    lost = facts.completions(_NO_ANSWER)
+    hints = facts.notices("nccl/hint-cross-rail")
     failed = ranks_in([*connecting, *lost, *hints])
-    paths = facts.rdma()
-    mine = [path for path in paths if failed & {path.src, path.dst}]
+    paths = facts.rdma().where(lambda _: failed)
+    mine = paths.only(("src", "dst"), lambda *ends: not failed.isdisjoint(ends))
     if not mine or not any(len(nics) > 1 for nics in nics_used(mine).values()):
         return
     devices = {
-        rank: {str(device) for notice in (*connecting, *lost) if rank in notice.ranks and (device := _device(notice))}
+        rank: {
+            str(device)
+            for notice in (*connecting, *lost)
+            if rank in notice.ranks and (device := value(notice, "device"))
+        }
         for rank in failed
     }
     explained = all(any(_explains(path, rank, devices[rank]) for path in mine) for rank in failed)
-    straight = [path for path in paths if not failed & {path.src, path.dst} and _keeps_rail(path)]
+    straight = paths.without(mine).where(_keeps_rail)
     if explained and (straight or connecting or hints):
         yield _finding(mine, failed, [*connecting, *lost], hints, straight)
-    elif (connecting or hints) and any(None in (link.send, link.receive) for path in mine for link in path.links):
+    elif (connecting or hints) and any(None in (link.send, link.receive) for kind in mine.kinds for link in kind.links):
         yield RULE.undecided(
             f"{ranks_word(failed)} cannot connect; whether only connections between different NIC numbers fail takes "
             "the lines of both ends",
             _CAPTURE,
         )
-
-
-def _with(facts: Facts, productions: tuple[str, ...], name: str, code: int) -> list[Notice]:
-    return [
-        notice
-        for notice in facts.notices(*productions)
-        if isinstance(notice.event, Statement) and notice.event.value(name) == code
-    ]
-
-
-def _device(notice: Notice) -> object:
-    """The NIC that the message names, if it does."""
-    return dict(notice.event.values).get("device") if isinstance(notice.event, Statement) else None
 
 
 def _explains(path: Path, rank: int, devices: set[str]) -> bool:
@@ -74,14 +67,14 @@ def _own_ends(path: Path, link: Link, rank: int) -> list[End]:
     return [end for owner, end in ends if owner == rank and end is not None]
 
 
-def _keeps_rail(path: Path) -> bool:
-    return bool(path.links) and all(link.send and link.receive and not link.crosses_rails for link in path.links)
+def _keeps_rail(kind: PathKind) -> bool:
+    return bool(kind.links) and all(link.send and link.receive and not link.crosses_rails for link in kind.links)
 
 
 def _finding(
-    mine: list[Path], failed: set[int], errors: list[Notice], hints: list[Notice], straight: list[Path]
+    mine: Selection, failed: set[int], errors: list[Notice], hints: list[Notice], straight: Selection
 ) -> Finding:
-    crossing = [path for path in mine if any(link.crosses_rails for link in path.links)]
+    crossing = mine.where(lambda kind: any(link.crosses_rails for link in kind.links))
     works = f"; {count(len(straight), 'path')} within a rail without an error" if straight else ""
     return RULE.finding(
         f"{ranks_word(failed)}: connections between different NIC numbers time out "

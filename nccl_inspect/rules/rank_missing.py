@@ -7,7 +7,7 @@ from nccl_inspect.judging.facts import Facts, global_ranks
 from nccl_inspect.judging.hangs import standstill
 from nccl_inspect.judging.hangs.progress import absent_elsewhere, node_failed, phases, suspects
 from nccl_inspect.judging.process_ends.departures import silent_workers
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count, ranks_word
 
@@ -16,6 +16,8 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="Ranks never began, and all others wait for them",
+    echoes=("bootstrap-connect-refused", "hang-in-init", "nonblocking-timeout"),
+    supersedes=("ended-from-outside",),
 )
 
 
@@ -39,7 +41,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             yield RULE.undecided(
                 f"{ranks_word(absent)} of {comm.nranks} {'has' if len(absent) == 1 else 'have'} no line: not begun, or "
                 f"{'its log is' if len(absent) == 1 else 'their logs are'} not here, or the log was cut",
-                "the logs of all ranks, up to the kill, the timeout or the next prompt",
+                Needs("the logs of all ranks, up to the kill, the timeout or the next prompt", all_ranks=True),
             )
         return  # what follows the first stuck communicator waits for it
 

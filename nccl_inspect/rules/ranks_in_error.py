@@ -20,17 +20,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="RAS shows ranks of a communicator that failed, or that left it while others are in it",
-    echo_of=(
-        "collective-mismatch",
-        "collective-not-called",
-        "groups-out-of-order",
-        "p2p-without-partner",
-        "process-unresponsive",
-        "peer-death",
-        "process-crashed",
-        "gpu-hardware-error",
-        "node-failed",
-    ),
+    echoes=("ranks-out-of-step", "watchdog-*"),
     local=True,
 )
 _REMOTE = "Remote process error"

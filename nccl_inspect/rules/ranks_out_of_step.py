@@ -20,17 +20,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="RAS counts different numbers of operations on the ranks of a communicator",
-    echo_of=(
-        "collective-mismatch",
-        "collective-not-called",
-        "collective-unfinished",
-        "groups-out-of-order",
-        "p2p-without-partner",
-        "process-unresponsive",
-        "ranks-in-error",
-        "peer-death",
-        "process-crashed",
-    ),
+    echoes=("watchdog-*",),
     local=True,
 )
 

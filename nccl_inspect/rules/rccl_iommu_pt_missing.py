@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import CollectiveTimeout, Notice
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -12,12 +12,13 @@ RULE = Rule(
     category="intra-node path",
     severity="info",
     title='RCCL misses "iommu=pt" on the kernel command line',
+    causes=("hang-after-init", "hang-in-init"),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warning by what came of the job: alone it is but a note."""
-    missing = facts.notices("rccl-host-setting-missing")
+    missing = facts.notices("rccl/rccl-host-setting-missing")
     if not missing:
         return
     names = sorted({str(notice.event.value("setting")) for notice in missing if isinstance(notice.event, Notice)})
@@ -36,7 +37,5 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="warning" if stuck or facts.job.ended_by else "info",
         confidence="possible" if stuck or facts.job.ended_by else "certain",
-        ranks=ranks_in(missing),
-        hosts=hosts_in(missing),
-        evidence=first_said(missing),
+        notices=missing,
     )

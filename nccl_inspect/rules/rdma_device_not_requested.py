@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
@@ -36,9 +36,9 @@ _UNKNOWN = "socket-instead-of-rdma"
 _FEWER = "efa-nics-missing"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
     """Judge TCP between hosts, and plugins without a device, by what the pods ask for."""
-    shown = workloads.effects(facts, RULE)
+    shown = workloads.faults(effects)
     if not shown:
         return
     of_efa = [effect for effect in shown if effect.rule in _OF_EFA or "ofi" in effect.summary.lower()]

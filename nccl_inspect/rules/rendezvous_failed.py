@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.line_order import is_before, short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.exceptions import STORE
 from nccl_inspect.judging.statements import is_error, rank_in_front, value
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
@@ -20,7 +19,7 @@ RULE = Rule(
     category="bootstrap",
     severity="error",
     title="Processes could not meet in PyTorch's store",
-    echo_of=("peer-death", "gpu-out-of-memory", "cuda-init-error", "gpu-hardware-error"),
+    echoes=("gloo-not-connected",),
 )
 _PORT = "ss -ltnp | grep :<port>   # on the host of MASTER_ADDR: who has it?"
 _REACH = "nc -vz $MASTER_ADDR $MASTER_PORT; getent hosts $MASTER_ADDR   # from this host or pod: does it answer?"
@@ -35,16 +34,16 @@ _REASONS = {
     frozenset({"Connection timed out"}): "packets are dropped without a word, by a firewall, security group or network "
     "policy; or MASTER_ADDR is an address that nobody has",
 }
-_LISTEN, _JOIN, _CONNECT = "store-listen-failed", "store-join-timeout", "store-connect-timeout"
-_TIMEOUT, _CLOSED, _WAIT = "rendezvous-timeout", "rendezvous-closed", "store-wait-timeout"
+_LISTEN, _JOIN, _CONNECT = "torch/store-listen-failed", "torch/store-join-timeout", "torch/store-connect-timeout"
+_TIMEOUT, _CLOSED, _WAIT = "torch/rendezvous-timeout", "torch/rendezvous-closed", "torch/store-wait-timeout"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge what PyTorch says of its store; what it was before a communicator came up does not matter any more."""
-    said = [notice for notice in facts.notices(*STORE, "unique-id-failed") if is_error(notice)]
+    said = [notice for notice in facts.notices(*STORE, "torch/unique-id-failed") if is_error(notice)]
     begins = [comm.evidence[0] for comm in facts.job.communicators if comm.completed and comm.evidence]
     before = [one for one in said if any(is_before(one.evidence[0], begin) for begin in begins)]
-    facts.pass_over(before)  # it came up at a later try
+    yield Effects(before)  # it came up at a later try
     # A rendezvous that is closed when NCCL is up is the effect of an end that the log of this node does not tell.
     said = [one for one in said if one not in before and not (begins and one.production == _CLOSED)]
     if not said:
@@ -125,7 +124,7 @@ def _absent(said: list[Notice]) -> tuple[str, str, list[str]]:
 
 def _unreachable(facts: Facts, said: list[Notice]) -> tuple[str, str, list[str]]:
     places = listed(f"{value(one, 'address')}:{value(one, 'port')}" for one in _of(said, _CONNECT))
-    unknown = facts.notices("store-name-unresolved")
+    unknown = facts.notices("torch/store-name-unresolved")
     return (
         f"nobody answers at {places}, where PyTorch's store should be"
         + (": the name has no address" if unknown else ""),
@@ -155,7 +154,7 @@ def _reach(said: list[Notice]) -> str:
 
 def _reason(facts: Facts) -> str:
     """What each answer of the operating system leaves as causes; empty where there is none, or several differ."""
-    errors = {str(value(one, "error")) for one in facts.notices("store-connect-failed")}
+    errors = {str(value(one, "error")) for one in facts.notices("torch/store-connect-failed")}
     cause = next((causes for words, causes in _REASONS.items() if errors and errors <= words), None)
     return f"{listed(sorted(errors))}: {cause}" if cause else ""
 

@@ -13,8 +13,6 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="Ranks of one communicator print different rings or trees",
-    echo_of=("version-mismatch", "topology-mismatch"),
-    because=("env-mismatch-across-ranks", "topo-file-bad"),
 )
 _RELEASE = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every rank: the same release?"
 _WORKED = ("connected", "destroyed")

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from nccl_inspect.event.base import is_named
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_said
-from nccl_inspect.judging.hardware.machine_type import LISTED_RANKS
 from nccl_inspect.judging.line_order import first_of_each
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo
 from nccl_inspect.util.wording import count, listed
 
@@ -24,10 +23,10 @@ _WITHOUT_MPI = (
     "nccl-tests built without MPI: mpirun or srun then starts as many tests as processes, none of which knows of the "
     "others"
 )
-_ENDS = ("test-bandwidth", "test-concluded", "test-failure", "test-nccl-failure", "test-cuda-failure")
+
 """What a test prints at its end: one that begins behind it is the next."""
 _GROUPS = "or groups inside of hosts whose other communicators come later"
-_NEEDS = "the launch command of each host; the log past the first steps"
+_NEEDS = Needs(others=("the launch command of each host", "the log past the first steps"))
 _IMPACT = "the network between the hosts is not tested at all, and processes of one host get in each other's way"
 _BUILD = "make MPI=1 MPI_HOME=/usr/lib/x86_64-linux-gnu/openmpi   # nccl-tests; 'ldd build/all_reduce_perf' shows it"
 
@@ -108,7 +107,7 @@ def _is_whole(comm: CommunicatorInfo) -> bool:
 
 def _of_tests(facts: Facts) -> Iterator[Finding]:
     """Judge what nccl-tests print without lines of NCCL: each test lists its ranks, from 0 on, and has a table."""
-    firsts = [notice for notice in facts.notices(*LISTED_RANKS) if value(notice, "rank") == 0]
+    firsts = [notice for notice in facts.with_role("rank-list") if value(notice, "rank") == 0]
     heads = _at_once(facts, [notice.evidence[0] for notice in firsts])
     hosts = {str(value(notice, "node")) for notice in firsts if notice.evidence[0] in heads}
     if len(heads) > 1:
@@ -122,10 +121,10 @@ def _of_tests(facts: Facts) -> Iterator[Finding]:
             evidence=heads,
         )
         return
-    tables = _at_once(facts, [line for notice in facts.notices("test-units") for line in notice.evidence])
-    options = facts.notices("test-options")
+    tables = _at_once(facts, [line for notice in facts.notices("nccl-tests/test-units") for line in notice.evidence])
+    options = facts.notices("nccl-tests/test-options")
     starts = sum(notice.count for notice in options)
-    if len(tables) < 2 and starts > 1 and not facts.notices("test-units", *_ENDS):
+    if len(tables) < 2 and starts > 1 and not (facts.notices("nccl-tests/test-units") or facts.with_role("test-end")):
         yield RULE.clue(
             f"{count(starts, 'test')} began and none printed results: several tests run beside each other",
             cause=_WITHOUT_MPI,
@@ -151,7 +150,7 @@ def _of_tests(facts: Facts) -> Iterator[Finding]:
 
 def _at_once(facts: Facts, begins: list[Evidence]) -> list[Evidence]:
     """Those lines with which tests begin that stand before the end of the first test, in the source with the most."""
-    ends = first_of_each(line for notice in facts.notices(*_ENDS) for line in notice.evidence)
+    ends = first_of_each(line for notice in facts.with_role("test-end") for line in notice.evidence)
     by_source: dict[str, list[Evidence]] = {}
     for line in begins:
         if line.order < ends.get(line.source, line.order + 1):

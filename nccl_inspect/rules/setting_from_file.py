@@ -59,9 +59,9 @@ class Source(NamedTuple):
     """How it is removed."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
     """Judge the variables that findings are about by what manifests and scripts set, with the same value."""
-    effects = workloads.effects(facts, RULE)
+    effects = workloads.faults(effects)
     sources = _sources(facts) if effects else []
     blamed = {effect.rule: _blamed(facts, effect, sources) for effect in effects}
     shown = [effect for effect in effects if blamed[effect.rule]]

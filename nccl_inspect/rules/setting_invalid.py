@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -18,7 +18,11 @@ RULE = Rule(
     local=True,
 )
 _VARIABLE = re.compile(r"\b(?:OFI_NCCL|NCCL|RCCL)_[A-Z0-9_]+")
-_NUMBERS, _LIST, _RINGS = ("env-invalid", "fastrak-env-invalid"), "algo-setting-invalid", "rings-invalid-old"
+_NUMBERS, _LIST, _RINGS = (
+    ("nccl/env-invalid", "tcpxo/fastrak-env-invalid"),
+    "nccl/algo-setting-invalid",
+    "nccl/rings-invalid-old",
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
@@ -33,7 +37,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     said = facts.notices(*_NUMBERS)
     if not said:
         return
-    facts.pass_over(said)
     yield RULE.finding(
         f"NCCL cannot read {listed(map(_words, said))}",
         cause="the value is not a number, and NCCL takes numbers only for it: a typing error, a unit (4M) or a comment",
@@ -42,9 +45,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             *(f"{value(notice, 'name')}=<number>   # without unit; or unset it" for notice in _once(said)),
             "Look at /etc/nccl.conf and ~/.nccl.conf as well.",
         ],
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
+        explains_errors=said,
     )
 
 
@@ -56,8 +58,7 @@ def _not_rings(facts: Facts, said: list[Notice]) -> Finding:
         cause="they do not hold each rank of the job once: written for another number of GPUs",
         impact="the setting does nothing: NCCL looks for rings itself",
         fix=unset(given) or ["unset NCCL_RINGS"],
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said(said), *lines_of(given, 1)],
     )
 
@@ -76,8 +77,7 @@ def _not_a_list(facts: Facts, said: list[Notice]) -> Finding:
             'NCCL_ALGO="ring;allreduce:tree,ring"   # how a list is written; NCCL_PROTO likewise: LL, LL128, Simple',
         ],
         severity="error",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said(said), *lines_of(given, 1)],
         fatal=True,
     )
@@ -85,7 +85,6 @@ def _not_a_list(facts: Facts, said: list[Notice]) -> Finding:
 
 def _corrected(facts: Facts, said: list[Notice]) -> Finding:
     """A value that NCCL or a plugin passes over, or replaces by the nearest one that it can use."""
-    facts.pass_over(said)
     names = dict.fromkeys(name for one in said for name in _VARIABLE.findall(one.message))
     return RULE.finding(
         f"a setting does not do what it says: {said[0].message}",
@@ -95,9 +94,8 @@ def _corrected(facts: Facts, said: list[Notice]) -> Finding:
             *([f"unset {' '.join(names)}   # or give a value that this release knows"] if names else []),
             "env | grep NCCL_; cat /etc/nccl.conf ~/.nccl.conf   # inside the container; a program may set it, too",
         ],
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
+        explains_errors=said,
     )
 
 

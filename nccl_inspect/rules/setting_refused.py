@@ -14,12 +14,12 @@ RULE = Rule(
     title="A setting has a value with which NCCL or a plugin stops",
 )
 _VARIABLES = {
-    "fastrak-daemon-socket": "FILE_BASED_UDS_PATH_PREFIX",
-    "ib-ooo-rq-invalid": "NCCL_IB_OOO_RQ",
-    "net-policy-invalid": "NCCL_NETDEVS_POLICY",
-    "ofi-domain-per-thread-conflict": "OFI_NCCL_DOMAIN_PER_THREAD OFI_NCCL_ENDPOINT_PER_COMM",
-    "ofi-dup-conns-misused": "OFI_NCCL_NIC_DUP_CONNS",
-    "ofi-early-completion": "OFI_NCCL_EARLY_COMPLETION OFI_NCCL_EAGER_MAX_SIZE",
+    "tcpxo/fastrak-daemon-socket": "FILE_BASED_UDS_PATH_PREFIX",
+    "nccl/ib-ooo-rq-invalid": "NCCL_IB_OOO_RQ",
+    "nccl/net-policy-invalid": "NCCL_NETDEVS_POLICY",
+    "aws-ofi-nccl/ofi-domain-per-thread-conflict": "OFI_NCCL_DOMAIN_PER_THREAD OFI_NCCL_ENDPOINT_PER_COMM",
+    "aws-ofi-nccl/ofi-dup-conns-misused": "OFI_NCCL_NIC_DUP_CONNS",
+    "aws-ofi-nccl/ofi-early-completion": "OFI_NCCL_EARLY_COMPLETION OFI_NCCL_EAGER_MAX_SIZE",
 }
 """What is set, where the message does not name it in full."""
 

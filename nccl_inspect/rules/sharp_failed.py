@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import NOTHING
 from nccl_inspect.model.finding import Finding, NotJudged
 
@@ -12,14 +12,15 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="In-network reduction (SHARP) does not come up, or fails",
+    causes=("collnet-unavailable",),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what the plugin says: without SHARP NCCL goes on, an operation that fails ends the job."""
-    init = facts.notices("hpcx-sharp-init-failed")
-    failed = facts.notices("hpcx-sharp-failed")
-    small = facts.notices("hpcx-sharp-small-group")
+    init = facts.notices("hpcx/hpcx-sharp-init-failed")
+    failed = facts.notices("hpcx/hpcx-sharp-failed")
+    small = facts.notices("hpcx/hpcx-sharp-small-group")
     said = [*failed, *init] or small
     if not said:
         return
@@ -46,8 +47,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         else [NOTHING],
         severity="error" if dead else "warning" if init or failed else "info",
         confidence="certain",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         fatal=dead,
     )

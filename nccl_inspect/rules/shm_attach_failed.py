@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -13,28 +13,23 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="A shared memory segment that another rank made could not be opened",
-    specific=("shm-segment-failed",),
-    echo_of=("duplicate-hostname", "open-files-limit"),
+    echoes=("watchdog-*",),
     local=True,
 )
 _NOT_THERE = 2
 _FILE = "misc/shmutils.cc"
-_ABOUT_SHM = (
-    *("shm-segment-failed", "shm-map-failed", "shm-create-failed", "shm-unlink-failed"),
-    *("shm-open-failed-old", "shm-register-failed-old"),
-)
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed attaching where nothing else failed: else the maker of the segment went away for another reason."""
-    failed = [notice for notice in facts.notices("shm-segment-failed") if _value(notice, "what") == "attaching to"]
+    failed = [notice for notice in facts.notices("nccl/shm-segment-failed") if _value(notice, "what") == "attaching to"]
     failed += facts.leading_to(RULE.name)
     others = [n for n in facts.errors() if n.level == "WARN" and not _is_about_shm(n)]
-    removed = [notice for notice in facts.notices("shm-unlink-failed") if _is_missing(notice)]
+    removed = [notice for notice in facts.notices("nccl/shm-unlink-failed") if _is_missing(notice)]
     if others or not (failed or (removed and facts.job.failed)):
         return
     what = "of another rank could not be opened" if failed else "was gone before NCCL removed it"
-    calls = [one for one in facts.notices("system-call-failed") if _is_about_shm(one)]
+    calls = [one for one in facts.notices("nccl/system-call-failed") if _is_about_shm(one)]
     said = [*calls, *failed, *removed]
     failed = failed or removed
     reason = next((str(found) for notice in failed if (found := _value(notice, "error"))), "")
@@ -56,8 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ls -l /dev/shm/nccl-*   # on the host while the job starts: who makes and who removes them?",
         ],
         confidence="likely",
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
+        notices=failed,
         evidence=first_said(said),
         fatal=True,
     )
@@ -65,8 +59,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _is_about_shm(notice: Notice) -> bool:
     """Whether it is about a segment; the call that failed for it is told by itself, without a name."""
-    is_call = notice.production == "system-call-failed" and (notice.location or "").startswith(_FILE)
-    return is_call or notice.production in _ABOUT_SHM
+    is_call = notice.production == "nccl/system-call-failed" and (notice.location or "").startswith(_FILE)
+    return is_call or "shm-segment" in notice.roles
 
 
 def _is_missing(notice: Notice) -> bool:

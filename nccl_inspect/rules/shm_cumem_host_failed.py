@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import ErrorCascade
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.hardware.cuda import code_of
 from nccl_inspect.judging.hardware.cuda import failed as cuda_failed
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -15,6 +15,8 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Shared host memory made with CUDA's cuMem interface does not work",
+    causes=("shm-segment-failed",),
+    echoes=("watchdog-*",),
     local=True,
 )
 _REFUSED = (1, 217, 801)
@@ -29,7 +31,7 @@ _FIX = (
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge failed calls of the cuMem host path; that NCCL falls back by itself is a note."""
     failed = _failed(facts)
-    fell_back = facts.notices("cumem-host-fallback")
+    fell_back = facts.notices("nccl/cumem-host-fallback")
     if failed:
         yield RULE.finding(
             f"shared host memory could not be made or mapped: {failed[0].message}",
@@ -38,9 +40,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             impact="the rank fails, and with it the job",
             fix=_FIX,
             confidence="likely",
-            ranks=ranks_in(failed),
-            hosts=hosts_in(failed),
-            evidence=first_said(failed),
+            notices=failed,
             fatal=True,
         )
     elif fell_back:
@@ -53,9 +53,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                 *_FIX[1:3],
             ],
             severity="info",
-            ranks=ranks_in(fell_back),
-            hosts=hosts_in(fell_back),
-            evidence=first_said(fell_back),
+            notices=fell_back,
         )
 
 

@@ -15,6 +15,8 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="Shared memory between ranks of a host is switched off by a setting",
+    causes=("no-transport",),
+    echoes=("net-instead-of-p2p", "nvlink-not-used"),
 )
 
 
@@ -30,7 +32,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not settings:
         return
     slow = local_over_net(facts)
-    facts.mark(slow, RULE.name)
     if not facts.paths("intra") and not has_no_pairs(facts) and _lacks_p2p(facts):
         yield _suspected(facts, settings)
         return
@@ -51,6 +52,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ranks=facts.ranks_with(settings),
         hosts=hosts_of(slow) or {host for setting in settings for host in setting.hosts},
         evidence=lines_of(settings),
+        paths=slow,
     )
 
 

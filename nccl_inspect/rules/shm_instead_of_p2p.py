@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import Message, P2pRefused
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of, lines_of, unset, using, words_of
+from nccl_inspect.judging.facts import Facts, first_lines, first_said, lines_of, unset, using, words_of
 from nccl_inspect.judging.hardware.peer_to_peer import hiding_levels, narrowed, switched_off
 from nccl_inspect.judging.impact import ON_NVLINK, P2P, PCIE, SHM, Estimate, compared, estimate, p2p
 from nccl_inspect.judging.remedies import GPUS_IN_POD, PCIE_ISOLATION
-from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path, Setting
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
+from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
@@ -17,36 +17,32 @@ RULE = Rule(
     category="intra-node path",
     severity="warning",
     title="GPUs of one host talk through host memory (SHM) instead of directly (P2P)",
-    echo_of=("p2p-disabled-by-env", "nvlink-not-used"),
-    because=("p2p-disabled-driver",),
+    causes=("shm-segment-failed",),
 )
-_FINE_GRAIN = "rccl-fine-grain-missing"
+_FINE_GRAIN = "rccl/rccl-fine-grain-missing"
 _RCCL_WARNS = {
     _FINE_GRAIN: "HSA_FORCE_FINE_GRAIN_PCIE=1   # on all ranks",
-    "rccl-host-setting-missing": 'GRUB_CMDLINE_LINUX="<what is there> iommu=pt"   # in /etc/default/grub, then '
+    "rccl/rccl-host-setting-missing": 'GRUB_CMDLINE_LINUX="<what is there> iommu=pt"   # in /etc/default/grub, then '
     "update-grub and reboot",
-    "rccl-numa-balancing": "sudo sysctl kernel.numa_balancing=0",
+    "rccl/rccl-numa-balancing": "sudo sysctl kernel.numa_balancing=0",
 }
 """What RCCL warns of, and the cure."""
 _NO_FINE_GRAIN = (
     "RCCL itself says that HSA_FORCE_FINE_GRAIN_PCIE=1 is missing: without it GPUs that PCIe joins have no P2P (README "
     "of RCCL); those on xGMI do without. An IOMMU that translates addresses (no iommu=pt) blocks P2P, too"
 )
-_DECIDE = (
-    "nvidia-smi topo -m > topo.txt, then --topology topo.txt; or --platform NAME; 'nvidia-smi topo -p2p "
-    "r' shows peer access"
-)
+_DECIDE = Needs(platform=True, topology=True, others=("'nvidia-smi topo -p2p r' shows peer access",))
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge each local SHM pair by what the hardware allows, as far as that is known."""
     pairs = facts.paths("intra", "SHM")
-    known = {id(path): facts.allows_p2p(path) for path in pairs}
-    poor = [path for path in pairs if known[id(path)] is False]
-    rest = [path for path in pairs if path not in poor]
+    poor = pairs.where(lambda kind: facts.allows_p2p(kind) is False)
+    rest = pairs.where(lambda kind: facts.allows_p2p(kind) is not False)
     if rest:
-        yield _fault(facts, rest, all(known[id(path)] for path in rest))
-        told = all(known[id(path)] for path in rest) or _has_nvlink_fabric(facts)
+        possible = all(map(facts.allows_p2p, rest.kinds))
+        yield _fault(facts, rest, possible)
+        told = possible or _has_nvlink_fabric(facts)
         if not told and not switched_off(facts):
             yield RULE.undecided(
                 "the log does not say what joins the GPUs of a host, so P2P may not be possible at all", _DECIDE
@@ -55,8 +51,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _expected(facts, poor)
 
 
-def _fault(facts: Facts, pairs: list[Path], possible: bool) -> Finding:
-    facts.mark(pairs, RULE.name)
+def _fault(facts: Facts, pairs: Selection, possible: bool) -> Finding:
     refused = facts.said(P2pRefused)
     overridden = bool(switched_off(facts))
     fabric = _has_nvlink_fabric(facts)
@@ -87,14 +82,13 @@ def _fault(facts: Facts, pairs: list[Path], possible: bool) -> Finding:
         fix=[*unset(levels), *_heeded(warned), *_steps(facts, bool(refused))],
         severity="error" if _on_nvlink(facts, pairs) else "warning",
         confidence=confidence,
-        ranks=ends(pairs),
-        hosts=hosts_of(pairs),
         evidence=[
             *first_lines(pairs)[:3],
             *(n.evidence[0] for n in refused[:2]),
             *lines_of(levels, 1)[:2],
             *first_said(warned),
         ],
+        paths=pairs,
     )
 
 
@@ -133,7 +127,7 @@ def _steps(facts: Facts, refused: bool) -> list[str]:
     ]
 
 
-def _impact(facts: Facts, pairs: list[Path]) -> Estimate:
+def _impact(facts: Facts, pairs: Selection) -> Estimate:
     """What host memory gives, and what P2P would give there."""
     slow = f"every byte goes GPU -> host memory -> GPU: {SHM} bus bandwidth; "
     fast = p2p(facts.platform, _on_nvlink(facts, pairs) or _has_nvlink_fabric(facts))
@@ -145,11 +139,11 @@ def _impact(facts: Facts, pairs: list[Path]) -> Estimate:
     return estimate(f"{slow}P2P would give {fast}: {compared(SHM, fast)}", SHM, fast)
 
 
-def _cause(facts: Facts, pairs: list[Path], refused: bool, possible: bool, fabric: bool) -> str:
+def _cause(facts: Facts, pairs: Selection, refused: bool, possible: bool, fabric: bool) -> str:
     if refused:
         return "the driver refuses peer access between the GPUs (see the evidence): virtualisation, IOMMU or ACS"
     if possible:
-        kinds = listed(facts.pair_class(path) or "" for path in pairs if facts.pair_class(path))
+        kinds = listed(kind.pair_class for kind in pairs.kinds if kind.pair_class)
         where = f"the topology shows {kinds}" if kinds else f"a {facts.platform.name if facts.platform else ''} has P2P"
         return (
             f"unknown: {where}, so P2P should work; IOMMU, ACS, a virtual machine, or containers that hide "
@@ -163,9 +157,8 @@ def _cause(facts: Facts, pairs: list[Path], refused: bool, possible: bool, fabri
     )
 
 
-def _expected(facts: Facts, pairs: list[Path]) -> Finding:
-    facts.mark(pairs, RULE.name)
-    kinds = sorted({found for path in pairs if (found := facts.pair_class(path))})
+def _expected(facts: Facts, pairs: Selection) -> Finding:
+    kinds = sorted({kind.pair_class for kind in pairs.kinds if kind.pair_class})
     why = (
         f"the pairs are {listed(kinds)} (through the CPU's PCIe host bridges)"
         if kinds
@@ -186,15 +179,14 @@ def _expected(facts: Facts, pairs: list[Path]) -> Finding:
         ],
         severity="info",
         confidence=facts.hardware,
-        ranks=ends(pairs),
-        hosts=hosts_of(pairs),
         evidence=[*first_lines(pairs)[:3], *lines_of(off, 1)[:2]],
+        paths=pairs,
     )
 
 
-def _on_nvlink(facts: Facts, pairs: list[Path]) -> bool:
+def _on_nvlink(facts: Facts, pairs: Selection) -> bool:
     """Whether the pairs are known to have NVLink, where SHM is an order of magnitude slower."""
-    kinds = [facts.pair_class(path) for path in pairs]
+    kinds = [kind.pair_class for kind in pairs.kinds]
     if any(kinds):
         return any(kind is not None and kind.startswith("NV") for kind in kinds)
     return facts.platform is not None and bool(facts.platform.nvlink)
@@ -202,4 +194,6 @@ def _on_nvlink(facts: Facts, pairs: list[Path]) -> bool:
 
 def _has_nvlink_fabric(facts: Facts) -> bool:
     """Hopper and later behind an NVSwitch report a fabric; PCIe cards do not (src/graph/topo.cc, 2.20 and later)."""
-    return any(isinstance(notice.event, Message) for notice in facts.notices("mnnvl-fabric", "nvls-available"))
+    return any(
+        isinstance(notice.event, Message) for notice in facts.notices("nccl/mnnvl-fabric", "nccl/nvls-available")
+    )

@@ -5,7 +5,7 @@ from typing import Any
 
 from nccl_inspect.event.types import Notice as Said
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.impact import MEASURED, Estimate, cited
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -15,8 +15,8 @@ RULE = Rule(
     category="intra-node path",
     severity="error",
     title="A shared memory segment in /dev/shm could not be made",
-    echo_of=("open-files-limit",),
-    because=("p2p-disabled-by-env", "shm-instead-of-p2p", "p2p-disabled-driver", "shm-cumem-host-failed"),
+    echoes=("bootstrap-connect-refused", "watchdog-*"),
+    supersedes=("shm-attach-failed",),
     local=True,
 )
 _NO_SPACE = 28
@@ -31,12 +31,14 @@ _IMPACT = Estimate(
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the warnings about making a segment; one about attaching to it alone is the echo of a failure elsewhere."""
     failed = [
-        *facts.notices("shm-extend-failed", "shm-create-failed"),
+        *facts.notices("nccl/shm-extend-failed", "nccl/shm-create-failed"),
         *facts.leading_to(RULE.name),
-        *(notice for notice in facts.notices("shm-segment-failed") if _value(notice, "what") == "creating"),
-        *(notice for notice in facts.notices("shm-open-failed-old") if "Unable to allocate" in notice.message),
+        *(notice for notice in facts.notices("nccl/shm-segment-failed") if _value(notice, "what") == "creating"),
+        *(notice for notice in facts.notices("nccl/shm-open-failed-old") if "Unable to allocate" in notice.message),
     ]
-    full = [notice for notice in facts.notices("system-call-failed", "shm-open-failed-old") if _is_full(notice)]
+    full = [
+        notice for notice in facts.notices("nccl/system-call-failed", "nccl/shm-open-failed-old") if _is_full(notice)
+    ]
     failed = failed or full
     if not failed:
         return
@@ -62,8 +64,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "--shm-size=16g   # option of docker run; or --ipc=host",
             "df -h /dev/shm; ls -l /dev/shm/nccl-*   # left by a job that crashed? remove them",
         ],
-        ranks=ranks_in(failed),
-        hosts=hosts_in(failed),
+        notices=failed,
         evidence=first_said([*full, *failed]),
         confidence="certain" if codes else "likely",
         fatal=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nccl_inspect.judging.engine import Rule
@@ -31,9 +31,9 @@ _DOCKER = "--shm-size=16g   # option of docker run; or --ipc=host"
 _CHECK = "df -h /dev/shm   # in the container"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
     """Judge segments that had no room by what is mounted at /dev/shm."""
-    shown = [effect for effect in workloads.effects(facts, RULE) if effect.cause.startswith(_NO_ROOM)]
+    shown = [effect for effect in workloads.faults(effects) if effect.cause.startswith(_NO_ROOM)]
     found = workloads.cases(facts, _is_small) if shown else []
     shown = workloads.touched(facts, found, shown)
     if not found or not shown:

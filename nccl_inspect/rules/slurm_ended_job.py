@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nccl_inspect import artifacts
@@ -38,9 +38,9 @@ _STATES = {
 _LATE = ("TIMEOUT", "DEADLINE")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts, effects: Sequence[Finding]) -> Iterator[Finding | NotJudged]:
     """Judge a job that ended by the state in which Slurm has it."""
-    shown = [one for one in workloads.effects(facts, RULE) + _ended(facts) if one.fatal or one.rule in _BY_TIME]
+    shown = [one for one in workloads.faults(effects) + _ended(effects) if one.fatal or one.rule in _BY_TIME]
     for said in artifacts.of(facts.job.artifacts, "slurm_job") if shown else ():
         for job in said.jobs:
             state = job.values.get("JobState", "")
@@ -51,9 +51,9 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
                     return
 
 
-def _ended(facts: Facts) -> list[Finding]:
+def _ended(effects: Sequence[Finding]) -> list[Finding]:
     """That somebody ended the job is no fault, and still what is explained here."""
-    return [one for one in facts.job.findings if one.rule == "ended-from-outside" and one.severity == "info"]
+    return [one for one in effects if one.rule == "ended-from-outside" and one.severity == "info"]
 
 
 def _finding(facts: Facts, file: str, job: Entry, shown: list[Finding]) -> Finding:

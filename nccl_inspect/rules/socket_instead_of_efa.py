@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nccl_inspect.event.types import OfiPlatform, OfiProvider
 from nccl_inspect.judging.clouds import is_ec2
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of, lines_of
+from nccl_inspect.judging.facts import Facts, first_lines, first_said, lines_of
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
@@ -35,17 +35,10 @@ RULE = Rule(
     cloud="AWS",
     severity="error",
     title="Hosts talk over TCP sockets although EFA is there or was asked for",
-    echo_of=("mixed-networks",),
-    because=(
-        "ib-bad-device",
-        "efa-provider-missing",
-        "efa-libfabric-incompat",
-        "efa-init-failed",
-        "plugin-load-failed",
-        "plugin-not-found",
-    ),
+    echoes=("gdr-disabled",),
+    supersedes=("socket-instead-of-rdma",),
 )
-_SEARCH_FAILED = "ofi-no-eligible-providers"
+_SEARCH_FAILED = "aws-ofi-nccl/ofi-no-eligible-providers"
 _NAMES = ("efa", "libfabric", "aws libfabric")
 _INSTALL = "Put libfabric and aws-ofi-nccl of the EFA installer into the image and on LD_LIBRARY_PATH."
 
@@ -53,7 +46,7 @@ _INSTALL = "Put libfabric and aws-ofi-nccl of the EFA installer into the image a
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge TCP paths where aws-ofi-nccl, a setting or the platform says that EFA should carry them."""
     provider = over_tcp_provider(facts)
-    paths = [*tcp_paths(facts), *provider]
+    paths = tcp_paths(facts) | provider
     network = facts.platform.network if facts.platform else None
     expected = network == "efa"
     hints = efa_hints(facts)
@@ -64,17 +57,15 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         return
     if not (expected or hints):
         return
-    facts.mark(paths, RULE.name)
     tried = [notice for notice in facts.job.notices if notice.event and notice.event.dialect == "aws-ofi-nccl"]
     yield RULE.finding(
-        f"{wording(paths)} over {listed(path.detail for path in paths)} instead of EFA",
+        f"{wording(paths)} over {listed(kind.detail for kind in paths.kinds)} instead of EFA",
         cause=_cause(facts, bool(tried), bool(provider)),
         impact=over_tcp(facts.platform),
         fix=_fixes(facts),
         confidence="certain" if expected and tried else "likely",
-        ranks=ends(paths),
-        hosts=hosts_of(paths),
         evidence=[*first_lines(paths)[:2], *hints[:3]],
+        paths=paths,
     )
 
 
@@ -120,7 +111,9 @@ def _signs(facts: Facts) -> list[Evidence]:
 def _is_of_efa(notice: Notice) -> bool:
     """Whether libfabric itself speaks of its provider for EFA."""
     text = str(value(notice, "text"))
-    return notice.production == "libfabric-warning" and (value(notice, "provider") == "efa" or "provider efa" in text)
+    return notice.production == "libfabric/libfabric-warning" and (
+        value(notice, "provider") == "efa" or "provider efa" in text
+    )
 
 
 def _refusals(facts: Facts) -> list[Notice]:

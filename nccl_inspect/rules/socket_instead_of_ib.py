@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event.types import NetDevices
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of, lines_of, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_lines, first_said, lines_of, unset, words_of
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
@@ -32,8 +32,7 @@ RULE = Rule(
     category="network",
     severity="error",
     title="Hosts talk over TCP sockets although InfiniBand or RoCE cards are there",
-    echo_of=("ib-disabled-by-env", "mixed-networks"),
-    because=("ib-bad-device", "plugin-load-failed", "plugin-not-found"),
+    supersedes=("socket-instead-of-rdma",),
 )
 
 
@@ -50,20 +49,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not (expected or hints):
         return
     found = facts.said(NetDevices, lambda event: isinstance(event, NetDevices) and bool(event.devices))
-    facts.mark(paths, RULE.name)
     off = facts.switched_on("NCCL_IB_DISABLE")
     without = without_cards(facts)
     yield RULE.finding(
-        f"{wording(paths)} over {listed(path.detail for path in paths)} instead of InfiniBand or RoCE",
+        f"{wording(paths)} over {listed(kind.detail for kind in paths.kinds)} instead of InfiniBand or RoCE",
         cause="NCCL_IB_DISABLE switches InfiniBand and RoCE off" if off else _cause(facts, bool(hints)),
         impact=over_tcp(facts.platform),
         fix=[*unset(off), "ibv_devinfo; ls /dev/infiniband   # inside the container: are the cards there?"]
         if off
         else _fixes(facts),
         confidence="certain" if expected and off else "likely" if expected or found else "possible",
-        ranks=ends(paths),
-        hosts=hosts_of(paths),
         evidence=[*first_lines(paths)[:2], *first_said(without)[:1], *hints[: 1 if without else 3], *lines_of(off, 1)],
+        paths=paths,
     )
 
 
@@ -98,11 +95,11 @@ def _instead(facts: Facts) -> str:
 def _meant(facts: Facts) -> list[Evidence]:
     """Settings for cards, the plugin that is made for them, and interfaces named after them: somebody expects cards."""
     settings = [s for s in facts.job.environment if s.name.startswith("NCCL_IB_") and s.source != "plugin"]
-    return [*lines_of(settings, 1), *first_said([*facts.notices("hpcx-p2p-plugin"), *naming(facts, is_for_rdma)])]
+    return [*lines_of(settings, 1), *first_said([*facts.notices("hpcx/hpcx-p2p-plugin"), *naming(facts, is_for_rdma)])]
 
 
 def _cause(facts: Facts, hints: bool) -> str:
-    unusable, without = facts.notices("ib-device-not-usable"), without_cards(facts)
+    unusable, without = facts.notices("nccl/ib-device-not-usable"), without_cards(facts)
     named = _named(facts)
     if unusable:
         return f"a card is there and cannot be used: {unusable[0].message}"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, ends, first_lines, first_said, hosts_of
+from nccl_inspect.judging.facts import Facts, first_lines, first_said
 from nccl_inspect.judging.impact import over_tcp
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import (
@@ -17,7 +17,6 @@ from nccl_inspect.judging.networks.fabrics import (
 )
 from nccl_inspect.judging.networks.fallback import (
     CONFIRM,
-    NO_PROVIDER,
     fallback,
     is_of_libfabric,
     tried,
@@ -32,16 +31,6 @@ RULE = Rule(
     category="network",
     severity="warning",
     title="Hosts talk over TCP sockets; no sign of an RDMA network",
-    echo_of=("ib-disabled-by-env", "mixed-networks"),
-    because=(
-        "ib-bad-device",
-        "plugin-not-found",
-        "plugin-load-failed",
-        "efa-provider-missing",
-        "efa-libfabric-incompat",
-        "efa-init-failed",
-    ),
-    specific=("socket-instead-of-efa", "socket-instead-of-ib"),
 )
 _KINDS_WITHOUT_RDMA = ("tcp",)
 _PLUGINS_OF_GOOGLE = {"tcpx": "GPUDirect-TCPX", "tcpxo": "GPUDirect-TCPXO (FasTrak)"}
@@ -53,33 +42,31 @@ _LOOK = "env | grep -E 'NCCL_(NET|IB_DISABLE)'; cat /etc/nccl.conf ~/.nccl.conf 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge TCP paths between hosts of an unknown kind of machine, or what says that they will take TCP."""
-    paths = tcp_paths(facts) + (over_tcp_provider(facts) if slingshot.signs(facts) else [])
+    paths = tcp_paths(facts) | over_tcp_provider(facts).where(lambda _: slingshot.signs(facts))
     if not paths:
         yield from _clue(facts)
         return
-    sure = [path for path in paths if path.scope == "inter"]
-    if sure:
-        facts.leave_open(path for path in paths if path.scope != "inter")
-        paths = sure
-    facts.mark(paths, RULE.name)
+    sure = paths.where(lambda kind: kind.scope == "inter")
+    doubtful = paths.without(sure).where(lambda _: sure)
+    paths = sure or paths
     network = facts.platform.network if facts.platform else None
     without = network in _KINDS_WITHOUT_RDMA
     better = _better(facts)
     yield RULE.finding(
-        f"{wording(paths)} over {listed(path.detail for path in paths)} "
+        f"{wording(paths)} over {listed(kind.detail for kind in paths.kinds)} "
         + (f"instead of {better}" if better else "(TCP, no RDMA)"),
         cause=f"{facts.platform.name if facts.platform else ''} has no RDMA network" if without else _cause(facts),
         impact="none to mend: TCP is the network of this machine" if without else over_tcp(facts.platform),
         fix=[NOTHING] if without else _fixes(facts),
         severity="info" if without else "error" if better else "warning",
         confidence="certain" if without else "likely" if sure else "possible",
-        ranks=ends(paths),
-        hosts=hosts_of(paths),
         evidence=[
             *first_lines(paths)[:3],
-            *first_said([*facts.notices("net-ib-none"), *lacking_verbs(facts)][:1]),
+            *first_said([*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)][:1]),
             *slingshot.signs(facts)[:1],
         ],
+        paths=paths,
+        open_paths=doubtful,
     )
 
 
@@ -154,7 +141,7 @@ def _cause(facts: Facts) -> str:
             "libibverbs is not in the image: NCCL cannot look for InfiniBand and RoCE cards, and the log does not show "
             "whether the machines have any"
         )
-    if facts.notices("net-ib-none"):
+    if facts.notices("nccl/net-ib-none"):
         return "NCCL found no RDMA device; whether the machines have one is not in the log (--platform NAME says it)"
     if _not_sought(facts):
         return (
@@ -168,7 +155,7 @@ def _cause(facts: Facts) -> str:
 def _cause_on_slingshot(facts: Facts) -> str:
     if over_tcp_provider(facts) or facts.said(events.OfiProvider):
         return "libfabric offers its tcp provider and not cxi: it is not that of the site, or /dev/cxi* is not there"
-    if facts.notices("ofi-no-eligible-providers", *NO_PROVIDER):
+    if facts.notices("aws-ofi-nccl/ofi-no-eligible-providers") or facts.with_role("no-provider"):
         return "aws-ofi-nccl finds no provider: its libfabric has no cxi, or the NICs (/dev/cxi*) are not there"
     if any(notice.event and notice.event.dialect == "aws-ofi-nccl" for notice in facts.job.notices):
         return "aws-ofi-nccl was tried and did not come up"

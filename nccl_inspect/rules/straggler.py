@@ -20,7 +20,6 @@ RULE = Rule(
     category="topology",
     severity="warning",
     title="A rank comes last to the collectives of its group again and again",
-    echo_of=("gpu-hardware-error",),
     local=True,
 )
 _MOST = 3

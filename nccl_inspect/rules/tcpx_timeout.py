@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Effects, Result, Rule
+from nccl_inspect.judging.facts import Facts, hosts_in
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import value, words
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Needs
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
@@ -16,45 +16,40 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="GPUDirect-TCPX or TCPXO times out waiting for its daemon or for a peer",
+    causes=("tcpxo-no-interface", "tcpxo-offload-failed"),
+    supersedes=("tcpxo-init-failed",),
 )
 _PLUGINS = ("NET/FasTrak", "NET/GPUDirectTCPX")
 _RETURNS = "tcpxResult_t"
 """TCPX prints the signature of a function where other warnings have their place in the source."""
 _TIMED_OUT = ("timed out", "timeout", "deadline exceeded")
-_GONE = ("fastrak-rxdm-timeout", "fastrak-daemon-unreachable", "fastrak-nic-map-failed", "fastrak-daemon-no-answer")
-"""The daemon does not answer."""
-_CALL = "fastrak-daemon-call"
-"""A call of the system that the plugin reaches its daemon by."""
-_DAEMON_SAYS = (
-    *("rxdm-gpus-wrong", "rxdm-gpus-too-few", "rxdm-gpus-unknown", "rxdm-nics-wrong"),
-    *("rxdm-offload-failed", "rxdm-unhealthy"),
-)
-"""Why the daemon ends, in its own log."""
-_OTHERS = ("fastrak-listen-timeout", "fastrak-dxs-registration", "fastrak-sctp-misuse", "fastrak-dxs-failed")
-"""Waits for the machine itself, which tcpxo-offload-failed judges."""
+_OF_DAEMON = ("daemon-ends", "daemon-gone")
+_WAITS, _NOT_READY, _ABORTED = "tcpxo/fastrak-rxdm-not-ready", "tcpxo/fastrak-rxdm-timeout", "tcpxo/fastrak-init-failed"
 _ABORTS = ("DEADLINE_EXCEEDED: ", "connect() error", "receive() error")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge the daemon that does not become ready or ends, and warnings about time-outs.
 
     The plugin of TCPX is read by its texts only: a WARN of it about a time-out counts.
     """
-    own = facts.notices(*_DAEMON_SAYS)
-    gone = [*facts.notices(*_GONE), *facts.notices(_CALL), *google_plugins.aborted(facts, *_ABORTS)]
+    own = facts.with_role("daemon-ends")
+    gone = [*facts.with_role("daemon-gone"), *google_plugins.aborted(facts, *_ABORTS)]
     late = [notice for notice in facts.job.notices if _is_timeout(notice)]
     waiting = _waiting(facts)
     told = [*own, *gone, *late, *waiting]
     works = google_plugins.works(facts)
     if facts.is_over():
-        facts.pass_over(gone)  # the daemon may end before the job
+        yield Effects(gone)  # the daemon may end before the job
     if not told or (works and not facts.job.failed and (facts.is_over() or not (own or gone or late))):
         return
     ended = facts.job.failed or bool(facts.job.ended_by)
     if waiting and not (own or gone or late or ended):
         yield RULE.undecided(
             "the plugin waits for its receive daemon (RxDM); whether it became ready is not in the log",
-            "the lines up to 'RxDM ready', to the first 'via NET/FasTrak', to an error, or to the end of the job",
+            Needs(
+                "the lines up to 'RxDM ready', to the first 'via NET/FasTrak', to an error, or to the end of the job"
+            ),
         )
         return
     stops = not works and bool(own or gone or late)
@@ -64,37 +59,28 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         impact="ranks cannot connect over the fast network: the job does not start, or stops",
         fix=_fix(own, gone or waiting),
         severity="error" if ended or not works else "warning",
-        confidence="certain" if own or facts.notices(_GONE[0]) else "likely",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        confidence="certain" if own or facts.notices(_NOT_READY) else "likely",
+        notices=told,
         fatal=ended or stops,
     )
 
 
 def _waiting(facts: Facts) -> list[Notice]:
     """Where a process waits for its daemon, and does not say that it became ready."""
-    ready = {process for notice in facts.notices("fastrak-rxdm-ready") for process in notice.processes}
-    return [
-        notice
-        for notice in facts.notices("fastrak-rxdm-not-ready")
-        if not notice.processes or set(notice.processes) - ready
-    ]
+    ready = {process for notice in facts.notices("tcpxo/fastrak-rxdm-ready") for process in notice.processes}
+    return [notice for notice in facts.notices(_WAITS) if not notice.processes or set(notice.processes) - ready]
 
 
 def _is_timeout(notice: Notice) -> bool:
     """Whether a peer does not answer; what the plugin says of its daemon and its machine is none of it."""
     own = notice.message.startswith(_PLUGINS) or (notice.location or "").startswith(_RETURNS)
     own = own or notice.rule == RULE.name
-    if notice.level != "WARN" or not own:
+    if notice.level != "WARN" or not own or notice.rule not in ("", RULE.name):
         return False
-    if notice.production.startswith("fastrak-rxdm") or notice.production in (*_GONE, _CALL, *_OTHERS, _ABORTED):
+    if not notice.roles.isdisjoint(_OF_DAEMON) or notice.production in (_WAITS, _ABORTED):
         return False
     text = notice.message.lower()
     return any(said in text for said in _TIMED_OUT)
-
-
-_ABORTED = "fastrak-init-failed"
 
 
 def _summary(own: list[Notice], gone: list[Notice], late: list[Notice], waiting: list[Notice]) -> str:
@@ -118,7 +104,10 @@ def _summary(own: list[Notice], gone: list[Notice], late: list[Notice], waiting:
 
 def _text(notice: Notice) -> str:
     """What was said without what stands in front: the plugin's name and time, or the head of a line of the daemon."""
-    return words(notice).partition("] " if notice.production.startswith("rxdm") else ": ")[2].strip() or notice.message
+    return (
+        words(notice).partition("] " if notice.production.startswith("tcpxo/rxdm-") else ": ")[2].strip()
+        or notice.message
+    )
 
 
 def _cause(own: list[Notice], gone: list[Notice], late: list[Notice]) -> str:

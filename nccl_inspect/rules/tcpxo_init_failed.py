@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.model.finding import Finding, NotJudged
 
@@ -13,8 +13,6 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="GPUDirect-TCPXO cannot start",
-    specific=("tcpx-timeout", "tcpxo-no-interface", "tcpxo-llcm-missing", "tcpxo-offload-failed"),
-    because=("tcpxo-version-mismatch",),
 )
 _SWITCHED_OFF = "NET/FasTrak disabled"
 _OTHER_MACHINE = ("No FasTrak index found", "larger than maximum number")
@@ -23,11 +21,10 @@ _CUDA = ("cuda error detected", "CU error")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge that the plugin ends its process, whatever the reason; other rules know some reasons better."""
-    aborted = facts.notices("fastrak-init-failed")
+    aborted = facts.notices("tcpxo/fastrak-init-failed")
     why = facts.leading_to(RULE.name)
     if not (aborted or why) or google_plugins.works(facts):
         return
-    facts.pass_over([*aborted, *why])
     reasons = [google_plugins.reason(notice).rstrip(": ") for notice in aborted] + [notice.message for notice in why]
     reason = next(filter(None, reasons), "no CUDA device")
     yield RULE.finding(
@@ -35,10 +32,10 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause=_cause(reason),
         impact="the plugin ends the process, so that NCCL does not fall back to TCP: the job does not start",
         fix=_fix(reason),
-        ranks=ranks_in(aborted),
-        hosts=hosts_in(aborted),
+        notices=aborted,
         evidence=first_said([*aborted, *why]),
         fatal=True,
+        explains_errors=[*aborted, *why],
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -14,8 +14,9 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="The devices of LLCM are missing for GPUDirect-TCPXO",
+    supersedes=("tcpxo-init-failed",),
 )
-_SAID = ("fastrak-llcm-missing", "fastrak-llcm-unreadable")
+_SAID = ("tcpxo/fastrak-llcm-missing", "tcpxo/fastrak-llcm-unreadable")
 _REASONS = ("No files found matching", "No LLCM device", "resource0", "resource2", "BAR4", "mmap Llcm", "mmap Reverse")
 _READ_ONLY = "Read-only file system"
 
@@ -41,8 +42,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "ls /dev/aperture_devices   # inside the container: one folder for each NIC",
             "NCCL_FASTRAK_USE_LLCM=0   # a stop-gap: control messages then go over UDP, which is slower",
         ],
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=True,
     )

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Effects, Result, Rule
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import value
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import listed
 
@@ -16,19 +16,19 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="GPUDirect-TCPXO lacks an interface",
-    because=("tcpx-timeout",),
+    supersedes=("tcpxo-init-failed",),
 )
-_NONE = "fastrak-no-interface"
-_UNKNOWN = "fastrak-address-unknown"
-_NO_NIC = "fastrak-no-closest-nic"
-_NOT_HERE = "fastrak-dxs-interface"
+_NONE = "tcpxo/fastrak-no-interface"
+_UNKNOWN = "tcpxo/fastrak-address-unknown"
+_NO_NIC = "tcpxo/fastrak-no-closest-nic"
+_NOT_HERE = "tcpxo/fastrak-dxs-interface"
 _SUBSET = "NCCL_FASTRAK_ALLOW_NIC_SUBSET"
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge interfaces that the plugin does not find, and NICs of the daemon that it does not know."""
     missing = [
-        *facts.notices(_NONE, _NO_NIC, _NOT_HERE, "fastrak-interface-path"),
+        *facts.notices(_NONE, _NO_NIC, _NOT_HERE, "tcpxo/fastrak-interface-path"),
         *facts.leading_to(RULE.name),
         *google_plugins.aborted(facts, "Could not find closest netdev", "No interface found for source IP"),
     ]
@@ -36,7 +36,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if missing:
         yield _finding(facts, missing, unknown)
     elif facts.switched_on(_SUBSET):
-        facts.pass_over(unknown)
+        yield Effects(unknown)
     elif unknown:
         yield RULE.clue(
             f"GPUDirect-TCPXO leaves out NICs that its daemon names ({_addresses(unknown)})",
@@ -45,9 +45,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             fix=[google_plugins.NETWORKS_IN_POD, _IFNAME],
             confirm="Compare 'ip -brief address' inside the container with the addresses.",
             severity="warning",
-            ranks=ranks_in(unknown),
-            hosts=hosts_in(unknown),
-            evidence=first_said(unknown),
+            notices=unknown,
         )
 
 
@@ -68,9 +66,7 @@ def _finding(facts: Facts, missing: list[Notice], unknown: list[Notice]) -> Find
         fix=["ip -brief address   # inside the container of the job: which interfaces are there?"]
         + ([_CONTROL] if control else [_IFNAME, google_plugins.NETWORKS_IN_POD]),
         severity="error" if stops else "warning",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=stops,
     )
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.engine import Effects, Result, Rule
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import value, words
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
 RULE = Rule(
@@ -15,31 +14,19 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="The offload engine of the machine fails GPUDirect-TCPXO",
-    echo_of=("tcpxo-version-mismatch",),
-    because=("tcpx-timeout",),
-)
-_SAID = (
-    *(
-        "fastrak-dxs-failed",
-        "fastrak-dxs-socket",
-        "fastrak-sctp-socket",
-        "fastrak-llcm-failed",
-        "fastrak-listen-timeout",
-    ),
-    *("fastrak-dxs-registration", "fastrak-dxs-registration-refused", "fastrak-dxs-registration-lost"),
-    *("fastrak-sctp-failed", "fastrak-daemon-memory", "fastrak-daemon-request"),
+    supersedes=("tcpxo-init-failed",),
 )
 _MEMORY = ("registration", "daemon-memory", "daemon-request")
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge what fails between plugin and offload engine; at the end of a job the connection is just closed."""
-    told = [*facts.notices(*_SAID), *facts.leading_to(RULE.name)]
+    told = list(facts.leading_to(RULE.name))
     told += google_plugins.aborted(
         facts, "Failed to initialize DXS", "getaddrinfo failed", "bind failed", "SctpHandler"
     )
     if facts.is_over():
-        facts.pass_over(told)  # connections that are closed under way
+        yield Effects(told)  # connections that are closed under way
     if not told or (google_plugins.works(facts) and not facts.job.failed):
         return
     first = told[0]
@@ -48,20 +35,18 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         cause="the daemon cannot map or register GPU memory for the NIC"
         if _is_about_memory(first)
         else "the container may not bind to the interface of the NIC"
-        if first.production == "fastrak-dxs-socket"
+        if first.production == "tcpxo/fastrak-dxs-socket"
         else "the offload engine (DXS) of this machine does not answer, or refuses: the machine, its NIC, or a daemon "
         "that ended is at fault",
         impact="this rank cannot connect, or its transfers fail: the job stops",
         fix=[
             google_plugins.DAEMON_LOG,
             "Restart daemon and job; where it stays with the machine, drain the node and have Google look at it.",
-            *(_BIND if first.production == "fastrak-dxs-socket" else []),
+            *(_BIND if first.production == "tcpxo/fastrak-dxs-socket" else []),
             google_plugins.ONE_RELEASE,
         ],
         confidence="likely",
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
-        evidence=first_said(told),
+        notices=told,
         fatal=True,
     )
 
@@ -77,5 +62,7 @@ def _what(notice: Notice) -> str:
     text = google_plugins.reason(notice) or words(notice).partition(": ")[2]
     status = value(notice, "status")
     return (
-        text if notice.production != "fastrak-dxs-failed" or not status else f"the offload engine refuses it ({status})"
+        text
+        if notice.production != "tcpxo/fastrak-dxs-failed" or not status
+        else f"the offload engine refuses it ({status})"
     )

@@ -24,7 +24,7 @@ _PROFILE = (
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge the log of every transfer, and control messages that do not go through LLCM."""
     hotpath = facts.switched_on(_HOTPATH)
-    without = [notice for notice in facts.notices("fastrak-dxs-starting") if value(notice, "llcm") == "false"]
+    without = [notice for notice in facts.notices("tcpxo/fastrak-dxs-starting") if value(notice, "llcm") == "false"]
     if not hotpath and not without:
         return
     told = [

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.event import types as events
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.networks import google_plugins
 from nccl_inspect.judging.statements import value, words
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -17,15 +17,17 @@ RULE = Rule(
     cloud="GCP",
     severity="error",
     title="Releases of GPUDirect-TCPXO do not fit together",
+    causes=("tcpxo-init-failed",),
+    echoes=("tcpxo-offload-failed",),
 )
-_PEER = ("fastrak-version-mismatch", "fastrak-peer-misbehaves")
+_PEER = ("tcpxo/fastrak-version-mismatch", "tcpxo/fastrak-peer-misbehaves")
 _HOST = ("Server version is unsupported", "kUnsupportedClientVersion")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what the plugin says of releases, and plugins of several releases in a job that did not connect."""
     peers = facts.notices(*_PEER)
-    refused = [n for n in facts.notices("fastrak-dxs-failed") if any(text in words(n) for text in _HOST)]
+    refused = [n for n in facts.notices("tcpxo/fastrak-dxs-failed") if any(text in words(n) for text in _HOST)]
     if told := [*peers, *refused]:
         yield RULE.finding(
             f"GPUDirect-TCPXO: {_of_peers(peers[0]) if peers else 'the host refuses the release of the plugin'}",
@@ -34,13 +36,11 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             else "the plugin is older or newer than the offload engine of the machine accepts",
             impact="ranks cannot connect over the fast network: the job stops",
             fix=[google_plugins.ONE_RELEASE, "kubectl get pod <pod> -o yaml   # which images, on each node?"],
-            ranks=ranks_in(told),
-            hosts=hosts_in(told),
-            evidence=first_said(told),
+            notices=told,
             fatal=True,
         )
         return
-    loading = [notice for notice in facts.plugin("NET", "loading") if notice.production == "fastrak-initializing"]
+    loading = [notice for notice in facts.plugin("NET", "loading") if notice.production == "tcpxo/fastrak-initializing"]
     releases = _releases(loading)
     if len(releases) < 2 or google_plugins.works(facts):
         return
@@ -52,9 +52,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         confirm="Look for 'VERSION MISMATCH' in the logs of all ranks; 'via NET/FasTrak' means that the plugin works.",
         severity="warning",
         confidence="possible",
-        ranks=ranks_in(loading),
-        hosts=hosts_in(loading),
-        evidence=first_said(loading),
+        notices=loading,
     )
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, unset, words_of
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, unset, words_of
 from nccl_inspect.judging.hardware.topology_faults import went_on
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
@@ -14,10 +14,11 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="The topology or graph file cannot be read or does not fit",
+    causes=("few-channels", "ring-crosses-nodes-too-often", "rings-disagree", "topology-mismatch"),
     local=True,
 )
 _NAMES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
-_DOUBTFUL = ("topology-attribute-missing", "topology-xml-mismatch", "topology-too-large")
+_DOUBTFUL = ("nccl/topology-attribute-missing", "nccl/topology-xml-mismatch", "nccl/topology-too-large")
 """What is about the file where one is read, and else about what NCCL detected itself. At INFO it asks for what it may
 do without."""
 _OF_FILES = re.compile(r"of node cpu not found|^XML |^KV Convert")
@@ -30,8 +31,8 @@ _UNNAMED = (
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what NCCL's reader of these files complains about: all but a missing topology file stops the rank."""
-    unread = facts.notices("topology-file-not-opened")
-    broken = facts.notices("graph-file-missing", "topology-file-version", "topology-xml-error")
+    unread = facts.notices("nccl/topology-file-not-opened")
+    broken = facts.notices("nccl/graph-file-missing", "nccl/topology-file-version", "nccl/topology-xml-error")
     settings = facts.settings(*_NAMES)
     doubtful = [notice for notice in facts.notices(*_DOUBTFUL) if notice.level != "INFO"]
     if not (settings or broken):  # without a file the machine itself may have too many parts
@@ -62,8 +63,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         ],
         severity="error" if dead else "info" if broken else "warning",
         confidence=_confidence(said, certain=bool(settings or unread)),
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*lines_of(settings, 1), *first_said(said)],
         fatal=dead,
     )
@@ -83,9 +83,9 @@ def _kind(said: list[Notice]) -> str:
 
 def _cause(said: list[Notice]) -> str:
     first = said[0].production
-    if first in ("topology-file-not-opened", "graph-file-missing"):
+    if first in ("nccl/topology-file-not-opened", "nccl/graph-file-missing"):
         return "the file is not there or cannot be read: not in the image, not mounted, or a left-over setting"
-    if first == "topology-file-version":
+    if first == "nccl/topology-file-version":
         return "the file was made for another NCCL release"
     return "the file is damaged, or made for another machine type or NCCL release"
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
-from nccl_inspect.judging.hardware.topology_faults import COMPARE, FAULTS, Fault, stated, went_on
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
+from nccl_inspect.judging.hardware.topology_faults import COMPARE, Fault, fault_of, went_on
 from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 
@@ -13,12 +13,12 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="The topology that the ranks see gives no rings or trees",
-    echo_of=("nccl-too-old",),
-    because=("topo-file-bad", "version-mismatch", "env-mismatch-across-ranks"),
+    causes=("few-channels", "ring-crosses-nodes-too-often"),
+    echoes=("rings-disagree",),
 )
 _RING_AND_TREES = range(1, 5)
 """Numbers of the patterns that every job needs; higher ones are NVLS and CollNet."""
-_OLD = "ring-search-old"
+_OLD = "nccl/ring-search-old"
 _OLD_ENDS = ("Could not find transport", "links mismatch", "Recursive P2P", "CUDA device")
 _OLD_COSTS = ("falling back on simple ring", "Disabling other rings", "found in group")
 """Of 2.4 and before: what returns an error, and what leaves a slow order; the rest only limits numbers."""
@@ -37,12 +37,12 @@ _FILES = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE")
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what stops the job, rings that do not close before other faults, and searches that found nothing."""
-    broken = [*facts.notices("ring-broken", "tree-too-many-children"), *_old(facts, _OLD_ENDS)]
-    faults = stated(facts)
+    broken = [*facts.notices("nccl/ring-broken", "nccl/tree-too-many-children"), *_old(facts, _OLD_ENDS)]
+    faults = [notice for notice in facts.leading_to(RULE.name) if notice.production != _OLD]
     if broken:
         yield _finding(facts, [*broken, *faults], _DIFFERENT)
     elif faults:
-        yield _finding(facts, faults, FAULTS[faults[0].production])
+        yield _finding(facts, faults, fault_of(faults[0]))
     elif simple := [*_without_order(facts), *_old(facts, _OLD_COSTS)]:
         yield RULE.finding(
             _NO_ORDER.what,
@@ -51,16 +51,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             fix=COMPARE,
             severity="warning",
             confidence="likely",
-            ranks=ranks_in(simple),
-            hosts=hosts_in(simple),
-            evidence=first_said(simple),
+            notices=simple,
         )
 
 
 def _without_order(facts: Facts) -> list[Notice]:
     return [
         notice
-        for notice in facts.notices("topology-no-path")
+        for notice in facts.notices("nccl/topology-no-path")
         if any(f"pattern {number}," in notice.message for number in _RING_AND_TREES)
     ]
 
@@ -79,8 +77,7 @@ def _finding(facts: Facts, said: list[Notice], fault: Fault) -> Finding:
         fix=[*(f"unset {setting.name}   # as a test: {setting.value}" for setting in files[:2]), *fault.fix, *COMPARE],
         severity="info" if survived else "error",
         confidence="likely",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
+        notices=said,
         evidence=[*first_said(said), *lines_of(files, 1)],
         fatal=not survived,
     )

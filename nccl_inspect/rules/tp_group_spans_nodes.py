@@ -10,7 +10,7 @@ from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, group_of,
 from nccl_inspect.judging.impact import ON_NVLINK, estimate, network
 from nccl_inspect.judging.remedies import GPUS_IN_POD
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding, Needs, NotJudged
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 from nccl_inspect.util.wording import count
 
@@ -19,16 +19,14 @@ RULE = Rule(
     category="topology",
     severity="error",
     title="A tensor-parallel group has ranks on several nodes",
-    because=("one-gpu-per-pod",),
 )
 _IS_TP = re.compile(r"(?i)\((?!.*_and_)(?:.*[_-])?(?:tp|tensor)[_)-]")
 """The description of a process group: ``mesh_tp``, ``TENSOR_MODEL_PARALLEL_GROUP``; not of a joint group."""
-_SIZES = ("megatron-tensor-parallel", "megatron-sizes", "vllm-tensor-parallel")
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge groups that a framework's size or PyTorch's name for them shows to be tensor-parallel."""
-    if any(path.detail == "P2P/MNNVL" for path in facts.job.paths):
+    if any(kind.detail == "P2P/MNNVL" for kind in facts.job.paths.kinds):
         return  # NVLink joins these nodes
     if by_size := _by_size(facts):
         yield by_size
@@ -40,17 +38,17 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         yield _finding(
             facts, spanning, f"the tensor-parallel {told} spans {len(spanning[0].hosts)} hosts", lines, "likely"
         )
-    elif not comms and not facts.notices(*_SIZES) and _all_span(facts):
+    elif not comms and not facts.with_role("parallel-sizes") and _all_span(facts):
         yield RULE.undecided(
             "all groups smaller than the job span hosts although a host holds several ranks; whether one of them is "
             "tensor-parallel is not in the log",
-            "the program's parallel sizes (--tp, --pp, --dp) and the order of its ranks",
+            Needs(others=("the program's parallel sizes (--tp, --pp, --dp) and the order of its ranks",)),
         )
 
 
 def _by_size(facts: Facts) -> Finding | None:
     """The sure case: more ranks in a group than any node has."""
-    said = facts.notices(*_SIZES)
+    said = facts.with_role("parallel-sizes")
     sizes = {_size(notice) for notice in said}
     local = _ranks_of_a_node(facts)
     if len(sizes) != 1 or local is None or not facts.several_hosts():
@@ -65,8 +63,7 @@ def _by_size(facts: Facts) -> Finding | None:
 
 def _finding(facts: Facts, comms: list[CommunicatorInfo], what: str, lines: list[Evidence], confidence: str) -> Finding:
     names = {comm.id for comm in comms}
-    paths = [path for path in facts.leaving() if names & set(path.communicators)]
-    facts.mark(paths, RULE.name)
+    paths = facts.leaving().only(("communicators",), lambda comms: names.intersection(comms))
     net = network(facts.platform)
     return RULE.finding(
         what,
@@ -86,6 +83,7 @@ def _finding(facts: Facts, comms: list[CommunicatorInfo], what: str, lines: list
         ranks={rank for comm in comms for rank in global_ranks(comm, range(comm.nranks))},
         hosts={host for comm in comms for host in comm.hosts} or set(facts.hosts()),
         evidence=[*lines[:2], *first_lines(paths)[:2]],
+        paths=paths,
     )
 
 

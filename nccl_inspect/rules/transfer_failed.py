@@ -13,9 +13,8 @@ RULE = Rule(
     category="network",
     severity="error",
     title="The network refused or lost a transfer",
-    specific=("efa-security-group", "ib-memlock", "open-files-limit"),
+    echoes=("collective-unfinished", "gin-failed", "internal-error", "internal-limit-reached", "ucx-failed"),
     symptom=True,
-    echo_of=("memory-registration-failed", "host-memory-exhausted", "nic-failed"),
 )
 _OF_LIBFABRIC = "aws-ofi-nccl"
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from nccl_inspect.event.types import PluginStatus
-from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, lines_of, ranks_in, words_of
+from nccl_inspect.judging.engine import Effects, Result, Rule
+from nccl_inspect.judging.facts import Facts, first_said, lines_of, words_of
 from nccl_inspect.judging.remedies import NOTHING
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 
 RULE = Rule(
@@ -23,17 +23,17 @@ _TUNED = ("p5", "p6")
 """Types for which aws-ofi-nccl has tuning data."""
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge what the plugin says, and a library that was asked for and not loaded; none at all is normal.
 
     NCCL also looks for a tuner in the library of the network plugin, and says where the last search ends in vain.
     """
-    overridden = facts.notices("ofi-tuner-overridden")
-    unavailable = facts.notices("ofi-tuner-not-available")
+    overridden = facts.notices("aws-ofi-nccl/ofi-tuner-overridden")
+    unavailable = facts.notices("aws-ofi-nccl/ofi-tuner-not-available")
     asked = [s for s in facts.settings("NCCL_TUNER_PLUGIN") if s.value not in ("none", "")]
     missed = [] if facts.plugin("TUNER", "loaded") else facts.plugin("TUNER", "not-found", "probe")
     if failed := facts.leading_to(RULE.name):
-        facts.pass_over(failed)
+        yield Effects(failed)
         yield _finding(
             failed,
             cause="the tuner of the plugin could not start: it got no memory, or does not know this job",
@@ -84,7 +84,7 @@ def _is_probe(notice: Notice) -> bool:
 def _has_data(facts: Facts) -> bool:
     """Whether this is a machine that aws-ofi-nccl has tuning data for, and the plugin is in use."""
     tuned = facts.platform is not None and facts.platform.name.startswith(_TUNED)
-    return tuned and any("Libfabric" in path.detail for path in facts.leaving())
+    return tuned and any("Libfabric" in kind.detail for kind in facts.leaving().kinds)
 
 
 def _finding(
@@ -96,7 +96,6 @@ def _finding(
         impact="mostly small; a tuner knows the machine's network better for some message sizes",
         fix=fix,
         confidence=confidence,
-        ranks=ranks_in(told),
-        hosts=hosts_in(told),
+        notices=told,
         evidence=[*(more or []), *first_said(told)[:3]],
     )

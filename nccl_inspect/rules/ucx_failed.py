@@ -12,8 +12,8 @@ RULE = Rule(
     category="plugins",
     severity="error",
     title="The UCX transport of the HPC-X plugin failed",
+    echoes=("internal-error",),
     symptom=True,
-    echo_of=("transfer-failed", "host-memory-exhausted"),
 )
 
 

@@ -13,6 +13,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A CUDA call failed in NCCL, and the log does not say which",
+    echoes=("internal-error",),
     symptom=True,
 )
 _CUDA_ERROR = 1

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nccl_inspect.judging import propagated_errors
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.finding import Finding, NotJudged
 
 RULE = Rule(
@@ -12,6 +12,7 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="A system call failed, and the log does not say which",
+    supersedes=("nccl-tests-failed",),
 )
 _SYSTEM_ERROR = 2
 _PLACES = {
@@ -44,8 +45,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             "dmesg -T | tail   # on the host, at the time of the failure",
         ],
         confidence="likely",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
         fatal=True,
     )

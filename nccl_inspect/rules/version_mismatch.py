@@ -7,7 +7,7 @@ from nccl_inspect.event.types import NcclVersion
 from nccl_inspect.judging import stated_errors
 from nccl_inspect.judging.connecting import connected
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said, hosts_in, ranks_in
+from nccl_inspect.judging.facts import Facts, first_said
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model import versions
 from nccl_inspect.model.finding import Finding, NotJudged
@@ -19,14 +19,12 @@ RULE = Rule(
     category="environment",
     severity="error",
     title="Ranks of one job run different NCCL releases",
+    causes=("collective-mismatch", "hang-after-p2p-setup", "topology-mismatch", "watchdog-*", "wrong-results"),
+    echoes=("hang-in-init", "rings-disagree"),
+    supersedes=("bootstrap-connect-refused", "bootstrap-failed"),
 )
-_STRANGE = (
-    *("bootstrap-already-checked-in", "bootstrap-rank-count-mismatch", "bootstrap-root-internal"),
-    *("bootstrap-message-truncated", "socket-wrong-magic", "socket-address-family", "socket-address-family-init"),
-)
-"""What processes say when they misread what one of another release sent."""
-
-
+_STRANGE = ("rank-misfit", "stranger", "garbled-address")
+"""Roles of what processes say when they misread what one of another release sent."""
 _RELEASES = "python -c 'import torch; print(torch.cuda.nccl.version())'   # on every rank: one image or wheel for all"
 _COPIES = "ldconfig -p | grep libnccl.so; env | grep -E 'LD_LIBRARY_PATH|LD_PRELOAD'   # is there a second copy?"
 
@@ -40,7 +38,6 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _watched(facts: Facts, said: list[Notice]) -> Finding:
     """RAS, which watches all processes that it reaches, met one of another release: maybe of another job."""
-    facts.pass_over(said)
     return RULE.clue(
         f"a process of another NCCL release is reached: {said[0].message}",
         cause="the service that watches NCCL's processes (RAS) met one with another library: a rank of this job with "
@@ -50,16 +47,15 @@ def _watched(facts: Facts, said: list[Notice]) -> Finding:
         confirm="Compare 'NCCL version' on all ranks.",
         severity="warning" if stated_errors.is_fatal(facts, said) else "info",
         confidence="possible",
-        ranks=ranks_in(said),
-        hosts=hosts_in(said),
-        evidence=first_said(said),
+        notices=said,
+        explains_errors=said,
     )
 
 
 def _compared(facts: Facts) -> Iterator[Finding]:
     """NCCL's own check, and versions that differ between processes whose communicators did not come up."""
-    checked = facts.notices("version-mismatch")
-    strange = facts.notices(*_STRANGE)
+    checked = facts.notices("nccl/version-mismatch")
+    strange = facts.with_role(*_STRANGE)
     built = [comm for comm in facts.job.communicators if len(comm.completed) == comm.nranks]
     if not checked and built:
         return  # several jobs in one log, each with its own release

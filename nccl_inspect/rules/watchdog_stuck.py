@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 
-from nccl_inspect.judging.engine import Rule
+from nccl_inspect.judging.engine import Effects, Result, Rule
 from nccl_inspect.judging.facts import Facts, first_said, hosts_with
-from nccl_inspect.judging.hangs.watchdog import CAUSES, LEADING
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.process_ends.departures import departures
 from nccl_inspect.judging.statements import rank_in_front, value
-from nccl_inspect.model.finding import Finding, NotJudged
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import usage
 from nccl_inspect.util.wording import ranks_word
@@ -18,8 +16,6 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="PyTorch's watchdog itself got stuck, and ended the process",
-    echo_of=("watchdog-timeout", *LEADING),
-    because=CAUSES,
 )
 _AT_END = (
     "all communicators came to their end, so no collective hangs: mostly the process did not end in time, because a "
@@ -27,11 +23,11 @@ _AT_END = (
 )
 
 
-def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
+def judge(facts: Facts) -> Iterator[Result]:
     """Judge what the thread says that looks after the watchdog."""
-    told = facts.notices("watchdog-stuck", "heartbeat-timeout")
+    told = facts.notices("torch/watchdog-stuck", "torch/heartbeat-timeout")
     survived = [notice for notice in told if exceptions.came_up_below(facts, notice)]
-    facts.pass_over(survived)
+    yield Effects(survived)
     said = [notice for notice in told if notice not in survived]
     if not said:
         return

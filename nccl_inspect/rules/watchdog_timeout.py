@@ -7,7 +7,7 @@ from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.evidence import flight_recorder
 from nccl_inspect.judging.facts import Facts, first_said, global_ranks, hosts_with
 from nccl_inspect.judging.hangs.progress import suspects
-from nccl_inspect.judging.hangs.watchdog import CAUSES, LEADING, Wait, communicator_of, enqueued, latecomers, waits
+from nccl_inspect.judging.hangs.watchdog import Wait, communicator_of, enqueued, latecomers, waits
 from nccl_inspect.judging.line_order import short
 from nccl_inspect.judging.process_ends import exceptions
 from nccl_inspect.judging.statements import rank_in_front, value, words
@@ -21,12 +21,12 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="PyTorch gave up waiting for a collective",
-    echo_of=LEADING,
-    because=CAUSES,
+    echoes=("driver-shutting-down", "watchdog-stuck"),
+    supersedes=("ended-from-outside",),
 )
 _PAIRWISE = ("SEND", "RECV")
 """Between two ranks: PyTorch has a communicator of their own for them, in whatever process group they are."""
-_FAILED = ("cuda-error", "cuda-out-of-memory", "watchdog-terminated")
+_FAILED = ("torch/cuda-error", "torch/cuda-out-of-memory", "torch/watchdog-terminated")
 _RECORD = (
     "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # the flight recorder: the "
     "last calls of every rank",
@@ -87,7 +87,7 @@ def _unless_recorded(facts: Facts, blamed: set[int], why: str) -> tuple[set[int]
 
 def _as_others_tell(facts: Facts) -> Iterator[Finding]:
     """A time-out of which only those tell who were asked to write what they know."""
-    told = [one for one in facts.notices("dump-signal", "dump-signal-2-3") if "timeout" in one.message]
+    told = [one for one in facts.with_role("watchdog-dump") if "timeout" in one.message]
     if not told:
         return
     tells = {rank for one in told for rank in _rank_of(one)}
@@ -180,7 +180,7 @@ def _suspects(
     if failed:
         said = "; ".join(f"rank {rank}: {words(notice)}" for rank, notice in sorted(failed.items())[:2])
         return set(failed), f"Suspect, as it reports a failure of its own: {said}", first_said(failed.values())
-    if reports := facts.notices("desync-lagging", "desync-not-joined"):
+    if reports := facts.notices("torch/desync-lagging", "torch/desync-not-joined"):
         named = {rank for notice in reports for rank in _members(notice)}
         return named, f"PyTorch's desync report names {ranks_word(named)} as lagging", first_said(reports)
     newest = max(wait.seq for wait in mine)
@@ -234,7 +234,7 @@ _UNKNOWN = "Which rank did not come is not in the log"
 
 
 def _is_cuda(notice: Notice) -> bool:
-    return notice.production != "watchdog-terminated" or "CUDA error" in notice.message
+    return notice.production != "torch/watchdog-terminated" or "CUDA error" in notice.message
 
 
 def _rank_of(notice: Notice) -> list[int]:

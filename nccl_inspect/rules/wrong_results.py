@@ -14,13 +14,12 @@ RULE = Rule(
     category="failures",
     severity="error",
     title="nccl-tests found wrong results",
-    because=("gpu-hardware-error", "p2p-nvlink-fault", "version-mismatch"),
 )
 
 
 def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     """Judge what the test says at its end; which link or memory is at fault does not stand there."""
-    wrong = facts.notices("test-wrong")
+    wrong = facts.notices("nccl-tests/test-wrong")
     if not wrong:
         return
     failed = sum(value(notice, "wrong_count") for notice in wrong)

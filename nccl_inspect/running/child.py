@@ -54,7 +54,7 @@ class Signals:
     @staticmethod
     @contextmanager
     def held() -> Iterator[Signals]:
-        """Hold signals back; where signals cannot be waited for, there is no GPU either."""
+        """Hold signals back; a system without sigtimedwait has no GPU either."""
         if not hasattr(signal, "sigtimedwait"):
             raise NcclInspectError("run needs Linux", "run the command alone, and give its log to summarize")
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)

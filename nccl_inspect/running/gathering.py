@@ -30,7 +30,7 @@ class Gathering:
         self._ended = threading.Event()
 
     def answers(self) -> bool:
-        """Ask RAS twice; whether something is kept: not where operations go on, since then nothing stands still."""
+        """Ask RAS twice; whether something is kept: not where operations continue, since then nothing is stuck."""
         self.forget()
         first = self._ask()
         if first and not self._ended.wait(_BETWEEN):

@@ -13,10 +13,10 @@ from tempfile import TemporaryFile
 from nccl_inspect.running.child import Signals
 
 NO_LINES = 3
-"""The exit status where there is no line of NCCL."""
+"""Exit status for a log without a line of NCCL."""
 _STDERR = 2
 _STANDS = (b"FAILED", b"WAITING")
-"""How the report on a job begins that does not go on by itself."""
+"""First words of a report on a job that is stuck."""
 _SECONDS = 120
 _TICK = 1.0
 

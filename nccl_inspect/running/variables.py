@@ -38,7 +38,7 @@ SETTINGS = (
 )
 _CONFIGURATION = "NCCL_CONF_FILE"
 _CONFIGURATIONS = ("~/.nccl.conf", "/etc/nccl.conf")
-"""What NCCL reads, in this order (src/misc/param.cc): a variable that stands there is set as well."""
+"""What NCCL reads, in this order (src/misc/param.cc): a variable set there counts as well."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -46,7 +46,7 @@ class Launcher(Record):
     """How a launcher numbers processes."""
 
     mark: str
-    """The variable that tells of it."""
+    """The variable that holds it."""
     rank: str
     local_rank: str
 
@@ -72,8 +72,8 @@ def given(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
         environment: as it is.
         folder: of the run.
     """
-    known = {*environment, *_configured(environment)}
-    wanted = [setting for setting in SETTINGS if known.isdisjoint((setting.name, *setting.unless))]
+    names = {*environment, *_configured(environment)}
+    wanted = [setting for setting in SETTINGS if names.isdisjoint((setting.name, *setting.unless))]
     return {entry.name: entry.value.replace("{folder}", _folder(entry.name, folder)) for entry in wanted}
 
 

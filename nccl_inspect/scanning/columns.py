@@ -142,10 +142,10 @@ class Columns:
         origins, printers = heads.printers.origins, heads.printer[at[where]].tolist()
         rests = block.pieces(begin[where], end[where])
         for index, (rest, printer) in enumerate(zip(rests, printers, strict=True)):
-            text = self._text_of(rest, origins[printer])
-            if text is not None:
+            said = self._text_of(rest, origins[printer])
+            if said is not None:
                 numbers[index] = len(texts)
-                texts.append(text)
+                texts.append(said)
         text_number = numbers[number]
         kept = np.flatnonzero(text_number >= 0)
         of = at[kept]

@@ -5,9 +5,9 @@ This module needs numpy; it is loaded for large logs only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,14 @@ class Part(NamedTuple):
     """A field of a message: a column, and how its values are written."""
 
     name: str
-    write: Callable[[object], str]
+    width: int
+    """The digits that a number has at least."""
     is_text: bool
     """Whether the column names a text by its number."""
+
+    def write(self, value: object) -> str:
+        """A value as it is printed."""
+        return str(value).rjust(self.width, "0")
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -98,7 +103,7 @@ class Edges(Record):
     ways: list[Way]
     texts: list[str]
     printers: Printers
-    ends: Column
+    ends: Rows
     """By bursts: where its edges end. Those of a thread follow each other in the order of their lines."""
     line: Rows
     """By edges: the number of the first line. Those of a burst follow each other in the order of these."""
@@ -118,6 +123,21 @@ class Edges(Record):
     """By edges: an index into the ways."""
     columns: Mapping[str, Column]
     """By edges, as in :class:`ConnectionTable`."""
+    kind: Column = field(init=False)
+    """By edges: an index into the kinds."""
+    kinds: list[ChannelConnect] = field(init=False)
+    """An event of each kind: equal but for channel, ranks, GPUs and message."""
+    reduces: bool = field(init=False)
+    """Whether one of them is to a network that reduces."""
+
+    def __post_init__(self) -> None:
+        columns = (self.columns[name] for name in ("conn", "nic_index", "pxn_rank", "via_rank"))
+        self.kind, heads = number_of(firsts([self.way, *columns]))
+        self.kinds = list(map(self.event, heads.tolist()))
+        self.reduces = any(kind.transport == "COLLNET" for kind in self.kinds)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Edges, tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     def origin(self, edge: int) -> Origin:
         """Who printed the first line of an edge."""
@@ -126,6 +146,19 @@ class Edges(Record):
     def level(self, edge: int) -> str:
         """The level of its lines."""
         return self.ways[int(self.way[edge])].level
+
+    def bare(self, edge: int) -> ChannelConnect:
+        """The same without its message, which takes longest."""
+        dst, ends = int(self.columns["dst"][edge]), (self.columns["src_dev"][edge], self.columns["dst_dev"][edge])
+        src_dev, dst_dev = (None if end == NONE else self.texts[end] for end in ends)
+        return self.kinds[self.kind[edge]].with_fields(
+            channel=int(self.channel[edge]),
+            src=int(self.columns["src"][edge]),
+            dst=None if dst == NONE else dst,
+            src_dev=src_dev,
+            dst_dev=dst_dev,
+            message="",
+        )
 
     def event(self, edge: int) -> ChannelConnect:
         """The event of the first line of an edge, as reading the line would give it."""
@@ -143,7 +176,7 @@ class Edges(Record):
         return way.event.with_fields(message=message, **{name: stated[name] for name in way.numbers})
 
 
-def edges(table: ConnectionTable, thread: Column, breaks: Rows, breaking: Column) -> Edges:
+def edges(table: ConnectionTable, thread: Column, breaks: Rows, breaking: Rows) -> Edges:
     """The bursts of a table and their edges.
 
     Args:
@@ -183,5 +216,5 @@ def edges(table: ConnectionTable, thread: Column, breaks: Rows, breaking: Column
     )
 
 
-def _changes(column: NDArray[np.generic]) -> NDArray[np.bool_]:
+def _changes(column: NDArray[Any]) -> Any:
     return column[1:] != column[:-1]

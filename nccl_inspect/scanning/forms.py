@@ -15,9 +15,9 @@ from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.engine import Grammar
 from nccl_inspect.grammar.types import field_type
 from nccl_inspect.ingest.lines.prefix import Origin
-from nccl_inspect.scanning.connection_table import NONE, Column, Part, Way
+from nccl_inspect.scanning.connection_table import NONE, Part, Way
 from nccl_inspect.scanning.counts import Text
-from nccl_inspect.scanning.spans import ZERO, Block, Rows
+from nccl_inspect.scanning.spans import ZERO, Block, Column, Rows
 from nccl_inspect.util.records import slots
 from nccl_inspect.util.text import decode
 
@@ -187,7 +187,7 @@ class Forms:
         found = []
         for name, kind, group in parsed.production.shape.fields:
             if match[group] is not None and (kind.read is int or kind is _DEVICE):
-                found.append((*match.span(group), Part(name, kind.write, kind is _DEVICE)))
+                found.append((*match.span(group), Part(name, len(kind.write(0)), kind is _DEVICE)))
         return sorted(found, key=lambda one: one[:2])
 
     def _is_general(self, message: bytes, free: set[int]) -> bool:

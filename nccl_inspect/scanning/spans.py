@@ -34,7 +34,9 @@ class Block:
         self.bytes = np.frombuffer(data, np.uint8)
         self.words: Bits = np.ndarray((max(len(data) - _WORD + 1, 0),), "<u8", data, strides=(1,))
         """The eight bytes from each place on."""
-        self.begin, self.end = (like.begin, like.end) if like else self._lines()
+        places = (like.begin, like.end) if like else self._lines()
+        self.begin: Rows = places[0]
+        self.end: Rows = places[1]
 
     def _lines(self) -> tuple[Rows, Rows]:
         ends = np.flatnonzero(self.bytes == ord("\n"))

@@ -1,6 +1,6 @@
 """What joins the GPUs and NICs of a machine, from files given with ``--topology`` and from the log itself.
 
-One module for each format: ``recognises(text)`` tells whether a file is of that format, ``read(text, name)`` reads it.
+One module for each format: ``recognises(text)`` says whether a file is of that format, ``read(text, name)`` reads it.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class Topology(Record):
     def pair(self, src: Named, dst: Named) -> str | None:
         """The class of a pair of GPUs, None when it is not known, or when the names fit several that differ."""
         ends = ((a, b) for a in self._places(src) for b in self._places(dst))
-        found = {self.classes[pair] for pair in ends if pair in self.classes}
-        return found.pop() if len(found) == 1 else None
+        kinds = {self.classes[pair] for pair in ends if pair in self.classes}
+        return kinds.pop() if len(kinds) == 1 else None
 
     def gpu(self, gpu: Named) -> Gpu | None:
         """The GPU of that name, None when there is none or several."""
@@ -113,15 +113,17 @@ class Topology(Record):
         return self.devices[places[0]] if len(places) == 1 else None
 
     def _places(self, gpu: Named) -> list[int]:
-        """Where a GPU may stand in ``devices``: by its bus id where that is known here, else by its index."""
+        """Where a GPU may be in ``devices``: by its bus id where that is known here, else by its index."""
         if gpu.bus_id is not None:
             wanted = bus_number(gpu.bus_id)
-            found = [i for i, one in enumerate(self.devices) if one.bus_id and bus_number(one.bus_id) == wanted]
-            if found and gpu.nvml_dev is None and gpu.bus_id.isdigit() and self._places(Named(int(gpu.bus_id), None)):
+            places = [
+                i for i, device in enumerate(self.devices) if device.bus_id and bus_number(device.bus_id) == wanted
+            ]
+            if places and gpu.nvml_dev is None and gpu.bus_id.isdigit() and self._places(Named(int(gpu.bus_id), None)):
                 return []  # it may as well be an index
-            if found:
-                return found
-        return [i for i, one in enumerate(self.devices) if gpu.nvml_dev is not None and one.index == gpu.nvml_dev]
+            if places:
+                return places
+        return [i for i, device in enumerate(self.devices) if gpu.nvml_dev is not None and device.index == gpu.nvml_dev]
 
 
 def read(path: str) -> Topology:

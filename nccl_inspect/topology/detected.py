@@ -4,7 +4,7 @@ Only good news counts. NCCL prints the paths as it will use them: pairs that it 
 off, refused by the driver) are then led over the CPU, whatever joins them (src/graph/paths.cc). So NVL, PIX and PXB
 prove what the hardware has, PHB and SYS prove nothing. Two GPUs that reach an NVSwitch over NVLink are joined by it.
 
-A matrix of ``nvidia-smi topo -m`` that stands in the log proves as much as one given with ``--topology``.
+A matrix of ``nvidia-smi topo -m`` in the log proves as much as one given with ``--topology``.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ from nccl_inspect.topology import Gpu, Topology, nvidia_smi
 
 _PROVED = ("NVL", "NVB", "PIX", "PXB")
 """From near to far."""
-_MATRIX = ("topology-columns", "topology-row", "topology-row-copied")
 
 
 def topologies(job: Job) -> list[Topology]:
-    """One for each host whose log shows paths, and the matrix that stands in the log."""
-    said: dict[str, list[_Said]] = {}
+    """One for each host whose log shows paths, and the matrix in the log."""
+    lines_by_host: dict[str, list[_Said]] = {}
     for notice in job.notices:
         event = notice.event
-        if notice.production == "topology-paths" and isinstance(event, Notice) and event.value("node") == "GPU":
+        if notice.production == "nccl/topology-paths" and isinstance(event, Notice) and event.value("node") == "GPU":
             for host in notice.hosts:
-                said.setdefault(host, []).append(_Said(event.value("id"), event.value("paths")))
-    found = [found for host, lines in said.items() if (found := _of_host(host, lines))]
-    return [*found, *_matrix(job)]
+                lines_by_host.setdefault(host, []).append(_Said(event.value("id"), event.value("paths")))
+    topology = [topology for host, lines in lines_by_host.items() if (topology := _of_host(host, lines))]
+    return [*topology, *_matrix(job)]
 
 
 def _matrix(job: Job) -> list[Topology]:
@@ -42,7 +41,7 @@ def _matrix(job: Job) -> list[Topology]:
     Launchers and collectors put something before each line, and of several machines the lines may be mixed. A machine
     with fewer GPUs than the job uses on one host is none of the job.
     """
-    rows = shown.on_hosts(job, _MATRIX)
+    rows = shown.on_hosts(job, "topology-matrix")
     if not rows.lines or len({row.split()[0] for row in rows.lines}) < len(rows.lines) - 1:
         return []  # none, or two that differ: the head begins with GPU0 as the first row does
     try:

@@ -31,7 +31,7 @@ _CHAINS = (1, 2, 3, 4)
 """Patterns whose channels name the GPUs in their order: balanced tree, split tree, tree, ring."""
 _MAX_DEVICES = 4096
 _DEVICE = (1 << 56) - 1
-"""Since 2.22 the number of the host stands in the upper bits."""
+"""Since 2.22 the number of the host is in the upper bits."""
 
 
 def recognises(text: str) -> bool:
@@ -43,7 +43,7 @@ def read(text: str, name: str) -> Topology:
     """Read the graphs.
 
     Raises:
-        TopologyError: it is no sound XML, or holds no channel.
+        TopologyError: it is not well-formed XML, or holds no channel.
     """
     graphs = [graph for graph in parsed(text, name).iter("graph") if number(graph, "pattern") in _CHAINS]
     channels = [(graph, channel) for graph in graphs for channel in graph.findall("channel")]
@@ -62,11 +62,11 @@ def read(text: str, name: str) -> Topology:
                     classes[pair] = min(kind, classes.get(pair, kind), key=_farness)
         for net, gpu in _entries(channel):
             kind = graph.get("typeinter", "")
-            known = near.setdefault(net, {})
+            nearest = near.setdefault(net, {})
             if kind in ("PIX", "PXB"):
                 place = devices.index(gpu)
-                known[place] = min(kind, known.get(place, kind), key=_farness)
-    nics = tuple(Nic(index=net & _DEVICE, classes=known) for net, known in sorted(near.items()))
+                nearest[place] = min(kind, nearest.get(place, kind), key=_farness)
+    nics = tuple(Nic(index=net & _DEVICE, classes=nearest) for net, nearest in sorted(near.items()))
     return Topology(name, tuple(Gpu(device & _DEVICE) for device in devices), classes, nics)
 
 
@@ -75,7 +75,7 @@ def _farness(kind: str) -> int:
 
 
 def _numbers(channel: Element, tag: str) -> list[int]:
-    return [found for element in channel.findall(tag) if (found := number(element, "dev")) is not None]
+    return [value for element in channel.findall(tag) if (value := number(element, "dev")) is not None]
 
 
 def _neighbours(graph: Element, channel: Element) -> Iterator[tuple[int, int]]:

@@ -55,21 +55,21 @@ def read(text: str, name: str) -> Topology:
     """Read the tree.
 
     Raises:
-        TopologyError: it is no sound XML, or holds no GPU.
+        TopologyError: it is not well-formed XML, or holds no GPU.
     """
     try:
         cpus = parsed(text, name).iter("cpu")
-        found = [one for cpu in cpus for one in _below(cpu, (cpu,), cpu.get("host_hash", ""))]
+        places = [place for cpu in cpus for place in _below(cpu, (cpu,), cpu.get("host_hash", ""))]
     except RecursionError:
         raise TopologyError(f"{name}: more switches below each other than any machine has", _OTHER_FILE) from None
-    gpus = [one for one in found if isinstance(one.device, Gpu)]
-    nics = [one for one in found if isinstance(one.device, Nic)]
+    gpus = [place for place in places if isinstance(place.device, Gpu)]
+    nics = [place for place in places if isinstance(place.device, Nic)]
     if not gpus:
         raise TopologyError(f"{name}: no GPU in it", "dump again: NCCL_TOPO_DUMP_FILE=/tmp/topo.xml")
-    if len(found) > _MAX_DEVICES:
+    if len(places) > _MAX_DEVICES:
         raise TopologyError(f"{name}: more than {_MAX_DEVICES:,} devices, which no machine has", _OTHER_FILE)
-    links = [_links(one) for one in gpus]
-    numbers = [bus_number(one.device.bus_id or "") for one in gpus]
+    links = [_links(place) for place in gpus]
+    numbers = [bus_number(place.device.bus_id or "") for place in gpus]
     classes = {
         (a, b): kind
         for a in range(len(gpus))
@@ -78,7 +78,7 @@ def read(text: str, name: str) -> Topology:
     }
     return Topology(
         name,
-        tuple(one.device for one in gpus if isinstance(one.device, Gpu)),
+        tuple(place.device for place in gpus if isinstance(place.device, Gpu)),
         classes,
         tuple(_placed(nic, gpus) for nic in nics),
     )
@@ -133,13 +133,13 @@ def _placed(nic: _Found, gpus: list[_Found]) -> Nic:
     return Nic(device.name, device.index, device.gbps, device.port, device.gdr, device.bus_id, classes)
 
 
-def _pci_class(one: tuple[Element, ...], other: tuple[Element, ...]) -> str:
+def _pci_class(way: tuple[Element, ...], other: tuple[Element, ...]) -> str:
     """PIX below one switch, PXB over several, PHB over the CPU (which may be NODE to nvidia-smi), SYS between CPUs."""
-    if one[0] is not other[0]:
+    if way[0] is not other[0]:
         return "SYS"
-    if len(one) == 1 or len(other) == 1 or one[1] is not other[1]:
+    if len(way) == 1 or len(other) == 1 or way[1] is not other[1]:
         return "PHB"
-    return "PIX" if one[-1] is other[-1] else "PXB"
+    return "PIX" if way[-1] is other[-1] else "PXB"
 
 
 def _links(gpu: _Found) -> dict[object, int]:

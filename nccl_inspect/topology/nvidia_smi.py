@@ -58,5 +58,5 @@ def read(text: str, name: str) -> Topology:
             elif column in gpus and column != gpu:
                 classes[place, gpus.index(column)] = cell
     names = dict(_LEGEND.findall(plain))
-    nics = tuple(Nic(names.get(column, column), classes=known) for column, known in distances.items())
+    nics = tuple(Nic(names.get(column, column), classes=kinds) for column, kinds in distances.items())
     return Topology(name, tuple(Gpu(int(gpu[3:])) for gpu in gpus), classes, nics)

@@ -14,7 +14,7 @@ def parsed(text: str, name: str) -> Element:
     """The root element of a document, read without entities, which could blow up.
 
     Raises:
-        TopologyError: it is no sound XML.
+        TopologyError: it is not well-formed XML.
     """
     from defusedxml import DefusedXmlException
     from defusedxml.ElementTree import ParseError, fromstring
@@ -33,7 +33,7 @@ def parsed(text: str, name: str) -> Element:
 def number(element: Element, name: str) -> int | None:
     """A whole number of 64 bits, decimal or hexadecimal (``0x2``); None when it is absent or something else."""
     try:
-        found = int(element.get(name, ""), 0)
+        value = int(element.get(name, ""), 0)
     except ValueError:
         return None
-    return found if abs(found) < 1 << 63 else None
+    return value if abs(value) < 1 << 63 else None

@@ -12,9 +12,9 @@ from nccl_inspect.model.job import Job
 _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
 _PROTOCOLS = ("LL", "LL128", "SIMPLE")
 _NAMED = {
-    "algorithm-symmetric": "SYMMETRIC",
-    "algorithm-copy-engine": "COPY_ENGINE",
-    "algorithm-copy-engine-hierarchical": "COPY_ENGINE",
+    "nccl/algorithm-symmetric": "SYMMETRIC",
+    "nccl/algorithm-copy-engine": "COPY_ENGINE",
+    "nccl/algorithm-copy-engine-hierarchical": "COPY_ENGINE",
 }
 
 
@@ -31,9 +31,9 @@ class Choices:
     def __init__(self, job: Job) -> None:
         self._by_process: dict[Process, list[tuple[str | None, int, Choice]]] = {}
         for notice in job.notices:
-            if isinstance(notice.event, Said) and (found := _choice(notice.event)):
+            if isinstance(notice.event, Said) and (entry := _choice(notice.event)):
                 for process in notice.processes:
-                    self._by_process.setdefault(process, []).append(found)
+                    self._by_process.setdefault(process, []).append(entry)
 
     def of(self, calls: Calls, size: int) -> list[Choice]:
         """The choices for calls of this kind and size; several where the sizes or the communicators differ.
@@ -43,26 +43,26 @@ class Choices:
             size: bytes of one element.
         """
         low, high = calls.smallest * size, calls.largest * size
-        said = self._by_process.get(calls.leader, []) if calls.leader else []
+        entries = self._by_process.get(calls.leader, []) if calls.leader else []
         for times in (1, calls.nranks):  # a few versions print the size of the whole result
-            found = [
+            choices = [
                 choice
-                for func, count, choice in said
+                for func, count, choice in entries
                 if func in (None, calls.func) and low * times <= count <= high * times
             ]
-            if found:
-                return list(dict.fromkeys(found))
+            if choices:
+                return list(dict.fromkeys(choices))
         return []
 
 
 def _choice(event: Said) -> tuple[str | None, int, Choice] | None:
     values = dict(event.values)
-    if event.production == "algorithm-chosen":
+    if event.qualified_name == "nccl/algorithm-chosen":
         return values["func"], values["bytes"], Choice(values["algo"], values["proto"])
-    if event.production == "algorithm-chosen-old":
+    if event.qualified_name == "nccl/algorithm-chosen-old":
         algorithm, protocol = values["algo_index"], values["proto_index"]
         if 0 <= algorithm < len(_ALGORITHMS) and 0 <= protocol < len(_PROTOCOLS):
             return values.get("func"), values["bytes"], Choice(_ALGORITHMS[algorithm], _PROTOCOLS[protocol])
-    if named := _NAMED.get(event.production):
+    if named := _NAMED.get(event.qualified_name):
         return values["func"], values["bytes"], Choice(named, "")
     return None

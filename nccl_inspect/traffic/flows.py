@@ -108,7 +108,7 @@ def traffic_of(job: Job, names: list[str]) -> Traffic:
         job: what the log shows.
         names: only these communicators; all when empty.
     """
-    calls = [one for one in job.calls if not names or one.communicator in names]
+    calls = [entry for entry in job.calls if not names or entry.communicator in names]
     return _Counter(job, calls).traffic()
 
 
@@ -121,7 +121,9 @@ class _Counter:
         self._operations: dict[tuple[object, ...], Operation] = {}
         self._flows: dict[tuple[int, int], Flow] = {}
         self._unplaced: dict[str, float] = {}
-        self._sent = {(one.communicator, rank, one.root) for one in calls if one.func == "Send" for rank in one.ranks}
+        self._sent = {
+            (entry.communicator, rank, entry.root) for entry in calls if entry.func == "Send" for rank in entry.ranks
+        }
 
     def traffic(self) -> Traffic:
         for calls in self._calls:
@@ -167,13 +169,13 @@ class _Counter:
         key = (calls.communicator, calls.nranks, calls.func, calls.datatype, calls.largest.bit_length())
         if calls.func not in ("Send", "Recv"):
             key = (*key, calls.root)  # type: ignore[assignment]
-        known = self._operations.setdefault(key, operation)
-        if known is not operation:
-            known.calls += operation.calls
-            known.bytes += operation.bytes
-            known.sent += operation.sent
-            known.smallest = min(known.smallest, operation.smallest)
-            known.largest = max(known.largest, operation.largest)
+        total = self._operations.setdefault(key, operation)
+        if total is not operation:
+            total.calls += operation.calls
+            total.bytes += operation.bytes
+            total.sent += operation.sent
+            total.smallest = min(total.smallest, operation.smallest)
+            total.largest = max(total.largest, operation.largest)
 
     def _place(self, calls: Calls, comm: CommunicatorInfo | None, total: float, operation: Operation) -> None:
         if comm is None:

@@ -12,12 +12,12 @@ from nccl_inspect.util.text import printable
 
 def render(traffic: Traffic, by: str, style: Style) -> str:
     """A document with ``operations``, ``paths``, ``unplaced`` and ``bottleneck``."""
-    found = traffic.bottleneck
+    slowest = traffic.bottleneck
     document = {
         "operations": list(map(operation_to_dict, traffic.operations)),
         "paths": list(map(flow_to_dict, traffic.flows)),
         "unplaced": [{"reason": printable(reason), "bytes": round(size)} for reason, size in traffic.unplaced.items()],
-        "bottleneck": {**flow_to_dict(found.flow), "sure": found.sure} if found else None,
+        "bottleneck": {**flow_to_dict(slowest.flow), "sure": slowest.sure} if slowest else None,
     }
     return json.dumps(document, indent=1) + "\n"
 

@@ -36,17 +36,17 @@ def _table(head: list[str], rows: list[list[str]], style: Style) -> str:
     table = tabulate(rows, head, tablefmt="simple", disable_numparse=True)
     if max(map(len, table.splitlines())) <= style.width:
         return table
-    told = [", ".join(f"{name} {cell}" for name, cell in zip(head[1:], row[1:], strict=True)) for row in rows]
+    texts = [", ".join(f"{name} {cell}" for name, cell in zip(head[1:], row[1:], strict=True)) for row in rows]
     width = max(style.width, 40)
     return "\n".join(
         line
-        for row, text in zip(rows, told, strict=True)
+        for row, text in zip(rows, texts, strict=True)
         for line in textwrap.wrap(f"{row[0]}: {text}", width, subsequent_indent="  ", break_on_hyphens=False)
     )
 
 
 def _operations(operations: list[Operation]) -> list[list[str]]:
-    """One row for each kind of call; communicators that do the same share it, and a Recv is told by its Send."""
+    """One row for each kind of call; communicators that do the same share it, and a Recv is counted with its Send."""
     sending = {operation.communicator for operation in operations if operation.func == "Send"}
     rows: dict[tuple[str, ...], list[Operation]] = {}
     for operation in operations:
@@ -93,10 +93,10 @@ def _kinds(flows: list[Flow]) -> list[list[str]]:
 
 def _notes(traffic: Traffic, style: Style) -> list[str]:
     lines: list[str] = []
-    found = traffic.bottleneck
-    if found and len({flow.detail for flow in traffic.flows}) > 1:
-        flow = found.flow
-        sure = "the bottleneck" if found.sure else "most likely the bottleneck"
+    slowest = traffic.bottleneck
+    if slowest and len({flow.detail for flow in traffic.flows}) > 1:
+        flow = slowest.flow
+        sure = "the bottleneck" if slowest.sure else "most likely the bottleneck"
         text = f"{printable(flow.detail)}, {sure}: {flow.rate} ({flow.rate.source if flow.rate else ''})"
         lines += block("slowest", text + (", if NCCL uses rings" if flow.assumed else ""), style, 0)
     if any(operation.basis == "assumed ring" for operation in traffic.operations):

@@ -41,8 +41,8 @@ def instead_of(path: Path, otherwise: str) -> str:
     place, rest = path, Path()
     while not _exists(place.parent):
         place, rest = place.parent, place.name / rest
-    found = [near / rest for near in _similar(place) if _exists(near / rest)]
-    return f"did you mean {' or '.join(map(str, found))}?" if found else otherwise
+    similar = [near / rest for near in _similar(place) if _exists(near / rest)]
+    return f"did you mean {' or '.join(map(str, similar))}?" if similar else otherwise
 
 
 def _similar(path: Path) -> list[Path]:

@@ -169,7 +169,7 @@ def _say(words: str) -> None:
 
 
 def _ignored(raised: Any) -> None:
-    """An interruption that hit a destructor is no news: that it happened is known."""
+    """Ignore an interruption that hit a destructor: it was noticed already."""
     if not isinstance(raised.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(raised)
 

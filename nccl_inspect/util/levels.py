@@ -1,7 +1,7 @@
-"""The levels of NCCL's lines (src/debug.cc), as they stand behind ``NCCL``."""
+"""The levels of NCCL's lines (src/debug.cc), as printed after ``NCCL``."""
 
 LEVELS = (b"INFO", b"WARN", b"ATTN", b"TRACE", b"CALL", b"ABORT")
-"""ATTN since 2.32: what wants attention and is no failure, most of it a warning before."""
+"""ATTN since 2.32: something needs attention but did not fail, most of it a warning before."""
 STATEMENTS = ("WARN", "ATTN")
 """Those whose lines are statements, whatever they say."""
 ANY = b"|".join(LEVELS)

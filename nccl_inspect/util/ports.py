@@ -16,8 +16,8 @@ def with_merged(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _devices(text: str) -> Iterator[tuple[int, str, str, str]]:
     """Index, name, port and kind of link of each device; a merged one is named as later releases name it."""
-    for found in re.finditer(_DEVICE, text):
-        ports = [found] if found["ports"] is None else list(re.finditer(_PORT, found["ports"]))
+    for match in re.finditer(_DEVICE, text):
+        ports = [match] if match["ports"] is None else list(re.finditer(_PORT, match["ports"]))
         if ports:
-            name, port = ("+".join(one[part] for one in ports) for part in ("name", "port"))
-            yield int(found["index"]), name, port, ports[0]["link"]
+            name, port = ("+".join(entry[part] for entry in ports) for part in ("name", "port"))
+            yield int(match["index"]), name, port, ports[0]["link"]

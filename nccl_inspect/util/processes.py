@@ -18,7 +18,7 @@ from nccl_inspect.util.records import Record
 
 
 def can_fork() -> bool:
-    """Whether a copy of this process can go on at once: a lock that another thread holds would stay locked in it."""
+    """Whether a fork of this process can run: a lock held by another thread would stay locked in it."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 

@@ -24,7 +24,7 @@ class Bar:
 
     Args:
         wanted: whether to show it at once, or never; None for: on a terminal, when it is long.
-        label: what is going on.
+        label: the current work.
     """
 
     def __init__(self, wanted: bool | None, label: str = "reading") -> None:
@@ -45,7 +45,7 @@ class Bar:
         self._open.close()
 
     def update(self, size: int, total: int | None) -> None:
-        """So many bytes more were read, of a total that may be unknown."""
+        """Count bytes read, of a total that may be unknown."""
         self._done += size
         self._total = total
         now = time.monotonic()

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 
 class Record:
-    """Base of dataclasses: equal when all fields are, shown with all fields."""
+    """Base of dataclasses: equal when all fields are, shown with all fields; but for those with ``compare=False``."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class Record:
 
 
 def _names(record: Any) -> list[str]:
-    return [field.name for field in fields(record)]
+    return [field.name for field in fields(record) if field.compare]
 
 
 class Frozen(Record):
@@ -88,7 +88,7 @@ def values(record: Frozen) -> tuple[object, ...]:
 
 @cache
 def _values(kind: Any) -> Callable[[object], tuple[object, ...]]:
-    names = _names(kind)
+    names = [field.name for field in fields(kind)]
     return attrgetter(*names) if len(names) > 1 else lambda record: tuple(getattr(record, name) for name in names)
 
 

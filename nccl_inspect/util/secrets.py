@@ -19,7 +19,7 @@ _WORD = (
     r"(?:(?i:secret|passw(?:or)?d|passphrase|credential|(?:api|access|private|auth)[_-]?key)|TOKEN(?!IZ)|"
     r"[Tt]oken(?!s|iz))"
 )
-"""Counts such as ``max_tokens`` and ``TOKENIZERS_PARALLELISM`` are no secrets."""
+"""Counts such as ``max_tokens`` and ``TOKENIZERS_PARALLELISM`` are not secrets."""
 _NAME = r"[\w.-]{0,40}"
 """The rest of a name: limited, so that a line of any length takes a time that is linear in it."""
 _VALUE = r"""(?P<value>"[^"]*"|'[^']*'|[^\s"']+)"""
@@ -65,8 +65,8 @@ def secrets_in(text: str) -> list[str]:
     """The secrets that :func:`masked` hides, the longest first."""
     if masked(text) == text:
         return []
-    found = {match["value"].strip("\"'") for pattern in _patterns() for match in pattern.finditer(text)}
-    return sorted(found - {"", MASK}, key=len, reverse=True)
+    values = {match["value"].strip("\"'") for pattern in _patterns() for match in pattern.finditer(text)}
+    return sorted(values - {"", MASK}, key=len, reverse=True)
 
 
 def without(text: str, secrets: list[str]) -> str:

@@ -36,8 +36,8 @@ def printable_lines(text: str) -> str:
     return _CONTROL_IN_LINES.sub(_escaped, encode(text).decode("utf-8", "backslashreplace"))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else f"\\u{ord(found[0]):04x}"
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else f"\\u{ord(match[0]):04x}"
 
 
 def cut(text: str, width: int) -> str:

@@ -21,7 +21,7 @@ _FORMS = (
     ("local", "%m/%d/%Y, %I:%M:%S.%f %p"),
     ("local", "%a %b %d %H:%M:%S %Y"),
 )
-"""Forms of time stamps with their clocks; those of the day are told the year 2000, which has all days."""
+"""Forms of time stamps with their clocks; those without a year get 2000, which has all days."""
 
 
 def moment(text: str | None) -> Moment | None:

@@ -69,10 +69,10 @@ class Table:
         ranks: set[int] = set()
         for word in words:
             if isinstance(word, int) and abs(word) >= _LIMIT:
-                raise self.error(f"{key} has a number that is no rank", example)
+                raise self.error(f"{key} has a number that is not a rank", example)
             some = read_range(str(word).strip())
             if some is None or some[-1] >= _MAX_RANK:
-                raise self.error(f"{key} has '{word}', which is no rank", example)
+                raise self.error(f"{key} has '{word}', which is not a rank", example)
             ranks.update(some)
         return frozenset(ranks)
 

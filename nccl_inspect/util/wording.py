@@ -1,7 +1,7 @@
 """Many ranks and many names in few words, and back: ``0-1016:8``, ``gpu-node-[0000-0127]``.
 
-Both follow Slurm, whose users read such lists daily: a step stands behind a colon, as in ``sbatch --array=0-15:4`` (and
-in ``taskset -c 0-31:2``), and names that differ in numbers stand in brackets, as ``scontrol show hostlist`` folds them.
+Both follow Slurm, whose users read such lists daily: a step follows a colon, as in ``sbatch --array=0-15:4`` (and
+in ``taskset -c 0-31:2``), and numbers that differ are in brackets, as ``scontrol show hostlist`` folds them.
 Neither has a blank, so that what a report prints can be typed behind an option as it is.
 """
 
@@ -81,33 +81,33 @@ def _length(parts: Sequence[range]) -> int:
 
 def _runs(ordered: Sequence[int]) -> list[range]:
     """Neighbours together."""
-    found: list[range] = []
+    runs: list[range] = []
     for number in ordered:
-        if found and found[-1].stop == number:
-            found[-1] = range(found[-1].start, number + 1)
+        if runs and runs[-1].stop == number:
+            runs[-1] = range(runs[-1].start, number + 1)
         else:
-            found.append(range(number, number + 1))
-    return found
+            runs.append(range(number, number + 1))
+    return runs
 
 
 def _with_steps(parts: Sequence[range]) -> list[range]:
     """Single numbers in a row with one and the same step between them become one."""
-    found: list[range] = []
+    strides: list[range] = []
     at = 0
     while at < len(parts):
         end = _end_of_stride(parts, at)
         if end - at >= _LEAST_STEPS:
             step = parts[at + 1].start - parts[at].start
-            found.append(range(parts[at].start, parts[end - 1].start + 1, step))
+            strides.append(range(parts[at].start, parts[end - 1].start + 1, step))
             at = end
         else:
-            found.append(parts[at])
+            strides.append(parts[at])
             at += 1
-    return found
+    return strides
 
 
 def _end_of_stride(parts: Sequence[range], at: int) -> int:
-    """Behind the last of the single numbers that go on with the step of the first two."""
+    """Index after the last number that keeps the step of the first two."""
     end = at + 1
     while (
         end < len(parts)
@@ -123,15 +123,15 @@ def _in_strides(ordered: Sequence[int], step: int) -> list[range]:
     classes: dict[int, list[int]] = {}
     for number in ordered:
         classes.setdefault(number % step, []).append(number)
-    found: list[range] = []
+    strides: list[range] = []
     for members in classes.values():
         for run in _runs([number // step for number in members]):
             first, last = run[0] * step + members[0] % step, run[-1] * step + members[0] % step
             if len(run) >= _LEAST_IN_CLASS:
-                found.append(range(first, last + 1, step))
+                strides.append(range(first, last + 1, step))
             else:
-                found += [range(number, number + 1) for number in range(first, last + 1, step)]
-    return sorted(found, key=lambda part: part.start)
+                strides += [range(number, number + 1) for number in range(first, last + 1, step)]
+    return sorted(strides, key=lambda part: part.start)
 
 
 def folded(names: Iterable[str]) -> list[str]:
@@ -154,11 +154,11 @@ def _folded_at(groups: Sequence[tuple[str, ...]], place: int) -> list[tuple[str,
         counts = _counts(group, place)
         key = counts, (*group[:place], *group[place + 1 :]) if counts else group
         alike.setdefault(key, []).append(group)
-    found = []
+    folded = []
     for members in alike.values():
         words = _folded_numbers([member[place] for member in members]) if len(members) > 1 else []
-        found += [(*members[0][:place], word, *members[0][place + 1 :]) for word in words] or members
-    return found
+        folded += [(*members[0][:place], word, *members[0][place + 1 :]) for word in words] or members
+    return folded
 
 
 def _counts(group: Sequence[str], place: int) -> bool:
@@ -192,15 +192,15 @@ def expand(name: str) -> list[str]:
 
 
 def _numbers(text: str) -> list[str]:
-    """The numbers of brackets, as wide as they stand there; none where it is no list of numbers."""
-    found: list[str] = []
+    """The numbers of brackets, with their leading zeros; empty where it is not a list of numbers."""
+    numbers: list[str] = []
     for word in text.split(","):
         part = read_range(word)
         if part is None or len(part) > _MAX_EXPANDED:
             return []
         width = word.find("-") if word.startswith("0") and "-" in word else len(word) if "-" not in word else 0
-        found += [f"{number:0{width}}" for number in part]
-    return found
+        numbers += [f"{number:0{width}}" for number in part]
+    return numbers
 
 
 def some_names(names: Iterable[str], limit: int = 3) -> str:
@@ -224,8 +224,8 @@ STATES = {
 
 def ranks_word(ranks: Iterable[int]) -> str:
     """Ranks with the noun in the right form: ``rank 3``, ``ranks 0-3``."""
-    known = set(ranks)
-    return f"rank{'s' * (len(known) > 1)} {some_ranks(known)}"
+    distinct = set(ranks)
+    return f"rank{'s' * (len(distinct) > 1)} {some_ranks(distinct)}"
 
 
 def count(number: int, noun: str, ending: str = "s") -> str:

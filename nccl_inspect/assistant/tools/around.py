@@ -29,11 +29,11 @@ def place_of(text: str) -> tuple[str, int]:
     return source, int(number)
 
 
-def lines(found: Iterable[File], place: tuple[str, int], about: int) -> list[Quote]:
+def lines(files: Iterable[File], place: tuple[str, int], about: int) -> list[Quote]:
     """The lines before and after a line, and that line.
 
     Args:
-        found: the files of the job.
+        files: the files of the job.
         place: the source, or how its path ends, and the number of the line.
         about: lines before and after it.
 
@@ -41,7 +41,7 @@ def lines(found: Iterable[File], place: tuple[str, int], about: int) -> list[Quo
         NcclInspectError: there is no such source, or it has no such line.
     """
     wanted, number = place
-    for source in blocks.find(list(found)):
+    for source in blocks.find(list(files)):
         if source.name == wanted or source.name.endswith(f"/{wanted}"):
             first, last = max(1, number - about), number + about
             quotes = [raw(source.name, at, text) for at, text in _between(source, first, last)]
@@ -52,7 +52,7 @@ def lines(found: Iterable[File], place: tuple[str, int], about: int) -> list[Quo
 
 
 def _between(source: blocks.Source, first: int, last: int) -> Iterator[tuple[int, str]]:
-    """Some lines with their numbers; what stands behind them is not read."""
+    """Some lines with their numbers; reading stops after them."""
     at, rest = 1, b""
     for block in blocks.raw_blocks(source):
         anyio.from_thread.check_cancelled()

@@ -38,7 +38,7 @@ class Expectation(BaseModel):
 
 
 class CheckedPolicy(BaseModel):
-    """A job held against a policy."""
+    """A job checked against a policy."""
 
     policy: str
     is_met: bool
@@ -107,14 +107,14 @@ def _policy(reader: Reader, name: str) -> Policy:
 
 
 def _expectation(outcome: Outcome) -> Expectation:
-    said = outcome.answer
+    verdict = outcome.answer
     return Expectation(
         key=outcome.key,
         wanted=shown(outcome.wanted, 2 * MAX_NAME),
-        state=said.state,
-        summary=shown(said.summary),
-        todo=step(said.todo),
-        rule=said.rule or None,
-        ranks=ranks(said.ranks),
-        lines=[quote(line) for line in said.evidence[:_MAX_LINES]],
+        state=verdict.state,
+        summary=shown(verdict.summary),
+        todo=step(verdict.todo),
+        rule=verdict.rule or None,
+        ranks=ranks(verdict.ranks),
+        lines=[quote(line) for line in verdict.evidence[:_MAX_LINES]],
     )

@@ -131,6 +131,9 @@ def _chain(chain: Explanation) -> Chain:
 def _told(changes: list[Change]) -> list[str]:
     """Changes in one line each."""
     return [
-        shown(f"{one.area}: {one.what}: {one.before or 'not there'} -> {one.after or 'not there'}", 3 * MAX_NAME)
-        for one in changes[:_MAX_IN_CHAIN]
+        shown(
+            f"{change.area}: {change.what}: {change.before or 'not there'} -> {change.after or 'not there'}",
+            3 * MAX_NAME,
+        )
+        for change in changes[:_MAX_IN_CHAIN]
     ]

@@ -114,12 +114,12 @@ def _chosen(job: Job, rule: str | None) -> list[Finding]:
     Raises:
         NcclInspectError: the rule found nothing, or there is none of that name.
     """
-    found = [finding for finding in job.findings if rule in (None, finding.rule)]
-    if rule is None or found:
-        return found
-    known = [entry.rule.name for entry in registered()]
-    if rule not in known:
-        raise NcclInspectError(f"no rule '{rule}'", suggestion(rule, known) or "'rules' lists them")
+    chosen = [finding for finding in job.findings if rule in (None, finding.rule)]
+    if rule is None or chosen:
+        return chosen
+    names = [entry.rule.name for entry in registered()]
+    if rule not in names:
+        raise NcclInspectError(f"no rule '{rule}'", suggestion(rule, names) or "'rules' lists them")
     there = ", ".join(dict.fromkeys(finding.rule for finding in job.findings)) or "nothing"
     open_question = next((entry for entry in job.not_judged if entry.rule == rule), None)
     if open_question:
@@ -137,8 +137,12 @@ def _evidence(job: Job, chosen: list[Finding], offset: int, limit: int, has_line
         rules_found=list(dict.fromkeys(finding.rule for finding in job.findings)),
         errors_without_rule=[quote(notice.evidence[0]) for notice in job.unexplained[:_MAX_ERRORS] if notice.evidence],
         files_beside=[
-            Beside(name=shown(one.name), kind=one.kind, problem=shown(one.problem) if one.problem else None)
-            for one in job.artifacts[:_MAX_BESIDE]
+            Beside(
+                name=shown(artifact.name),
+                kind=artifact.kind,
+                problem=shown(artifact.problem) if artifact.problem else None,
+            )
+            for artifact in job.artifacts[:_MAX_BESIDE]
         ],
         around=[],
     )

@@ -101,16 +101,16 @@ def _lines(texts: list[str], offset: int) -> CallToolResult:
 def _line(text: str) -> Line:
     given = shown(text, MAX_QUOTE)
     try:
-        told = explaining.line(text)
+        explanation = explaining.line(text)
     except NcclInspectError as error:
         return Line(quoted_log_text=given, known=False, parts={"unknown": shown(str(error))}, fields=[], rule=None)
     return Line(
         quoted_log_text=given,
         known=True,
-        parts={label: shown(words) for label, words in told.parts},
+        parts={label: shown(words) for label, words in explanation.parts},
         fields=[
             FieldOfLine(name=name, quoted_log_text=shown(value, MAX_NAME), meaning=shown(sense, 2 * MAX_NAME))
-            for name, value, sense in told.fields[:_MAX_LINES]
+            for name, value, sense in explanation.fields[:_MAX_LINES]
         ],
-        rule=told.rule,
+        rule=explanation.rule,
     )

@@ -51,13 +51,13 @@ def tool(_reader: Reader) -> Callable[..., Any]:
         if category is not None and category.lower() not in CATEGORIES:
             raise NcclInspectError(f"no category '{category}'", f"there are {', '.join(CATEGORIES)}")
         word = (search or "").lower()
-        found = [
-            Rule(name=one.name, category=one.category, severity=one.severity, title=one.title)
-            for one in (entry.rule for entry in registered())
-            if category in (None, one.category) or one.category == str(category).lower()
-            if word in one.name or word in one.title.lower()
+        chosen = [
+            Rule(name=rule.name, category=rule.category, severity=rule.severity, title=rule.title)
+            for rule in (entry.rule for entry in registered())
+            if category in (None, rule.category) or rule.category == str(category).lower()
+            if word in rule.name or word in rule.title.lower()
         ]
-        part = cut_list(found[offset : offset + limit], len(found), offset, _ROOM, "choose a category")
+        part = cut_list(chosen[offset : offset + limit], len(chosen), offset, _ROOM, "choose a category")
         return answer(Rules(rules=part.rows, categories=list(CATEGORIES), page=part.page))
 
     return rules

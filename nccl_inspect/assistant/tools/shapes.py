@@ -87,6 +87,6 @@ def kind_of_path(row: list[str]) -> KindOfPath:
 def culprits(finding: Finding) -> list[dict[str, Any]]:
     """What the bad paths or ranks have in common, the best few."""
     return [
-        {"kind": one.kind, "name": shown(one.name, MAX_NAME), "bad": one.bad, "of": one.of}
-        for one in finding.culprits[:_MAX_CULPRITS]
+        {"kind": culprit.kind, "name": shown(culprit.name, MAX_NAME), "bad": culprit.bad, "of": culprit.of}
+        for culprit in finding.culprits[:_MAX_CULPRITS]
     ]

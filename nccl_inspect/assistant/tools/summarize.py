@@ -68,7 +68,7 @@ class Summary(BaseModel):
     brief: str = Field(description="Ten lines to report: verdict, culprit, cause, first fix, evidence.")
     verdict: str = Field(description="ok, degraded (slower than it should be), failed (dead or stuck) or unknown.")
     is_open: bool = Field(
-        description="Ranks wait, and no line proves that the log goes on to the end of the job: it may still run."
+        description="Ranks wait, and no line proves that the log continues to the end of the job: it may still run."
     )
     headline: str
     rule: str | None = Field(description="The rule whose finding leads, for 'explain' and 'evidence'.")
@@ -145,13 +145,13 @@ def summary_of(job: Job) -> Summary:
     )
 
 
-def _other(one: Standing) -> OtherJob:
+def _other(standing: Standing) -> OtherJob:
     return OtherJob(
-        number=one.number,
-        name=shown(one.name, MAX_NAME),
-        verdict=one.verdict,
-        reason=shown(one.reason, 2 * MAX_NAME),
-        ranks=one.ranks,
+        number=standing.number,
+        name=shown(standing.name, MAX_NAME),
+        verdict=standing.verdict,
+        reason=shown(standing.reason, 2 * MAX_NAME),
+        ranks=standing.ranks,
     )
 
 

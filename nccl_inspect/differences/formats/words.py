@@ -56,7 +56,7 @@ def _waves(findings: list[Change]) -> Iterator[list[str]]:
 
 
 def _together(words: list[str]) -> str:
-    """Words that stand beside each other: ``a, b and c``."""
+    """Words as a list: ``a, b and c``."""
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -83,7 +83,7 @@ def proof(chain: Explanation) -> list[str]:
 
 
 def unexplained(difference: Difference) -> list[Change]:
-    """Findings of B with a fix that stand in no chain."""
+    """Findings of B with a fix that are in no chain."""
     known = {id(change) for chain in difference.explanations for change in chain.findings}
     return [change for change in difference.of("findings") if change.fix and id(change) not in known]
 

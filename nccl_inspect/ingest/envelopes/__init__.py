@@ -1,11 +1,11 @@
 """What launchers and collectors put around a line, one module for each; a new file here is a new envelope.
 
-Each module states ``FIRST``, the bytes with which its lines may begin (others are told from them by one byte), and
+Each module states ``FIRST``, the bytes with which its lines may begin (one byte excludes others), and
 ``SAMPLES``, each with what is known from it (:class:`~nccl_inspect.ingest.lines.envelope_fields.Stated`). It is of one
 of two kinds:
 
 - A *prefix* states ``PATTERN``, matched at the start of the line, whose groups ``time``, ``label``, ``rank`` and
-  ``stream`` are kept where it has them; a group ``partial`` that is ``P`` says that the line goes on. Samples are
+  ``stream`` are kept where it has them; a group ``partial`` that is ``P`` says that the line continues. Samples are
   prefixes. It may state ``TRAILER``, what it puts after a message: a text that each holds, and the pattern.
 - A *whole-line envelope* states ``OPENING``, how such a line opens, and ``READ``, which gives the lines in it. Samples
   are whole lines with ``LINE`` for the line. One that states ``FALLBACK`` reads what no other one knows.
@@ -35,16 +35,16 @@ _NCCL = re.compile(rb"(?:^|[ \]])NCCL (?:" + ANY + rb"|version)\b")
 _PARTIAL = re.compile(b" std(?:out|err) P")
 _TAGGED = re.compile(rb'logtag"\s*:\s*"P"')
 _LOOK = 256
-"""Bytes of a block that tell whether its lines hold JSON."""
+"""Bytes of a block that say whether its lines hold JSON."""
 _WRITTEN_ENDS = b"\\n", b"\\n "
 """How lines end whose line end was written in letters."""
 _WRITTEN_END = re.compile(rb"\\n ?(?:\n|\Z)")
 _NUMBERS = re.compile(rb'("MESSAGE"\s*:\s*)\[(\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*)*+)\]')
 """journald's message in bytes: ``"MESSAGE" : [ 27, 91 ]``."""
 PARTIALS = (b" stdout P", b" stderr P")
-"""What lines hold that go on in the next one of the same stream."""
+"""What lines hold that continue in the next one of the same stream."""
 MAX_DEPTH = 6
-"""Envelopes within each other; more are no log."""
+"""Nested envelopes; anything deeper is not a log."""
 
 
 class _Opening(NamedTuple):
@@ -98,17 +98,17 @@ def spelled_out(lines: Sequence[bytes], block: bytes) -> Sequence[bytes]:
     return [_NUMBERS.sub(_as_text, line) if b"[" in line else line for line in lines]
 
 
-def _as_text(found: re.Match[bytes]) -> bytes:
+def _as_text(match: re.Match[bytes]) -> bytes:
     import json  # few logs have such
 
-    numbers = [int(number) for number in found[2].split(b",")]
+    numbers = [int(number) for number in match[2].split(b",")]
     if not all(number < 256 for number in numbers):
-        return found[0]
-    return found[1] + encode(json.dumps(decode(bytes(numbers)), ensure_ascii=False))
+        return match[0]
+    return match[1] + encode(json.dumps(decode(bytes(numbers)), ensure_ascii=False))
 
 
 def _has_numbers(block: bytes) -> bool:
-    """Whether the text of a line stands there as a list of bytes."""
+    """Whether the text of a line is written as a list of bytes."""
     return b"{" in block[:_LOOK] and b'"MESSAGE"' in block and _NUMBERS.search(block) is not None
 
 
@@ -123,7 +123,7 @@ def _has_written_ends(block: bytes) -> bool:
 
 
 def has_partials(block: bytes) -> bool:
-    """Whether lines go on in the next one of the same stream."""
+    """Whether lines continue in the next one of the same stream."""
     if b"{" in block[:_LOOK] and (_TAGGED.search(block) or (_has_long_line(block) and b'"stream"' in block)):
         return True
     return b" std" in block and _PARTIAL.search(block) is not None
@@ -153,9 +153,9 @@ def peel(line: bytes) -> Inner | None:
     """The line without its outermost prefix; None when no envelope knows it."""
     best = None
     for pattern in _prefixes().get(line[:1], ()):
-        found = pattern.match(line)
-        if found and (best is None or found.end() > best.end()):
-            best = found
+        match = pattern.match(line)
+        if match and (best is None or match.end() > best.end()):
+            best = match
     return Inner(line[best.end() :], _stated(best)) if best else None
 
 
@@ -173,15 +173,15 @@ def rank_of(line: bytes, text: bytes) -> int | None:
     return rank
 
 
-def _stated(found: re.Match[bytes]) -> Stated:
-    known = {name: decode(value) for name, value in found.groupdict().items() if value}
-    rank = known.get("rank")
+def _stated(match: re.Match[bytes]) -> Stated:
+    fields = {name: decode(value) for name, value in match.groupdict().items() if value}
+    rank = fields.get("rank")
     return Stated(
-        known.get("time"),
-        known.get("label"),
+        fields.get("time"),
+        fields.get("label"),
         None if rank is None else int(rank),
-        known.get("stream", ""),
-        known.get("partial") == "P",
+        fields.get("stream", ""),
+        fields.get("partial") == "P",
     )
 
 
@@ -191,7 +191,7 @@ def is_whole(line: bytes) -> bool:
 
 
 def contents(line: bytes) -> list[Inner]:
-    """The lines in a whole-line envelope, from the one that knows most of them; none when it is no envelope."""
+    """The lines in a whole-line envelope, from the one that knows most of them; none when it is not an envelope."""
     best: list[Inner] = []
     for opening, readers, others in _whole().get(line[:1], ()):
         if opening.match(line):
@@ -217,7 +217,7 @@ def layers(line: bytes) -> Iterator[bytes]:
 
 
 def texts(line: bytes) -> Iterator[bytes]:
-    """The line, what stands in it if it is a whole-line envelope, and either without its prefixes."""
+    """The line, the content of a whole-line envelope, and both without their prefixes."""
     for text in (line, *(inner.text.rstrip(b"\r\n") for inner in contents(line))):
         yield text
         yield from layers(text)
@@ -239,8 +239,8 @@ def stream_of(line: bytes) -> Inner | None:
 def without_trailer(message: bytes) -> bytes:
     """A message without what an envelope puts after it."""
     for sign, trailer in _trailers():
-        if sign in message and (found := trailer.search(message)):
-            message = message[: found.start()]
+        if sign in message and (match := trailer.search(message)):
+            message = message[: match.start()]
     return message
 
 
@@ -259,7 +259,7 @@ def shipped() -> dict[str, ModuleType]:
 
 @cache
 def _prefixes() -> dict[bytes, list[re.Pattern[bytes]]]:
-    return {first: [module.PATTERN for module in found] for first, found in _by_first_byte("PATTERN").items()}
+    return {first: [module.PATTERN for module in modules_of] for first, modules_of in _by_first_byte("PATTERN").items()}
 
 
 @cache
@@ -273,20 +273,20 @@ def _openings(modules: Iterable[ModuleType]) -> Iterator[_Opening]:
     for module in modules:
         by_pattern.setdefault(module.OPENING, []).append(module)
     for pattern, several in by_pattern.items():
-        known = [module.READ for module in several if not hasattr(module, "FALLBACK")]
-        objects = [read for read in known if isinstance(read, JsonReader)]
+        reads = [module.READ for module in several if not hasattr(module, "FALLBACK")]
+        objects = [read for read in reads if isinstance(read, JsonReader)]
         readers: list[Reader] = [JsonReaders(objects)] if objects else []
-        readers += [read for read in known if not isinstance(read, JsonReader)]
+        readers += [read for read in reads if not isinstance(read, JsonReader)]
         yield _Opening(pattern, readers, [module.READ for module in several if hasattr(module, "FALLBACK")])
 
 
 def _by_first_byte(member: str) -> dict[bytes, list[ModuleType]]:
     """The modules that have a member, by the bytes with which their lines may begin."""
-    found: dict[bytes, list[ModuleType]] = {}
+    by_byte: dict[bytes, list[ModuleType]] = {}
     for module in shipped().values():
         for first in module.FIRST if hasattr(module, member) else b"":
-            found.setdefault(bytes([first]), []).append(module)
-    return found
+            by_byte.setdefault(bytes([first]), []).append(module)
+    return by_byte
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Container runtimes (CRI: containerd, CRI-O), as in ``/var/log/pods``: time, stream and whether the line goes on."""
+"""Container runtimes (CRI: containerd, CRI-O), as in ``/var/log/pods``: time, stream and whether the line continues."""
 
 import re
 

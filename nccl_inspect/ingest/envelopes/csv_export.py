@@ -1,4 +1,4 @@
-"""Rows of CSV: CloudWatch Logs Insights, Grafana, Azure; the cell that holds the line is told by its content."""
+"""Rows of CSV: CloudWatch Logs Insights, Grafana, Azure; the cell with the line is recognized by its content."""
 
 from nccl_inspect.ingest.lines.envelope_fields import CSV, CSV_FIRST, Stated, csv_reader
 

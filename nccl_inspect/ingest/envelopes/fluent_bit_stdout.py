@@ -14,11 +14,11 @@ OPENING = re.compile(
 
 def read(line: bytes) -> list[Inner]:
     """The lines in the object."""
-    found = OPENING.match(line)
-    if found is None:
+    match = OPENING.match(line)
+    if match is None:
         return []
-    outer = Stated(decode(found["time"]), decode(found["label"]))
-    record = line[found.end() :].rstrip().removesuffix(b"]")
+    outer = Stated(decode(match["time"]), decode(match["label"]))
+    record = line[match.end() :].rstrip().removesuffix(b"]")
     return [Inner(inner.text, inner.stated.within(outer)) for inner in envelopes.contents(record)]
 
 

@@ -16,11 +16,11 @@ OPENING = re.compile(rb"(?:[A-Za-z_@][\w.@-]{0,60}+=(?:" + _VALUE + rb")[ \t]+){
 
 def read(line: bytes) -> list[Inner]:
     """The line in a record."""
-    known = {decode(name): quoted_text(value) for name, value in _PAIR.findall(line)}
-    text = next((known[name] for name in _MESSAGES if known.get(name)), b"")
-    time = next((decode(known[name]) for name in _TIMES if known.get(name)), None)
-    label = "/".join(decode(known[name]) for name in _LABELS if known.get(name)) or None
-    rank = known.get("rank", b"")
+    fields = {decode(name): quoted_text(value) for name, value in _PAIR.findall(line)}
+    text = next((fields[name] for name in _MESSAGES if fields.get(name)), b"")
+    time = next((decode(fields[name]) for name in _TIMES if fields.get(name)), None)
+    label = "/".join(decode(fields[name]) for name in _LABELS if fields.get(name)) or None
+    rank = fields.get("rank", b"")
     return [Inner(text, Stated(time, label, int(rank) if rank.isdigit() else None))] if text else []
 
 

@@ -16,11 +16,11 @@ OPENING = re.compile(
 
 def read(line: bytes) -> list[Inner]:
     """The lines in the object."""
-    found = OPENING.match(line)
-    if found is None:
+    match = OPENING.match(line)
+    if match is None:
         return []
-    outer = Stated(decode(found["time"]) if found["time"] else None, decode(found["label"]))
-    return [Inner(inner.text, inner.stated.within(outer)) for inner in envelopes.contents(line[found.end() :])]
+    outer = Stated(decode(match["time"]) if match["time"] else None, decode(match["label"]))
+    return [Inner(inner.text, inner.stated.within(outer)) for inner in envelopes.contents(line[match.end() :])]
 
 
 READ = read

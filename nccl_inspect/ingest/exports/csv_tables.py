@@ -108,7 +108,10 @@ class Sheet:
             return []
         row = dict(zip(self._names, cells, strict=True))
         texts = row[self._message].rstrip("\r\n").split("\n")[:: self._step]
-        return [Numbered(number, encode(json.dumps({**row, self._message: one}, ensure_ascii=False))) for one in texts]
+        return [
+            Numbered(number, encode(json.dumps({**row, self._message: message}, ensure_ascii=False)))
+            for message in texts
+        ]
 
     def _plain(self, lines: list[bytes]) -> list[Numbered]:
         first = self._number - len(lines) + 1

@@ -1,4 +1,4 @@
-"""Exports that are JSON over many lines, or one array in one line: taken apart into their records, one line for each.
+"""Exports that are JSON over many lines, or one array in one line: split into their records, one line for each.
 
 ``gcloud logging read --format=json``, ``aws logs get-log-events``, the results of Logs Insights, Elasticsearch, Loki,
 Datadog and Azure Monitor are such documents. JSON with one object in each line is none: its lines are read as they are.
@@ -31,10 +31,10 @@ _BLANK = re.compile(r"\s*\Z")
 _CLOSERS = frozenset("]}")
 _OPENERS = frozenset('[{"')
 _CONTEXT = ("columns", "fields", "stream")
-"""Members that tell what the lists beside them mean: names of columns, labels of a stream."""
+"""Members that say what the lists beside them mean: names of columns, labels of a stream."""
 _MARK = "NCCL "
 _MOST = 4
-"""Records for one line that is none: else it is no document but a log that begins with some JSON."""
+"""Records per line that is not one: with fewer, the file is a log that begins with some JSON."""
 _MAX_DEPTH = 8
 """Arrays and objects around the records."""
 _DONE = 1 << 16
@@ -45,7 +45,7 @@ _MAX_TEXT = 8 << 20
 
 
 def reader(head: bytes, turned: bool = False) -> Document | None:
-    """What takes a source that begins so apart; None when it is no document with lines of a log."""
+    """The splitter for a source that begins so; None when it is not a document with log lines."""
     if not may_be(head):
         return None
     first, _, rest = head.lstrip().partition(b"\n")
@@ -59,7 +59,7 @@ def reader(head: bytes, turned: bool = False) -> Document | None:
 
 
 def _is_text(value: Any, first: bytes) -> bool:
-    """Whether a string has several lines, or so many that its end is far."""
+    """Whether a string has several lines, or does not end on this one."""
     return "\n" in value if isinstance(value, str) else _OPEN_STRING.fullmatch(first) is not None
 
 
@@ -84,11 +84,11 @@ def _whole(line: bytes) -> Any:
 class Document:
     """Takes the bytes of a document as they come and gives its records, each as a line with the number of its message.
 
-    What is no JSON is given as it is, and so is the rest of a document that breaks off.
+    What is not JSON is given as it is, and so is the rest of a document that breaks off.
 
     Args:
         turned: whether the lines will be read from the last one on; those of one record then come turned round.
-        paths: where the message stands in records of a kind that no envelope knows.
+        paths: where the message is in records of a kind that no envelope knows.
     """
 
     def __init__(self, turned: bool = False, paths: Iterable[str] = ()) -> None:
@@ -113,7 +113,7 @@ class Document:
         self._key: str | None = None
         self._frames: list[_Frame] = []
         self._wanted = 0
-        """Characters without which it is in vain to try again."""
+        """Characters to wait for before parsing is tried again."""
 
     def feed(self, data: bytes) -> Iterator[Numbered]:
         """The records that are whole by now."""
@@ -129,13 +129,13 @@ class Document:
         self._text = ""
 
     def _records(self, ended: bool) -> Iterator[Numbered]:
-        while (found := self._next(ended)) is not None:
-            yield from found
+        while (lines := self._next(ended)) is not None:
+            yield from lines
             if self._since > _DONE:
                 self._forget(self._since)
 
     def _forget(self, done: int) -> None:
-        """Drop the beginning of the text: what is no JSON costs ``json`` a look at all that stands before it."""
+        """Drop the beginning of the text: what is not JSON makes ``json`` scan all that precedes it."""
         self._text = self._text[done:]
         self._at, self._since = self._at - done, max(self._since - done, 0)
 
@@ -194,7 +194,7 @@ class Document:
         return self._taken('"', value, len(self._text)) if _MARK in value else self._as_it_is(ended)
 
     def _named(self, key: str, end: int, ended: bool) -> list[Numbered] | None:
-        """The name of a member; where there is no object, the line is none of a document."""
+        """The name of a member; outside an object, the line is not part of a document."""
         if not self._frames or self._frames[-1].sign != "{":
             return self._as_it_is(ended)
         self._key = key
@@ -210,11 +210,11 @@ class Document:
             record = self._record(value)
             if record is None and isinstance(value, dict | list) and value and len(self._frames) < _MAX_DEPTH:
                 return self._enter(sign)
-        found = [] if record is None else self._lines(value, record, end)
+        lines = [] if record is None else self._lines(value, record, end)
         self._go_to(end)
-        self._since = end if found else self._since
+        self._since = end if lines else self._since
         self._key = None
-        return found
+        return lines
 
     def _enter(self, sign: str) -> list[Numbered]:
         self._frames.append(_Frame(sign))
@@ -270,18 +270,18 @@ class Document:
         return [Numbered(number, line)]
 
     def _as_it_is(self, ended: bool) -> list[Numbered] | None:
-        """The rest of a line that is no JSON."""
+        """The rest of a line that is not JSON."""
         end = self._text.find("\n", self._at)
         if end < 0:
             if not ended and len(self._text) - self._at < _MAX_RECORD:
                 return None
             end = len(self._text)
-        found = [Numbered(self._number, encode(self._text[self._since : end])[:BLOCK].rstrip(b"\r"))]
+        lines = [Numbered(self._number, encode(self._text[self._since : end])[:BLOCK].rstrip(b"\r"))]
         self._go_to(end)
         self._since = end
         self._key = None
         self.others += 1
-        return found
+        return lines
 
     def _go_to(self, place: int) -> None:
         ends = self._text.count("\n", self._at, place)
@@ -303,8 +303,8 @@ class _Frame:
 
 
 def _match(pattern: re.Pattern[str], text: str, place: int) -> int:
-    found = pattern.match(text, place)
-    return found.end() if found else place
+    match = pattern.match(text, place)
+    return match.end() if match else place
 
 
 def _name(column: Any) -> str:
@@ -329,7 +329,7 @@ def _place(source: str, path: str) -> int:
 def message_paths() -> list[str]:
     """Where envelopes of one record have the message."""
     readers = (getattr(module, "READ", None) for module in envelopes.shipped().values())
-    paths = dict.fromkeys(path for one in readers if (path := getattr(one, "message", "")))
+    paths = dict.fromkeys(path for reader in readers if (path := getattr(reader, "message", "")))
     return [path for path in paths if "[]" not in path]
 
 
@@ -339,7 +339,7 @@ def _path(record: dict[str, Any]) -> str:
 
 
 def _marked(record: dict[str, Any], depth: int = 3) -> str:
-    """Where a text of NCCL stands in a record of an unknown kind; empty when there is none."""
+    """The path of a text of NCCL in a record of an unknown kind; empty when there is none."""
     for name, value in record.items():
         if isinstance(value, str) and _MARK in value:
             return name

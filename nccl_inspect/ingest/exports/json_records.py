@@ -34,8 +34,8 @@ class JsonReader:
         rank: where its rank stands.
         needs: a member that must be there as well.
         stream: where the name of its stream stands.
-        parts: where ``P`` says that the line goes on in the next one of the same stream.
-        size: a text of so many bytes that does not end its line goes on, too.
+        parts: where ``P`` says that the line continues in the next one of the same stream.
+        size: a text of this many bytes without a line end continues in the next record.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class JsonReader:
         return [inner for record in records for inner in self._record(record)]
 
     def may_read(self, document: Any) -> bool:
-        """Whether there may be lines in what JSON stands for, told in little time."""
+        """Whether there may be lines in what JSON stands for, decided quickly."""
         return not isinstance(document, dict) or not self._names.isdisjoint(document)
 
     def _record(self, record: Any) -> Iterator[Inner]:
@@ -101,7 +101,7 @@ class JsonReader:
 
 
 class JsonReaders:
-    """Several readers: what an object holds is told by the one that knows most of it.
+    """Several readers: the one that knows most of an object reads it.
 
     Args:
         readers: where two know as much, the first one counts.
@@ -138,22 +138,22 @@ def _shape(value: Any, depth: int = _MAX_DEPTH) -> Hashable:
     if value is None:
         return None
     if kind is dict:
-        return (tuple(value), tuple([_shape(one, depth - 1) for one in value.values()])) if depth else dict
+        return (tuple(value), tuple([_shape(member, depth - 1) for member in value.values()])) if depth else dict
     if kind is list:
-        records = [_shape(one, depth - 1) for one in value if isinstance(one, dict)] if depth else []
+        records = [_shape(member, depth - 1) for member in value if isinstance(member, dict)] if depth else []
         return list, text_of(value) is None, tuple(records)
     return int, str(value).isdecimal()
 
 
 def any_reader(line: bytes) -> list[Inner]:
-    """The line in an object of an unknown kind: the text of NCCL, else the longest one that is no time."""
+    """The line in an object of an unknown kind: the text of NCCL, else the longest one that is not a time."""
     document = _document(line)
     texts = list(_all_texts(document)) if isinstance(document, dict) else []
     times = [text for text in texts if TIME.fullmatch(text)]
-    said = [text for text in texts if text not in times]
-    if not said:
+    messages = [text for text in texts if text not in times]
+    if not messages:
         return []
-    text = text_of(max(said, key=lambda text: ("NCCL " in text, len(text))))
+    text = text_of(max(messages, key=lambda text: ("NCCL " in text, len(text))))
     return [Inner(text, Stated(times[0] if times else None))] if text else []
 
 
@@ -166,24 +166,24 @@ def _all_texts(record: dict[str, Any], depth: int = 3) -> Iterator[str]:
 
 
 def _strings(record: Any, paths: Iterable[str]) -> list[str]:
-    found = [str(value) for path in paths if isinstance(value := at(record, path), str | int | float)]
-    return [text if text.isascii() else decode(text_of(text) or b"") for text in found]
+    texts = [str(value) for path in paths if isinstance(value := at(record, path), str | int | float)]
+    return [text if text.isascii() else decode(text_of(text) or b"") for text in texts]
 
 
 def at(record: Any, path: str) -> Any:
-    """What stands at a path, None for nothing; a name with dots may be one name."""
+    """The value at a path, None for nothing; a name with dots may be one name."""
     if not isinstance(record, dict):
         return None
-    found = record.get(path, _ABSENT)
-    if found is _ABSENT:
+    node = record.get(path, _ABSENT)
+    if node is _ABSENT:
         if "." not in path:
             return None
-        found = record
+        node = record
         for name in path.split("."):
-            if not isinstance(found, dict) or name not in found:
+            if not isinstance(node, dict) or name not in node:
                 return None
-            found = found[name]
-    return None if found == "" else found
+            node = node[name]
+    return None if node == "" else node
 
 
 _ABSENT = object()

@@ -1,7 +1,7 @@
 """The lines of a source as a reader of logs wants them: one for each record of an export, and the oldest first.
 
-Lines that do not stand in the source one after the other have numbers in the order of reading, and state where they
-stand (:attr:`~nccl_inspect.ingest.lines.torn.Mended.stands`).
+Lines that are not consecutive in the source are numbered in the order of reading, and state where they
+are (:attr:`~nccl_inspect.ingest.lines.torn.Mended.stands`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SORT = "export it with the oldest line first: gcloud --order=asc, logcli --forw
 _COLUMNS = frozenset(
     b"message @message textpayload jsonpayload.message logmessage logentry content _raw line log body msg".split()
 )
-"""Names of columns with log lines, in small letters: one of them stands in the first line of a table."""
+"""Names of columns with log lines, in small letters: one of them is in the first line of a table."""
 
 
 class Reader(Protocol):
@@ -92,9 +92,9 @@ def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
     problem = None
     try:
         for piece in data:
-            found = list(reader.feed(piece))
-            yield numbered(found, total, len(piece), reader.lines)
-            total += len(found)
+            entries = list(reader.feed(piece))
+            yield numbered(entries, total, len(piece), reader.lines)
+            total += len(entries)
     except NoInputError as error:
         problem = error
     yield numbered(list(reader.finish()), total, 0, reader.lines)
@@ -102,10 +102,12 @@ def read(reader: Reader, data: Pieces) -> Iterator[Lines]:
         raise problem
 
 
-def numbered(found: list[Numbered], before: int, size: int, lines: int) -> Lines:
+def numbered(entries: list[Numbered], before: int, size: int, lines: int) -> Lines:
     """The lines of a block with their numbers in the order of reading."""
-    numbers = range(before + 1, before + len(found) + 1)
-    return Lines((one.line for one in found), size, Mended(numbers, lines, stands=[one.number for one in found]))
+    numbers = range(before + 1, before + len(entries) + 1)
+    return Lines(
+        (entry.line for entry in entries), size, Mended(numbers, lines, stands=[entry.number for entry in entries])
+    )
 
 
 def _from_the_end(lines: Iterable[Lines], name: str, is_export: bool) -> Iterator[Lines]:
@@ -130,7 +132,7 @@ def _from_the_end(lines: Iterable[Lines], name: str, is_export: bool) -> Iterato
 
 
 def _stands(block: Lines, before: int) -> Sequence[int]:
-    """Where the lines of a block stand in the source."""
+    """The numbers of a block's lines in the source."""
     if block.mended is None:
         return range(before + 1, before + len(block) + 1)
     return block.mended.numbers if block.mended.stands is None else block.mended.stands

@@ -53,7 +53,7 @@ _LEADS = tuple(
         rb"(?P<mark>[_*~`'\"])(?P=mark){0,2}(?=\S)",
     )
 )
-"""What may stand before a line, one by one."""
+"""Decorations before a line, one by one."""
 _TRAILS = tuple(
     re.compile(rb"(?:" + trail + rb")$")
     for trail in (
@@ -65,7 +65,7 @@ _TRAILS = tuple(
         rb"\s+<-.{0,60}|\s+#.{0,60}",
     )
 )
-"""What may stand behind it."""
+"""Decorations after it."""
 _MARGIN = re.compile(rb"^[\s>|]+")
 _CODE = re.compile(
     rb"^[\s>]*(?:`{3,}|~{3,}) *(?P<language>[\w+-]*)[^`\n]*$|^\s*\{(?:code|noformat)(?::(?P<jira>[\w+-]*))?[^{}\n]*\}"
@@ -89,22 +89,22 @@ def normal(line: bytes) -> bytes:
 def layers(line: bytes) -> Iterator[bytes]:
     """Each way to see a line, from that with the most around it to that with the least."""
     ways = [line]
-    known = {line}
+    seen = {line}
     for way in ways:
         yield way
         for less in _with_less(way):
-            if less and less not in known and len(ways) < _MOST:
-                known.add(less)
+            if less and less not in seen and len(ways) < _MOST:
+                seen.add(less)
                 ways.append(less)
 
 
 def _with_less(text: bytes) -> Iterator[bytes]:
     for lead in _LEADS:
-        if found := lead.match(text):
-            yield text[found.end() :].strip()
+        if match := lead.match(text):
+            yield text[match.end() :].strip()
     for trail in _TRAILS:
-        if found := trail.search(text):
-            yield text[: found.start()].strip()
+        if match := trail.search(text):
+            yield text[: match.start()].strip()
     layer = envelopes.peel(text)
     if layer and (text.startswith(b"[") or layer.stated.time or layer.stated.rank is not None):
         yield layer.text.strip()
@@ -120,7 +120,7 @@ def parts(line: bytes) -> list[bytes]:
 
 
 def without_margin(line: bytes) -> bytes:
-    """A line that goes on with the one before, without the marks of a quotation or a table."""
+    """A line that continues the one before, without the marks of a quotation or a table."""
     return _MARGIN.sub(b"", line)
 
 
@@ -149,11 +149,11 @@ def in_code(lines: Sequence[bytes]) -> list[bool]:
     """
     marks = [_CODE.match(line) for line in lines]
     is_marked = sum(mark is not None for mark in marks) > 1
-    found, opened, wanted = list[bool](), not is_marked, True
+    answers, opened, wanted = list[bool](), not is_marked, True
     for line, mark in zip(lines, marks, strict=True):
         wanted = wanted and not _REPORT.match(line)
-        found.append(opened and wanted and mark is None)
+        answers.append(opened and wanted and mark is None)
         if mark is not None and is_marked:
             opened = not opened
             wanted = (mark["language"] or mark["jira"] or b"").lower() not in _PROGRAMS
-    return found
+    return answers

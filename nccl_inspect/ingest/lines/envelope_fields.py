@@ -28,7 +28,7 @@ class Stated(NamedTuple):
     rank: int | None = None
     stream: str = ""
     partial: bool = False
-    """The line goes on in the next one of the same stream."""
+    """The line continues in the next one of the same stream."""
 
     def within(self, outer: Stated) -> Stated:
         """This and what an envelope around it states; the inner one was nearer to the printer."""
@@ -58,9 +58,9 @@ Reader: TypeAlias = Callable[[bytes], list[Inner]]
 """Gives the lines in a whole-line envelope; none when the line is of another kind."""
 
 
-def worth(found: list[Inner]) -> tuple[int, int]:
+def worth(inners: list[Inner]) -> tuple[int, int]:
     """How much a reader knows of a line: the more lines in it, the better; then the more it states of the first one."""
-    return len(found), sum(value is not None for inner in found[:1] for value in inner.stated[:3])
+    return len(inners), sum(value is not None for inner in inners[:1] for value in inner.stated[:3])
 
 
 _STRING = re.compile(rb"""[\s,\[]*(b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))[\s,\]]*""")
@@ -72,10 +72,10 @@ def quoted_reader(line: bytes) -> list[Inner]:
 
     string = _STRING.fullmatch(line)
     try:
-        found = literal_eval(decode(string[1])) if string else ""
+        value = literal_eval(decode(string[1])) if string else ""
     except (ValueError, SyntaxError):
         return []
-    inner = found if isinstance(found, bytes) else text_of(found)
+    inner = value if isinstance(value, bytes) else text_of(value)
     return [Inner(inner)] if inner and inner != line else []
 
 
@@ -92,7 +92,7 @@ def quoted_text(value: bytes) -> bytes:
 
 
 def text_of(value: Any) -> bytes | None:
-    """The bytes that a value of JSON stands for; None when it is no text."""
+    """The bytes that a value of JSON stands for; None when it is not a text."""
     if isinstance(value, list):  # journald writes bytes that are not UTF-8 as numbers
         small = value and all(isinstance(item, int) and 0 <= item < 256 for item in value)
         return bytes(value) if small else None
@@ -112,7 +112,7 @@ CSV_FIRST = b'"0123456789'
 
 
 def csv_reader(line: bytes) -> list[Inner]:
-    """The log line in a row: the cell of NCCL, else the longest that is no time."""
+    """The log line in a row: the cell of NCCL, else the longest that is not a time."""
     import csv  # only logs in CSV need it
 
     try:

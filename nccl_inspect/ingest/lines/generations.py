@@ -33,10 +33,10 @@ class Memory(Generic[Seen]):
 
     def recall(self, seen: bytes) -> Seen | None:
         """What the older generation knows; None when it knows nothing."""
-        known = self._old.pop(seen, None)
-        if known is not None:
-            self.keep(seen, known)
-        return known
+        entry = self._old.pop(seen, None)
+        if entry is not None:
+            self.keep(seen, entry)
+        return entry
 
     def forget(self) -> None:
         """Give up all that is remembered."""

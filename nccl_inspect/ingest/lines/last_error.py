@@ -1,6 +1,6 @@
 """What exceptions retell: PyTorch ends its own with ``Last error:`` and the text of NCCL's last warning.
 
-The text stands on the same line or on the next one of the same rank, behind the same lead (``[rank3]: ``, a time, a
+The text is on the same line or on the next one of the same rank, after the same lead (``[rank3]: ``, a time, a
 worker's name); other ranks may print in between. Since often the exception alone is passed on, it may be all that is
 left of the warning.
 """
@@ -18,12 +18,12 @@ MARK = b"Last error:"
 _LOG_ENTRY = b"Last NCCL warning(error) log entry (may be unrelated) "
 """XLA's mark: the text follows in quotes (xla/service/gpu/nccl_utils.cc)."""
 _FAR = 64
-"""So many lines later at most: others print in between."""
+"""At most this many lines later: others print in between."""
 _DIGIT = re.compile(rb"\d")
 
 
 class _Printer(NamedTuple):
-    """What tells the printers of exceptions apart: what stands in front, without its numbers, and what that states."""
+    """What distinguishes the printers of exceptions: the text in front, without its numbers, and what that states."""
 
     lead: bytes
     label: str | None
@@ -41,7 +41,7 @@ Awaited: TypeAlias = dict[_Printer, _Announced]
 
 
 def inline(line: bytes, stated: Stated = NOTHING) -> Inner:
-    """What stands behind the mark; empty when it is to come on a line of its own."""
+    """The text after the mark; empty when it follows on its own line."""
     lead, _, text = line.partition(MARK)
     return Inner(text.strip(), _stated(lead, stated))
 
@@ -52,7 +52,7 @@ def is_quoted(line: bytes) -> bool:
 
 
 def quoted(line: bytes, stated: Stated = NOTHING) -> Inner:
-    """What stands in the quotes behind XLA's mark; empty where they are."""
+    """The text in the quotes after XLA's mark; empty without quotes."""
     lead, _, text = line.partition(_LOG_ENTRY)
     return Inner(text.partition(b"'")[2].rpartition(b"'")[0].strip(), _stated(lead, stated))
 
@@ -74,7 +74,7 @@ def told(line: bytes, number: int, stated: Stated, awaited: Awaited) -> Iterator
 
 
 def moved(awaited: Awaited, lines: int) -> Awaited:
-    """The same where so many lines come before."""
+    """Shift line numbers by an offset."""
     return {printer: announced._replace(last=announced.last + lines) for printer, announced in awaited.items()}
 
 

@@ -20,7 +20,7 @@ _SPLIT = re.compile(rb"^(.*?) NCCL (" + ANY + rb")(?: |$)", re.DOTALL)
 
 _TIME = rb"(?:(?P<time>\[(?=\d{1,4}[/:-]|\d{9,11}[.\]])\d[\d/:., TZ+-]{5,40}\]|\d{9,11}(?:\.\d{1,9})?) )?"
 _USUAL_TIME = re.compile(rb"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]")
-"""As NCCL prints it, unless it is told another form; others mostly come from what collects the log."""
+"""As NCCL prints it, unless another form is set; others mostly come from what collects the log."""
 _HEAD = (
     _TIME + rb"(?P<host>(?!MESSAGE=)[A-Za-z0-9_][^\s:\[\]<>(){},\"'|\\\x80-\xff]*):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
     rb"(?: \[(?P<device>-?\d{1,10})\](?P<location> .+:\d{1,7}(?: \([^()]*\))?)?)?"
@@ -78,7 +78,7 @@ class Origin(NamedTuple):
     wrapped: bool = False
     """Whether the line stood in an envelope."""
     lead: bytes = b""
-    """What stands before it, where that is no envelope that is known."""
+    """The text before it, if that is not a known envelope."""
 
     @property
     def host(self) -> str | None:
@@ -103,8 +103,8 @@ def split(line: bytes) -> tuple[bytes, bytes] | None:
     rest = line[at + 6 :]
     if rest[:5] in BEGINNINGS:
         return line[:at], rest
-    found = _SPLIT.match(line)
-    return (found[1], line[found.start(2) :]) if found else None
+    match = _SPLIT.match(line)
+    return (match[1], line[match.start(2) :]) if match else None
 
 
 BEGINNINGS = frozenset(level[:5].ljust(5) if len(level) < 5 else level for level in LEVELS)
@@ -121,10 +121,10 @@ def parse(head: bytes) -> Origin | None:
     rest, stated = head, NOTHING
     seen = [rest]
     for _ in range(envelopes.MAX_DEPTH):
-        if found := _CORE.fullmatch(rest):
-            return _origin(head, found, stated)
-        if (found := _MASKED.fullmatch(rest)) and not _PRINTER.search(found["location"] or b""):
-            return _masked(head, stated, **_groups(found))
+        if match := _CORE.fullmatch(rest):
+            return _origin(head, match, stated)
+        if (match := _MASKED.fullmatch(rest)) and not _PRINTER.search(match["location"] or b""):
+            return _masked(head, stated, **_groups(match))
         if _PLACE.fullmatch(rest):
             return _masked(head, stated, location=b" " + rest)
         layer = envelopes.peel(rest + b" ")
@@ -141,15 +141,15 @@ def parse(head: bytes) -> Origin | None:
         return None
     if layer or any(map(envelopes.is_whole, seen)) or len(_PRINTER.findall(rest)) > 1:
         return None
-    found = _LED.fullmatch(rest)
-    return _origin(head, found, stated) if found else None
+    match = _LED.fullmatch(rest)
+    return _origin(head, match, stated) if match else None
 
 
-def _origin(head: bytes, found: re.Match[bytes], stated: Stated) -> Origin | None:
-    time, host, pid, tid, device, location = found.group("time", "host", "pid", "tid", "device", "location")
-    if location and len(_PRINTER.findall(found[0])) > 1:
+def _origin(head: bytes, match: re.Match[bytes], stated: Stated) -> Origin | None:
+    time, host, pid, tid, device, location = match.group("time", "host", "pid", "tid", "device", "location")
+    if location and len(_PRINTER.findall(match[0])) > 1:
         return None
-    lead = found["lead"] if found.re is _LED else b""
+    lead = match["lead"] if match.re is _LED else b""
     return Origin(
         head,
         Process(decode(host), int(pid), stated.label or ""),
@@ -159,8 +159,8 @@ def _origin(head: bytes, found: re.Match[bytes], stated: Stated) -> Origin | Non
         decode(location[1:]) if location else None,
         stated.label,
         stated.rank,
-        len(found[0]) < len(head) or bool(lead or (time and not _USUAL_TIME.fullmatch(time))),
-        head[: len(head) - len(found[0]) + len(lead)] if lead else b"",
+        len(match[0]) < len(head) or bool(lead or (time and not _USUAL_TIME.fullmatch(time))),
+        head[: len(head) - len(match[0]) + len(lead)] if lead else b"",
     )
 
 
@@ -191,9 +191,9 @@ def _masked(
     )
 
 
-def _groups(found: re.Match[bytes]) -> dict[str, bytes | None]:
+def _groups(match: re.Match[bytes]) -> dict[str, bytes | None]:
     """The parts of a prefix; a host may stand alone, without the numbers of process and thread."""
-    groups = found.groupdict()
+    groups = match.groupdict()
     alone = groups.pop("alone")
     return {**groups, "host": groups["host"] or alone}
 
@@ -207,7 +207,7 @@ def _marks(stated: Stated) -> list[str]:
 def pieces(line: bytes, origin: Origin) -> list[bytes]:
     """A line cut before every prefix of its own host: several lines may have been run together."""
     again = re.compile(rb"(?:\[\d[\d/:., TZ+-]{5,40}\] )?" + re.escape(encode(origin.process.host)) + _TWICE)
-    starts = [found.start() for found in again.finditer(line)][1:]
+    starts = [match.start() for match in again.finditer(line)][1:]
     return [line[begin:end] for begin, end in zip([0, *starts], [*starts, len(line)], strict=True)]
 
 
@@ -223,8 +223,8 @@ def unwrapped(line: bytes) -> bytes:
 
 def bare(line: bytes) -> bytes | None:
     """Level and message of a line that begins with ``NCCL``: its whole prefix was taken out."""
-    found = _ALONE.match(line)
-    return line[5:] if found else None
+    match = _ALONE.match(line)
+    return line[5:] if match else None
 
 
 _ALONE = re.compile(rb"NCCL (?:" + ANY + rb") ")
@@ -233,7 +233,7 @@ ALONE = _masked(b"", NOTHING)
 
 
 def is_prose(head: bytes) -> bool:
-    """Whether what stands before ``NCCL`` is a sentence: it does not end as prefixes do, and not with half of one."""
+    """Whether what precedes ``NCCL`` is a sentence: it does not end as prefixes do, and not with half of one."""
     return _END.search(head) is None
 
 
@@ -248,14 +248,14 @@ def is_news(lead: bytes, leads: dict[bytes, re.Pattern[bytes]]) -> bool:
 
 
 def learn(lead: bytes, leads: dict[bytes, re.Pattern[bytes]]) -> None:
-    """Remember what stands before a prefix, whatever its numbers."""
+    """Remember what precedes a prefix, whatever its numbers."""
     if is_news(lead, leads):
         leads[_DIGITS.sub(b"0", lead)] = re.compile(rb"\d+".join(map(re.escape, _DIGITS.split(lead))))
 
 
 def layers(line: bytes, leads: Iterable[re.Pattern[bytes]]) -> Iterator[bytes]:
-    """A line without a prefix, without what stands before and after it: each way to see it in turn."""
-    for layer in (*envelopes.layers(line), *(line[lead.end() :] for one in leads if (lead := one.match(line)))):
+    """A line without a prefix, without leading and trailing decoration: each reading in turn."""
+    for layer in (*envelopes.layers(line), *(line[lead.end() :] for pattern in leads if (lead := pattern.match(line)))):
         if (shorter := envelopes.without_trailer(layer)) != layer:
             yield shorter
         yield layer
@@ -263,18 +263,18 @@ def layers(line: bytes, leads: Iterable[re.Pattern[bytes]]) -> Iterator[bytes]:
 
 def stated_by(origin: Origin, stated: Stated) -> Origin:
     """The origin of a line in a whole-line envelope, with what that states."""
-    known = Stated(origin.time, origin.label, origin.rank)
-    known = stated if known == NOTHING else known.within(stated)
-    host = " ".join(_marks(known)) if is_masked(origin.process) else origin.process.host
+    fields = Stated(origin.time, origin.label, origin.rank)
+    fields = stated if fields == NOTHING else fields.within(stated)
+    host = " ".join(_marks(fields)) if is_masked(origin.process) else origin.process.host
     return Origin(
         origin.head,
-        Process(host, origin.process.pid, known.label or ""),
+        Process(host, origin.process.pid, fields.label or ""),
         origin.tid,
         origin.device,
-        known.time,
+        fields.time,
         origin.location,
-        known.label,
-        known.rank,
+        fields.label,
+        fields.rank,
         True,
         origin.lead,
     )

@@ -14,11 +14,11 @@ _FEW = 5
 """Broken lines that are enough, if nearly all lines of full width are."""
 _SHARE = 0.8
 _KINDS = 3
-"""Different messages among them: those of one kind may have the same length by themselves."""
+"""Different messages among them: those of one kind may have the same length anyway."""
 _KIND = 16
 _VALUES = re.compile(rb"0x[0-9a-f]+|\d+")
 _OWN = re.compile(rb":\d{1,10}:\d{1,10} \[|^\[?\d{4}-\d\d-\d\d|^[\w.-]{1,100}:\d{1,10}:\d{1,10} ")
-"""What a line holds that does not go on with the one before."""
+"""Text that marks a line as not continuing the one before."""
 
 
 def reader(head: bytes) -> Folded | None:
@@ -56,7 +56,7 @@ class Folded:
         self._width = width
         self._rest = b""
         self._open: list[bytes] = []
-        """The pieces of a line that may go on."""
+        """The pieces of a line that may continue."""
         self._number = 0
         """Of the line read last."""
 

@@ -59,8 +59,8 @@ class Timed:
     """Tells the origin of a prefix by what stands around its time.
 
     Args:
-        entries: so many different ones are remembered in a generation.
-        size: and so many bytes.
+        entries: how many different ones a generation remembers.
+        size: and how many bytes.
     """
 
     def __init__(self, entries: int, size: int) -> None:
@@ -86,12 +86,12 @@ class Timed:
 
     def key(self, head: bytes) -> bytes | None:
         """A prefix with zeros for the time; None where there is none."""
-        found = _TIME.search(head)
-        if found is None:
+        match = _TIME.search(head)
+        if match is None:
             return None
-        key = _around(head, found)
-        if found[0][2:3] == b":" and found.start() < _WIDTH:
-            self._begins(head, key, found.start() + _SECONDS)
+        key = _around(head, match)
+        if match[0][2:3] == b":" and match.start() < _WIDTH:
+            self._begins(head, key, match.start() + _SECONDS)
         return key
 
     def _begins(self, head: bytes, key: bytes, end: int) -> None:
@@ -115,20 +115,20 @@ class Timed:
 
     def learn(self, head: bytes, origin: Origin) -> None:
         """Remember the origin of a prefix."""
-        found = _TIME.search(head)
-        if found is None:
+        match = _TIME.search(head)
+        if match is None:
             return
-        time = found[0].decode("ascii")
+        time = match[0].decode("ascii")
         stamp = None
         if origin.time is not None:
             before, among, after = origin.time.partition(time)
             if not among or time in after:
                 return
             stamp = before, after
-        key = _around(head, found)
-        known = self._known.young.get(key) or self._known.recall(key)
-        is_proven = known is not None and known.time != time and known.at(head) == origin
-        self._known.keep(key, Frame(origin, time, found.start(), len(head) - found.end(), stamp, is_proven))
+        key = _around(head, match)
+        frame = self._known.young.get(key) or self._known.recall(key)
+        is_proven = frame is not None and frame.time != time and frame.at(head) == origin
+        self._known.keep(key, Frame(origin, time, match.start(), len(head) - match.end(), stamp, is_proven))
 
 
 def place(head: bytes) -> tuple[int, int]:

@@ -115,15 +115,15 @@ class Rejoiner:
 
     def _size(self, data: bytes) -> int:
         """How many of the bytes one process wrote: up to the first line of another one."""
-        found = _PREFIX.finditer(data)
-        first = next(found, None)
+        prefixes = _PREFIX.finditer(data)
+        first = next(prefixes, None)
         if first is None:
             return len(data)
         owner = self._owner(first)
         if first.start() and owner not in self._heads and self._last_torn in self._heads:
             return first.start()  # the end of the line torn last was flushed by itself
         starts = {first.start()}
-        for other in found:
+        for other in prefixes:
             if other.groups() == owner:
                 starts.add(other.start())
                 continue
@@ -151,17 +151,17 @@ class Rejoiner:
         if texts[-1] and texts[-1] is not _TAKEN:
             yield from self._tear(owner, texts[-1])
 
-    def _owner(self, found: re.Match[bytes]) -> Owner:
+    def _owner(self, match: re.Match[bytes]) -> Owner:
         """Who printed a line: the one that opens a block may lack the beginning of its host, which a head then has."""
-        return self._completed(found) or (found[1], found[2])
+        return self._completed(match) or (match[1], match[2])
 
-    def _completed(self, found: re.Match[bytes]) -> Owner | None:
-        """Whose head a prefix goes on with: the block before may have ended in the time or in the host."""
-        if found.start():
+    def _completed(self, match: re.Match[bytes]) -> Owner | None:
+        """The host and pid that a cut prefix continues: the block before may have ended in the time or in the host."""
+        if match.start():
             return None
         for owner, head in self._heads.items():
-            if owner[1] == found[2] and owner[0].endswith(found[1]):
-                whole = _PREFIX.fullmatch(head.text + found[0])
+            if owner[1] == match[2] and owner[0].endswith(match[1]):
+                whole = _PREFIX.fullmatch(head.text + match[0])
                 if whole and whole.groups() == owner:
                     return owner
         return None
@@ -202,12 +202,12 @@ def is_torn(head: bytes) -> bool:
         return False
     rejoiner = Rejoiner()
     lines = [*rejoiner.feed(head), *rejoiner.finish()]
-    return _glued(b"\n".join(one.line for one in lines)) < glued
+    return _glued(b"\n".join(numbered.line for numbered in lines)) < glued
 
 
 def _glued(text: bytes) -> int:
     """Lines of one process in which the prefix of another one begins."""
-    hosts = {found[1] for found in _PREFIX.finditer(text[:_SAMPLE])}
+    hosts = {match[1] for match in _PREFIX.finditer(text[:_SAMPLE])}
     if not hosts or len(hosts) > _MAX_HOSTS:
         hosts = set(sorted(hosts)[:_MAX_HOSTS])
     if not hosts or (len(hosts) <= _FEW_HOSTS and not any(_is_inside(text, host + b":") for host in hosts)):
@@ -226,7 +226,7 @@ def rejoined(blocks: Iterable[bytes], rejoiner: Rejoiner) -> Iterator[list[Numbe
     """The whole lines of a source, in lists of about the size of its blocks.
 
     Args:
-        blocks: the bytes as they stand in the source.
+        blocks: the bytes of the source.
         rejoiner: counts what it repaired.
     """
     for data in blocks:

@@ -1,7 +1,7 @@
-"""Where Python tracebacks end: the exception stands in the first line that is not indented, whatever its name is.
+"""Where Python tracebacks end: the exception is the first line that is not indented, whatever its name is.
 
-Several printers may write tracebacks at once; what stands in front of their lines tells them apart. Where nothing
-stands there others print in between: lines that have no name of an exception are theirs.
+Several printers may write tracebacks at once; the text before their lines distinguishes them. Where there is
+no such text, others print in between: lines that have no name of an exception are theirs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MARK = b"Traceback (most recent call last):"
 _OF_RAY = b": ray::"
 """With which Ray names the call that raised: the frames of that call follow, and then the exception."""
 _FAR = 5_000
-"""So many lines later at most: others print in between."""
+"""At most this many lines later: others print in between."""
 _FRAME = b'  File "'
 """Others print lines that are indented, too."""
 _ENDS_NOTHING = re.compile(rb"SystemExit(?:: 0)?|GeneratorExit.*")
@@ -35,7 +35,7 @@ Python and of the script come without a module, and few of them have another end
 
 
 class _Printer(NamedTuple):
-    """What tells the printers of tracebacks apart: how many prefixes stand in front, and what they state."""
+    """What distinguishes the printers of tracebacks: the number of prefixes, and what they state."""
 
     depth: int
     label: str | None
@@ -46,39 +46,39 @@ Open: TypeAlias = dict[_Printer, int]
 """The printers of tracebacks that have not ended, with the last line that may be the next one."""
 
 
-def begin(line: bytes, number: int, stated: Stated, found: Open) -> None:
-    """Remember that a traceback begins, if that is all that stands in a line."""
+def begin(line: bytes, number: int, stated: Stated, open_tracebacks: Open) -> None:
+    """Remember that a traceback begins, if that is all of a line."""
     for printer, text in _printers(line, stated):
         if text.startswith(MARK):
-            _wait(printer, number, found)
+            _wait(printer, number, open_tracebacks)
             return
 
 
-def ended(line: bytes, number: int, stated: Stated, found: Open) -> Inner | None:
+def ended(line: bytes, number: int, stated: Stated, open_tracebacks: Open) -> Inner | None:
     """The exception that a line tells, if a traceback ends with it; None for all other lines."""
-    while found and number > found[oldest := next(iter(found))]:
-        del found[oldest]
-    for printer, text in _printers(line, stated) if found else ():
-        if printer not in found:
+    while open_tracebacks and number > open_tracebacks[oldest := next(iter(open_tracebacks))]:
+        del open_tracebacks[oldest]
+    for printer, text in _printers(line, stated) if open_tracebacks else ():
+        if printer not in open_tracebacks:
             continue
         is_mixed = printer.label is None and printer.rank is None
         if not text.strip() or text[:1].isspace() or text.startswith(MARK) or _OF_RAY in text:
             if not is_mixed or text.startswith((_FRAME, MARK)) or _OF_RAY in text:
-                _wait(printer, number, found)
+                _wait(printer, number, open_tracebacks)
             return None
         text = envelopes.without_trailer(text).rstrip()
         is_exception = _EXCEPTION.fullmatch(text) and (_IS_SAFELY_NAMED if is_mixed else _IS_NAMED).match(text)
         if is_exception or not is_mixed:
-            del found[printer]
+            del open_tracebacks[printer]
             is_told = is_exception and not _ENDS_NOTHING.fullmatch(text)
             return Inner(text, Stated(label=printer.label, rank=printer.rank)) if is_told else None
     return None
 
 
-def _wait(printer: _Printer, number: int, found: Open) -> None:
+def _wait(printer: _Printer, number: int, open_tracebacks: Open) -> None:
     """Wait for the next line of a printer; those that have waited longest stand first."""
-    found.pop(printer, None)
-    found[printer] = number + _FAR
+    open_tracebacks.pop(printer, None)
+    open_tracebacks[printer] = number + _FAR
 
 
 def _printers(line: bytes, stated: Stated) -> Iterator[tuple[_Printer, bytes]]:

@@ -153,12 +153,12 @@ class _Readable:
         return bytes(taken)
 
 
-def of_zip(file: Any, told: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
+def of_zip(file: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
     """The logs in a zip archive, or what else is wanted, in the natural order of their names.
 
     Args:
         file: path or seekable file object.
-        told: learns how many packed bytes were dealt with.
+        count: learns how many packed bytes were dealt with.
         wanted: which members are given.
 
     Raises:
@@ -176,22 +176,22 @@ def of_zip(file: Any, told: Callable[[int], None], wanted: Wanted = LOGS) -> Ite
                 member = _zip_member(archive, info, wanted)
                 if member is not None:
                     yield member
-            told(info.compress_size)
+            count(info.compress_size)
 
 
-def of_zip_at(place: Any, told: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
+def of_zip_at(place: Any, count: Callable[[int], None], wanted: Wanted = LOGS) -> Iterator[Member]:
     """The same of a file on disk, which is closed after the last one.
 
     Args:
         place: its path.
-        told: likewise.
+        count: likewise.
         wanted: likewise.
 
     Raises:
         StreamError: likewise.
     """
     with place.open("rb") as file:
-        yield from of_zip(file, told, wanted)
+        yield from of_zip(file, count, wanted)
 
 
 def _is_file(info: zipfile.ZipInfo) -> bool:

@@ -47,25 +47,25 @@ def find(inputs: Input | Sequence[Input], progress: Progress | None = None) -> I
         inputs: a path, a glob, ``-`` for standard input, bytes, a binary file object, or a list of these.
         progress: told after each piece that was read.
     """
-    found = files.find(inputs)
-    total = files.size(found) if progress else None
+    inputs_found = files.find(inputs)
+    total = files.size(inputs_found) if progress else None
 
     def told(size: int) -> None:
         if progress:
             progress(size, total)
 
-    for file in found:
+    for file in inputs_found:
         yield from of_file(file, told)
 
 
-def of_file(file: File, told: Callable[[int], None]) -> Iterator[Source]:
+def of_file(file: File, count: Callable[[int], None]) -> Iterator[Source]:
     """The sources that a file stands for.
 
     Args:
         file: a log or an archive.
-        told: after each piece how many bytes it had.
+        count: after each piece how many bytes it had.
     """
-    data = file.open() if file.again else counted(file.open(), told)
+    data = file.open() if file.again else counted(file.open(), count)
     allowance = Allowance()
     try:
         head, unpacked = peeked(compression.unpacked(data, allowance), log_detection.tells_archives)
@@ -74,21 +74,21 @@ def of_file(file: File, told: Callable[[int], None]) -> Iterator[Source]:
         return
     if log_detection.is_tar(head):
         if file.again:
-            unpacked = compression.unpacked(counted(file.open(), told), allowance)
+            unpacked = compression.unpacked(counted(file.open(), count), allowance)
         yield from _members(file, archives.of_tar(unpacked), allowance)
     elif log_detection.is_zip(head):
-        yield from _members(file, _of_zip(file, told, allowance), allowance)
+        yield from _members(file, _of_zip(file, count, allowance), allowance)
     elif file.again:
-        yield Source(file.name, lambda: counted(file.open(), told), allowance=allowance)
+        yield Source(file.name, lambda: counted(file.open(), count), allowance=allowance)
     else:
         yield Source(file.name, lambda: unpacked, allowance=allowance)
 
 
-def _of_zip(file: File, told: Callable[[int], None], allowance: Allowance) -> Iterator[Member]:
+def _of_zip(file: File, count: Callable[[int], None], allowance: Allowance) -> Iterator[Member]:
     if file.place is None and file.stream is None:
         raise StreamError("a zip archive cannot be read from a pipe", "name the file, or use tar")
     allowance.take(file.size or 0)
-    members = archives.of_zip_at(file.place, told) if file.place else archives.of_zip(file.stream, told)
+    members = archives.of_zip_at(file.place, count) if file.place else archives.of_zip(file.stream, count)
     for member in members:
         yield member._replace(open=lambda member=member: allowance.counted(member.open()))  # type: ignore[misc]
 
@@ -150,7 +150,7 @@ class Lines:
 
     @property
     def lines(self) -> list[bytes]:
-        """Each by itself."""
+        """Each line separately."""
         if self._lines is None:
             self._lines = [] if self._text is None else self._text.split(b"\n")
         return self._lines
@@ -175,7 +175,7 @@ class Lines:
 def blocks(source: Source) -> Iterator[Lines]:
     """The lines of a source, without their line ends, as they come; in lists of at most about :data:`BLOCK` bytes.
 
-    Compressed data is told by its first bytes, not by its name; torn lines are put together again where the first
+    Compressed data is recognized by its first bytes, not by its name; torn lines are put together again where the first
     :data:`~nccl_inspect.ingest.lines.torn.LOOK_AHEAD` bytes show that the source is torn.
 
     Raises:
@@ -185,19 +185,22 @@ def blocks(source: Source) -> Iterator[Lines]:
 
 
 def _rejoined(pieces: Iterator[bytes], rejoiner: Rejoiner, size: int) -> Iterator[Lines]:
-    """Lines put together again; ``size`` bytes of the first piece are told with it, for those before were told."""
+    """Lines put together again; the first piece reports ``size`` bytes, since the others were reported before."""
     for piece in pieces:
         yield _lines_of(rejoiner.feed(piece), size or len(piece), rejoiner)
         size = 0
     yield _lines_of(rejoiner.finish(), 0, rejoiner)
 
 
-def _lines_of(found: Iterator[Numbered], size: int, rejoiner: Rejoiner) -> Lines:
-    numbered = list(found)
+def _lines_of(lines: Iterator[Numbered], size: int, rejoiner: Rejoiner) -> Lines:
+    numbered = list(lines)
     mended = Mended(
-        [one.number for one in numbered], rejoiner.lines, rejoiner.repaired, [one for one in numbered if one.repaired]
+        [line.number for line in numbered],
+        rejoiner.lines,
+        rejoiner.repaired,
+        [line for line in numbered if line.repaired],
     )
-    return Lines((one.line[:BLOCK].rstrip(b"\r") for one in numbered), size, mended)
+    return Lines((line.line[:BLOCK].rstrip(b"\r") for line in numbered), size, mended)
 
 
 def pieces_of(source: Source) -> Iterator[Lines | NoInputError]:
@@ -218,7 +221,7 @@ def cut(pieces: Iterator[bytes], look: int = LOOK_AHEAD) -> Iterator[Lines]:
 
     Args:
         pieces: as they come.
-        look: so many bytes decide whether torn lines are put together.
+        look: number of bytes that decide whether torn lines are put together.
     """
     rest, size, seen, ends = b"", 0, 0, 0
     pieces = grown(pieces)

@@ -42,17 +42,17 @@ class File(Record):
     """Whether it can be opened more than once, at no cost."""
     place: Place | None = None
     stream: Any = None
-    """A file object that can be read anywhere, as zip archives need it; where there is no place."""
+    """A seekable file object, as zip archives need it, for an input that has none."""
     problem: StreamError | None = None
     """Why it cannot be opened."""
     found: bool = False
     """Found in a folder, not named by the user."""
     without: frozenset[str] = frozenset()
-    """Members of an archive that are no logs, whatever they look like: evidence."""
+    """Members of an archive that are not logs, whatever they look like: evidence."""
 
 
 Beside: TypeAlias = Callable[[str, bytes], bool]
-"""Whether a file in a folder is of use although it is no log, by its name and first bytes."""
+"""Whether a file in a folder is of use although it is not a log, by its name and first bytes."""
 Pass: TypeAlias = Callable[[str, str], None]
 """Takes the name of a file in a folder that is of no use, and why."""
 Input: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | TextIO | File
@@ -61,12 +61,12 @@ Input: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | Bin
 def find(inputs: Input | Sequence[Input], beside: Beside | None = None, passed: Pass | None = None) -> list[File]:
     """The files that the inputs stand for, each once; those of folders and globs in the natural order of their names.
 
-    What was rotated away (``job.log.1``) stands before the file that goes on (``job.log``). What cannot be read is
+    What was rotated away (``job.log.1``) comes before the current file (``job.log``). What cannot be read is
     among them: opening it says why.
 
     Args:
         inputs: paths, folders, globs, ``-``, bytes or file objects.
-        beside: of files in folders that are no logs, which are wanted, too: told by name and first bytes.
+        beside: of files in folders that are not logs, which are also wanted, recognized by name and first bytes.
         passed: takes those files in folders that are neither, with the reason.
 
     Raises:
@@ -194,7 +194,7 @@ def _binary(item: Any) -> Any:
     """A file object, that below it where it was opened as text: so bytes that are not UTF-8 do no harm.
 
     Raises:
-        NoInputError: it is no file object, or closed.
+        NoInputError: it is not a file object, or closed.
     """
     if isinstance(item, type) or not callable(getattr(item, "read", None)):
         raise NoInputError(f"{type(item).__name__} cannot be read as a log", f"give {_KINDS}")
@@ -252,7 +252,7 @@ def of_file(path: Place, found: bool, without: frozenset[str] = frozenset()) -> 
     """A file again that :func:`find` gave.
 
     Args:
-        path: of something that is no folder.
+        path: of something that is not a folder.
         found: as it was.
         without: likewise.
     """
@@ -283,7 +283,7 @@ def _of_url(url: str) -> Iterable[File]:
     from nccl_inspect.ingest.sources import remote  # most logs are files
 
     try:
-        return [_of_object(one, found) for one, found in remote.find(url)]
+        return [_of_object(place, found) for place, found in remote.find(url)]
     except StreamError as error:
         return [unreadable(remote.shown(url), error.what, error.hint)]
 

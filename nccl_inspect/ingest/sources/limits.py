@@ -44,12 +44,12 @@ def size(text: str) -> int:
     """Bytes as people write them: ``500M``, ``2G``.
 
     Raises:
-        NcclInspectError: it is no size.
+        NcclInspectError: it is not a size.
     """
-    found = _SIZE.fullmatch(text.strip())
-    if not found:
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
         raise NcclInspectError(f"invalid size '{text}' for --max-unpacked", "write 500M, 200G or 2T")
-    return int(found[1]) * _UNITS[found[2].upper()]
+    return int(match[1]) * _UNITS[match[2].upper()]
 
 
 class Allowance:
@@ -62,11 +62,11 @@ class Allowance:
         self._packed = self._given = 0
 
     def take(self, packed: int) -> None:
-        """So many packed bytes were read."""
+        """Count packed bytes that were read."""
         self._packed += packed
 
     def give(self, unpacked: int) -> None:
-        """So many bytes came of them.
+        """Count the bytes that came of them.
 
         Raises:
             StreamError: they are too many.

@@ -76,7 +76,7 @@ def _parts(name: str) -> list[str | int]:
 
 
 def is_left_out(path: str) -> bool:
-    """Whether the name alone says that this is no log: hidden, core, checkpoint, document.
+    """Whether the name alone says that this is not a log: hidden, core, checkpoint, document.
 
     Args:
         path: within the folder or archive.
@@ -161,12 +161,12 @@ def is_report(head: bytes) -> bool:
 
 def unpacked(head: bytes) -> bytes | None:
     """The first bytes of what a head stands for; None when it cannot be unpacked."""
-    found = b""
+    data = b""
     try:
         for piece in compression.unpacked(iter([head])):
-            found += piece
-            if len(found) >= HEAD:
+            data += piece
+            if len(data) >= HEAD:
                 break
     except StreamError:
-        return found[:HEAD] or None
-    return found[:HEAD]
+        return data[:HEAD] or None
+    return data[:HEAD]

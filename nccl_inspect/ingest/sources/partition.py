@@ -25,7 +25,7 @@ _SLACK = 4
 _AHEAD = 1.35
 """How much more the first process reads of a log that says much: the others must hand over what they found."""
 _MUCH = 10
-"""A log says much when at least one line in so many is a text of NCCL that the lines around it do not have."""
+"""A log is dense if at least one line in this many is a text of NCCL that the lines around it do not have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -57,34 +57,34 @@ def planned(inputs: Input | Sequence[Input], jobs: int, smallest: int) -> list[l
 
     Args:
         inputs: paths, globs, URLs; with anything else there is nothing to share out.
-        jobs: at most so many processes.
+        jobs: maximum number of processes.
         smallest: bytes that are worth a process.
     """
-    found = files.find(inputs) if jobs > 1 and _are_paths(inputs) else []
-    if not all(file.place for file in found):
+    inputs_found = files.find(inputs) if jobs > 1 and _are_paths(inputs) else []
+    if not all(file.place for file in inputs_found):
         return []
-    total = files.size(found) or 0
+    total = files.size(inputs_found) or 0
     jobs = min(jobs, total // max(1, smallest))
-    return _shared(found, _shares(total, jobs, _AHEAD if _says_much(found) else 1)) if jobs > 1 else []
+    return _shared(inputs_found, _shares(total, jobs, _AHEAD if _says_much(inputs_found) else 1)) if jobs > 1 else []
 
 
 def all_of(inputs: Input | Sequence[Input], jobs: Callable[[int], int]) -> list[list[Part]]:
-    """What there is to read, in about so many groups as asked for; what cannot be read is in its place among them.
+    """The input in about as many groups as asked for; unreadable files keep their place among them.
 
     Args:
         inputs: paths, globs, URLs.
-        jobs: how many groups there are to be of so many bytes.
+        jobs: number of groups for that many bytes.
 
     Raises:
         NcclInspectError: something among the inputs can be read by this process only.
     """
-    found = files.find(inputs) if _are_paths(inputs) else []
-    alone = [file.name for file in found if not file.place and not file.problem]
-    if alone or not found:
+    inputs_found = files.find(inputs) if _are_paths(inputs) else []
+    alone = [file.name for file in inputs_found if not file.place and not file.problem]
+    if alone or not inputs_found:
         what = alone[0] if alone else "what is piped in or open"
         raise NcclInspectError(f"{what} cannot be read by other machines", "give files, folders, globs or URLs")
-    total = sum(file.size or 0 for file in found)
-    groups = _shared(found, _shares(total, max(1, jobs(total))))
+    total = sum(file.size or 0 for file in inputs_found)
+    groups = _shared(inputs_found, _shares(total, max(1, jobs(total))))
     return [[replace(part, place=_absolute(part.place)) for part in group] for group in groups]
 
 
@@ -111,9 +111,9 @@ def _shares(total: int, jobs: int, ahead: float = 1) -> list[int]:
     return [math.ceil(share * ahead), *[share] * (jobs - 1)]
 
 
-def _says_much(found: Sequence[File]) -> bool:
-    """Whether what is found in a log will be large: by the middle of the largest file, where training goes on."""
-    largest = max(found, key=lambda file: file.size or 0)
+def _says_much(logs: Sequence[File]) -> bool:
+    """Whether what is found in a log will be large: by the middle of the largest file, where training continues."""
+    largest = max(logs, key=lambda file: file.size or 0)
     try:
         lines = _read(largest.place, (largest.size or 0) // 2, HEAD).split(b"\n")
     except (StreamError, OSError):
@@ -121,10 +121,10 @@ def _says_much(found: Sequence[File]) -> bool:
     return len({line.partition(MARK)[2] for line in lines if MARK in line}) * _MUCH > len(lines)
 
 
-def _shared(found: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:
+def _shared(logs: Sequence[File], shares: Sequence[int]) -> list[list[Part]]:
     groups: list[list[Part]] = [[]]
     room, jobs, slack = shares[0], len(shares), min(shares) // _SLACK
-    for file in found:
+    for file in logs:
         start, left = 0, file.size or 0
         line_ends = _LineEnds(file.place)
         while left > room + slack and len(groups) < jobs:

@@ -55,7 +55,7 @@ class Remote(Record):
 
 
 class _Stream(io.RawIOBase):
-    """A file of fsspec whose faults are told like those of any input."""
+    """A file of fsspec whose errors are reported like those of any input."""
 
     def __init__(self, opened: Any) -> None:
         self._opened = opened
@@ -86,7 +86,7 @@ class _Stream(io.RawIOBase):
 def find(url: str) -> list[tuple[Remote, bool]]:
     """The objects that a URL or a pattern of URLs stands for, each with whether it was found below a prefix.
 
-    Below a prefix only names tell what is a log: looking into each object would fetch all of them twice.
+    Below a prefix only names say what is a log: looking into each object would fetch all of them twice.
 
     Raises:
         StreamError: there is none, or the store cannot be asked.
@@ -95,36 +95,36 @@ def find(url: str) -> list[tuple[Remote, bool]]:
     with _told():
         system.invalidate_cache()
         if any(mark in path for mark in "*?[") and not system.exists(path):
-            found = _matching(system, path, url)
+            objects = _matching(system, path, url)
         else:
             info = system.info(path)
-            found = _below(system, path, url) if info["type"] == "directory" else [(Remote(url, info["size"]), False)]
-    return sorted(found, key=lambda one: log_detection.natural(one[0].url))
+            objects = _below(system, path, url) if info["type"] == "directory" else [(Remote(url, info["size"]), False)]
+    return sorted(objects, key=lambda entry: log_detection.natural(entry[0].url))
 
 
 def _matching(system: Any, pattern: str, url: str) -> list[tuple[Remote, bool]]:
     infos = system.glob(pattern, detail=True)
     if not infos:
         raise StreamError("no object matches", "check the pattern and the bucket")
-    found = []
+    objects = []
     for name, info in infos.items():
         if info["type"] == "directory":
-            found += _below(system, name, url)
+            objects += _below(system, name, url)
         else:
-            found.append((Remote(_named(system, name, url), info["size"]), False))
-    return found
+            objects.append((Remote(_named(system, name, url), info["size"]), False))
+    return objects
 
 
 def _below(system: Any, prefix: str, url: str) -> list[tuple[Remote, bool]]:
     infos = system.find(prefix, detail=True)
-    found = [
+    objects = [
         (Remote(_named(system, name, url), info["size"]), True)
         for name, info in infos.items()
         if info["type"] == "file" and _is_wanted(name.removeprefix(prefix).lstrip("/"))
     ]
-    if not found:
+    if not objects:
         raise StreamError("no object below it has the name of a log", "give a pattern, such as PREFIX/*")
-    return found
+    return objects
 
 
 def _is_wanted(inside: str) -> bool:

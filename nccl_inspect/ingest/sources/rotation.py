@@ -1,4 +1,4 @@
-"""The order of files that one log was spread over: what was put aside is older than the file that goes on.
+"""The order of files that one log was spread over: rotated files are older than the current one.
 
 logrotate (``job.log.1``, ``job.log-20261120.gz``), kubelet (``0.log.20261120-231307.gz``), and what people call the
 output of ``kubectl logs --previous`` (``llama-0.previous.log``).
@@ -16,7 +16,7 @@ _PREVIOUS = re.compile(rf"(?P<stem>.+)[._-](?:previous|prev|old)(?P<suffix>\.[A-
 
 
 def order(names: Sequence[str]) -> list[int]:
-    """The places of files in the order to read them: what was put aside stands before the file that goes on.
+    """The places of files in the order to read them: rotated files come before the current one.
 
     Args:
         names: of the files, in the order in which they were given; of those that belong together only that changes.
@@ -34,10 +34,10 @@ def order(names: Sequence[str]) -> list[int]:
 
 def _put_aside(name: str) -> tuple[str, int, str]:
     """From which file it was put aside, how many came after it, and when; as far as its name tells."""
-    if found := _NUMBERED.fullmatch(name):
-        return found["base"], int(found["number"]), ""
-    if found := _DATED.fullmatch(name):
-        return found["base"], 0, re.sub(r"\D", "", found["date"])
-    if found := _PREVIOUS.fullmatch(name):
-        return found["stem"] + (found["suffix"] or ""), 0, ""
+    if match := _NUMBERED.fullmatch(name):
+        return match["base"], int(match["number"]), ""
+    if match := _DATED.fullmatch(name):
+        return match["base"], 0, re.sub(r"\D", "", match["date"])
+    if match := _PREVIOUS.fullmatch(name):
+        return match["stem"] + (match["suffix"] or ""), 0, ""
     return "", 0, ""

@@ -13,7 +13,7 @@ BLOCK = 1 << 20
 GROWN = 4 << 20
 """Bytes of a piece of a large file."""
 HEAD = 1 << 16
-"""Bytes that tell whether something is a log."""
+"""Number of leading bytes that decide whether something is a log."""
 
 Pieces: TypeAlias = Iterator[bytes]
 
@@ -55,11 +55,11 @@ def peeked(data: Pieces, enough: Callable[[bytes], bool]) -> tuple[bytes, Pieces
     return head, chain(taken, data)
 
 
-def counted(data: Pieces, told: Callable[[int], None]) -> Pieces:
+def counted(data: Pieces, count: Callable[[int], None]) -> Pieces:
     """The same pieces; ``told`` learns how long each was once it has been used."""
     for piece in data:
         yield piece
-        told(len(piece))
+        count(len(piece))
 
 
 def grown(data: Pieces) -> Pieces:

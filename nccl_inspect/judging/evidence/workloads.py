@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccl_inspect import artifacts, platforms
-from nccl_inspect.judging.engine import SEVERITIES, Rule, registered
+from nccl_inspect.judging.engine import SEVERITIES, Rule
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.remedies import COMMENT
 from nccl_inspect.model.evidence import Evidence
@@ -119,12 +119,9 @@ def machine(facts: Facts, pod: Pod) -> Platform | None:
     return facts.platform or (platforms.find(pod.machine) if pod.machine else None)
 
 
-def effects(facts: Facts, rule: Rule) -> list[Finding]:
-    """What other rules found in the log that this one may explain, where no more specific one found something."""
-    present = {finding.rule for finding in facts.job.findings}
-    general = {entry.rule.name for entry in registered() if not present.isdisjoint(entry.rule.specific)}
-    wanted = set(rule.explains) - general
-    return [finding for finding in facts.job.findings if finding.rule in wanted and finding.severity != "info"]
+def faults(effects: Iterable[Finding]) -> list[Finding]:
+    """Findings that a file beside the log may explain, without those that are no fault."""
+    return [effect for effect in effects if effect.severity != "info"]
 
 
 def cases(facts: Facts, lacks: Callable[[Pod, Container], bool]) -> list[Case]:

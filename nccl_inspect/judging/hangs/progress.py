@@ -115,7 +115,7 @@ def ends_with_empty_table(facts: Facts) -> bool:
 
 
 def _heads(facts: Facts) -> list[Evidence]:
-    return [notice.evidence[-1] for notice in facts.notices("test-units") if notice.evidence]
+    return [notice.evidence[-1] for notice in facts.notices("nccl-tests/test-units") if notice.evidence]
 
 
 def broken_off(facts: Facts) -> list[Evidence]:
@@ -132,7 +132,7 @@ def broken_off(facts: Facts) -> list[Evidence]:
 def is_local_p2p(facts: Facts) -> bool:
     """Whether all connections are P2P, on one host."""
     paths = facts.job.paths
-    return bool(paths) and not facts.several_hosts() and all(path.transport == "P2P" for path in paths)
+    return bool(paths) and not facts.several_hosts() and all(kind.transport == "P2P" for kind in paths.kinds)
 
 
 def silence(facts: Facts) -> list[Evidence]:
@@ -142,14 +142,17 @@ def silence(facts: Facts) -> list[Evidence]:
     of nccl-tests without a row is no silence: nothing came back, whoever ended it then.
     """
     silent = silenced_at_once(facts, facts.job.ended_by)
-    stated = [*facts.notices("slurm-cancelled", "slurm-first-exit", "mpi-hydra-ctrl-c"), *stopped(facts)]
+    stated = [
+        *facts.notices("launchers/slurm-cancelled", "launchers/slurm-first-exit", "launchers/mpi-hydra-ctrl-c"),
+        *stopped(facts),
+    ]
     is_known = stated and not empty_tables(facts, silent)
     return [] if is_known or node_failed(facts) else silent
 
 
 def node_failed(facts: Facts) -> bool:
     """Whether Slurm says that a node of the job failed: then nobody hangs for another reason."""
-    said = since_start(facts, facts.notices("slurm-node-failure", "slurm-cancelled"))
+    said = since_start(facts, facts.notices("launchers/slurm-node-failure", "launchers/slurm-cancelled"))
     return any(job_end.reason(notice.event) == job_end.NODE_FAILURE for notice in said)
 
 

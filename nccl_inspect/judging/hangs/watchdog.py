@@ -9,45 +9,6 @@ from nccl_inspect.event.types import CollectiveTimeout
 from nccl_inspect.judging.facts import Facts
 from nccl_inspect.model.job import CommunicatorInfo, Notice
 
-LEADING = (
-    "collective-mismatch",
-    "collective-not-called",
-    "collective-unfinished",
-    "groups-out-of-order",
-    "p2p-without-partner",
-    "process-unresponsive",
-    "ranks-out-of-step",
-    "ranks-in-error",
-    "gpu-out-of-memory",
-    "cuda-failure-in-connect",
-    "cuda-call-failed",
-    "cuda-failure-in-launch",
-    "cuda-init-error",
-    "p2p-import-failed",
-    "nvls-fabric-manager",
-    "fabric-manager-down",
-    "shm-segment-failed",
-    "shm-cumem-host-failed",
-    "mixed-networks",
-    "hang-after-p2p-setup",
-    "peer-death",
-    "gpu-hardware-error",
-    "ib-memlock",
-    "gpu-memory-not-registered",
-    "no-transport",
-    "open-files-limit",
-    "shm-attach-failed",
-)
-"""Rules whose findings lead before what the watchdog says: it only says that a collective did not end."""
-CAUSES = (
-    "env-mismatch-across-ranks",
-    "version-mismatch",
-    "bootstrap-wrong-interface",
-    "loopback-between-hosts",
-    "ib-async-event",
-)
-"""Rules whose findings may be why a collective did not end."""
-
 
 class Wait(NamedTuple):
     """A rank that waited for a collective until PyTorch gave up."""
@@ -110,7 +71,7 @@ def _groups(facts: Facts) -> dict[tuple[int | None, int | None, int | None], str
     """The process group in which a rank stood in a work, from the next line of that rank: from 2.4 on the line about
     the time-out itself does not name it."""
     found: dict[tuple[int | None, int | None, int | None], set[str]] = {}
-    for notice in facts.notices(*_STATUS):
+    for notice in facts.with_role("watchdog-status"):
         values, group = dict(getattr(notice.event, "values", ())), group_of(notice.message)
         if group is not None:
             found.setdefault((values.get("global_rank"), values.get("rank"), values.get("seq")), set()).add(group)
@@ -147,14 +108,12 @@ def _told_best(found: list[Wait]) -> list[Wait]:
 _GROUP = re.compile(r"\[PG (?:ID \S+ PG GUID )?(\S+(?: \(\S*\))?) Rank \d")
 _TIME = re.compile(r"\[[A-Z](\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?) ")
 _ENQUEUED = re.compile(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)")
-_STATUS = ("work-status", "work-status-2-6")
-_PROGRESS = (*_STATUS, "dump-signal", "dump-signal-2-3")
 
 
 def enqueued(facts: Facts, group: str | None) -> dict[int, tuple[int, Notice]]:
     """For ranks of the job the number of the last work that they put into the queue of a process group."""
     found: dict[int, tuple[int, Notice]] = {}
-    for notice in facts.notices(*_PROGRESS):
+    for notice in facts.with_role("watchdog-status", "watchdog-dump"):
         match = _ENQUEUED.search(notice.message)
         values = dict(getattr(notice.event, "values", ()))
         rank = job_rank(values.get("global_rank"), values.get("rank"), group)

@@ -99,10 +99,10 @@ def _caller(facts: Facts, notice: Notice) -> str | None:
     return file
 
 
-def pass_over_retold(facts: Facts, failed: Iterable[Failure]) -> None:
-    """Say that exceptions of PyTorch with the same error need no explanation of their own."""
+def retold(facts: Facts, failed: Iterable[Failure]) -> list[Notice]:
+    """Exceptions of PyTorch with the same error, which need no explanation of their own."""
     errors = {failure.error for failure in failed}
-    facts.pass_over(notice for notice in facts.notices("cuda-error") if value(notice, "error") in errors)
+    return [notice for notice in facts.notices("torch/cuda-error") if value(notice, "error") in errors]
 
 
 def code_in(text: str) -> int | None:

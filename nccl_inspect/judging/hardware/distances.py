@@ -20,14 +20,10 @@ _CLASSES = (
 """The classes from near to far, and the release from which on they are numbered so."""
 
 
-_MEASURED = ("gdr-disabled", "gdr-disabled-29")
-"""From 2.6 on NCCL compares distances after it has found that the drivers of both support GPUDirect RDMA."""
-
-
 def too_far(reasons: Iterable[Notice]) -> GdrDecision | None:
     """The first distance that is too long, where nothing says that support is missing."""
-    decisions = [(notice.production, notice.event) for notice in reasons if isinstance(notice.event, GdrDecision)]
-    measured = all(production in _MEASURED for production, _ in decisions)
+    decisions = [(notice.roles, notice.event) for notice in reasons if isinstance(notice.event, GdrDecision)]
+    measured = all("gdr-too-far" in roles for roles, _ in decisions)
     return decisions[0][1] if decisions and measured else None
 
 

@@ -15,10 +15,6 @@ from nccl_inspect.platforms.recognition import recognised
 if TYPE_CHECKING:
     from nccl_inspect.artifacts.machine import Item
 
-LISTED_RANKS = ("test-rank", "test-rank-2-13")
-"""Where nccl-tests says which GPU each rank has."""
-_LISTED_GPUS = ("listed-gpu", "listed-mig-device")
-
 
 def platform_of(job: Job) -> Platform | None:
     """The machine type that the log names by a sign, else what the names of the GPUs tell."""
@@ -33,7 +29,7 @@ def expected_of(platform: Platform | None, job: Job) -> Platform | None:
 
 def gpu_names(job: Job) -> set[str]:
     """The names of the GPUs: those of the job where nccl-tests lists them, else those that nvidia-smi shows."""
-    said = {str(value(notice, "gpu")) for notice in job.notices if notice.production in LISTED_RANKS}
+    said = {str(value(notice, "gpu")) for notice in job.notices if "rank-list" in notice.roles}
     in_log = {str(value(notice, "gpu")) for notice in _listed(job).lines.values()}
     return said or in_log or {str(item.values.get("model")) for item in _beside(job)}
 
@@ -47,7 +43,7 @@ def rests_on_list(given: Platform | None, platform: Platform | None, job: Job) -
         job: whose machines they are.
     """
     by_name = given is None and platform is not None and bool(platform.gpu_names)
-    if not by_name or any(notice.production in LISTED_RANKS for notice in job.notices):
+    if not by_name or any("rank-list" in notice.roles for notice in job.notices):
         return False
     if _listed(job).lines:
         return not _listed(job).proven
@@ -56,7 +52,7 @@ def rests_on_list(given: Platform | None, platform: Platform | None, job: Job) -
 
 def _listed(job: Job) -> nvidia_smi.Shown:
     """What nvidia-smi -L printed of the job's hosts; nothing where it lists fewer GPUs than the job uses on one."""
-    found = nvidia_smi.on_hosts(job, _LISTED_GPUS)
+    found = nvidia_smi.on_hosts(job, "gpu-list")
     return found if len(found.lines) >= nvidia_smi.most_gpus(job) else nvidia_smi.Shown()
 
 

@@ -10,15 +10,15 @@ from nccl_inspect.model.job import Job
 from nccl_inspect.model.statements import nvidia_smi
 from nccl_inspect.platforms.recognition import Shown
 
-_TUNER = ("ofi-tuner-not-available", "ofi-tuner-internal")
-_BLOCK = "ofi-gdr-disabled-on-capable"
+_TUNER = ("aws-ofi-nccl/ofi-tuner-not-available", "aws-ofi-nccl/ofi-tuner-internal")
+_BLOCK = "aws-ofi-nccl/ofi-gdr-disabled-on-capable"
 _LOADED = ("loading", "loaded")
 
 
 def of(job: Job, gpu_names: set[str]) -> Shown:
     """What tells the machine type in a job, besides the names of its GPUs."""
     chosen = {(setting.name, setting.value) for setting in job.environment if setting.source != "plugin"}
-    cliques = [notice for notice in job.notices if notice.production == "mnnvl-clique"]
+    cliques = [notice for notice in job.notices if notice.production == "nccl/mnnvl-clique"]
     sizes = [int(str(value(notice, key) or 0)) for notice in cliques for key in ("clique_size", "domain_size")]
     return Shown(
         settings=chosen,
@@ -37,7 +37,7 @@ def local_ranks(job: Job) -> int:
 
 def _networks(job: Job) -> Iterator[str]:
     """All that NCCL uses, and the plugins that were loaded, used or not."""
-    yield from filter(None, (path.net for path in job.paths))
+    yield from filter(None, (kind.net for kind in job.paths.kinds))
     yield from filter(None, (job.network.name, *(net for comm in job.communicators for net in comm.networks)))
     for notice in job.notices:
         event = notice.event

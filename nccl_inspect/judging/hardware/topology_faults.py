@@ -43,34 +43,34 @@ _HOSTS = Fault(
         "unset NCCL_HOSTID   # or another value for each machine",
     ),
 )
-FAULTS = {
-    "topology-reverse-path": Fault(
+_FAULTS = {
+    "nccl/topology-reverse-path": Fault(
         "an NVLink is seen from one end only",
         "a link or NVSwitch is broken, a GPU of the board is not visible here, or the release is older than the GPU "
         "and does not know all of its links (Hopper needs 2.15.1, A100 2.7.3)",
         _LINKS,
     ),
-    "nvlink-add-failed": Fault(
+    "nccl/nvlink-add-failed": Fault(
         "an NVLink leads to a GPU that is not in the topology",
         "the container or virtual machine was given a part of the board, or the topology file is for another machine",
         (_VISIBLE, *_LINKS),
     ),
-    "rccl-xgmi-missing": Fault(
+    "rccl/rccl-xgmi-missing": Fault(
         "an xGMI link leads to a GPU that is not in the topology",
         "the container or virtual machine was given a part of the GPUs, or the topology file is for another machine",
         ("rocm-smi --showtopo; ls /dev/dri /sys/class/kfd/kfd/topology/nodes   # in the container: all there?",),
     ),
-    "pci-add-failed": Fault(
+    "nccl/pci-add-failed": Fault(
         "a PCIe switch is missing in the topology",
         "a container or virtual machine that hides a part of the PCI tree, or a topology file for another machine",
         (_VISIBLE,),
     ),
-    "topology-cpu-unknown": Fault(
+    "nccl/topology-cpu-unknown": Fault(
         "NCCL cannot tell which CPU the GPUs and NICs belong to",
         "a virtual machine or sandbox that hides /sys or its NUMA nodes, or a topology file without them",
         (_VISIBLE,),
     ),
-    "topology-too-large": Fault(
+    "nccl/topology-too-large": Fault(
         "the machine has more parts than this release can hold",
         "many PCI devices, virtual functions or NICs, more GPUs than it knows of, or a topology file with that many",
         (
@@ -78,28 +78,23 @@ FAULTS = {
             "NCCL_IB_HCA='=<NICs of the job>'   # names these NICs only",
         ),
     ),
-    "topology-not-found": _MISSING,
-    "topology-rank-not-found": _MISSING,
-    "topology-fault-31": Fault(
+    "nccl/topology-fault-31": Fault(
         "the topology that NCCL built contradicts itself",
         "a network plugin that says impossible things of its devices, more rails than NCCL can hold, or nodes that "
         "differ",
     ),
-    "topology-netmask": Fault(
+    "nccl/topology-netmask": Fault(
         "GPUs that should be alike see different NICs",
         "releases 2.18.1 and 2.18.3 do not take GPUs of one node that reach different NICs over NVLink",
         ("Install NCCL 2.18.5 or later.", "NCCL_PXN_DISABLE=1   # meanwhile"),
     ),
-    "nvls-nic-missing": Fault(
+    "nccl/nvls-nic-missing": Fault(
         "a rank has no NIC in the order for NVLink SHARP",
         "the ranks of a node do not all have a NIC that the search gave them: nodes with different GPUs or NICs, or a "
         "part of a node",
         ("NCCL_NVLS_ENABLE=0   # on all ranks: goes on without it",),
     ),
-    "local-ranks-undetermined": _HOSTS,
-    "local-ranks-undetermined-old": _HOSTS,
-    "p2p-schedule-bug": _HOSTS,
-    "multi-rank-limit": Fault(
+    "nccl/multi-rank-limit": Fault(
         "one host has more ranks than this release can check for shared GPUs",
         "releases 2.30.3 and 2.30.4 hold a list of limited length; many containers that go by one host name fill it as "
         "well",
@@ -109,9 +104,9 @@ FAULTS = {
 """By production. They are WARN lines, and the call that prints them returns an error."""
 
 
-def stated(facts: Facts) -> list[Notice]:
-    """What stands in the log of it."""
-    return facts.notices(*FAULTS)
+def fault_of(notice: Notice) -> Fault:
+    """What a statement means of the topology."""
+    return _FAULTS.get(notice.production) or (_HOSTS if "host-identity" in notice.roles else _MISSING)
 
 
 def went_on(facts: Facts) -> bool:

@@ -7,13 +7,6 @@ from nccl_inspect.judging.facts import Facts
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 
-COMPLETIONS = ("ofi-completion-error", "ofi-completion-error-21", "ofi-remote-write-error")
-
-
-FOLLOWING = ("ofi-receive-buffer-error", "ofi-remote-write-error-old")
-"""Printed beside a failed completion, without its code."""
-
-
 UNREACHABLE = 15
 """EFA: the remote device never answered."""
 
@@ -48,7 +41,7 @@ _OF_TEXT = (
 def completions(facts: Facts) -> list[Notice]:
     """Transfers of aws-ofi-nccl that failed; over another provider than efa the codes mean something else."""
     providers = {getattr(notice.event, "provider", "") for notice in facts.said(OfiProvider)}
-    return facts.notices(*COMPLETIONS) if not providers or "efa" in providers else []
+    return facts.with_role("efa-completion") if not providers or "efa" in providers else []
 
 
 def code_of(notice: Notice) -> int | None:
@@ -79,7 +72,8 @@ def never_connected(facts: Facts) -> bool:
 def is_connected(facts: Facts) -> bool:
     """Whether a communicator has all its connections over libfabric: making them takes messages through EFA."""
     done = {comm.id for comm in facts.job.communicators if not comm.unconnected}
-    return any(done & set(path.communicators) for path in facts.leaving() if "Libfabric" in path.detail)
+    paths = facts.leaving().where(lambda kind: "Libfabric" in kind.detail)
+    return any(done.intersection(comms) for (comms,) in paths.distinct("communicators"))
 
 
 def lost_peers(facts: Facts) -> list[Notice]:
@@ -87,7 +81,7 @@ def lost_peers(facts: Facts) -> list[Notice]:
     failed = completions(facts)
     if unreached(facts) or not all(map(is_gone, failed)):
         return []
-    return [*failed, *facts.notices(*FOLLOWING)] if failed else []
+    return [*failed, *facts.with_role("beside-completion")] if failed else []
 
 
 def _never_answered(notice: Notice) -> bool:

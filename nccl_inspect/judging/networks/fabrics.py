@@ -19,33 +19,33 @@ from nccl_inspect.judging.networks.fallback import (
 from nccl_inspect.judging.networks.interfaces import is_over_infiniband, naming
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
-from nccl_inspect.model.job import Notice, Path, Setting
+from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.util.wording import count, some_names
 
 
-def over_tcp_provider(facts: Facts) -> list[Path]:
+def over_tcp_provider(facts: Facts) -> Selection:
     """Paths between hosts over libfabric whose provider is TCP: the word Libfabric alone is not EFA."""
     said = any(map(is_over_tcp, facts.said(events.OfiProvider)))
-    return [path for path in facts.leaving() if "Libfabric" in path.detail] if said else []
+    return facts.leaving().where(lambda kind: said and "Libfabric" in kind.detail)
 
 
-def tcp_paths(facts: Facts) -> list[Path]:
+def tcp_paths(facts: Facts) -> Selection:
     """Paths over NCCL's own TCP network that leave a host, or may."""
-    return [path for path in facts.leaving() if path.net == "Socket"]
+    return facts.leaving().where(lambda kind: kind.net == "Socket")
 
 
 VERBS = "apt install libibverbs1 ibverbs-providers   # in the image (rdma-core on other systems); then ibv_devices"
 
 
-def wording(paths: list[Path]) -> str:
+def wording(paths: Selection) -> str:
     """How the paths are told: only a fragment of a log leaves open whether they leave the host."""
-    sure = all(path.scope == "inter" for path in paths)
+    sure = all(kind.scope == "inter" for kind in paths.kinds)
     return f"{count(len(paths), 'path')} between hosts" if sure else f"{count(len(paths), 'network path')}"
 
 
 def without_cards(facts: Facts) -> list[Notice]:
     """What hosts say that have no InfiniBand or RoCE card, where only they say so and others list theirs."""
-    none = [*facts.notices("net-ib-none"), *lacking_verbs(facts)]
+    none = [*facts.notices("nccl/net-ib-none"), *lacking_verbs(facts)]
     listed_by = hosts_in(
         facts.said(events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices))
     )
@@ -80,7 +80,7 @@ def efa_hints(facts: Facts) -> list[Evidence]:
 
 def unusable_efa(facts: Facts) -> list[Notice]:
     """EFA devices that NCCL's own code cannot open: it takes them for InfiniBand cards."""
-    return [notice for notice in facts.notices("ib-device-not-usable") if _is_efa(notice)]
+    return [notice for notice in facts.notices("nccl/ib-device-not-usable") if _is_efa(notice)]
 
 
 def sought_plugin(facts: Facts) -> list[Notice]:
@@ -109,8 +109,8 @@ def ib_cards(facts: Facts) -> list[Evidence]:
         *facts.said(
             events.NetDevices, lambda e: isinstance(e, events.NetDevices) and e.net == "IB" and bool(e.devices)
         ),
-        *facts.notices("net-ib-merged"),
-        *(notice for notice in facts.notices("ib-device-not-usable") if not _is_efa(notice)),
+        *facts.notices("nccl/net-ib-merged"),
+        *(notice for notice in facts.notices("nccl/ib-device-not-usable") if not _is_efa(notice)),
     ]
     return first_said([*cards[:2], *over_infiniband(facts)[:2]])
 
@@ -128,7 +128,7 @@ def switched_off(facts: Facts) -> list[Setting]:
 
 def lacking_verbs(facts: Facts) -> list[Notice]:
     """What NCCL says where the library for InfiniBand cards cannot be opened."""
-    said = facts.notices("verbs-library-missing", "verbs-library-not-opened")
+    said = facts.notices("nccl/verbs-library-missing", "nccl/verbs-library-not-opened")
     return [notice for notice in said if "libibverbs" in notice.message]
 
 
@@ -154,10 +154,10 @@ def meetings(facts: Facts) -> list[Notice]:
 
 
 def _meetings(facts: Facts) -> list[Notice]:
-    typed = [notice for notice in facts.notices("socket-wrong-magic") if network_types(notice) == NETWORK_TYPES.keys()]
+    typed = [notice for notice in facts.with_role("stranger") if network_types(notice) == NETWORK_TYPES.keys()]
     frames = facts.said(ErrorCascade, _is_connecting)
     beside = {process for frame in frames for process in frame.processes}
-    odd = facts.notices("socket-address-family", "socket-address-family-init")
+    odd = facts.with_role("garbled-address")
     return [*typed, *(notice for notice in odd if beside & set(notice.processes))]
 
 

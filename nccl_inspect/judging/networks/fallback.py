@@ -14,10 +14,7 @@ from nccl_inspect.model.job import CommunicatorInfo, Notice
 _SOCKET = "Socket"
 _TCP_PROVIDERS = ("tcp", "sockets")
 """Providers of libfabric that carry it over TCP."""
-NO_PROVIDER = ("ofi-no-protocol", "ofi-no-optimal-provider", "ofi-only-efa", "ofi-getinfo-failed")
-"""What aws-ofi-nccl says when all its searches have failed."""
 _CAME_UP = ("initialised", "assigned")
-_ABSENT = ("net-ib-none", "verbs-library-missing", "verbs-library-not-opened")
 CONFIRM = "Check 'Using network', and 'via NET/' once hosts talk: Socket means TCP."
 """How each clue about the network is confirmed."""
 
@@ -60,12 +57,12 @@ def _fallback(facts: Facts) -> Fallback | None:
     if facts.paths(transport="NET") or is_on_one_host(facts) or _another_network(facts):
         return None
     over_tcp = _takes_tcp(facts)
-    missing = facts.notices(*_ABSENT)
+    missing = facts.with_role("no-ib")
     lines = [
         line for comm in facts.job.communicators if set(comm.networks) == {_SOCKET} for line in comm.network_lines[:1]
     ]
     stated = [*first_said(over_tcp), *lines]
-    if not (stated or missing or tried(facts) or facts.notices(*NO_PROVIDER)):
+    if not (stated or missing or tried(facts) or facts.with_role("no-provider")):
         return None
     said = [*over_tcp, *missing]
     return Fallback(
@@ -100,7 +97,7 @@ def _another_network(facts: Facts) -> bool:
     came_up = {getattr(notice.event, "plugin", None) for notice in facts.plugin("NET", *_CAME_UP)}
     providers = [notice for notice in facts.said(events.OfiProvider) if not is_over_tcp(notice)]
     lists = {getattr(n.event, "net", None) for n in facts.said(events.NetDevices) if getattr(n.event, "devices", ())}
-    merged = facts.notices("net-ib-merged")
+    merged = facts.notices("nccl/net-ib-merged")
     return bool((used | came_up | lists) - {_SOCKET} or providers or merged)
 
 

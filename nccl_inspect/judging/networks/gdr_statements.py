@@ -11,10 +11,7 @@ from nccl_inspect.judging.networks.fallback import is_on_one_host
 from nccl_inspect.model.job import Notice, Setting
 from nccl_inspect.util.wording import ranges
 
-_BY_DRIVER = ("gdr-nic-disabled", "gdr-nic-no-module", "gdr-nic-no-module-3", "gdr-nic-not-by-gpu-3")
-"""The driver of the NIC cannot reach GPU memory: NCCL asks before it looks at distances."""
-_BY_PLUGIN = ("ofi-gdr-disabled-on-capable", "ofi-gdr-hmem-disabled")
-_WEAK = "ofi-gdr-not-supported"
+_WEAK = "aws-ofi-nccl/ofi-gdr-not-supported"
 """The plugin says so of every provider without it; EFA has it on some instance types."""
 _SETTINGS = {"NCCL_NET_GDR_LEVEL": ("LOC", "0"), "FI_EFA_USE_DEVICE_RDMA": ("0",)}
 """Values that switch it off."""
@@ -29,13 +26,13 @@ def is_open(facts: Facts) -> bool:
     """Whether the log leaves open if hosts talk with GPUDirect RDMA, and machines and network could do so."""
     platform = facts.platform
     over_tcp = {net for comm in facts.job.communicators for net in comm.networks} == {"Socket"}
-    shown = bool(facts.rdma()) or any(path.gdr for path in facts.job.paths)
+    shown = bool(facts.rdma()) or any(kind.gdr for kind in facts.job.paths.kinds)
     return not (shown or over_tcp or (platform and platform.gdr is False) or is_on_one_host(facts))
 
 
 def refused(facts: Facts) -> list[Notice]:
     """NICs that cannot reach GPU memory, as their driver or the plugin says."""
-    said = [*facts.notices(*_BY_DRIVER, *_BY_PLUGIN), *(facts.notices(_WEAK) if _is_on_efa(facts) else ())]
+    said = [*facts.with_role("gdr-refused"), *(facts.notices(_WEAK) if _is_on_efa(facts) else ())]
     return [notice for notice in said if "NET/Socket" not in notice.message and not _is_without(notice)]
 
 

@@ -22,5 +22,5 @@ OTHER_ROOTS = (9, 10, 11, 13)
 
 def after_another(facts: Facts) -> list[Notice]:
     """Transfers without an answer after a peer had gone away, or a NIC had refused a transfer: echoes of that."""
-    before = [*facts.notices("socket-closed-by-peer"), *facts.completions(*OTHER_ROOTS)]
+    before = [*facts.notices("nccl/socket-closed-by-peer"), *facts.completions(*OTHER_ROOTS)]
     return [late for late in facts.completions(UNANSWERED) if any(precedes(one, late) for one in before)]

@@ -114,7 +114,7 @@ def _offered(facts: Facts) -> list[Interface]:
         if notice.event.net == "Socket":
             found += [_made(device[1], device[2], False, notice) for device in notice.event.devices if len(device) > 2]
     begun: set[Process] = set()
-    for notice in facts.notices("interface-found-old"):
+    for notice in facts.notices("nccl/interface-found-old"):
         is_first = not begun.issuperset(notice.processes)
         found.append(_made(value(notice, "interface"), value(notice, "address"), is_first, notice))
         begun.update(notice.processes)
@@ -165,6 +165,6 @@ def without_family(facts: Facts) -> list[Notice]:
     A process that lists an interface has an address of its own, and was given that of another family by its peer.
     """
     chose = {process for one in offered(facts) for process in one.said.processes}
-    said = [notice for notice in facts.notices("socket-create-failed") if NO_FAMILY in notice.message]
+    said = [notice for notice in facts.notices("nccl/socket-create-failed") if NO_FAMILY in notice.message]
     old = not any(order(text) >= _TELLS for text in facts.job.nccl_versions if "inferred" not in text)
     return [notice for notice in said if old and chose.isdisjoint(notice.processes)]

@@ -33,7 +33,7 @@ def _signs(facts: Facts) -> list[Evidence]:
 def _is_sign(notice: Notice) -> bool:
     if isinstance(notice.event, events.OfiProvider):
         return notice.event.provider == PROVIDER
-    return notice.production == "libfabric-warning" and bool(value(notice, "provider") == PROVIDER)
+    return notice.production == "libfabric/libfabric-warning" and bool(value(notice, "provider") == PROVIDER)
 
 
 def _names_it(setting: Setting) -> bool:

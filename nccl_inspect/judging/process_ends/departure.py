@@ -11,20 +11,20 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.util.wording import ranks_word
 
-RAISED = "spawn-raised"
-SPAWNED = (RAISED, "spawn-exit-code", "spawn-signalled")
+RAISED = "torch/spawn-raised"
+SPAWNED = (RAISED, "torch/spawn-exit-code", "torch/spawn-signalled")
 OF_LAUNCHERS = (
-    "worker-failed",
-    "failure-exitcode",
-    "mpi-signalled",
+    "torch/worker-failed",
+    "torch/failure-exitcode",
+    "launchers/mpi-signalled",
     mpi.IMPROPER,
-    "composer-exited",
-    "lightning-child",
+    "launchers/composer-exited",
+    "launchers/lightning-child",
 )
-LOADER = "data-loader-killed"
-DEEPSPEED = "deepspeed-failed"
+LOADER = "torch/data-loader-killed"
+DEEPSPEED = "launchers/deepspeed-failed"
 """It quotes a command with a local rank: always that of the process that it began last, whichever one ended."""
-_BY_LAUNCHERS = (*OF_LAUNCHERS, "composer-crashed", DEEPSPEED, *SPAWNED)
+_BY_LAUNCHERS = (*OF_LAUNCHERS, "launchers/composer-crashed", DEEPSPEED, *SPAWNED)
 _CRASHES = (signal.SIGBUS, signal.SIGSEGV, signal.SIGILL, signal.SIGFPE)
 OF_SLURM = (slurm_tasks.TASK, slurm_tasks.STATE)
 _WITHOUT_TEXT = (RAISED, ray.SNIPPET)

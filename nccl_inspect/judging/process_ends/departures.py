@@ -27,19 +27,19 @@ _BY_LAUNCHER = (signal.SIGTERM, signal.SIGINT)
 """Launchers end the other processes with these once one has failed."""
 _MOST_SPAWNED = 100
 """Of which is asked what they raised."""
-_SHELL_COMMANDS = ("shell-bus-error-command", "shell-segmentation-fault-command")
+_SHELL_COMMANDS = ("launchers/shell-bus-error-command", "launchers/shell-segmentation-fault-command")
 _SHELL = {
-    "shell-bus-error-command": signal.SIGBUS,
-    "shell-segmentation-fault-command": signal.SIGSEGV,
-    "shell-bus-error": signal.SIGBUS,
-    "shell-segmentation-fault": signal.SIGSEGV,
+    "launchers/shell-bus-error-command": signal.SIGBUS,
+    "launchers/shell-segmentation-fault-command": signal.SIGSEGV,
+    "launchers/shell-bus-error": signal.SIGBUS,
+    "launchers/shell-segmentation-fault": signal.SIGSEGV,
 }
-_WITH_PID = (*OF_LAUNCHERS, LOADER, "mpi-process-signal", "ray-process-crashed", *_SHELL_COMMANDS)
+_WITH_PID = (*OF_LAUNCHERS, LOADER, "launchers/mpi-process-signal", "launchers/ray-process-crashed", *_SHELL_COMMANDS)
 TOLD = (*_WITH_PID, mpi.HYDRA, *SPAWNED, *ray.PRODUCTIONS)
 """Who says which process ended."""
-_OF_ANY = ("ray-process-crashed", *_SHELL_COMMANDS)
+_OF_ANY = ("launchers/ray-process-crashed", *_SHELL_COMMANDS)
 """Of these it may be any process, also one that is no rank."""
-_NAMELESS = ("shell-bus-error", "shell-segmentation-fault", "python-crashed")
+_NAMELESS = ("launchers/shell-bus-error", "launchers/shell-segmentation-fault", "torch/python-crashed")
 """Here a process crashed, and nothing tells which."""
 _SIGNALS = {
     "Bus error": signal.SIGBUS,
@@ -51,14 +51,14 @@ _SIGNALS = {
     "Terminated": signal.SIGTERM,
 }
 """As strsignal() names them."""
-_SHELL_KILLED = "shell-killed-command"
+_SHELL_KILLED = "launchers/shell-killed-command"
 _EXITED = re.compile(r"Exited with exit code (\d{1,3})")
 _SIGNALLED = 128
 """What shells and containers add to a signal to make an exit code of it."""
 _TIME = re.compile(r"\b[EWF](\d{4} \d\d:\d\d:\d\d\.\d+) ")
-_WITHOUT_PID = (DEEPSPEED, "composer-crashed", *mpi.NAMED, slurm_tasks.TASK)
+_WITHOUT_PID = (DEEPSPEED, "launchers/composer-crashed", *mpi.NAMED, slurm_tasks.TASK)
 _WEAK = (
-    *(*SPAWNED, mpi.HYDRA, ray.TASK, ray.SNIPPET, "composer-exited", "lightning-child"),
+    *(*SPAWNED, mpi.HYDRA, ray.TASK, ray.SNIPPET, "launchers/composer-exited", "launchers/lightning-child"),
     *(*_WITHOUT_PID, slurm_tasks.STATE),
 )
 """Launchers that name any process that ended with an error; torchrun and mpirun name the first one."""
@@ -68,7 +68,10 @@ _IMPROPER = "left improperly, as mpirun says: without MPI_Finalize, or by a call
 _LEFT = "left by itself: Hydra killed all others, and it is the only one of which it does not say so"
 _KILLED_OTHERS = "ended, and Hydra (mpiexec) killed the others: which one ended first is not told"
 _WAITED = "ended while others still ran, and srun ended these (--wait)"
-_LAST_WORDS = ("watchdog-terminated", "async-error", "async-error-2-4", "cuda-error", "nccl-error")
+_LAST_WORDS = (
+    *("torch/watchdog-terminated", "torch/async-error", "torch/async-error-2-4"),
+    *("torch/cuda-error", "torch/nccl-error"),
+)
 
 
 def departures(facts: Facts) -> list[Departure]:
@@ -165,7 +168,7 @@ def _aborts(facts: Facts) -> dict[int, Notice]:
 
 
 def _is_told_below(notice: Notice) -> bool:
-    return notice.production == "mpi-signalled" and value(notice, "signal_number") is None
+    return notice.production == "launchers/mpi-signalled" and value(notice, "signal_number") is None
 
 
 def _of_process(facts: Facts, notice: Notice, code: int) -> Departure:
@@ -304,7 +307,8 @@ def _called(facts: Facts, notice: Notice) -> str:
     code = mpi.abort_code(facts, notice)
     if code is not None:
         return f"called MPI_Abort with error code {code}"
-    return "called MPI_Abort" if notice.production == "mpi-abort" else f"was ended by MPI: {value(notice, 'how')}"
+    is_abort = notice.production == "launchers/mpi-abort"
+    return "called MPI_Abort" if is_abort else f"was ended by MPI: {value(notice, 'how')}"
 
 
 def _of_shell(code: int) -> int:
@@ -323,13 +327,15 @@ def _code(notice: Notice) -> int | None:
 
 def _stated_ranks(facts: Facts, notice: Notice) -> list[int]:
     """The rank that mpirun names, or torchrun in the line above."""
-    is_abort = notice.production == "mpi-abort"
+    is_abort = notice.production == "launchers/mpi-abort"
     if is_abort and value(notice, "communicator") != "MPI_COMM_WORLD":
         return []  # its rank there is another number
     if (stated := value(notice, "rank" if is_abort else "global_rank")) is not None:
         return [stated]
     above = {(line.source, line.order - 1) for line in notice.evidence}
-    said = [one for one in facts.notices("failure-rank") if any((e.source, e.order) in above for e in one.evidence)]
+    said = [
+        one for one in facts.notices("torch/failure-rank") if any((e.source, e.order) in above for e in one.evidence)
+    ]
     return sorted({value(one, "global_rank") for one in said})
 
 
@@ -388,5 +394,5 @@ def last_words(facts: Facts, gone: Iterable[Departure]) -> Mapping[int, Notice]:
 def silent_workers(facts: Facts) -> list[int]:
     """Pids that torchrun ended and that printed no line of NCCL: workers that never came so far."""
     known = {last.process.pid for last in facts.job.last_lines}
-    ended = {value(notice, "pid") for notice in facts.notices("worker-signalled", "worker-forced")}
+    ended = {value(notice, "pid") for notice in facts.notices("torch/worker-signalled", "torch/worker-forced")}
     return sorted(pid for pid in ended if pid is not None and pid not in known)

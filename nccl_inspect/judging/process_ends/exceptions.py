@@ -16,36 +16,64 @@ from nccl_inspect.model.statements import job_end
 from nccl_inspect.util.text import cut
 
 _WITH_TEXT = (
-    *("rank-error", "rank-exception", "rank-raised", "cuda-error", "cuda-out-of-memory", "data-loader-killed"),
-    *("no-gpus-available", "driver-too-old", "device-count-failed"),
-    *("nccl-not-built-in", "nccl-symbol-undefined", "nccl-library-not-found", "gloo-no-interface"),
-    *("gloo-not-connected", "gloo-connect-failed"),
+    *(
+        "torch/rank-error",
+        "torch/rank-exception",
+        "torch/rank-raised",
+        "torch/cuda-error",
+        "torch/cuda-out-of-memory",
+        "torch/data-loader-killed",
+    ),
+    *("torch/no-gpus-available", "torch/driver-too-old", "torch/device-count-failed"),
+    *(
+        "frameworks/nccl-not-built-in",
+        "frameworks/nccl-symbol-undefined",
+        "frameworks/nccl-library-not-found",
+        "torch/gloo-no-interface",
+    ),
+    *("torch/gloo-not-connected", "torch/gloo-connect-failed"),
 )
 CATCHABLE = (
-    *("cuda-error", "cuda-out-of-memory", "no-gpus-available", "driver-too-old", "device-count-failed"),
-    *("gloo-no-interface", "gloo-not-connected", "gloo-connect-failed"),
+    *(
+        "torch/cuda-error",
+        "torch/cuda-out-of-memory",
+        "torch/no-gpus-available",
+        "torch/driver-too-old",
+        "torch/device-count-failed",
+    ),
+    *("torch/gloo-no-interface", "torch/gloo-not-connected", "torch/gloo-connect-failed"),
 )
 """What programs may catch, and rules of their own tell."""
-_WITHOUT = ("rank-assertion", "rank-memory-error", "rank-not-implemented", "rank-stop-iteration")
+_WITHOUT = (
+    "torch/rank-assertion",
+    "torch/rank-memory-error",
+    "torch/rank-not-implemented",
+    "torch/rank-stop-iteration",
+)
 STORE = (
-    *("store-connect-timeout", "store-join-timeout", "store-wait-timeout", "store-listen-failed"),
-    *("rendezvous-timeout", "rendezvous-closed"),
+    *(
+        "torch/store-connect-timeout",
+        "torch/store-join-timeout",
+        "torch/store-wait-timeout",
+        "torch/store-listen-failed",
+    ),
+    *("torch/rendezvous-timeout", "torch/rendezvous-closed"),
 )
 """PyTorch's store, by which ranks and nodes find each other, could not be used, or not all came to it."""
 _OF_NCCL = (
-    "nccl-error",
-    "nccl-error-code",
-    "horovod-nccl-failed",
-    "vllm-nccl-failed",
-    "xla-nccl-failed",
-    "unique-id-failed",
+    "torch/nccl-error",
+    "torch/nccl-error-code",
+    "frameworks/horovod-nccl-failed",
+    "frameworks/vllm-nccl-failed",
+    "frameworks/xla-nccl-failed",
+    "torch/unique-id-failed",
     *STORE,
 )
 _OWN = (*_WITH_TEXT, *_WITHOUT)
-_NO_EXCEPTION = ("rank-traceback", "rank-interrupted")
+_NO_EXCEPTION = ("torch/rank-traceback", "torch/rank-interrupted")
 _LINE = re.compile(r"\[rank(\d{1,7})\]: (?=\S)")
 """What PyTorch puts in front of an exception; its logger has a bracket behind the colon."""
-_ATTEMPT_ENDS = ("worker-failed", "failure-exitcode")
+_ATTEMPT_ENDS = ("torch/worker-failed", "torch/failure-exitcode")
 """What torchrun says of a process that ended, before it may start it anew."""
 _OF_LAUNCHERS = ("torch.distributed.elastic.", "torch.multiprocessing.spawn.", "subprocess.CalledProcess")
 """What they raise because a process of theirs ended."""
@@ -154,12 +182,12 @@ def _found(facts: Facts) -> Found:
 
 def _of_ranks(facts: Facts) -> tuple[list[Trace], list[Trace]]:
     said: dict[int, list[Notice]] = {}
-    begins = facts.notices("rank-traceback")
+    begins = facts.notices("torch/rank-traceback")
     for notice in facts.job.notices if begins else ():
         front = None if notice.production in _NO_EXCEPTION else _LINE.match(words(notice))
         if front is not None:
             said.setdefault(int(front[1]), []).append(notice)
-    interrupted = {value(notice, "global_rank") for notice in facts.notices("rank-interrupted")}
+    interrupted = {value(notice, "global_rank") for notice in facts.notices("torch/rank-interrupted")}
     ends = [notice.evidence[0] for notice in facts.notices(*_ATTEMPT_ENDS)]
     traces: list[Trace] = []
     echoes: list[Trace] = []
@@ -213,9 +241,9 @@ def _of_nobody(lines: Iterable[Evidence]) -> tuple[list[Raised], list[Raised]]:
 def spawned(facts: Facts, begin: Notice) -> Raised | None:
     """What a process of torch.multiprocessing.spawn raised: the first exception below the line that says so."""
     here = begin.evidence[0]
-    others = (one.evidence[0].order for one in facts.notices("spawn-raised") if is_before(here, one.evidence[0]))
+    others = (one.evidence[0].order for one in facts.notices("torch/spawn-raised") if is_before(here, one.evidence[0]))
     until = min(others, default=None)
-    others_tell = [_raised(one) for one in facts.notices(*_OF_NCCL, "cuda-error", "cuda-out-of-memory")]
+    others_tell = [_raised(one) for one in facts.notices(*_OF_NCCL, "torch/cuda-error", "torch/cuda-out-of-memory")]
     below = [one for one in (*found(facts).loose, *others_tell) if is_before(here, one.line)]
     near = [one for one in below if until is None or one.line.order < until]
     return min(near, key=lambda one: one.line.order, default=None)
@@ -227,7 +255,7 @@ def stated(facts: Facts) -> list[Raised]:
 
 
 def _stated(facts: Facts) -> list[Raised]:
-    told = facts.notices(*_OF_NCCL, "cuda-error", "cuda-out-of-memory")
+    told = facts.notices(*_OF_NCCL, "torch/cuda-error", "torch/cuda-out-of-memory")
     mine = [_raised(one)._replace(line=line) for one in told for line in one.evidence]
     return [*found(facts).loose, *mine]
 
@@ -280,7 +308,7 @@ def is_caught(facts: Facts, notice: Notice) -> bool:
 
 def is_survived(facts: Facts, notice: Notice) -> bool:
     """Whether a program went on after what its own start of CUDA gave it, as an exception or as a warning."""
-    if notice.production == "device-count-warned":
+    if notice.production == "torch/device-count-warned":
         return bool(facts.job.communicators) or is_used_below(facts, notice)
     return came_up_below(facts, notice) or (notice.production in _OWN and is_caught(facts, notice))
 

@@ -16,7 +16,7 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding
 from nccl_inspect.model.job import Notice
 
-_LOSS = "socket-closed-by-peer"
+_LOSS = "nccl/socket-closed-by-peer"
 _IS_ERROR = re.compile(r" NCCL WARN | -> \d+(?: \[[^\]]*\])?$")
 """A warning, or a frame of the cascade that an error leaves."""
 

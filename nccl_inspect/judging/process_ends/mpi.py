@@ -11,14 +11,23 @@ from nccl_inspect.judging.line_order import precedes
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 
-HYDRA = "mpi-hydra-process"
-IMPROPER = "mpi-improper"
-ABORTS = ("mpi-abort", "mpi-abort-mpich")
-NAMED = (*ABORTS, "mpi-process-name")
+HYDRA = "launchers/mpi-hydra-process"
+IMPROPER = "launchers/mpi-improper"
+ABORTS = ("launchers/mpi-abort", "launchers/mpi-abort-mpich")
+NAMED = (*ABORTS, "launchers/mpi-process-name")
 """They name a rank, and no process."""
 _BELOW = (
-    *("mpi-below-killed", "mpi-below-terminated", "mpi-below-aborted", "mpi-below-bus-error"),
-    *("mpi-below-segmentation-fault", "mpi-below-illegal-instruction", "mpi-below-floating-point"),
+    *(
+        "launchers/mpi-below-killed",
+        "launchers/mpi-below-terminated",
+        "launchers/mpi-below-aborted",
+        "launchers/mpi-below-bus-error",
+    ),
+    *(
+        "launchers/mpi-below-segmentation-fault",
+        "launchers/mpi-below-illegal-instruction",
+        "launchers/mpi-below-floating-point",
+    ),
 )
 _BLOCK = 3
 """Lines below a statement that belong to it, with the blank ones."""
@@ -52,7 +61,7 @@ class Blocks(NamedTuple):
 
 def code_below(facts: Facts, notice: Notice) -> int | None:
     """The exit code, negative for a signal, that stands in the lines below a statement of Open MPI."""
-    if notice.production == "mpi-signalled":
+    if notice.production == "launchers/mpi-signalled":
         found = _below(notice, 1, facts.once(_signals))
         number = value(found, "signal_number") if found else None
         return None if number is None else -number
@@ -78,16 +87,18 @@ def _signals(facts: Facts) -> dict[tuple[str, int], Notice]:
 
 
 def _codes(facts: Facts) -> dict[tuple[str, int], Notice]:
-    return _placed(facts.notices("mpi-exit-code-below", "mpi-abort-code", "mpi-abort-code-4"))
+    return _placed(
+        facts.notices("launchers/mpi-exit-code-below", "launchers/mpi-abort-code", "launchers/mpi-abort-code-4")
+    )
 
 
 def _exits(facts: Facts) -> dict[tuple[str, int], Notice]:
-    return _placed(facts.notices("mpi-hydra-exit", "mpi-hydra-signal"))
+    return _placed(facts.notices("launchers/mpi-hydra-exit", "launchers/mpi-hydra-signal"))
 
 
 def abort_code(facts: Facts, notice: Notice) -> int | None:
     """What a rank gave to MPI_Abort; None where it did not call that, or nothing tells."""
-    if notice.production == "mpi-abort":
+    if notice.production == "launchers/mpi-abort":
         return code_below(facts, notice)
     called = str(value(notice, "how")).startswith("application called MPI_Abort")
     return value(notice, "exitcode") if called else None
@@ -127,16 +138,16 @@ def _came_to_their_end(facts: Facts, ranks: set[int]) -> bool:
 
 def stopped(facts: Facts) -> list[Notice]:
     """What mpirun says of processes that somebody ended with Ctrl-C or SIGTERM."""
-    found = [one for one in facts.notices("mpi-signalled") if code_below(facts, one) in _FROM_OUTSIDE]
+    found = [one for one in facts.notices("launchers/mpi-signalled") if code_below(facts, one) in _FROM_OUTSIDE]
     ended = [one for one in facts.notices(HYDRA) if _code(facts, one) in _FROM_OUTSIDE]
     if ended and not blocks(facts).own:
-        found += [*facts.notices("mpi-hydra"), *ended, *facts.notices("mpi-hydra-string")]
+        found += [*facts.notices("launchers/mpi-hydra"), *ended, *facts.notices("launchers/mpi-hydra-string")]
     return found
 
 
 def put_together(facts: Facts, notice: Notice) -> Notice | None:
     """Hydra's last line, which puts together how all processes ended."""
-    return next((one for one in facts.notices("mpi-hydra-string")[:_MOST] if precedes(notice, one)), None)
+    return next((one for one in facts.notices("launchers/mpi-hydra-string")[:_MOST] if precedes(notice, one)), None)
 
 
 def _code(facts: Facts, notice: Notice) -> int | None:
@@ -144,7 +155,7 @@ def _code(facts: Facts, notice: Notice) -> int | None:
     found = _below(notice, 1, facts.once(_exits)) or _between(facts, notice)
     if found is None:
         return None
-    if found.production == "mpi-hydra-signal":
+    if found.production == "launchers/mpi-hydra-signal":
         return -int(value(found, "signal_number"))
     whole = put_together(facts, notice)
     return _of_mpich(value(found, "exitcode"), value(whole, "signal_number") if whole else None)
@@ -153,7 +164,7 @@ def _code(facts: Facts, notice: Notice) -> int | None:
 def _between(facts: Facts, notice: Notice) -> Notice | None:
     """What stands in the line below and elsewhere, too: the only words that stand both before and after it."""
     here = notice.evidence[0]
-    said = facts.notices("mpi-hydra-exit", "mpi-hydra-signal")[:_MOST]
+    said = facts.notices("launchers/mpi-hydra-exit", "launchers/mpi-hydra-signal")[:_MOST]
     near = [one for one in said if one.evidence[0].source == here.source]
     found = [one for one in near if one.evidence[0].order < here.order < max(one.until)]
     return found[0] if len(found) == 1 else None

@@ -20,15 +20,22 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 
-DIED, SNIPPET, TASK = "ray-worker-died", "ray-rank-snippet", "ray-task-error"
-GIVEN_UP = ("ray-train-raise", "ray-train-failed", "ray-train-workers-failed")
+DIED, SNIPPET, TASK = "launchers/ray-worker-died", "launchers/ray-rank-snippet", "launchers/ray-task-error"
+GIVEN_UP = ("launchers/ray-train-raise", "launchers/ray-train-failed", "launchers/ray-train-workers-failed")
 """Training failed, where Ray Train tells no more."""
 PRODUCTIONS = (DIED, SNIPPET, TASK, *GIVEN_UP)
-SELECTED = "ray-memory-selected"
-_OF_DEATHS = ("ray-actor-died", "ray-worker-crashed")
+SELECTED = "launchers/ray-memory-selected"
+_OF_DEATHS = ("launchers/ray-actor-died", "launchers/ray-worker-crashed")
 _DRIVER = (*_OF_DEATHS, TASK)
 """What a driver raises when a call failed for good."""
-_BORDERS = (SNIPPET, *GIVEN_UP, "ray-train-retry", "ray-train-function-failed", "ray-health-check-failed", *_DRIVER)
+_BORDERS = (
+    SNIPPET,
+    *GIVEN_UP,
+    "launchers/ray-train-retry",
+    "launchers/ray-train-function-failed",
+    "launchers/ray-health-check-failed",
+    *_DRIVER,
+)
 """Where what one worker raised is over."""
 _OF_RAY = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "OutOfMemoryError", "ActorUnavailableError")
 """Exceptions by which a task of Ray only tells of the end of another process."""
@@ -87,11 +94,11 @@ def _ended(facts: Facts) -> list[Ended]:
 
 def _is_for_good(facts: Facts) -> bool:
     """Whether Ray Train, or a call of the driver, failed and was not tried again."""
-    if facts.notices("ray-train-raise"):
+    if facts.notices("launchers/ray-train-raise"):
         return True
     told = [] if facts.is_over() else facts.notices(*_DRIVER)  # else the driver went on
     errors = facts.notices(*GIVEN_UP) or [one for one in told if one.production != TASK or _is_of_nccl(facts, one)]
-    return bool(errors) and not facts.notices("ray-train-retry")
+    return bool(errors) and not facts.notices("launchers/ray-train-retry")
 
 
 def _is_of_nccl(facts: Facts, task: Notice) -> bool:
@@ -110,7 +117,7 @@ def _not_before(lines: Iterable[Evidence], borders: Iterable[Evidence]) -> list[
 
 def _reports(facts: Facts) -> dict[tuple[int, ...], tuple[Notice, list[Evidence]]]:
     """For ranks where Ray Train reports their end, without the attempts after which it tried again."""
-    raises = _lines(facts.notices("ray-train-raise"))
+    raises = _lines(facts.notices("launchers/ray-train-raise"))
     found: dict[tuple[int, ...], tuple[Notice, list[Evidence]]] = {}
     for notice in facts.notices(SNIPPET):
         ranks = tuple(sorted({int(rank) for rank in _RANK.findall(str(value(notice, "ranks")))}))
@@ -123,7 +130,7 @@ def _deaths(facts: Facts) -> list[Ended]:
     """Processes that the raylet lost in the last attempt."""
     found = []
     for notice in facts.notices(DIED):
-        if not _not_before(notice.evidence, _lines(facts.notices("ray-train-retry"))):
+        if not _not_before(notice.evidence, _lines(facts.notices("launchers/ray-train-retry"))):
             continue
         given, code = _PID.search(notice.message), _EXIT_CODE.search(notice.message)
         pid = int(given[1]) if given else None
@@ -140,7 +147,7 @@ def _unhealthy(facts: Facts) -> list[Ended]:
 
 
 def _is_unhealthy(facts: Facts, lines: list[Evidence]) -> bool:
-    failed = {(line.source, line.order - 1) for line in _lines(facts.notices("ray-health-check-failed"))}
+    failed = {(line.source, line.order - 1) for line in _lines(facts.notices("launchers/ray-health-check-failed"))}
     return any((line.source, line.order) in failed for line in lines)
 
 

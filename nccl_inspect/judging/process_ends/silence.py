@@ -14,17 +14,17 @@ from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.inventory import LastLine
 from nccl_inspect.model.job import Notice
 
-_NAME_PEERS = ("socket-closed-by-peer", "socket-recv-failed")
+_NAME_PEERS = ("nccl/socket-closed-by-peer", "nccl/socket-recv-failed")
 _ADDRESS = re.compile(r"[0-9A-Za-z_.:%\[\]-]+")
 """What may be an address or a name: some releases print bytes there that mean nothing."""
 _NAME_RANKS = {
-    "proxy-operation-failed": "peer_rank",
-    "proxy-call-failed": "rank",
-    "uds-call-failed": "peer_rank",
-    "mem-manager-peer": "rank",
+    "nccl/proxy-operation-failed": "peer_rank",
+    "nccl/proxy-call-failed": "rank",
+    "nccl/uds-call-failed": "peer_rank",
+    "nccl/mem-manager-peer": "rank",
 }
 """What survivors say of a rank that does not answer, with the field that names it."""
-_NAME_LOCAL_RANKS = ("proxy-connection-closed", "proxy-type-not-received")
+_NAME_LOCAL_RANKS = ("nccl/proxy-connection-closed", "nccl/proxy-type-not-received")
 
 
 class Silence(NamedTuple):
@@ -84,7 +84,9 @@ def _ended(facts: Facts) -> dict[str, list[set[int]]]:
 def _ending(facts: Facts) -> set[Process]:
     """The processes whose helper thread says that their own rank closed its connection: they end in order."""
     others = set(map(id, closed_by_others(facts)))
-    own = (notice for notice in facts.notices("proxy-connection-closed") if notice.ranks and id(notice) not in others)
+    own = (
+        notice for notice in facts.notices("nccl/proxy-connection-closed") if notice.ranks and id(notice) not in others
+    )
     return {process for notice in own for process in notice.processes}
 
 
@@ -154,8 +156,12 @@ def _neighbors(facts: Facts, echoes: list[Notice]) -> set[int]:
         return set()
     first = min(lost, key=lambda notice: notice.evidence[0].order)
     victims = {rank for last in facts.job.last_lines if last.process == first.processes[0] for rank in last.ranks}
-    pairs = [(path.src, path.dst) for path in facts.leaving()]
-    return {other for src, dst in pairs for one, other in ((src, dst), (dst, src)) if one in victims}
+    return {
+        other
+        for src, dst in facts.leaving().distinct("src", "dst")
+        for one, other in ((src, dst), (dst, src))
+        if one in victims
+    }
 
 
 def _missing(facts: Facts) -> set[int]:

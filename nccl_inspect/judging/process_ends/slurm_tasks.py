@@ -8,9 +8,9 @@ from nccl_inspect.judging.statements import value
 from nccl_inspect.model.job import Notice
 from nccl_inspect.model.statements import job_end
 
-TASK = "slurm-task-ended"
-STATE = "slurm-tasks"
-_BY_SIGNAL = "slurm-cancelled"
+TASK = "launchers/slurm-task-ended"
+STATE = "launchers/slurm-tasks"
+_BY_SIGNAL = "launchers/slurm-cancelled"
 _MOST = 1 << 17
 """Tasks that are counted: more than a job has."""
 _MOST_SAID = 200
@@ -52,7 +52,12 @@ def killed_first(facts: Facts) -> list[Notice]:
     ends = [one for one in facts.errors() if job_end.is_forced(one.event) and one.production != TASK]
     if any(job_end.reason(one.event) or value(one, "signal") for one in ends if one.production == _BY_SIGNAL):
         return []  # slurmstepd and srun do not wait for each other: the order of their lines is no proof
-    ends += facts.notices("slurm-first-exit", "slurm-step-aborted", "slurm-terminating", "slurm-cancelled")
+    ends += facts.notices(
+        "launchers/slurm-first-exit",
+        "launchers/slurm-step-aborted",
+        "launchers/slurm-terminating",
+        "launchers/slurm-cancelled",
+    )
     first = first_of_each(one.evidence[0] for one in ends)
     said = [one for one in facts.notices(TASK) if str(value(one, "how")).startswith("Killed")]
     lines = [(one, one.evidence[0]) for one in said]
@@ -64,6 +69,6 @@ def killed_first(facts: Facts) -> list[Notice]:
 
 def left_first(facts: Facts) -> list[Notice]:
     """Tasks of which srun says that they had ended when it gave up waiting for the others (``--wait``)."""
-    if not facts.notices("slurm-first-exit") or facts.is_over():  # then they had done their work
+    if not facts.notices("launchers/slurm-first-exit") or facts.is_over():  # then they had done their work
         return []
     return [one for one in facts.notices(STATE) if str(value(one, "state")).startswith("exited")]

@@ -14,7 +14,6 @@ from nccl_inspect.model.job import Notice
 GROUP = re.compile(r"\[PG (?:ID \S+ PG GUID )?(\S+?)(?: ?\(([^()]*)\))? Rank \d")
 """A process group in a line of PyTorch: its name, and what the program calls it."""
 _NOTHING = ("undefined", "")
-_TEST_RANKS = ("test-rank", "test-rank-2-13")
 
 
 def names(
@@ -87,7 +86,7 @@ def _global(comm: Communicator, rank: int) -> int | None:
 
 def ranks_of_nccl_tests(said: Iterable[Notice]) -> int | None:
     """The size of the world where nccl-tests lists its ranks, each once, and NCCL says nothing of them."""
-    places = [dict(getattr(notice.event, "values", ())) for notice in said if notice.production in _TEST_RANKS]
+    places = [dict(getattr(notice.event, "values", ())) for notice in said if "rank-list" in notice.roles]
     ranks = sorted(int(place["rank"]) for place in places)
-    once = all(notice.count == 1 for notice in said if notice.production in _TEST_RANKS)
+    once = all(notice.count == 1 for notice in said if "rank-list" in notice.roles)
     return len(ranks) if ranks and once and ranks == list(range(len(ranks))) else None

@@ -45,11 +45,12 @@ from nccl_inspect.model.fold.uses import (
     NOTE,
     NOTHING,
     REFUSED,
+    SAID,
     SEQUENCE,
     STEP,
     UNKNOWN,
     Use,
-    fate,
+    fate_of,
     used,
 )
 from nccl_inspect.scanning.bulk import BulkScanner
@@ -58,7 +59,6 @@ from nccl_inspect.scanning.found import Found, Repeated, Row
 from nccl_inspect.util.levels import STATEMENTS
 
 _NOT_PACKED = ("_scanner", "processes", "unrecognised")
-_SAID = (NOTE, BOOTSTRAP)
 
 
 class Fold:
@@ -154,7 +154,7 @@ class Fold:
         if found.lines is not None:
             from nccl_inspect.model.fold import tables  # large logs only
 
-            tables.put_among(found, fate)
+            tables.put_among(found, fate_of)
         for process, extent in found.extents.items():
             log = self._log(base | extent.first, extent.opening)
             self._take_of(log, found.by_process.get(process, ()), found, base)
@@ -194,7 +194,7 @@ class Fold:
         if how == STEP:
             assert text.parsed is not None
             log.step(place, origin, text.parsed.event)
-        elif how in _SAID or (how == UNKNOWN and text.level in STATEMENTS):
+        elif how in SAID or (how == UNKNOWN and text.level in STATEMENTS):
             log.note(place, origin, text)
             if how == BOOTSTRAP:
                 log.bootstraps.append(place)

@@ -27,11 +27,11 @@ class Counted(NamedTuple):
 
     text: Text
     last: int
-    count: int
+    times: int
 
     def add_to(self, log: ProcessLog, base: int, number: int, origin: Origin) -> None:
         """Add them to what their process printed."""
-        log.note(base | number, origin, self.text, base | self.last, self.count)
+        log.note(base | number, origin, self.text, base | self.last, self.times)
 
 
 class Connected(NamedTuple):

@@ -1,4 +1,4 @@
-"""What is done with the lines that a text stands in: found out once for each text, and remembered with it."""
+"""What is done with the text of a line, found out once for all lines that have it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 
 from nccl_inspect.event import types as events
-from nccl_inspect.event.types import ChannelConnect, Event
+from nccl_inspect.event.types import ChannelConnect
 from nccl_inspect.grammar.production import Production
 from nccl_inspect.model.fold.bounds import is_plausible
 from nccl_inspect.model.fold.process_log import edge_key
@@ -29,6 +29,7 @@ SEQUENCE = (
 
 _CHECKED = frozenset((events.CommInit, events.ChannelConnect, events.RingOrder, events.TreeLinks))
 NOTHING, REFUSED, UNKNOWN, CONNECTS, STEP, NOTE, BOOTSTRAP, CALL, LOOSE = range(9)
+SAID = (NOTE, BOOTSTRAP)
 COUNTABLE = (NOTHING, UNKNOWN, NOTE)
 
 
@@ -77,22 +78,22 @@ def _how(text: Text) -> int:
         return CONNECTS
     if kind in SEQUENCE:
         return STEP
-    return _usually(parsed.production, kind, text.level in STATEMENTS)
+    return _usually(parsed.production, kind.kept, kind.__name__, text.level in STATEMENTS)
 
 
 @cache
-def _usually(production: Production, kind: type[Event], is_statement: bool) -> int:
+def _usually(production: Production, is_kept: bool, kind: str, is_statement: bool) -> int:
     """What is done with messages of a production, whatever they say."""
-    if kind is events.BootstrapInterface:
+    if kind == events.BootstrapInterface.__name__:
         return BOOTSTRAP
     if production.constants.get("tone") == "loose":
         return LOOSE
-    if kind.kept or is_statement:
+    if is_kept or is_statement:
         return NOTE
-    return CALL if kind is events.Collective else NOTHING
+    return CALL if kind == events.Collective.__name__ else NOTHING
 
 
-def fate(text: Text) -> Fate:
+def fate_of(text: Text) -> Fate:
     """What becomes of the lines with a text."""
     how = (text.use or used(text)).how
     if how == UNKNOWN and text.level in STATEMENTS:

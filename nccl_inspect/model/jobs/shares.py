@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nccl_inspect.event.base import Event, Process, is_named
 from nccl_inspect.event.types import CommEnd, ErrorCascade
+from nccl_inspect.grammar import engine
 from nccl_inspect.model.fold.process_log import Burst, Note, ProcessLog, Step, position, source_and_line
 from nccl_inspect.model.fold.source_counts import SourceCounts
 from nccl_inspect.model.processes import identity as processes
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PID = re.compile(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
-_CONCLUDES = ("test-bandwidth", "test-concluded", "test-failure", "test-nccl-failure", "test-cuda-failure")
-"""What nccl-tests print at their end."""
 _NOBODY = -1
 _JUST = 400
 """Lines of other jobs behind the last one of a job in which its end is told."""
@@ -360,7 +359,7 @@ def _is_closing(note: Note) -> bool:
         job_end.is_end(event)
         or note.level in STATEMENTS
         or isinstance(event, ErrorCascade)
-        or (event is not None and (event.production in _CONCLUDES or getattr(event, "tone", "") == "error"))
+        or (event is not None and (engine.is_of(event, "test-end") or getattr(event, "tone", "") == "error"))
     )
 
 
@@ -373,7 +372,7 @@ def _productions(logs: Iterable[ProcessLog], known: Iterable[Production]) -> set
 def _events(log: ProcessLog) -> Iterator[Event]:
     for step in log.steps:
         if isinstance(step, Burst):
-            yield from (edge.event for edge in step.edges.values())
+            yield from step.kinds
         else:
             yield step.event
     yield from (note.event for note in log.notes.values() if note.event)

@@ -11,49 +11,24 @@ from collections.abc import Sequence
 
 from nccl_inspect.event.base import Process
 from nccl_inspect.event.types import CollectiveTimeout, CudaFailure, ErrorCascade, Event, Notice
+from nccl_inspect.grammar import engine
 from nccl_inspect.ingest import envelopes
 from nccl_inspect.model import job
 
-_WATCHDOG = ("process-taken-down", "watchdog-terminated", "process-terminating", "heartbeat-timeout", "watchdog-stuck")
-"""PyTorch ends the process."""
-_OVER = (
-    *("slurm-cancelled", "slurm-failed", "slurm-task-ended", "slurm-step-aborted", "slurm-force-terminated"),
-    *("slurm-task-failure", "slurm-not-ending", "slurm-node-failure", "slurm-step-timeout", "slurm-terminating"),
-    *("slurm-first-exit", "slurm-not-launched", "slurm-memory-error"),
-    *("agent-signalled", "agent-signal-exception", "worker-signalled", "worker-failed", "worker-forced"),
-    *("child-failed", "failure-exitcode", "failure-signal"),
-    *("mpi-signalled", "mpi-exit-code", "mpi-abort", "mpi-primary-job", "mpi-hydra", "mpi-process-signal"),
-    *("shell-bus-error", "shell-bus-error-command", "shell-segmentation-fault", "shell-segmentation-fault-command"),
-    *("python-crashed", "data-loader-killed"),
-    *("spawn-raised", "spawn-exit-code", "spawn-signalled", "spawn-ended"),
-    *("mpi-process-name", "mpi-hydra-process", "mpi-daemon-lost", "ray-task-error", "ray-train-failed"),
-    *("ray-train-raise", "ray-train-interrupted", "ray-worker-crashed", "ray-process-crashed", "ray-memory-workers"),
-    *("vllm-engine-failed", "vllm-engine-died"),
-    *("deepspeed-failed", "deepspeed-killing", "deepspeed-signalled"),
-    *("composer-crashed", "composer-exited", "composer-killing", "lightning-child"),
-    *("kubectl-exit-code", "kubernetes-oom"),
-    *("mpi-improper", "mpi-abort-mpich", "mpi-hydra-string", "mpi-hydra-ctrl-c", "shell-killed-command"),
-)
-"""The launcher, a shell or the process says that it has ended, by itself or by force."""
-_ENDS = frozenset((*_OVER, *_WATCHDOG))
-_FORCED = (
-    *("slurm-cancelled", "slurm-step-aborted", "slurm-force-terminated", "slurm-terminating", "slurm-node-failure"),
-    *("agent-signalled", "agent-signal-exception", "worker-signalled", "worker-forced", "spawn-ended"),
-    *("rank-interrupted", "deepspeed-killing", "deepspeed-signalled", "ray-train-interrupted"),
-    *("exit-after-signal", "mpi-hydra-ctrl-c", "python-interrupted"),
-)
-"""Processes did not fail, they were ended."""
 _TOLD_BY: dict[str, tuple[str, tuple[str, ...]]] = {
-    "slurm-task-ended": ("how", ("Killed", "Terminated", "Exited with exit code 130", "Exited with exit code 143")),
-    "kubectl-exit-code": ("exitcode", ("130", "143")),
-    "mpi-signalled": ("signal_number", ("2", "15")),
-    "mpi-process-signal": ("how", ("Interrupt", "Terminated")),
-    "worker-failed": ("exitcode", ("-2", "-15")),
-    "failure-exitcode": ("exitcode", ("-2", "-15")),
-    "failure-signal": ("signal_number", ("2", "15")),
+    "launchers/slurm-task-ended": (
+        "how",
+        ("Killed", "Terminated", "Exited with exit code 130", "Exited with exit code 143"),
+    ),
+    "launchers/kubectl-exit-code": ("exitcode", ("130", "143")),
+    "launchers/mpi-signalled": ("signal_number", ("2", "15")),
+    "launchers/mpi-process-signal": ("how", ("Interrupt", "Terminated")),
+    "torch/worker-failed": ("exitcode", ("-2", "-15")),
+    "torch/failure-exitcode": ("exitcode", ("-2", "-15")),
+    "torch/failure-signal": ("signal_number", ("2", "15")),
 }
 """Here a value tells whether processes failed or were ended: SIGINT is 2 or 130, SIGTERM 15 or 143."""
-OF_WORKERS = ("worker-failed", "failure-exitcode", "failure-signal")
+OF_WORKERS = ("torch/worker-failed", "torch/failure-exitcode", "torch/failure-signal")
 """They tell of one worker: whoever ended it may have ended no other one."""
 
 LAUNCHERS = re.compile(
@@ -88,7 +63,7 @@ def said(line: bytes, wrapped: bool) -> bytes | None:
 
 def is_end(event: Event | None) -> bool:
     """Whether a statement shows that the processes of a job have ended."""
-    return event is not None and (event.production in _ENDS or isinstance(event, CollectiveTimeout))
+    return event is not None and (engine.is_of(event, "ends-job") or isinstance(event, CollectiveTimeout))
 
 
 def is_shutting_down(event: Event | None) -> bool:
@@ -109,9 +84,9 @@ def reason(event: Event | None) -> str | None:
     """Why Slurm ended the job, as far as it says so: no failed rank leads to such an end."""
     if not isinstance(event, Notice):
         return None
-    if event.production == "slurm-node-failure":
+    if event.qualified_name == "launchers/slurm-node-failure":
         return NODE_FAILURE
-    if event.production != "slurm-cancelled":
+    if event.qualified_name != "launchers/slurm-cancelled":
         return None
     given = str(event.value("reason") or "").lower()
     return next((known for known in _REASONS if known in given), None)
@@ -121,23 +96,17 @@ def is_forced(event: Event | None) -> bool:
     """Whether a statement says that processes were ended from outside: that is no failure of theirs."""
     if not isinstance(event, Notice):
         return False
-    if told := _TOLD_BY.get(event.production):
+    if told := _TOLD_BY.get(event.qualified_name):
         name, values = told
         given = str(event.value(name))
         return given in values or given.startswith(tuple(f"{one} " for one in values))
-    return event.production in _FORCED
+    return engine.is_of(event, "forced-end")
 
 
 _INTERFACE = ("init.cc", "group.cc", "enqueue.cc", "collectives.cc")
 """Files whose frames in a cascade mean that the error reached the caller of NCCL."""
 _IN_PROGRESS = 7
 _INTERNAL = 3
-_RAISED = (
-    *("nccl-error", "nccl-unhandled-cuda-error", "nccl-system-error", "nccl-internal-error", "nccl-invalid-argument"),
-    *("nccl-invalid-usage", "nccl-remote-error", "unique-id-failed", "watchdog-terminated", "test-nccl-failure"),
-    *("nccl-error-code", "horovod-nccl-failed", "vllm-nccl-failed", "xla-nccl-failed"),
-)
-"""What PyTorch, other frameworks and nccl-tests print of a call of NCCL that failed."""
 
 
 def has_failed(said: Sequence[job.Notice]) -> bool:
@@ -156,7 +125,7 @@ def has_failed(said: Sequence[job.Notice]) -> bool:
 def _is_failed_call(notice: job.Notice) -> bool:
     event = notice.event
     if not isinstance(event, ErrorCascade) or event.code in (0, _IN_PROGRESS):
-        return notice.production in _RAISED and "timeout" not in notice.message
+        return "failed-call" in notice.roles and "timeout" not in notice.message
     if event.thread is not None and "Async" not in event.thread:
         return event.code != _INTERNAL  # which its threads report of a communicator that was aborted, too
     return event.file.rpartition("src/")[2] in _INTERFACE  # not transport/net_ib/init.cc

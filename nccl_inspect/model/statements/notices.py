@@ -78,7 +78,7 @@ def _notice(
     lines = [_line(note, evidence) for note in notes[:MAX_EVIDENCE]]
     return Notice(
         event=first.event and without_secrets(first.event),
-        production=first.event.production if first.event else "",
+        production=first.event.qualified_name if first.event else "",
         level=first.level,
         message=masked(decode(first.message)),
         count=sum([note.count for note in notes]),
@@ -90,6 +90,7 @@ def _notice(
         earliest=_earliest(said, evidence) if len(notes) > 1 else _only(said, lines[0]),
         releases=releases.get(first.event.production, "") if first.event else "",
         rule=engine.rule_of(first.event.dialect, first.event.production) if first.event else "",
+        roles=engine.roles_of(first.event.dialect, first.event.production) if first.event else frozenset(),
         location=first.origin.location,
         until=[source_and_line(note.last)[1] for note in notes],
     )

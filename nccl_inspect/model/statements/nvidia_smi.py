@@ -6,7 +6,7 @@ Scripts run it where they start, which may be a login node, and logs quote what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -29,12 +29,12 @@ class Shown(Record):
     """Whether what stands before them tells that they are of the job's hosts, and of all of them."""
 
 
-def on_hosts(job: Job, productions: Iterable[str]) -> Shown:
-    """What these productions say, without lines of hosts that are not in the job, and without quoted ones."""
+def on_hosts(job: Job, role: str) -> Shown:
+    """What productions of a role say, without lines of hosts that are not in the job, and without quoted ones."""
     lines: dict[str, Notice] = {}
     owners: list[set[str]] = []
     for notice in job.notices:
-        if notice.production in productions and (found := _without_envelopes(notice.message)):
+        if role in notice.roles and (found := _without_envelopes(notice.message)):
             text, stated = found
             hosts = _hosts(job, stated)
             if hosts or stated.label is None:
@@ -47,9 +47,9 @@ def on_hosts(job: Job, productions: Iterable[str]) -> Shown:
 def most_gpus(job: Job) -> int:
     """How many GPUs the job uses on a host, as far as the log shows them: no two ranks have the same one."""
     ranks: dict[str | None, set[int]] = {}
-    for path in job.paths:
-        if path.scope == "intra":
-            ranks.setdefault(path.src_host, set()).update((path.src, path.dst))
+    local = job.paths.where(lambda kind: kind.scope == "intra")
+    for host, rank in (*local.distinct("src_host", "src"), *local.distinct("src_host", "dst")):
+        ranks.setdefault(host, set()).add(rank)
     return max([*(host.gpus for host in job.hosts), *map(len, ranks.values())], default=0)
 
 

@@ -45,5 +45,5 @@ def shared(state: Fold, inputs: Input | Sequence[Input], address: str, progress:
 
 
 def _tasks(size: int, threads: int) -> int:
-    """How many tasks so many bytes are worth."""
+    """Number of tasks for an input of this size."""
     return min(max(size // _SHARE, min(2 * threads, size // _LEAST)), _MOST)

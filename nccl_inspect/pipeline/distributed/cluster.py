@@ -54,7 +54,7 @@ def connected(address: str) -> Iterator[Client]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Let Dask not log what is told as an error, or mended by itself."""
+    """Keep Dask from logging what is reported as an error or handled."""
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client", "asyncio")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -106,7 +106,7 @@ def _in_scheduler_file(path: str) -> str:
     try:
         return str(json.loads(Path(path).read_text(encoding="utf-8"))["address"])
     except (ValueError, TypeError, KeyError):
-        raise ValueError("this is no scheduler file") from None
+        raise ValueError("this is not a scheduler file") from None
 
 
 def version() -> str:
@@ -148,7 +148,7 @@ def _answers(client: Client, question: Callable[..., str], *about: str) -> dict[
 
 
 def differs(who: str, has: str, wanted: str) -> NcclInspectError:
-    """What there is to say of a worker, or of the scheduler, with another version than the process that asks."""
+    """The error for a worker or scheduler of another version."""
     return NcclInspectError(
         f"{who} has {has}, and this is {wanted}",
         "install the same on the scheduler, on all workers and here: pip install 'nccl-inspect[dask]'",
@@ -181,7 +181,7 @@ class Watch:
 
 
 def lost() -> NcclInspectError:
-    """What there is to say when the scheduler is gone."""
+    """The error for a scheduler that is gone."""
     return NcclInspectError(
         "the connection to the cluster was lost", "see whether its scheduler still runs, or began anew"
     )

@@ -57,7 +57,7 @@ class Reduction:
     Args:
         client: of the cluster.
         groups: what each task reads.
-        wrapped: whether the first lines stand in envelopes.
+        wrapped: whether the first lines are in envelopes.
         told: learns how many bytes were read.
     """
 
@@ -244,7 +244,7 @@ class Reduction:
 
 
 def _cut(span: range, most: int) -> list[range]:
-    """A span in at most so many parts of about the same length."""
+    """Split a span into at most this many parts of about the same length."""
     number = min(most, len(span))
     ends = [span.start + len(span) * place // number for place in range(number + 1)]
     return [range(start, end) for start, end in pairwise(ends)]

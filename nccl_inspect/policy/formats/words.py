@@ -17,7 +17,7 @@ def verdict(checked: Checked, strict: bool) -> str:
 
 def numbers(checked: Checked, strict: bool) -> str:
     """How many expectations are in which state."""
-    counts = ", ".join(f"{len(found)} {state}" for state in STATES if (found := checked.of(state)))
+    counts = ", ".join(f"{len(outcomes)} {state}" for state in STATES if (outcomes := checked.of(state)))
     why = "; with --strict, undecided counts as broken" if checked.state == "undecided" and strict else ""
     partial = "; partial: the reading was interrupted" if checked.job.partial else ""
     return (counts or "no expectation") + why + partial

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 from nccl_inspect.judging.culprit_words import name
 from nccl_inspect.model.document import clean
-from nccl_inspect.model.job import CommunicatorInfo, Job, Path
+from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind
 from nccl_inspect.picture.looks import LOOKS, gpu_words, lanes, look_of, title_of
 from nccl_inspect.picture.view import UNKNOWN_HOST, Link, Shape, View, views
 from nccl_inspect.report.tables import gdr_word
@@ -52,14 +53,12 @@ def _document(job: Job, names: dict[str, str]) -> dict[str, Any]:
     hosts = _hosts(job)
     kinds, patterns, sources = _Once(), _Once(), _Once()
     paths = []
-    for path in job.paths:
-        first = path.evidence[0] if path.evidence else None
-        row: list[Any] = [path.src, path.dst, kinds.number(_kind(path))]
-        if first:
-            texts = _NUMBER.split(first.text)
-            pattern = patterns.number(texts[::2])
-            row += [sources.number(names.get(first.source, first.source)), first.line, pattern, " ".join(texts[1::2])]
-        paths.append(row)
+    rows = job.paths.values("src", "dst", "kind", "communicators")
+    number_of = cache(lambda kind, communicators: kinds.number(_kind(kind, communicators)))
+    for (src, dst, *kind), first in zip(rows, job.paths.first_lines(), strict=True):
+        texts = _NUMBER.split(first.text)
+        where = sources.number(names.get(first.source, first.source)), first.line
+        paths.append([src, dst, number_of(*kind), *where, patterns.number(texts[::2]), " ".join(texts[1::2])])
     incomplete = {comm.id: comm for comm in job.communicators}
     return {
         "hosts": [[host, ranks] for host, ranks in hosts.items()],
@@ -84,21 +83,21 @@ def _hosts(job: Job) -> dict[str, list[int]]:
     """The ranks of each host, hosts in the order of the job; ranks of unknown hosts under ``?``."""
     hosts = {host.name: list(host.ranks) for host in job.hosts if host.ranks}
     known = {rank for ranks in hosts.values() for rank in ranks}
-    named = {rank for path in job.paths for rank in (path.src, path.dst)}
+    named = job.paths.ends()
     if unknown := sorted(named - known):
         hosts[UNKNOWN_HOST] = unknown
     return hosts
 
 
-def look_of_path(path: Path) -> str:
+def look_of_kind(kind: PathKind) -> str:
     """The key of how a path looks."""
-    return look_of(Link(path.src, path.dst, "connection", (), path.detail, path.transport, path.gdr)).key
+    return look_of(Link(0, 0, "connection", (), kind.detail, kind.transport, kind.gdr)).key
 
 
-def _kind(path: Path) -> dict[str, Any]:
+def _kind(path: PathKind, communicators: tuple[str, ...]) -> dict[str, Any]:
     """What paths have in common; what is not there is left out."""
     everything = {
-        "look": look_of_path(path),
+        "look": look_of_kind(path),
         "transport": path.transport,
         "detail": path.detail,
         "scope": path.scope,
@@ -108,13 +107,13 @@ def _kind(path: Path) -> dict[str, Any]:
         "shared": path.shared,
         "link": path.link,
         "channels": ranges(path.channels),
-        "comms": path.communicators,
+        "comms": communicators,
         "verdict": path.verdict,
         "rules": path.rules,
         "also": [f"{way.detail} in {', '.join(way.communicators)}" for way in path.also],
         "guessed": path.guessed,
     }
-    return {name: value for name, value in everything.items() if value not in (None, False, [])}
+    return {name: value for name, value in everything.items() if value not in (None, False, (), [])}
 
 
 def _comm(view: View, comm: CommunicatorInfo | None) -> dict[str, Any]:

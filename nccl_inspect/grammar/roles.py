@@ -1,0 +1,70 @@
+"""The roles that a production may have (``role:``): what kind of statement its line is.
+
+A rule or an engine asks for the kind (``facts.with_role``), so a new line of the kind is one block in a grammar file.
+"""
+
+ROLES = {
+    # How a job ends, and who passes it on
+    "ends-job": "A launcher, a scheduler, a shell or the process itself says that processes have ended, or ends them.",
+    "forced-end": "Somebody ended processes from outside: that is no failure of theirs.",
+    "propagated-error": "A caller, a launcher or a shell passes on that something failed: the cause is elsewhere.",
+    "failed-call": "A program prints the error that a call of NCCL returned to it.",
+    "nccl-result": "A program prints the result of a call in NCCL's own words (ncclGetErrorString).",
+    "logged-retry": "PyTorch's logger prints it and PyTorch may try again: only as an exception it is an error.",
+    "program-cuda-error": "The text of a CUDA error, as programs and frameworks print it.",
+    "watchdog-status": "How far a process group of PyTorch came, as its watchdog says at a time-out.",
+    "watchdog-dump": "PyTorch's watchdog says why it dumps what it recorded.",
+    "test-end": "nccl-tests says how a test ended.",
+    # What goes on
+    "survivable": "A plugin, a NIC or one of its ports does not come up. NCCL goes on with what is left.",
+    "probe": "NCCL asks for something that it can do without: no error at the level INFO.",
+    # Lists
+    "rank-list": "nccl-tests says which GPU a rank has.",
+    "gpu-list": "A line of nvidia-smi -L.",
+    "topology-matrix": "A line of the matrix of nvidia-smi topo -m.",
+    "parallel-sizes": "The arguments of a framework that name the sizes of its parallel groups.",
+    # Connections of the set-up
+    "connection-failed": "A TCP connection was given up.",
+    "connection-retry": "A TCP connection failed and is tried again.",
+    "socket-refused": "The system refuses a socket of the set-up.",
+    "rank-misfit": "What rank 0 gets at the set-up does not fit its job: of two jobs, or of another release.",
+    "misread-size": "A message of the set-up has another size than expected.",
+    "rank-counts-differ": "The processes of a communicator do not agree on the number of ranks.",
+    "stranger": "Somebody connected who is no rank of this communicator.",
+    "garbled-address": "What a rank got for an address is none.",
+    "bad-comm-id": "NCCL_COMM_ID cannot be used.",
+    "no-oob-device": "NCCL_OOB_NET_IFNAME fits no device.",
+    # Ranks of one host
+    "handle-socket": "A handle of GPU memory could not be passed through a Unix socket.",
+    "handle-refused": "What a rank of the same host handed over could not be sent, received or opened.",
+    "shm-segment": "An operation on a segment of shared memory failed.",
+    # Networks
+    "no-ib": "NCCL finds no InfiniBand or RoCE NIC, or no library to look for one.",
+    "gdr-refused": "Driver or plugin say that a NIC cannot reach GPU memory.",
+    "gdr-too-far": "NCCL knows that GPUDirect RDMA is supported, and GPU and NIC are too far apart for it.",
+    "size-mismatch": "A network got a message of another size than the receiver expects.",
+    "completion-error": "A NIC reports a failed transfer with a status of InfiniBand verbs.",
+    "efa-completion": "aws-ofi-nccl reports a failed transfer with the code of its provider.",
+    "beside-completion": "aws-ofi-nccl prints it beside a failed transfer, without its code.",
+    "no-provider": "All searches of aws-ofi-nccl for a provider failed, or what they found cannot be used.",
+    "searches-failed": "aws-ofi-nccl found no provider at all.",
+    "memory-not-registered": "aws-ofi-nccl could not register memory.",
+    "daemon-ends": "The receive daemon of GPUDirect-TCPXO says in its own log why it ends.",
+    "daemon-gone": "The receive daemon of GPUDirect-TCPXO does not answer.",
+    # What a program asks for
+    "foreign-memory": "An argument is memory that is none of this GPU, or was freed.",
+    "missing-pointer": "An argument that must be there is not.",
+    "bad-argument": "An argument has a value that is not possible.",
+    "unset-structure": "An argument is a structure that its initializer did not fill in.",
+    "other-release": "Program and library were built for different releases.",
+    "dead-communicator": "A call names a communicator that is destroyed, damaged or not ready.",
+    "bad-group": "Calls stand in one group that may not.",
+    "fp8-reduction": "A reduction of 8-bit floating point numbers that this GPU cannot do.",
+    "gpu-network": "Communication that the GPU starts, or one-sided communication, is not possible here.",
+    "calls-full": "A table of calls is full: a group or a graph has too many.",
+    "transfers-full": "A table of transfers is full: too many are under way on one connection.",
+    # What NCCL finds of the machine
+    "topology-incomplete": "The topology of this rank lacks what another rank or the search asks for.",
+    "host-identity": "NCCL cannot tell which ranks are on one host.",
+}
+"""Each with a sentence for authors of grammar files."""

@@ -1,0 +1,42 @@
+"""What is concluded from a job: a value that is put into it in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nccl_inspect.model.finding import Finding, NotJudged, Suppressed
+from nccl_inspect.model.inventory import Waiting
+from nccl_inspect.model.job import FirstFailure, Job, Notice, Paths
+from nccl_inspect.util.records import Record
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Judgement(Record):
+    """What rules, and what follows from their findings, say of a job; the fields are those of the job."""
+
+    rules: list[str]
+    left_out: list[str]
+    findings: list[Finding]
+    suppressed: list[Suppressed]
+    not_judged: list[NotJudged]
+    unexplained: list[Notice]
+    paths: Paths
+    """Those of the job, with their verdicts."""
+    withheld: int = 0
+    """How many are unknown only because of rules that were left out."""
+    platform: str | None = None
+    likely_ranks: dict[int, int] = field(default_factory=dict)
+    """The ranks that processes probably are, by their position among the last lines."""
+    waiting: Waiting | None = None
+    verdict: str = "unknown"
+    first_failure: FirstFailure | None = None
+
+    def put_into(self, job: Job) -> None:
+        """Write everything into the job that was judged."""
+        job.rules, job.left_out = self.rules, self.left_out
+        job.findings, job.suppressed, job.not_judged = self.findings, self.suppressed, self.not_judged
+        job.unexplained, job.waiting, job.platform = self.unexplained, self.waiting, self.platform
+        job.verdict, job.first_failure = self.verdict, self.first_failure
+        job.paths, job.withheld = self.paths, self.withheld
+        for position, rank in self.likely_ranks.items():
+            job.last_lines[position].likely_rank = rank

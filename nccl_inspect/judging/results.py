@@ -1,0 +1,120 @@
+"""What the rules return for a job, in an order that does not depend on the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from nccl_inspect.judging import clouds
+from nccl_inspect.judging.engine import CATEGORIES, Effects, Registered, Result, Rule
+from nccl_inspect.judging.facts import Facts
+from nccl_inspect.judging.relations import relations
+from nccl_inspect.model.finding import Finding, NotJudged
+from nccl_inspect.model.job import Notice, Paths, Selection
+
+
+class Mark(NamedTuple):
+    """What rules said of a path."""
+
+    rules: tuple[str, ...] = ()
+    """Those whose findings are about it."""
+    is_open: bool = False
+    """Whether one of them could not judge it."""
+
+    def opened(self) -> Mark:
+        """The same, of a path that could not be judged."""
+        return Mark(self.rules, is_open=True)
+
+    def of(self, rule: str) -> Mark:
+        """The same with a rule that has a finding about it."""
+        return self if rule in self.rules else Mark((*self.rules, rule), self.is_open)
+
+
+class Results:
+    """The findings of all rules, and what they leave open."""
+
+    def __init__(self, paths: Paths) -> None:
+        self.marking = [0] * len(paths)
+        """For each path the place of what is said of it among the marks."""
+        self.findings: list[Finding] = []
+        self.questions: list[NotJudged] = []
+        self._effects: set[int] = set()
+        self._marks = {Mark(): 0}
+
+    @property
+    def marks(self) -> list[Mark]:
+        """All that is said of some path."""
+        return list(self._marks)
+
+    def where(self, paths: Selection, test: Callable[[Mark], object]) -> Selection:
+        """Those of some paths of which rules said certain things."""
+        passed = [bool(test(mark)) for mark in self._marks]
+        return Selection(paths.table, (), [row for row in paths.rows if passed[self.marking[row]]])
+
+    def is_effect(self, notice: Notice) -> bool:
+        """Whether an error is only the effect of something else, or a finding explains it."""
+        return id(notice) in self._effects
+
+    def add(self, result: Result) -> None:
+        """Take one result of a rule."""
+        if isinstance(result, Effects):
+            self._effects.update(map(id, result.errors))
+        elif isinstance(result, NotJudged):
+            self.questions.append(result)
+            self._mark(result.paths, Mark.opened)
+        else:
+            self.findings.append(result)
+            self._effects.update(map(id, result.explained))
+            self._mark(result.open_paths, Mark.opened)
+            self._mark(result.paths, lambda mark: mark.of(result.rule))
+
+    def _mark(self, paths: Selection | None, change: Callable[[Mark], Mark]) -> None:
+        """Say more of some paths."""
+        before = self.marks
+        places: dict[int, int] = {}
+        for row in paths.rows if paths is not None else ():
+            old = self.marking[row]
+            if old not in places:
+                places[old] = self._marks.setdefault(change(before[old]), len(self._marks))
+            self.marking[row] = places[old]
+
+
+def of(facts: Facts, rules: Iterable[Registered]) -> Results:
+    """What rules return: first those that judge the job, then those that explain the findings of these.
+
+    Args:
+        facts: about the job.
+        rules: to run, in any order.
+    """
+    rules = list(rules)
+    found = Results(facts.job.paths)
+    judged = [(entry.rule, list(entry.judge(facts))) for entry in rules if not entry.rule.explains]
+    for rule, results in sorted(judged, key=_place):
+        for result in results:
+            found.add(_fitting(facts, rule, result))
+    first = list(found.findings)
+    later = (entry for entry in rules if entry.rule.explains)
+    explained = [(entry.rule, list(entry.judge(facts, _effects(entry.rule, first)))) for entry in later]
+    for _, results in sorted(explained, key=_place):
+        for result in results:
+            found.add(result)  # a file beside the log names the steps that help
+    return found
+
+
+def _place(judged: tuple[Rule, list[Result]]) -> tuple[int, str]:
+    return CATEGORIES.index(judged[0].category), judged[0].name
+
+
+def _effects(rule: Rule, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings that a rule may explain, without those that a more specific one replaces."""
+    present = {finding.rule for finding in findings}
+    wanted = {name for name in rule.explains if present.isdisjoint(relations().specific(name))}
+    return [finding for finding in findings if finding.rule in wanted]
+
+
+def _fitting(facts: Facts, rule: Rule, result: Result) -> Result:
+    """A finding without steps for clouds on which the job does not run."""
+    if not isinstance(result, Finding):
+        return result
+    return replace(result, fix=clouds.fitting(result.fix, {rule.cloud, *clouds.known(facts)}))

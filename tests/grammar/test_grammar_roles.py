@@ -1,0 +1,79 @@
+"""Roles: what kind of line a production is stands in the grammar, and rules ask for the kind."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import nccl_inspect
+from nccl_inspect.errors import GrammarError
+from nccl_inspect.grammar import engine, files
+from nccl_inspect.grammar.roles import ROLES
+from nccl_inspect.judging.engine import registered
+
+PRODUCTIONS = engine.shipped().productions
+MODULES = sorted(Path(nccl_inspect.__file__).parent.rglob("*.py"))
+_QUALIFIED = re.compile(r"[a-z-]+/[a-z0-9-]+[a-z0-9]")
+_OTHER_MEANINGS = {"trees", "xid", "p2p-disabled"}
+"""A key of the JSON, a field of an event, a reason of an event."""
+
+
+def test_each_role_is_described_and_used() -> None:
+    used = {role for production in PRODUCTIONS for role in production.roles}
+    assert used == set(ROLES)
+    assert all(sentence.endswith(".") for sentence in ROLES.values())
+
+
+def test_an_unknown_role_is_refused() -> None:
+    text = "dialect: nccl\n\nproduction: lost\nline: lost {rank}\nrole: survivable lost-peer\n"
+    with pytest.raises(
+        GrammarError, match=r"own\.grammar: production 'lost' has the unknown role 'lost-peer'; roles: "
+    ):
+        files.read(text, "own.grammar")
+
+
+def test_a_production_may_have_several_roles() -> None:
+    (production,) = files.read("dialect: nccl\n\nproduction: lost\nline: lost\nrole: survivable probe\n")
+    assert production.roles == {"survivable", "probe"}
+    assert engine.roles_of("torch", "nccl-error") >= {"propagated-error"}
+    assert not engine.roles_of("torch", "no-such-production")
+
+
+def test_no_role_has_the_name_of_a_production() -> None:
+    assert not ROLES.keys() & {production.name for production in PRODUCTIONS}
+
+
+def test_python_names_productions_with_their_dialect() -> None:
+    known = {f"{production.dialect}/{production.name}" for production in PRODUCTIONS}
+    dialects = tuple(f"{production.dialect}/" for production in PRODUCTIONS)
+    named = {text for text in _constants() if _QUALIFIED.fullmatch(text) and text.startswith(dialects)}
+    assert named <= known, "no production of these names"
+    rules = {entry.rule.name for entry in registered()}
+    bare = {production.name for production in PRODUCTIONS} & _constants() - rules - _OTHER_MEANINGS
+    assert not bare, "say dialect/name"
+
+
+def test_no_rule_is_asked_for_as_a_production() -> None:
+    asked = {
+        argument.value
+        for tree in map(_tree, MODULES)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "notices"
+        for argument in node.args
+        if isinstance(argument, ast.Constant)
+    }
+    assert len(asked) > 50
+    assert all("/" in str(name) for name in asked)
+
+
+def _tree(module: Path) -> ast.Module:
+    return ast.parse(module.read_text(encoding="utf-8"))
+
+
+@cache
+def _constants() -> frozenset[str]:
+    nodes = (node for tree in map(_tree, MODULES) for node in ast.walk(tree))
+    values = (node.value for node in nodes if isinstance(node, ast.Constant))
+    return frozenset(value for value in values if isinstance(value, str))

@@ -1,0 +1,45 @@
+"""The samples of all envelopes, and lines put into them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+
+from nccl_inspect.ingest import envelopes
+from nccl_inspect.ingest.lines.envelope_fields import CSV
+
+MODULES = envelopes.shipped()
+PREFIXES = {
+    f"{name}-{index}": sample
+    for name, module in MODULES.items()
+    if hasattr(module, "PATTERN")
+    for index, sample in enumerate(module.SAMPLES)
+    if not module.SAMPLES[sample].partial
+}
+WHOLE = {
+    f"{name}-{index}": sample
+    for name, module in MODULES.items()
+    if hasattr(module, "READ")
+    for index, sample in enumerate(module.SAMPLES)
+    if not module.SAMPLES[sample].partial
+}
+
+
+def filled(sample: bytes, line: bytes) -> bytes:
+    """A whole-line envelope with a line in it."""
+    if CSV.match(sample):
+        cell = io.StringIO()
+        csv.writer(cell, quoting=csv.QUOTE_ALL).writerow([line.decode("utf-8", "surrogateescape")])
+        quoted = cell.getvalue().rstrip("\r\n").encode("utf-8", "surrogateescape")
+        return sample.replace(b'"LINE"', b"LINE").replace(b"LINE", quoted)
+    if sample == b"b'LINE'":
+        return repr(line).encode()
+    return sample.replace(b"LINE", json.dumps(line.decode("utf-8", "surrogateescape"))[1:-1].encode())
+
+
+def wrapper(name: str) -> Callable[[bytes], bytes]:
+    if name in PREFIXES:
+        return lambda line: PREFIXES[name] + line
+    return lambda line: filled(WHOLE[name], line)

@@ -1,0 +1,68 @@
+"""The captures of ``sample_logs`` for the tests: their bytes, their files and what is true of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from repository import ROOT
+
+import nccl_inspect
+from nccl_inspect.grammar import engine
+from nccl_inspect.model.fold.fold import Fold
+from nccl_inspect.model.job import Job
+
+FOLDER = ROOT / "sample_logs"
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """The samples with a ground truth."""
+    return tuple(sorted(file.parent.name for file in FOLDER.glob("*/truth.json")))
+
+
+@cache
+def truth(name: str) -> dict[str, Any]:
+    """What is true of a sample."""
+    loaded: dict[str, Any] = json.loads((FOLDER / name / "truth.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def files(name: str) -> list[Path]:
+    """The log files of a sample."""
+    return [file for file in sorted((FOLDER / name).rglob("*.log*")) if file.is_file()]
+
+
+@cache
+def contents(name: str) -> tuple[bytes, ...]:
+    """The unpacked log files of a sample."""
+    return tuple(_unpacked(file) for file in files(name))
+
+
+def _unpacked(file: Path) -> bytes:
+    data = file.read_bytes()
+    return gzip.decompress(data) if file.suffix == ".gz" else data
+
+
+@cache
+def job(name: str) -> Job:
+    """A sample as the tool reads it."""
+    return nccl_inspect.read([str(file) for file in files(name)])
+
+
+def is_torn(name: str) -> bool:
+    """Whether the capture holds lines that were cut."""
+    return "cut_lines" in truth(name)
+
+
+def folded(parts: Sequence[tuple[str, Sequence[bytes]]]) -> Fold:
+    """One fold of some sources, each with its lines."""
+    state = Fold(engine.shipped())
+    for name, lines in parts:
+        state.start(name)
+        state.feed(lines)
+    return state

@@ -1,0 +1,309 @@
+"""The HTML report without a browser: what is in it, what must not be in it, and how large it is."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import large_job
+import pytest
+import sample_data
+from command_line import invoke
+
+import nccl_inspect
+from nccl_inspect import report
+from nccl_inspect.answers import Answer, env, hosts, nics, ranks
+from nccl_inspect.answers.env import unusual
+from nccl_inspect.model.finding import Finding, Needs, NotJudged, Suppressed
+from nccl_inspect.model.job import Job, Paths
+from nccl_inspect.report import Style
+from nccl_inspect.report.page import sections
+
+FALLBACK = "efa-provider-missing-socket-fallback"
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'"
+MARK = '"outlier"'
+VOID = {"meta", "link", "input", "br"}
+
+
+class Page(HTMLParser):
+    """A page taken apart; it fails when elements are not closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.content: dict[str, str] = {}
+        self._text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._text = ""
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+        if tag in ("script", "style", "title"):
+            name = "data" if tag == "script" and self._attributes(tag).get("type") else tag
+            self.content[name] = self._text
+
+    def handle_data(self, data: str) -> None:
+        self._text += data
+
+    def _attributes(self, tag: str) -> dict[str, str | None]:
+        return next(attrs for name, attrs in reversed(self.elements) if name == tag)
+
+
+def html(job: Job) -> str:
+    return report.load("html").render(job, Style())
+
+
+def data_of(text: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(Page(text).content["data"])
+    return loaded
+
+
+def large(hosts: int, **changes: int) -> Job:
+    return nccl_inspect.read(large_job.log(hosts, **changes))
+
+
+def hostile() -> Job:
+    """A job in which all that comes from a log tries to become part of the page."""
+    log = sample_data.contents(FALLBACK)[0].replace(b"llama-3-8b-node-0-1:", b"llama:", 3)
+    log += b"llama-3-8b-node-0-0:2511:2511 [0] misc/x.cc:1 NCCL WARN " + HOSTILE.encode() + b"\n"
+    log += b"llama-3-8b-node-0-0:2511:2511 [0] NCCL INFO NCCL_ALGO set by environment to " + HOSTILE.encode() + b"\n"
+    job = nccl_inspect.read(log)
+    for host in job.hosts:
+        host.name += HOSTILE
+    paths = list(job.paths)
+    for path in paths:
+        path.src_host = path.dst_host = path.nic = path.detail = HOSTILE
+    job.paths = Paths(paths)
+    for comm in job.communicators:
+        comm.id = HOSTILE
+    for finding in job.findings:
+        finding.summary = finding.cause = finding.impact = HOSTILE
+        finding.fix = [f"https://example.com/{HOSTILE}", HOSTILE]
+    job.network.devices = [HOSTILE]
+    job.not_judged = [NotJudged(HOSTILE, HOSTILE, Needs(HOSTILE))]
+    return job
+
+
+@pytest.mark.parametrize("name", sample_data.names())
+def test_every_sample_gives_a_sound_page(name: str) -> None:
+    page = Page(html(sample_data.job(name)))
+    assert not page.open
+    assert "<" not in page.content["data"]
+    ids = [attrs["id"] for _, attrs in page.elements if "id" in attrs]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_command_writes_it(tmp_path: Path) -> None:
+    log = sample_data.files(FALLBACK)[0]
+    target = tmp_path / "report.html"
+    assert invoke("summarize", str(log), "--format", "html", "-o", str(target)).return_value == 0
+    assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_nothing_in_it_is_fetched() -> None:
+    for text in (html(hostile()), html(sample_data.job(FALLBACK))):
+        page = Page(text)
+        for tag, attrs in page.elements:
+            assert not {"src", "srcset", "poster", "background", "action", "style"} & set(attrs), tag
+            assert not [name for name in attrs if name.startswith("on")]
+            if tag == "link":
+                assert attrs["href"] == "data:,"
+        assert not re.search(r"@import|url\(", page.content["style"])
+        assert not re.search(
+            r"\bfetch\(|XMLHttpRequest|innerHTML|outerHTML|eval\(|insertAdjacent", page.content["script"]
+        )
+        assert {"object", "iframe", "embed", "img", "base"}.isdisjoint(tag for tag, _ in page.elements)
+
+
+def test_the_policy_names_the_script_and_the_style() -> None:
+    page = Page(html(sample_data.job(FALLBACK)))
+    policy = next(attrs["content"] for tag, attrs in page.elements if tag == "meta" and "http-equiv" in attrs)
+    assert policy and policy.startswith("default-src 'none';")
+    for kind in ("script", "style"):
+        digest = base64.b64encode(hashlib.sha256(page.content[kind].encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+
+
+def test_text_of_the_log_stays_text() -> None:
+    text = html(hostile())
+    page = Page(text)
+    assert [tag for tag, _ in page.elements].count("script") == 2
+    assert "<img" not in text
+    assert HOSTILE in json.dumps(data_of(text)).replace('\\"', '"')
+
+
+def test_links_come_from_rules_only() -> None:
+    job = nccl_inspect.read(sample_data.contents(FALLBACK)[0])
+    job.findings[0].summary = "see https://example.com/log"
+    job.findings[0].references = []
+    job.findings[0].fix = ["read https://docs.example.com/a_b?c=1, then try"]
+    links = [attrs["href"] for tag, attrs in Page(html(job)).elements if tag == "a"]
+    assert [link for link in links if link and not link.startswith("#")] == ["https://docs.example.com/a_b?c=1"]
+
+
+def test_findings_come_first_with_causes_folded_under_them() -> None:
+    text = html(sample_data.job(FALLBACK))
+    order = ["DEGRADED</span>", 'id="rule-socket-instead-of-efa"', 'id="rule-efa-provider-missing"', 'id="paths"']
+    assert [text.index(part) for part in order] == sorted(text.index(part) for part in order)
+    assert '<details class="under" id="rule-efa-provider-missing" open>' in text
+    assert "job.log:26</span> <code>[2026-11-20 23:11:30]" in text or ":26</span>" in text
+
+
+@pytest.mark.parametrize(
+    ("sample", "relation", "rule"),
+    [
+        (FALLBACK, "because", "efa-provider-missing"),
+        ("v2.30.7-shm-4gpu", "effect", "shm-instead-of-p2p"),
+        ("rank-missing-hang", "effect", "hang-in-init"),
+    ],
+)
+def test_causes_and_effects_are_told_apart(sample: str, relation: str, rule: str) -> None:
+    text = html(sample_data.job(sample))
+    assert re.findall(rf'id="rule-{rule}".*?<span class="relation">(\w+)<', text, re.DOTALL)[0] == relation
+
+
+def test_one_rank_is_no_ranks() -> None:
+    assert "likely, rank 2<" in html(sample_data.job("rank-missing-hang"))
+
+
+@pytest.mark.parametrize(("hosts", "state"), [(8, " open"), (33, "")])
+def test_many_nics_are_folded(hosts: int, state: str) -> None:
+    text = html(nccl_inspect.read(large_job.log(hosts)))
+    assert re.search(rf"<details{state}><summary>\d+ NICs<", text)
+
+
+def test_suppressed_and_open_questions_are_told() -> None:
+    job = nccl_inspect.read(sample_data.contents(FALLBACK)[0])
+    finding = job.findings.pop()
+    job.suppressed = [Suppressed(finding, "known since May")]
+    job.not_judged = [NotJudged("gdr-disabled", "no line tells", Needs(subsystems=("NET",)))]
+    text = html(job)
+    assert "Accepted: known since May" in text
+    assert "Needs: NCCL_DEBUG_SUBSYS=NET" in text
+
+
+def test_paths_have_their_kind_and_their_line() -> None:
+    job = sample_data.job(FALLBACK)
+    data = data_of(html(job))
+    assert [row[:2] for row in data["paths"]] == [[path.src, path.dst] for path in job.paths]
+    for row, path in zip(data["paths"], job.paths, strict=True):
+        numbers = row[6].split(" ")
+        parts = data["patterns"][row[5]]
+        assert "".join(a + b for a, b in zip(parts, [*numbers, ""], strict=True)) == path.evidence[0].text
+        assert data["kinds"][row[2]]["detail"] == path.detail
+
+
+def test_rings_and_trees_have_their_ways() -> None:
+    data = data_of(html(sample_data.job("socket-2node-tp4-dp2")))
+    world = data["comms"][0]
+    assert world["rings"] == [{"channels": "channels 0-1", "ranks": [0, 3, 2, 1, 4, 7, 6, 5], "cut": False}]
+    assert [tree["channels"] for tree in world["trees"]] == ["channel 0", "channel 1"]
+    edges = {(a, b): world["ways"][way] for a, b, way in zip(*[iter(world["edges"])] * 3, strict=True)}
+    assert edges[1, 4] == ["net", "NET/Socket"]
+    assert edges[0, 3] == ["p2p", "P2P/CUMEM"]
+
+
+def test_size_grows_with_paths_not_with_pairs() -> None:
+    assert len(html(large(8, channels=16))) < 300_000
+    assert len(html(large(128))) < 1_000_000
+
+
+def test_all_pairs_of_64_ranks_fit_into_a_megabyte() -> None:
+    lines = [
+        f"train-7f9c-node-{src // 8}:{4000 + src}:{4000 + src} [{src % 8}] NCCL INFO "
+        f"Channel {channel:02d}/1 : {src}[{src % 8}] -> {dst}[{dst % 8}] "
+        + ("via P2P/CUMEM" if src // 8 == dst // 8 else f"[send] via NET/Libfabric/{src % 8}(0)/GDRDMA/Shared")
+        for src in range(64)
+        for dst in range(64)
+        if src != dst
+        for channel in range(2)
+    ]
+    alive = [line for line in large_job.log(8).decode().splitlines() if "Destroy" not in line]
+    job = nccl_inspect.read("\n".join([*alive, *lines]).encode())
+    assert len(job.paths) == 64 * 63
+    assert len(html(job)) < 1_000_000
+
+
+def test_values_of_few_are_outliers() -> None:
+    assert unusual("a", {"a": 1, "b": 7}) == "outlier"
+    assert unusual("b", {"a": 1, "b": 7}) == "differs"
+    assert unusual("a", {"a": 4, "b": 4}) == "differs"
+    assert unusual("a", {"a": 8}) == ""
+
+
+@pytest.mark.parametrize("kind", [hosts, nics, env, ranks], ids=["hosts", "nics", "env", "ranks"])
+def test_the_page_has_the_tables_of_the_commands(kind: Answer) -> None:
+    job = sample_data.job("peer-killed")
+    text = html(job)
+    for marked, cells in sections.answer(kind, job).rows:
+        row = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        assert f"<tr{' class=' * marked}{MARK * marked}>{row}</tr>" in text
+
+
+def test_a_late_rank_shows_in_the_time_line() -> None:
+    job = large(2, late=11)
+    assert [row.rank for row in job.timeline] == list(range(16))
+    row = job.timeline[11]
+    assert list(row.stamps) == ["first", "started", "completed", "connected", "ended", "last"]
+    assert row.stamps["started"].seconds - job.timeline[10].stamps["started"].seconds == pytest.approx(3.0003)
+    told = sections.timeline(job, {"": "job.log"})
+    assert told is not None
+    assert [row.who for row in told.rows if any(row.late)] == ["11"]
+    assert told.rows[11].late == [True, True, False, False, False]
+    assert all(bar.x + bar.width <= sections.WIDTH for row in told.rows for bar in row.bars)
+
+
+def test_many_ranks_fold_to_hosts_in_the_time_line() -> None:
+    told = sections.timeline(large(17, late=100), {})
+    assert told is not None
+    assert told.by_host
+    assert [row.who for row in told.rows[:2]] == ["0-7", "8-15"]
+    assert [row.host for row in told.rows if row.late[1]] == ["train-7f9c-node-12"]
+
+
+def test_without_times_there_is_no_time_line() -> None:
+    job = sample_data.job("p2p-nvlink-8gpu")
+    assert not job.timeline
+    assert 'id="timeline"' not in html(job)
+
+
+def test_times_of_other_clocks_are_left_out() -> None:
+    lines = large_job.log(1).decode().splitlines()
+    mixed = [
+        line.replace("[2026-11-20 ", "[2026-11-20T").replace("] train", "Z] train", 1) if ":4003:" in line else line
+        for line in lines
+    ]
+    job = nccl_inspect.read("\n".join(mixed).encode())
+    assert 3 not in [row.rank for row in job.timeline]
+    assert len(job.timeline) == 7
+
+
+def test_a_fragment_and_a_log_without_paths_have_pages() -> None:
+    fragment = nccl_inspect.read(
+        b"a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA\n"
+        b"b:2:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [receive] via NET/IB/0/GDRDMA\n"
+    )
+    assert data_of(html(fragment))["kinds"][0]["look"] == "gdr"
+    bare = nccl_inspect.read(b"a:1:1 [0] NCCL INFO Bootstrap: Using eth0:192.0.2.2<0>\n")
+    assert 'id="matrix"' not in html(bare)
+
+
+def test_severities_are_counted() -> None:
+    finding = Finding("r", "c", "error", "certain", "s", "c", "i", [])
+    assert sections.by_severity([finding, finding]) == {"error": 2}
