@@ -118,7 +118,7 @@ def _known(job: Job) -> str:
         return told[0]
     if _unjudged(job) or not job.paths:
         return _MEANING["unknown"]
-    worse = sum(path.verdict == "fallback" for path in job.paths)
+    worse = len(job.paths.where(lambda kind: kind.verdict == "fallback"))
     if worse:
         return f"{_of_all(worse, job)} could be better, which your settings take for an info"
     return _MEANING["ok"]
@@ -126,7 +126,7 @@ def _known(job: Job) -> str:
 
 def _unjudged(job: Job) -> int:
     """How many paths could not be judged by this log."""
-    return sum(path.verdict == "unknown" for path in job.paths) - job.withheld
+    return len(job.paths.where(lambda kind: kind.verdict == "unknown")) - job.withheld
 
 
 def _left_out(job: Job) -> list[str]:

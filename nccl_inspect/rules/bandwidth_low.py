@@ -11,7 +11,7 @@ from nccl_inspect.judging.impact import Rate, compared, estimate, nic, p2p
 from nccl_inspect.judging.line_order import is_before
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.job import Notice, PathKind
 from nccl_inspect.platforms import Platform
 from nccl_inspect.util.wording import count
 
@@ -36,8 +36,8 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     worth = _worth(facts) if best else None
     if best is None or worth is None or _measured(best) * _SHARE >= worth.low:
         return
-    paths = list(facts.job.paths)
-    nvlink, network = (any(path.transport == kind for path in paths) for kind in ("P2P", "NET"))
+    paths = facts.job.paths
+    nvlink, network = (bool(facts.paths(transport=transport)) for transport in ("P2P", "NET"))
     size = getattr(best.event, "size", 0) >> 20
     suspects = [
         "another program on the same GPUs or links",
@@ -101,7 +101,7 @@ def _large(facts: Facts) -> list[Notice]:
         return []
     least = max(_MIN_BYTES, _MIN_BYTES_OF_RANK * _size(facts))
     (start,) = first_said(facts.notices("nccl-tests/test-starting"))
-    connected = first_lines(facts.job.paths)
+    connected = list(first_lines(facts.job.paths))
     if any(is_before(line, start) for line in connected):
         return []  # connections of a job that ran before the test
     return [
@@ -130,12 +130,12 @@ def _worth(facts: Facts) -> Rate | None:
     several = facts.several_hosts() or len(listed) > 1
     if several and not facts.paths("inter"):
         return None  # what joins the hosts is not in the log
-    rates = [_rate(facts, path) for path in facts.job.paths]
+    rates = [_rate(facts, kind) for kind in facts.paths().kinds]
     known = [rate for rate in rates if rate]
     return min(known) if known and len(known) == len(rates) else None
 
 
-def _rate(facts: Facts, path: Path) -> Rate | None:
+def _rate(facts: Facts, path: PathKind) -> Rate | None:
     machine = facts.platform
     if path.transport == "P2P" and facts.link(path) != "PCIe":
         joined = _with_such_gpus(facts)

@@ -1,6 +1,6 @@
 """Network connections whose two ends use different NICs, where something in the log shows that the fabric has rails."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices
@@ -10,7 +10,6 @@ from nccl_inspect.judging.networks.nic_use import crossing
 from nccl_inspect.model.connection import Link
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Path
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -38,13 +37,14 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     sign = _sign(facts, rails)
     if sign is None:
         return
-    paths = [path for path in crossing(facts) if any(_leaves(path, link, rails) for link in path.links)]
+    joined = ("kind", "src_host", "dst_host")
+    paths = crossing(facts).only(joined, lambda kind, *hosts: any(_leaves(hosts, link, rails) for link in kind.links))
     if not paths:
         return
-    links = [link for path in paths for link in path.links if _leaves(path, link, rails)]
+    links = [link for kind, *hosts in paths.distinct(*joined) for link in kind.links if _leaves(hosts, link, rails)]
     kinds = {link.send_recv for link in links}
     example = links[0]
-    known = sum(any(link.send and link.receive for link in path.links) for path in facts.rdma())
+    known = len(facts.rdma().where(lambda kind: any(link.send and link.receive for link in kind.links)))
     what = "rings or trees" if kinds == {False} else "send/recv" if kinds == {True} else "rings or trees, and send/recv"
     yield RULE.finding(
         f"{len(paths)} of {count(known, 'network path')} leave their rail ({what}), such as "
@@ -93,11 +93,11 @@ def _rails_of(event: object) -> list[tuple[int, str]]:
     return [(index, number[1]) for index, number in numbers if len(number) > 1 and number[1]]
 
 
-def _leaves(path: Path, link: Link, rails: dict[tuple[str, int], str]) -> bool:
+def _leaves(hosts: Sequence[str | None], link: Link, rails: dict[tuple[str, int], str]) -> bool:
     """Whether a link goes from one rail to another: two NICs of different numbers may be on one."""
     if not link.crosses_rails or link.send is None or link.receive is None:
         return False
-    ends = ((path.src_host, link.send.nic_index), (path.dst_host, link.receive.nic_index))
+    ends = zip(hosts, (link.send.nic_index, link.receive.nic_index), strict=True)
     found = {rails.get((host or "", -1 if index is None else index)) for host, index in ends}
     return None in found or len(found) > 1
 

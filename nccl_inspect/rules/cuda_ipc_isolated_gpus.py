@@ -10,7 +10,7 @@ from nccl_inspect.judging.hardware.peer_to_peer import not_shared
 from nccl_inspect.judging.impact import SHM
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.job import Notice, Selection
 
 RULE = Rule(
     name="cuda-ipc-isolated-gpus",
@@ -70,7 +70,7 @@ def _unreached(facts: Facts) -> list[Notice]:
     return [notice for notice in (*handles, *calls) if not notice.earliest.device]
 
 
-def _between(facts: Facts, failed: list[Notice]) -> list[Path]:
+def _between(facts: Facts, failed: list[Notice]) -> Selection:
     """The P2P paths of the ranks that failed."""
     ranks = ranks_in(failed)
-    return [path for path in facts.paths("intra", "P2P") if not ranks or ranks & {path.src, path.dst}]
+    return facts.paths("intra", "P2P").only(("src", "dst"), lambda *ends: not ranks or not ranks.isdisjoint(ends))

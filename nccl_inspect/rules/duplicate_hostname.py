@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
+from operator import eq
 
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, first_lines, first_said, ranks_in
 from nccl_inspect.judging.networks.interfaces import Interface, offered
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.job import Notice, Selection
 from nccl_inspect.util.wording import count, listed
 
 RULE = Rule(
@@ -47,7 +48,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             yield _told_apart(host, used)
             return
         apart = _apart(facts, used)
-        local = [path for path in apart if path.transport in ("P2P", "SHM")]
+        local = apart.where(lambda kind: kind.transport in ("P2P", "SHM"))
         if not apart or (local and not _fails(facts)):
             continue  # they do share memory: containers or addresses of one machine
         yield _finding(facts, host, used, local, apart)
@@ -69,17 +70,13 @@ def _several(known: dict[str, dict[str, Interface]]) -> list[Interface]:
     return next((list(found.values()) for found in known.values() if len(found) > 1), [])
 
 
-def _apart(facts: Facts, used: list[Interface]) -> list[Path]:
+def _apart(facts: Facts, used: list[Interface]) -> Selection:
     """Paths within that host name between ranks of different addresses."""
     address = {rank: index for index, one in enumerate(used) for rank in one.said.ranks}
-    return [
-        path
-        for path in facts.paths()
-        if path.src_host == path.dst_host
-        and path.src in address
-        and path.dst in address
-        and address[path.src] != address[path.dst]
-    ]
+    near = facts.job.paths.only(("src_host", "dst_host"), eq)
+    return near.only(
+        ("src", "dst"), lambda src, dst: src in address and dst in address and address[src] != address[dst]
+    )
 
 
 def _fails(facts: Facts) -> bool:
@@ -144,7 +141,7 @@ def _told_apart(host: str, used: list[Interface]) -> Finding:
     )
 
 
-def _finding(facts: Facts, host: str, used: list[Interface], local: list[Path], apart: list[Path]) -> Finding:
+def _finding(facts: Facts, host: str, used: list[Interface], local: Selection, apart: Selection) -> Finding:
     words = listed(one.address for one in used)
     return RULE.finding(
         f"host name {host} stands for {len(used)} addresses ({words})"
@@ -171,5 +168,5 @@ def _finding(facts: Facts, host: str, used: list[Interface], local: list[Path], 
         ],
         fatal=bool(local),
         paths=local,
-        open_paths=(path for path in apart if path not in local),  # taken for paths within a host
+        open_paths=apart.without(local),  # taken for paths within a host
     )

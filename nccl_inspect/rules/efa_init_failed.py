@@ -5,7 +5,7 @@ from operator import attrgetter
 
 from nccl_inspect.event.types import ErrorCascade, Event, OfiProvider
 from nccl_inspect.judging.engine import Rule
-from nccl_inspect.judging.facts import Facts, first_said
+from nccl_inspect.judging.facts import Facts, first_lines, first_said
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.networks.fabrics import tcp_paths
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_RELEASES, LIBFABRIC_SAYS, LOCKED_MEMORY_IN_POD, RDMA_IN_DOCKER
@@ -71,7 +71,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
 
 def _came_up(facts: Facts) -> bool:
     return any(comm.network not in _BUILT_IN for comm in facts.job.communicators) or any(
-        "Libfabric" in path.detail for path in facts.leaving()
+        "Libfabric" in kind.detail for kind in facts.leaving().kinds
     )
 
 
@@ -82,7 +82,7 @@ def _connecting(facts: Facts, reasons: list[Notice]) -> list[Notice]:
     """
     if not reasons or not (facts.said(OfiProvider) or _came_up(facts)):
         return []
-    used = [line.order for path in facts.leaving() if "Libfabric" in path.detail for line in path.evidence[:1]]
+    used = [line.order for line in first_lines(facts.leaving().where(lambda kind: "Libfabric" in kind.detail))]
     late = bool(used) and reasons[0].evidence[0].order > min(used)
     return [frame for frame in facts.said(ErrorCascade, _is_connecting) if late or frame.place > reasons[0].place]
 

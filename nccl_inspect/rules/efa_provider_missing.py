@@ -98,7 +98,7 @@ def _is_missed(facts: Facts) -> bool:
 
 def _in_use(facts: Facts) -> bool:
     """Whether a connection over libfabric shows that a provider was found after all."""
-    return any("Libfabric" in path.detail for path in facts.paths(transport="NET"))
+    return any("Libfabric" in kind.detail for kind in facts.paths(transport="NET").kinds)
 
 
 def _is_last(facts: Facts, unlucky: list[Notice]) -> bool:

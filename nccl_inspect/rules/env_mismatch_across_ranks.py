@@ -100,7 +100,7 @@ def _joined(facts: Facts, outliers: list[Setting]) -> bool:
     """Whether the ranks connected to each other."""
     ranks = {rank for setting in outliers for rank in setting.ranks or ()}
     connected = any(comm.state == "connected" for comm in facts.job.communicators)
-    return connected or (bool(ranks) and ranks <= {end for path in facts.job.paths for end in (path.src, path.dst)})
+    return connected or (bool(ranks) and ranks <= facts.job.paths.ends())
 
 
 def _naming(

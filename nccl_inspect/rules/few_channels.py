@@ -7,7 +7,7 @@ from nccl_inspect.judging.facts import Facts, first_lines, global_ranks, nics_us
 from nccl_inspect.judging.networks import slingshot
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Path
+from nccl_inspect.model.job import CommunicatorInfo, Selection
 from nccl_inspect.util.wording import count
 
 RULE = Rule(
@@ -39,7 +39,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         if comm.channels is None or comm.nranks < 2 or not paths:
             continue
         if len(comm.hosts) == 1 and comm.nnodes in (None, 1):
-            if comm.channels > _FEW or any(path.transport != "P2P" for path in paths):
+            if comm.channels > _FEW or any(kind.transport != "P2P" for kind in paths.kinds):
                 continue
             switched = _switched(facts, paths)
             if switched is None:
@@ -58,16 +58,16 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         )
 
 
-def _between_hosts(facts: Facts, comm: CommunicatorInfo, paths: list[Path]) -> Finding | None:
+def _between_hosts(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> Finding | None:
     if expected := _nics(facts, comm, paths):
         return _finding(facts, comm, paths, f"less than the {expected} NICs that each node has for its GPUs")
     one = _one_nic(facts, comm, paths)
     return _clue(comm, one) if one else None
 
 
-def _switched(facts: Facts, paths: list[Path]) -> bool | None:
+def _switched(facts: Facts, paths: Selection) -> bool | None:
     """Whether the GPUs are on an NVSwitch; None when nothing tells."""
-    classes = [facts.pair_class(path) for path in paths]
+    classes = [kind.pair_class for kind in paths.kinds]
     if all(classes):
         return all(name is not None and name[2:].isdigit() and int(name[2:]) >= _LINKS for name in classes)
     machine = facts.platform
@@ -78,7 +78,7 @@ def _switched(facts: Facts, paths: list[Path]) -> bool | None:
     return None if machine.gpus is None else machine.gpus >= _BOARD
 
 
-def _nics(facts: Facts, comm: CommunicatorInfo, paths: list[Path]) -> int | None:
+def _nics(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> int | None:
     """The network devices of a node when the channels of whole nodes do not even give each of them one.
 
     A plugin joins the NICs of one GPU to one device, so there are at most as many devices as GPUs.
@@ -87,29 +87,29 @@ def _nics(facts: Facts, comm: CommunicatorInfo, paths: list[Path]) -> int | None
     if machine is None or machine.nics is None or machine.gpus is None or comm.channels is None:
         return None
     whole = comm.local_ranks == machine.gpus
-    net = [path for path in paths if path.transport == "NET"]
-    slow = any(path.net == "Socket" for path in net) or any(path.transport == "SHM" for path in paths)
+    net = paths.where(lambda kind: kind.transport == "NET")
+    slow = any(kind.net == "Socket" or kind.transport == "SHM" for kind in paths.kinds)
     devices = min(machine.nics, machine.gpus)
     return devices if whole and net and not slow and comm.channels < devices else None
 
 
-def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: list[Path]) -> list[Path]:
+def _one_nic(facts: Facts, comm: CommunicatorInfo, paths: Selection) -> Selection | None:
     """Paths over EFA that share one NIC of each host, where instance types that can do so have four and more.
 
     Those with GPUDirect RDMA and eight GPUs that reach each other by P2P are p4d and later.
     """
-    net = [path for path in paths if path.transport == "NET"]
-    local = [path for path in paths if path.scope == "intra" and path.transport == "P2P"]
-    on_efa = net and all("Libfabric" in (path.net or "") and path.gdr is True for path in net)
+    net = paths.where(lambda kind: kind.transport == "NET")
+    local = paths.where(lambda kind: kind.scope == "intra" and kind.transport == "P2P")
+    on_efa = net and all("Libfabric" in (kind.net or "") and kind.gdr is True for kind in net.kinds)
     members = set(comm.ranks) if on_efa else set()
     gpus = [len(members.intersection(host.ranks)) for host in facts.job.hosts if host.ranks]
     if facts.platform or not on_efa or slingshot.signs(facts) or not local or min(gpus, default=0) < _WHOLE:
-        return []
+        return None
     few = comm.channels is not None and comm.channels <= _FEW
-    return net if few and all(len(nics) == 1 for nics in nics_used(net).values()) else []
+    return net if few and all(len(nics) == 1 for nics in nics_used(net).values()) else None
 
 
-def _clue(comm: CommunicatorInfo, net: list[Path]) -> Finding:
+def _clue(comm: CommunicatorInfo, net: Selection) -> Finding:
     return RULE.clue(
         f"{count(comm.channels or 0, 'channel')} in communicator {comm.id}, all over one NIC of each host",
         cause="NCCL sees one NIC: instance types with EFA, GPUDirect RDMA and 8 GPUs have 4 or more, and the container "
@@ -128,7 +128,7 @@ def _clue(comm: CommunicatorInfo, net: list[Path]) -> Finding:
     )
 
 
-def _finding(facts: Facts, comm: CommunicatorInfo, paths: list[Path], against: str) -> Finding:
+def _finding(facts: Facts, comm: CommunicatorInfo, paths: Selection, against: str) -> Finding:
     machine = f" of {facts.platform.name}" if facts.platform else ""
     return RULE.finding(
         f"{count(comm.channels or 0, 'channel')} in communicator {comm.id}: {against}",

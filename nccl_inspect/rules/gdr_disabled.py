@@ -22,7 +22,7 @@ from nccl_inspect.judging.networks.fabrics import over_tcp_provider, wording
 from nccl_inspect.judging.networks.gdr_use import staged
 from nccl_inspect.judging.remedies import EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD
 from nccl_inspect.model.finding import Finding, Needs, NotJudged
-from nccl_inspect.model.job import Notice, Path, Setting
+from nccl_inspect.model.job import Notice, Selection, Setting
 from nccl_inspect.model.versions import order
 from nccl_inspect.util.wording import count, does, listed, ranks_word, some_names
 
@@ -62,7 +62,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     sure = bool(able or refused or (weak and over_tcp_provider(facts)) or _should_have_it(facts, pairs))
     if not sure:
         yield RULE.undecided(
-            f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} "
+            f"{count(len(pairs), 'path')} over {listed(kind.detail for kind in pairs.kinds)} "
             f"{does(len(pairs), 'stage')} data in host "
             "memory (no GDRDMA); whether this machine could do better is not in the log",
             _CAPTURE,
@@ -70,7 +70,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
         )
     direct = network_of(facts.platform)
     yield RULE.finding(
-        f"{wording(pairs)} over {listed(path.detail for path in pairs)} {_lack(pairs)}",
+        f"{wording(pairs)} over {listed(kind.detail for kind in pairs.kinds)} {_lack(pairs)}",
         cause=_cause(facts, pairs, reasons, able),
         impact=estimate(
             "two extra copies through host memory and PCIe for every byte; with GPUDirect "
@@ -78,7 +78,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
             direct,
         ),
         fix=_fixes(facts, pairs, reasons),
-        severity="error" if able and any(path.gdr is False for path in pairs) else "warning" if sure else "info",
+        severity="error" if able and any(kind.gdr is False for kind in pairs.kinds) else "warning" if sure else "info",
         confidence="certain" if able and reasons else "likely" if sure else "possible",
         evidence=[*first_lines(pairs)[:3], *(notice.evidence[0] for notice in reasons[:2])],
         paths=pairs,
@@ -102,7 +102,7 @@ def _clue(facts: Facts) -> Iterator[Finding]:
         impact="if so, every byte between hosts takes two extra copies through host memory and PCIe",
         fix=[*unset(off), _LIST_NICS]
         if off
-        else [*_fixes(facts, [], said), *([_NEWER] if refused and _may_look_elsewhere(facts) else [])],
+        else [*_fixes(facts, facts.no_paths(), said), *([_NEWER] if refused and _may_look_elsewhere(facts) else [])],
         confirm="Check the 'via NET/…' lines once hosts talk: those without /GDRDMA do not use it."
         + ("" if off or far else " On the host, run: lsmod | grep nvidia_peermem"),
         severity="info" if near else "warning",
@@ -150,27 +150,27 @@ def _may_look_elsewhere(facts: Facts) -> bool:
     return not facts.is_rccl() and (not releases or min(releases) < _OTHER_PATH)
 
 
-def _should_have_it(facts: Facts, pairs: list[Path]) -> bool:
+def _should_have_it(facts: Facts, pairs: Selection) -> bool:
     """Whether GPUs behind an NVSwitch, or A100 on NVLink, stand beside InfiniBand or RoCE cards: these can do it.
 
     NCCL chooses to read for two A100 on NVLink only.
     """
     known = facts.platform is not None and facts.platform.gdr is not None
-    if known or not all((path.net or "").startswith("IB") for path in pairs):
+    if known or not all((kind.net or "").startswith("IB") for kind in pairs.kinds):
         return False
     forced = facts.switched_on("NCCL_P2P_READ_ENABLE")
-    reading = [path for path in facts.paths(transport="P2P") if "/read" in path.detail and not forced]
+    reading = facts.paths(transport="P2P").where(lambda kind: "/read" in kind.detail and not forced)
     return bool(facts.with_role("nvswitch") or reading)
 
 
 def _hidden(facts: Facts) -> str:
     """The rings say that some edge lacks GPUDirect, and every edge that the log shows has it."""
-    direct = all(path.gdr is True for path in facts.leaving()) and bool(facts.leaving())
+    direct = all(kind.gdr is True for kind in facts.leaving().kinds) and bool(facts.leaving())
     comms = [comm.id for comm in facts.job.communicators if comm.ring_gdr is False]
     if not direct or not comms:
         return ""
-    unseen = {path.src for path in facts.leaving() if not path.ends("send")}
-    unseen |= {path.dst for path in facts.leaving() if not path.ends("receive")}
+    unseen = {rank for (rank,) in facts.leaving().where(lambda kind: not kind.ends("send")).distinct("src")}
+    unseen |= {rank for (rank,) in facts.leaving().where(lambda kind: not kind.ends("receive")).distinct("dst")}
     who = f"{ranks_word(unseen)}, whose lines are" if unseen else "a rank whose log is"
     return (
         f"communicator {comms[0]} says 'use ring … GDR 0', yet every NET path in this log shows GDRDMA: "
@@ -184,21 +184,21 @@ def _refused(facts: Facts) -> list[Notice]:
     return [notice for notice in refused if "NET/Socket" not in notice.message]
 
 
-def _lack(pairs: list[Path]) -> str:
+def _lack(pairs: Selection) -> str:
     """What is missing: GPUDirect altogether, or on some lines."""
-    partial = [path for path in pairs if path.gdr == "partial"]
+    partial = pairs.where(lambda kind: kind.gdr == "partial")
     if len(partial) == len(pairs):
         return "with GPUDirect RDMA on some of their channels only"
     return "without GPUDirect RDMA" + (f" ({len(partial)} of them on some channels)" if partial else "")
 
 
-def _limits(facts: Facts, pairs: list[Path]) -> list[Setting]:
+def _limits(facts: Facts, pairs: Selection) -> list[Setting]:
     """Settings that keep NICs and GPUs from each other: a distance of LOC is none at all; Google's guide has PIX."""
     near = ("LOC", "0") if google_plugins.daemon(pairs) else ("LOC", "0", "PIX", "1")
     return [setting for setting in facts.settings("NCCL_NET_GDR_LEVEL") if setting.value.upper() in near]
 
 
-def _fixes(facts: Facts, pairs: list[Path], reasons: list[Notice]) -> list[str]:
+def _fixes(facts: Facts, pairs: Selection, reasons: list[Notice]) -> list[str]:
     if over_tcp_provider(facts):
         return [EFA_CHECK, EFA_IN_POD, LOCKED_MEMORY_IN_POD]
     if daemon := google_plugins.daemon(pairs):
@@ -215,7 +215,7 @@ def _fixes(facts: Facts, pairs: list[Path], reasons: list[Notice]) -> list[str]:
     if chip_link.decides(facts):
         return [chip_link.FIX, *(f"unset {setting.name}" for setting in _limits(facts, pairs)), _NEAR]
     network = facts.platform.network if facts.platform else None
-    on_efa = network == "efa" or (network is None and any("Libfabric" in path.detail for path in pairs))
+    on_efa = network == "efa" or (network is None and any("Libfabric" in kind.detail for kind in pairs.kinds))
     return [
         *(f"unset {setting.name}" for setting in _limits(facts, pairs)),
         "fi_info -p efa -c FI_HMEM   # must list the NICs; kernel module, libfabric and plugin of one EFA installer"
@@ -228,7 +228,7 @@ def _fixes(facts: Facts, pairs: list[Path], reasons: list[Notice]) -> list[str]:
     ]
 
 
-def _cause(facts: Facts, pairs: list[Path], reasons: list[Notice], able: bool | None) -> str:
+def _cause(facts: Facts, pairs: Selection, reasons: list[Notice], able: bool | None) -> str:
     if over_tcp_provider(facts):
         return (
             "libfabric runs over its tcp provider, which has no GPUDirect RDMA: no EFA is used, whatever the "

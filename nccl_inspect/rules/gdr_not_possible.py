@@ -24,7 +24,7 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     if not pairs or facts.platform is None or facts.platform.gdr is not False:
         return
     yield RULE.finding(
-        f"{count(len(pairs), 'path')} over {listed(path.detail for path in pairs)} "
+        f"{count(len(pairs), 'path')} over {listed(kind.detail for kind in pairs.kinds)} "
         f"{does(len(pairs), 'stage')} data in host memory, "
         "as expected here",
         cause=f"{facts.platform.name} has no GPUDirect RDMA ({facts.platform.source('gdr')})",

@@ -1,15 +1,17 @@
 """Network paths with GPUDirect RDMA at one end, or on some hosts, and without it at the other."""
 
 from collections.abc import Iterator
+from functools import partial
 
+from nccl_inspect.culprits.traits import SIDES
 from nccl_inspect.event.types import GdrDecision
 from nccl_inspect.judging.engine import Rule
 from nccl_inspect.judging.facts import Facts, ends, first_lines, unset
 from nccl_inspect.judging.hardware import distances
 from nccl_inspect.judging.networks import google_plugins
-from nccl_inspect.judging.networks.gdr_use import SIDES, host_at, hosts_without, one_sided
+from nccl_inspect.judging.networks.gdr_use import hosts_without, one_sided
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import Notice, Path
+from nccl_inspect.model.job import Notice, PathKind, Selection
 from nccl_inspect.util.wording import count, ranks_word, some_names
 
 RULE = Rule(
@@ -25,11 +27,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     paths = one_sided(facts)
     if not paths:
         return
-    lacking = [(side, path) for path in paths for side in SIDES if path.gdr_at(side) is False]
-    ranks = {path.src if side == "send" else path.dst for side, path in lacking}
-    hosts = {host for side, path in lacking if (host := host_at(path, side))}
+    columns = {"send": ("src", "src_host"), "receive": ("dst", "dst_host")}
+    lacking = {side: paths.where(partial(_lacks, side)) for side in SIDES}
+    ends_lacking = {end for side, some in lacking.items() for end in some.distinct(*columns[side])}
+    ranks = {rank for rank, _ in ends_lacking}
+    hosts = {host for _, host in ends_lacking if host}
     whole = hosts_without(facts.rdma())
-    senders = not whole and all(side == "send" for side, _ in lacking)
+    senders = not whole and not lacking["receive"]
     reading = [setting for setting in facts.settings("NCCL_NET_GDR_READ") if setting.value == "0"]
     reasons = _refused(facts, hosts)
     far = distances.too_far(reasons)
@@ -68,9 +72,13 @@ def judge(facts: Facts) -> Iterator[Finding | NotJudged]:
     )
 
 
-def _one_gpu_each(facts: Facts, paths: list[Path]) -> bool:
+def _lacks(side: str, kind: PathKind) -> bool:
+    return kind.gdr_at(side) is False
+
+
+def _one_gpu_each(facts: Facts, paths: Selection) -> bool:
     """Whether the communicators have one GPU of each host: then old GPUs send directly, too (ncclTopoCheckGdr)."""
-    names = {name for path in paths for name in path.communicators}
+    names = {name for (names,) in paths.distinct("communicators") for name in names}
     comms = [comm for comm in facts.job.communicators if comm.id in names]
     return bool(comms) and all(comm.nnodes == comm.nranks for comm in comms)
 

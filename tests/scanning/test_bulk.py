@@ -18,6 +18,7 @@ from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.scanning import bulk
 from nccl_inspect.scanning.counts import Counts, Text
+from nccl_inspect.scanning.found import Found, Repeated
 from nccl_inspect.scanning.scanner import Scanner
 
 Seen = tuple[int, Origin, str, bytes, str | None, object]
@@ -41,19 +42,19 @@ class Listing:
     def __init__(self, countable: bool) -> None:
         self.seen: list[Seen] = []
         self.unknown: list[Seen] = []
-        self.repeated: list[bulk.Repeated] = []
+        self.repeated: list[Repeated] = []
         self._countable = countable
         self.scanner = bulk.BulkScanner(engine.shipped(), self)
 
-    def take(self, found: bulk.Found) -> None:
+    def take(self, found: Found) -> None:
         for number, origin, text, channel in chain.from_iterable(found.by_process.values()):
             self.seen.append(seen(number, found.origin(number, origin), self.scanner.exact(text, channel)))
-        self.unknown += [seen(*one) for one in found.unknown]
+        self.unknown += [seen(*one[:3]) for one in found.unknown]
 
     def is_countable(self, text: Text) -> bool:
         return self._countable
 
-    def take_repeated(self, found: Sequence[bulk.Repeated]) -> None:
+    def take_repeated(self, found: Sequence[Repeated]) -> None:
         self.repeated += found
 
 

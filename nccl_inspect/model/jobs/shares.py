@@ -372,7 +372,7 @@ def _productions(logs: Iterable[ProcessLog], known: Iterable[Production]) -> set
 def _events(log: ProcessLog) -> Iterator[Event]:
     for step in log.steps:
         if isinstance(step, Burst):
-            yield from (edge.event for edge in step.edges.values())
+            yield from step.kinds
         else:
             yield step.event
     yield from (note.event for note in log.notes.values() if note.event)

@@ -182,7 +182,7 @@ def _goes_on(comms: set[str], steps: Iterable[Step | Burst]) -> bool:
 
 
 def _end(step: Step | Burst) -> int:
-    return step.place if isinstance(step, Step) else max(edge.place for edge in step.edges.values())
+    return step.place if isinstance(step, Step) else step.last
 
 
 def within(note: Note, begin: int, end: int) -> Note | None:

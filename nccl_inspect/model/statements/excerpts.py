@@ -17,7 +17,7 @@ from nccl_inspect.ingest.sources.blocks import Lines
 from nccl_inspect.model.fold.fold import Fold, Piece
 from nccl_inspect.model.fold.process_log import Step
 from nccl_inspect.model.job import Setting
-from nccl_inspect.scanning.bulk import Found
+from nccl_inspect.scanning.found import Found
 
 if TYPE_CHECKING:
     from nccl_inspect.model.jobs.shares import Share

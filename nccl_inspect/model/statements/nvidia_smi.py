@@ -47,9 +47,9 @@ def on_hosts(job: Job, role: str) -> Shown:
 def most_gpus(job: Job) -> int:
     """How many GPUs the job uses on a host, as far as the log shows them: no two ranks have the same one."""
     ranks: dict[str | None, set[int]] = {}
-    for path in job.paths:
-        if path.scope == "intra":
-            ranks.setdefault(path.src_host, set()).update((path.src, path.dst))
+    local = job.paths.where(lambda kind: kind.scope == "intra")
+    for host, rank in (*local.distinct("src_host", "src"), *local.distinct("src_host", "dst")):
+        ranks.setdefault(host, set()).add(rank)
     return max([*(host.gpus for host in job.hosts), *map(len, ranks.values())], default=0)
 
 
