@@ -21,8 +21,7 @@ from nccl_inspect.differences import compare
 from nccl_inspect.differences.formats import text as diff_text
 from nccl_inspect.judging import culprits
 from nccl_inspect.model.finding import Finding
-from nccl_inspect.model.job import Job
-from nccl_inspect.model.job import PathKind
+from nccl_inspect.model.job import Job, PathKind
 from nccl_inspect.pipeline import reading
 from nccl_inspect.report import Style, github, html, junit, markdown, prometheus, sarif, text
 
