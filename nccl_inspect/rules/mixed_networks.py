@@ -1,6 +1,6 @@
 """Ranks of one communicator use different networks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccl_inspect.event.types import NetDevices
@@ -20,7 +20,7 @@ from nccl_inspect.judging.remedies import RDMA_IN_DOCKER, RDMA_IN_POD
 from nccl_inspect.judging.statements import value
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.finding import Finding, NotJudged
-from nccl_inspect.model.job import CommunicatorInfo, Notice, Path, PathKind
+from nccl_inspect.model.job import CommunicatorInfo, Notice, Path, PathKind, Selection
 from nccl_inspect.util.wording import ranks_word, some_names
 
 RULE = Rule(
@@ -84,7 +84,7 @@ class _Outcome(NamedTuple):
     is_fatal: bool = False
 
 
-def _outcome(facts: Facts, mixed: list[CommunicatorInfo], crossed: Sequence[Path], is_refused: bool) -> _Outcome:
+def _outcome(facts: Facts, mixed: list[CommunicatorInfo], crossed: Selection, is_refused: bool) -> _Outcome:
     if not crossed and all(comm.nnodes == 1 or len(comm.hosts) == 1 for comm in mixed):
         return _Outcome("info", "none as long as no path of this communicator uses the network")
     names = {comm.id for comm in mixed}
@@ -98,7 +98,7 @@ def _outcome(facts: Facts, mixed: list[CommunicatorInfo], crossed: Sequence[Path
     return _Outcome("error", _NEVER, is_shown=is_dead, is_fatal=is_dead or is_stuck)
 
 
-def _summary(mixed: list[CommunicatorInfo], crossed: Sequence[Path]) -> str:
+def _summary(mixed: list[CommunicatorInfo], crossed: Selection) -> str:
     if mixed:
         return f"communicator {mixed[0].id} mixes networks: {_who(mixed[0])}"
     networks = " and ".join(_both(crossed[0]))

@@ -12,10 +12,10 @@ import numpy as np
 from nccl_inspect.model.evidence import Evidence
 from nccl_inspect.model.fold.edge_table import NOTHING
 from nccl_inspect.model.fold.process_log import Edge
+from nccl_inspect.model.paths.columns import Columns
 from nccl_inspect.model.paths.ends import Line, NicName
 from nccl_inspect.model.paths.path import Path, PathKind, key_of, kind_of
 from nccl_inspect.model.paths.rows import Rows
-from nccl_inspect.model.paths.table import Columns
 from nccl_inspect.util.columns import Column, distinct, groups, joint
 
 _LONG = 64

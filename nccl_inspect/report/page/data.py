@@ -10,8 +10,7 @@ from typing import Any
 
 from nccl_inspect.judging.culprit_words import name
 from nccl_inspect.model.document import clean
-from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind
-from nccl_inspect.model.paths.table import Paths
+from nccl_inspect.model.job import CommunicatorInfo, Job, PathKind, Selection
 from nccl_inspect.picture.looks import LOOKS, gpu_words, lanes, look_of, title_of
 from nccl_inspect.picture.view import UNKNOWN_HOST, Link, Shape, View, views
 from nccl_inspect.report.page.packing import Once, Texts, packed
@@ -50,18 +49,15 @@ def _document(job: Job, names: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _paths(paths: Paths, names: dict[str, str]) -> dict[str, Any]:
+def _paths(paths: Selection, names: dict[str, str]) -> dict[str, Any]:
     """The paths as columns; of the line of each, what its process prints before each message apart from the message."""
     kinds, sources, names_of_comms, heads, messages = Once(), Once(), Once(), Texts(), Texts()
     columns: dict[str, list[int]] = {name: [] for name in ("src", "dst", "kind", "source", "line")}
-
-    @cache
-    def number_of(kind: PathKind, communicators: tuple[str, ...]) -> int:
-        return kinds.number(_kind(kind, tuple(map(names_of_comms.number, communicators))))
-
+    number_of = cache(lambda kind, communicators: kinds.number(_kind(kind, communicators, names_of_comms)))
     rows = paths.values("src", "dst", "kind", "communicators")
-    for (src, dst, kind, communicators), line in zip(rows, paths.first_lines(), strict=True):
-        row = src, dst, number_of(kind, communicators), sources.number(names.get(line.source, line.source)), line.line
+    for (src, dst, *kind), line in zip(rows, paths.first_lines(), strict=True):
+        source = sources.number(names.get(line.source, line.source))
+        row = src, dst, number_of(*kind), source, line.line
         for column, value in zip(columns.values(), row, strict=True):
             column.append(value)
         head, mark, message = line.text.partition(_MARK)
@@ -97,7 +93,7 @@ def look_of_kind(kind: PathKind) -> str:
     return look_of(Link(0, 0, "connection", (), kind.detail, kind.transport, kind.gdr)).key
 
 
-def _kind(path: PathKind, comms: tuple[int, ...]) -> dict[str, Any]:
+def _kind(path: PathKind, communicators: Iterable[str], comms: Once) -> dict[str, Any]:
     """What paths have in common; what is not there is left out."""
     everything = {
         "look": look_of_kind(path),
@@ -110,7 +106,7 @@ def _kind(path: PathKind, comms: tuple[int, ...]) -> dict[str, Any]:
         "shared": path.shared,
         "link": path.link,
         "channels": ranges(path.channels),
-        "comms": comms,
+        "comms": [comms.number(comm) for comm in communicators],
         "verdict": path.verdict,
         "rules": path.rules,
         "also": [f"{way.detail} in {', '.join(way.communicators)}" for way in path.also],
