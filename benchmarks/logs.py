@@ -99,6 +99,18 @@ def spam(size: int) -> Iterator[bytes]:
         yield block
 
 
+def cycle(size: int) -> Iterator[bytes]:
+    """The same six lines in turn: an empty one, a warning that ends in raw memory, and what it leads to."""
+    yield KILLED.read_bytes()
+    who = b"vm:5599:5731 [3] "
+    after = b"misc/socket.cc:749 -> 6", b"transport/net_socket.cc:420 -> 6", b"transport/net.cc:1134 -> 6"
+    lines = b"".join(b"%bNCCL INFO %b\n" % (who, text) for text in (*after, b"proxy.cc:713 -> 6 [Progress Thread]"))
+    warning = b"socketProgress: Connection closed by remote peer vm.internal<43210> \xfe\x8a\xffq\x80"
+    block = (b"\n%bmisc/socket.cc:46 NCCL WARN %b\n" % (who, warning) + lines) * 2000
+    for _ in range(-(-size // len(block))):
+        yield block
+
+
 def calls(size: int) -> Iterator[bytes]:
     """Collective calls (subsystem COLL): no two lines are the same."""
     sample = gzip.decompress(CALLS.read_bytes())

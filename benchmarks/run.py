@@ -44,6 +44,7 @@ def main() -> None:
         )
         sparse = written(folder / "sparse.log", logs.training(BYTES))
         spam = written(folder / "spam.log", logs.spam(BYTES))
+        cycle = written(folder / "cycle.log", logs.cycle(BYTES))
         (several := folder / "files").mkdir()
         logs.per_process(several, BYTES // 10)
         files = list(map(str, sorted(several.iterdir())))
@@ -57,6 +58,7 @@ def main() -> None:
             ("1 % of the lines NCCL's", "grep -c", 1.5, *ratio([*TOOL, sparse], [*COUNT_NCCL, sparse])),
             ("the same, --jobs 1", "grep -c", None, *ratio([*TOOL, sparse, "--jobs", "1"], [*COUNT_NCCL, sparse])),
             ("the same errors again and again", "awk", 1.0, *ratio([*TOOL, spam], [*COUNT_VIA, spam])),
+            ("the same six lines in turn", "awk", 2.3, *ratio([*TOOL, cycle], [*COUNT_VIA, cycle])),
             (f"{len(files)} files, a tenth", "awk", None, *ratio([*TOOL, str(several)], [*COUNT_VIA, *files])),
             ("half as many ranks", "all ranks", 0.5, *ratio([*TOOL, half], [*TOOL, wide], 2)),
         ]
