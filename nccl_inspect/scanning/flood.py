@@ -53,9 +53,10 @@ def found(block: Lines) -> Repeats | None:
     if width:
         cycle, rest = text[: width - 1].split(b"\n"), text[len(text) // width * width :].split(b"\n")
         times = len(text) // width
-        numbers = Counter({line: number * times for line, number in Counter(cycle).items()})
-        numbers.update(rest)
-        return Repeats(numbers, times * len(cycle) + len(rest), cycle, [*cycle, *rest])
+        if rest == cycle[: len(rest)]:  # else the last line is a part of one
+            numbers = Counter({line: number * times for line, number in Counter(cycle).items()})
+            numbers.update(rest)
+            return Repeats(numbers, times * len(cycle) + len(rest), cycle, [*cycle, *rest])
     lines = block.lines
     numbers = Counter(lines)
     return Repeats(numbers, len(lines), lines, lines) if len(numbers) * _SAME <= len(lines) else None
