@@ -183,7 +183,7 @@ def entries(paths: Selection) -> Iterator[dict[str, Any]]:
 
 
 def way(kind: Path | PathKind) -> dict[str, Any]:
-    """How data goes on a path."""
+    """The document of a path."""
     return {
         "scope": kind.scope,
         "transport": kind.transport,
@@ -198,7 +198,7 @@ def way(kind: Path | PathKind) -> dict[str, Any]:
 
 
 def judgement(kind: Path | PathKind) -> dict[str, Any]:
-    """What is said of a path, and what stands behind it."""
+    """A path with its verdict and evidence."""
     return {
         "verdict": kind.verdict,
         "rules": kind.rules,

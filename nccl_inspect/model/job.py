@@ -234,11 +234,11 @@ class Job(Record):
     earlier_runs: list[str] = field(default_factory=list)
     """Runs in the same log that were over before this one began, in words; they are not judged."""
     earlier_verdicts: list[str] = field(default_factory=list)
-    """The verdicts on the last of them, each judged by itself; ``--run`` tells why."""
+    """The verdicts on the last of them, each judged separately; ``--run`` explains one."""
     is_one_of_several: bool = False
     """Its sources have lines of other jobs, too."""
     alongside: int = 0
-    """How many jobs of the same size in the same source were going on at once, each on one host of its own as this one:
+    """How many jobs of the same size in the same source ran at once, each on one host of its own like this one:
     one job over all of them may have been meant."""
     name: str = ""
     """What tells it apart from other jobs of the input; empty where there is no other."""
@@ -275,7 +275,7 @@ class Job(Record):
     repeated: list[Evidence] = field(default_factory=list)
     """Where lines of a process begin that were collected before and are left out: one for each process and copy."""
     raised: list[Evidence] = field(default_factory=list)
-    """The last exceptions of each source of which nothing tells who raised them, and what tells of threads."""
+    """The last exceptions of unknown ranks in each source, and of threads."""
     raised_by: dict[tuple[str, int], int] = field(default_factory=dict)
     """The rank of those that a launcher labelled, by source and order of the line."""
     spared: list[Evidence] = field(default_factory=list)
@@ -284,7 +284,7 @@ class Job(Record):
     """Files beside the log that say something about it, by :mod:`nccl_inspect.artifacts`."""
     passed_over: list[PassedOver] = field(default_factory=list)
     repaired: list[Evidence] = field(default_factory=list)
-    """The first lines of each source that were put together from two places or taken apart."""
+    """The first lines of each source that were joined from two places or split."""
 
     def to_dict(self) -> dict[str, object]:
         """The job as the JSON document ``nccl-inspect/1``."""

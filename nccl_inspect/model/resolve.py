@@ -331,7 +331,7 @@ class _Builder:
 
     @cached_property
     def _unknown(self) -> list[Note]:
-        """Unrecognised lines that are no pieces of torn ones."""
+        """Unrecognized lines that are not pieces of torn ones."""
         torn = set(map(id, self._torn))
         return [note for note in self._fold.unrecognised.values() if id(note) not in torn]
 

@@ -1,7 +1,7 @@
 """The matrix of hosts that fits a width: the worst path from host to host, and hosts that look alike as one.
 
-A fault shows in the row and the column of its host. What looks like its neighbours has nothing to tell of its own, so a
-job of a thousand ranks fits a terminal, and the odd host stands in a row by itself.
+A fault shows in the row and the column of its host. Hosts that look like their neighbors are folded, so a
+job of a thousand ranks fits a terminal, and the odd host has its own row.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _fits(table: Sequence[str], width: int, groups: Sequence[Sequence[str]]) -> 
 
 
 def _drawn(groups: Sequence[Sequence[str]], worst: _Worst) -> list[str]:
-    """Head and rows; of a group the paths within its hosts stand before those between them."""
+    """Head and rows; of a group, paths within its hosts precede those between them."""
     cells = _cells(groups, worst)
     senders, receivers = (sorted({pair[side] for pair in cells}) for side in (0, 1))
     rows = [[f"{cut(_label(groups[at]), _MAX_LABEL)} = {at + 1}"] for at in senders]

@@ -82,7 +82,7 @@ def render(job: Job, style: Style) -> str:
 
 
 def look(verdict: str) -> dict[str, Any]:
-    """What every page of ours is told of its looks."""
+    """The looks that every page gets."""
     from markupsafe import Markup
 
     css = (_PAGE / "page.css").read_text(encoding="utf-8")
@@ -119,7 +119,7 @@ def environment(folder: Path) -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """What stands in the page: text without control characters, and what is marked as safe as it is."""
+    """A value for the page: text without control characters; what is marked as safe stays as it is."""
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 

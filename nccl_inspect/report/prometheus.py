@@ -20,7 +20,7 @@ _LINES = ("nccl", "typed", "unrecognised", "repaired", "damaged", "related")
 
 
 def render(job: Job, style: Style) -> str:
-    """All metrics are gauges: they tell of the job whose log was read last."""
+    """All metrics are gauges: they describe the job whose log was read last."""
     return of_job(job).text()
 
 

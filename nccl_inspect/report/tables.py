@@ -76,7 +76,7 @@ def grid(paths: Selection, by: str | None = None) -> Grid:
 
     Args:
         paths: that are shown.
-        by: ``rank`` or ``host``; by itself rank by rank until there are too many ranks.
+        by: ``rank`` or ``host``; by default rank by rank until there are too many ranks.
     """
     ranks = sorted(paths.ends())
     by_rank = by == "rank" if by else len(ranks) <= _FOLD_ABOVE
@@ -157,7 +157,7 @@ def matrix(paths: Selection, among: Selection, width: int, by: str | None = None
 
 
 def _numbered(whole: Matrix, names: Sequence[str]) -> Matrix:
-    """The matrix with numbers for heads, which the rows explain; those of no row stand in the legend."""
+    """The matrix with numbers for heads, which the rows explain; those without a row are in the legend."""
     numbers = {name: str(number) for number, name in enumerate(names, 1)}
     body = [[f"{name} = {numbers[name]}", *cells] for name, *cells in whole.body]
     senders = {row[0] for row in whole.body}
@@ -166,7 +166,7 @@ def _numbered(whole: Matrix, names: Sequence[str]) -> Matrix:
 
 
 def total_width(whole: Matrix) -> int:
-    """The columns that a matrix takes in one part; nothing stands behind the last one."""
+    """The columns that a matrix takes in one part; nothing follows the last one."""
     return sum(_column_widths(whole)) - 2
 
 
@@ -200,7 +200,7 @@ def side_by_side(whole: Matrix, width: int) -> list[Matrix]:
 CORNER = "src\\dst"
 LEFT_OUT = "-"
 MARKS = {"fallback": ("!", "fallback"), "unknown": ("?", "not judged")}
-"""By verdict, what stands behind the letter of a path, and what that means."""
+"""By verdict, the mark after the letter of a path, and its meaning."""
 _NO_MARK = ("", "")
 
 

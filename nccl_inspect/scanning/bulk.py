@@ -38,9 +38,9 @@ _DIGITS_END = len(_CHANNEL) + 2
 _CHANNELS = {b"%02d" % channel: channel for channel in range(100)}
 _DIGITS = b"0123456789"
 _LOOK = 1 << 16
-"""Bytes of a block that tell what most of it is."""
+"""Bytes of a block that show what most of it is."""
 _SPARSE = 4
-"""A log is sparse when not more than one line in so many is NCCL's."""
+"""A log is sparse when at most one line in this many is NCCL's."""
 _MAX_SHAPES = 20_000
 _SHAPE_WIDTH = 500
 

@@ -1,6 +1,6 @@
 """Reads the lines of large blocks in columns: whatever repeats is looked at once, by numpy.
 
-Lines are told apart by their bytes, eight at a time: lines with the same prefix have the same printer, and those with
+Lines are distinguished by their bytes, eight at a time: lines with the same prefix have the same printer, and those with
 the same text behind the number of the channel are one template (:mod:`nccl_inspect.scanning.forms` reads these). What
 is not proved to be a connection line is left to the scanner, line by line. This module needs numpy; it is loaded for
 large logs only.
@@ -153,7 +153,7 @@ class Columns:
 
 
 def _prefixed(block: Block) -> tuple[Rows, Rows]:
-    """The lines with a prefix and a text of usual width, and where the name of NCCL stands in them."""
+    """The lines with a prefix and a text of usual width, and the place of NCCL's name in them."""
     row, mark = block.first_in_lines(MARK)
     head = mark - block.begin[row]
     fits = (head >= _LEAST) & (head <= _WIDEST) & (block.end[row] - mark >= len(MARK) + _LEAST)

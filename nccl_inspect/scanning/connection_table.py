@@ -21,7 +21,7 @@ from nccl_inspect.util.records import Record
 NONE = -1
 """In a column, what a line does not state."""
 MAX_CHANNEL = 64
-"""Channels are bits of one number; lines with others are no rows."""
+"""Channels are bits of one number; lines with more are not rows."""
 _EDGE = ("src", "dst", "src_dev", "dst_dev", "nic_index", "pxn_rank")
 """The columns that, with the way, tell one edge of a burst from another."""
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from nccl_inspect.ingest.sources.blocks import Lines
 
 _LOOK = 1 << 16
-"""Bytes of a block that tell what most of it is."""
+"""Bytes of a block that show what most of it is."""
 _SAMPLES = 64
 _SAME = 4
-"""Lines are a flood when not more than one in so many is different from all others."""
+"""Lines are a flood when at most one in this many is distinct."""
 
 
 class Repeats(NamedTuple):

@@ -53,7 +53,7 @@ class _Form(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Texts in columns: the way of each, an index; -1 where it is to be read by itself."""
+    """Texts in columns: the way of each, an index; -1 where it is to be read line by line."""
 
     way: Column
     columns: dict[str, Column]
@@ -84,7 +84,7 @@ class Forms:
 
         Args:
             block: where they stand.
-            begin: where each goes on behind the number of the channel.
+            begin: where each continues after the number of the channel.
             end: where it ends.
             origin_of: who printed it.
         """
@@ -179,7 +179,7 @@ class Forms:
         return _Form(len(self.ways) - 1, fields, fixed)
 
     def _spans(self, message: bytes) -> list[tuple[int, int, Part]] | None:
-        """Where the numbers and the names of devices stand in a message, in their order; None for no known one."""
+        """The places of the numbers and device names in a message, in their order; None for no known one."""
         parsed = self._grammar.parse(message)
         match = parsed.production.match(message) if parsed else None
         if parsed is None or match is None:

@@ -88,7 +88,7 @@ class Table(Record):
 
 @dataclass(slots=True, eq=False, repr=False)
 class LineTable(Table):
-    """Lines that are no connections, or that could not be read as such."""
+    """Lines that are not connections, or that could not be read as such."""
 
     text: Column
     """By rows: an index into the texts."""

@@ -68,7 +68,7 @@ class Block:
         return row[is_first], at[is_first]
 
     def has(self, at: Rows, text: bytes) -> NDArray[np.bool_]:
-        """Whether a text stands at each place; eight bytes must follow it."""
+        """Whether a text is at each place; eight bytes must follow it."""
         found = np.ones(len(at), bool)
         for begin in range(0, len(text), _WORD):
             piece = text[begin : begin + _WORD]

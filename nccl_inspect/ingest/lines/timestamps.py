@@ -26,7 +26,7 @@ _MAX_ENDS = 4
 _WIDTH = 500
 """Bytes behind which no time is looked for."""
 SAMPLE = 128
-"""Lines that tell whether most have a time."""
+"""Lines looked at to see whether most have a time."""
 _FORM = bytes.maketrans(b"123456789", b"000000000")
 
 
@@ -132,7 +132,7 @@ class Timed:
 
 
 def place(head: bytes) -> tuple[int, int]:
-    """Where the time stands in a prefix that may have zeros for digits; nowhere is ``(0, 0)``."""
+    """The span of the time in a prefix that may have zeros for digits; nowhere is ``(0, 0)``."""
     found = _TIME.search(head)
     return found.span() if found else (0, 0)
 

@@ -36,7 +36,7 @@ _MISSING = Fault(
     (_VISIBLE,),
 )
 _HOSTS = Fault(
-    "NCCL cannot tell which ranks are on one host",
+    "NCCL cannot determine which ranks are on one host",
     "processes changed after they named their host (a fork, a namespace), or two machines or containers go by one name "
     "(host name and boot id, or NCCL_HOSTID)",
     (

@@ -33,7 +33,7 @@ _Test: TypeAlias = Callable[[Member], bool]
 _SEND_RECV = 1
 """The connection set of send/recv, of which no line says that it is complete."""
 _MAX_QUESTIONS = 1_000_000
-"""How often a burst of one process is held against a communicator: about a second's work."""
+"""How often a burst of one process is compared with a communicator: about a second's work."""
 
 
 class _Made(NamedTuple):
@@ -58,7 +58,7 @@ class Attribution(Record):
     paired: set[int] = field(default_factory=set)
     """The ids of those whose ranks are the same in each communicator that they may be of."""
     given_up: int = 0
-    """Connection lines that could not be held against all communicators in reasonable time."""
+    """Connection lines that could not be compared with all communicators in reasonable time."""
 
     def is_guessed(self, bursts: Iterable[Burst]) -> bool:
         """Whether there are bursts, and all were decided so."""

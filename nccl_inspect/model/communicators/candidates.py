@@ -68,7 +68,7 @@ class Unit:
     simple: bool = False
     """Connections of rings and trees only: not of binomial trees, NVLS or CollNet, which join other ranks, too."""
     doubtful: bool = False
-    """Lines of several communicators may stand in one burst."""
+    """Lines of several communicators may be in one burst."""
     ends: Sequence[Ends] = ()
     """What its connections join."""
 
@@ -167,7 +167,7 @@ class FittingMembers:
 
 
 class _Lives:
-    """Tells which members live at a place without asking all: a program may make thousands, one after the other.
+    """Finds the members that live at a place without asking all: a program may make thousands, one after the other.
 
     Args:
         members: in the order in which they began.

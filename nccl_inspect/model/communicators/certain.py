@@ -21,7 +21,7 @@ from nccl_inspect.model.fold.process_log import Burst, ProcessLog
 from nccl_inspect.util.columns import Column, Lookup, distinct, groups, joined, joint, pair, ranges
 
 _MAX_MEMBERS = 64
-"""Members of one process that each of its connections is held against here."""
+"""Most members of one process that each of its connections is compared with here."""
 _UNNAMED = -2
 """Instead of the name of a GPU that no connection names."""
 

@@ -163,7 +163,7 @@ class _Walk:
         """What each thread printed outside of START and COMPLETE."""
         self._splits: dict[int, events.CommSplit] = {}
         self._networks: dict[int, Step] = {}
-        """The ``Using network`` line of each thread, which tells of the communicator that follows."""
+        """The ``Using network`` line of each thread, which belongs to the communicator that follows."""
         self._children: Counter[int] = Counter()
         self._miscounted = False
         """Whether a child may have been counted for the wrong parent."""

@@ -95,7 +95,7 @@ class EdgeTable:
         return kind
 
     def _of_blocks(self) -> Column:
-        """The edges of the others: those that go on from one block to the next are one."""
+        """The edges of the others: those that continue from one block to the next are one."""
         pieces: dict[int, list[tuple[int, EdgeRows]]] = {}
         for index, burst in enumerate(self.bursts):
             for piece in () if burst.own else burst.rows:

@@ -83,7 +83,7 @@ class Fold:
         self._began_wrapped = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process needs of a fold that it merges; it cannot go on reading with it."""
+        """What another process needs to merge a fold; it cannot continue reading with it."""
         state = {name: value for name, value in vars(self).items() if name not in _NOT_PACKED}
         state["packed"] = packing.packed(self.processes.values(), self.unrecognised.values())
         return {**state, "seen": [(seen.dialect, seen.name) for seen in self.productions], "wrapped": self.wrapped}
@@ -108,7 +108,7 @@ class Fold:
 
     @property
     def wrapped(self) -> bool:
-        """Whether a line stood in an envelope; a fold that goes on with another one is told so before it reads."""
+        """Whether a line was in an envelope; a fold that continues another one is given this before it reads."""
         return self._scanner.wrapped
 
     @wrapped.setter
@@ -189,7 +189,7 @@ class Fold:
                 self._keep(log, base | number, origin, text)
 
     def _keep(self, log: ProcessLog, place: int, origin: Origin, text: Text) -> None:
-        """Take in a line that tells something, and is no connection."""
+        """Take in a line that matters and is not a connection."""
         how = text.use.how
         if how == STEP:
             assert text.parsed is not None
@@ -274,7 +274,7 @@ class Fold:
         return dict(enumerate(self.sources))
 
     def where(self, place: int) -> tuple[str, int, int]:
-        """The name of a source, the number of a line as it stands there, and in the order of reading."""
+        """The name of a source, the number of a line in it, and that in the order of reading."""
         source, number = source_and_line(place)
         return self.sources[source].name, self.sources[source].line(number), number
 
@@ -294,8 +294,8 @@ class Fold:
     def can_merge(self, later: Fold) -> bool:
         """Whether merging gives exactly what reading on would have given.
 
-        It may not where a line goes on across the border, where only one of both knew of envelopes, or where so much
-        was said that it was no longer kept apart.
+        It may not if a line continues across the border, if only one of both knew of envelopes, or if too much
+        was logged to keep it apart.
         """
         goes_on = bool(self.sources and later.sources) and self.sources[-1].name == later.sources[0].name
         if goes_on and (self.sources[-1].counts.goes_on or self.sources[-1].problem):
@@ -313,7 +313,7 @@ class Fold:
         """Take in a fold of what follows: the next lines of the same source first, then further sources.
 
         Args:
-            later: a fold whose first source goes on with the last one here (the same name), or is a new one.
+            later: a fold whose first source continues the last one here (the same name), or is a new one.
         """
         goes_on = bool(self.sources and later.sources) and self.sources[-1].name == later.sources[0].name
         sources_before = len(self.sources) - goes_on

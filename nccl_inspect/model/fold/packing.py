@@ -76,7 +76,7 @@ class _Packer:
         return {at: key for at, (key, note) in enumerate(log.notes.items()) if key != _usual_key(note)}
 
     def _burst(self, burst: Burst) -> None:
-        """One more than its edges, so that it is told from a step, then what it is."""
+        """One more than its edges, so that it differs from a step, then the burst."""
         tid, conn, rank = burst.key
         origin = self._origins.number(burst.origin)
         own, rows = burst.own.values(), burst.rows

@@ -63,7 +63,7 @@ class Edge(Record):
     row: int = -1
     """Its place in the table of all, where there is one."""
     edges: Edges | None = None
-    """The columns that it stands in, and its place there."""
+    """Its columns, and its place in them."""
     at: int = 0
 
     @property
@@ -87,7 +87,7 @@ class BurstKey(NamedTuple):
 
 
 class EdgeRows(NamedTuple):
-    """Edges that stand in columns."""
+    """Edges in columns."""
 
     edges: Edges
     begin: int
@@ -96,7 +96,7 @@ class EdgeRows(NamedTuple):
     """What makes a place of the number of a line."""
 
     def made(self) -> list[Edge]:
-        """Each by itself."""
+        """Each edge separately."""
         return [self.edge(row) for row in range(self.begin, self.end)]
 
     def edge(self, row: int) -> Edge:
@@ -137,7 +137,7 @@ class Burst(Record):
     own: dict[tuple[object, ...], Edge] = field(default_factory=dict)
     """Edges that were made."""
     rows: list[EdgeRows] = field(default_factory=list)
-    """Those that stand in columns; they come after the others, and may be more lines of these."""
+    """Edges in columns; they come after the others, and may be more lines of these."""
     at: Any = None
     """Where its edges are in the table of all, where there is one."""
     table: EdgeTable | None = None
@@ -277,7 +277,7 @@ class ProcessLog(Record):
     open: dict[int, Burst] = field(default_factory=dict)
     """The burst that each thread is still printing."""
     begun: dict[int, Burst | None] = field(default_factory=dict)
-    """The first thing that each thread printed here, if it was a burst: it may go on one from before."""
+    """The first burst of each thread if nothing preceded it here: it may continue an earlier one."""
 
     def step(self, place: int, origin: Origin, event: Event) -> None:
         """Add an event whose order matters."""
@@ -356,7 +356,7 @@ class ProcessLog(Record):
                 self.notes[key] = note
 
     def _join(self, later: ProcessLog, move: Callable[[int], int]) -> set[int]:
-        """Let bursts that go on across the border go on; gives the ids of the later halves."""
+        """Join bursts that continue across the border; returns the ids of the later halves."""
         joined = set()
         for tid, burst in later.begun.items():
             known = self.open.get(tid)

@@ -51,7 +51,7 @@ _Row: TypeAlias = tuple[int, Origin, Any, None]
 
 
 def put_among(found: Found, fate_of: Callable[[Text], Fate]) -> None:
-    """Put what stands in the tables of a block among its other lines.
+    """Merge the rows of a block's tables with its other lines.
 
     Args:
         found: of the block.
@@ -156,7 +156,7 @@ _Mark = tuple[int, Process, int | None]
 
 
 def _marks(found: Found, fate_of: Callable[[Text], Fate]) -> Iterator[_Mark]:
-    """Where bursts end for lines that were read by themselves."""
+    """Where bursts end for lines that were read one by one."""
     for process, rows in found.by_process.items():
         for number, origin, text, _ in rows:
             fate = fate_of(text)

@@ -36,7 +36,7 @@ _WORD = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PID = re.compile(rb"\b[Pp][Ii][Dd][ :=]+(\d{2,10})")
 _NOBODY = -1
 _JUST = 400
-"""Lines of other jobs behind the last one of a job in which its end is told."""
+"""Lines of other jobs after the last line of a job within which its end is reported."""
 _Line = TypeVar("_Line", bound=tuple[Any, ...])
 
 
@@ -111,7 +111,7 @@ class _Landmarks:
         self.concluded: set[int] = set()
         """Jobs that destroyed their communicators: nothing ended them from outside."""
         self.closings: list[int] = []
-        """Where errors and ends are told of which nothing says whose they are."""
+        """Places of errors and ends of unknown processes."""
 
     def sort(self) -> None:
         """Put what was added in its order."""
@@ -196,7 +196,7 @@ class _Division:
             self._landmarks[source_and_line(log.last)[0]].concluded.add(job)
 
     def _close(self) -> None:
-        """Note where errors and ends are told."""
+        """Note the places of errors and ends."""
         for number, marks in self._landmarks.items():
             source = self._numbered[number]
             ends = (line for line, text in source.counts.tail if job_end.said(text, self._fold.wrapped))

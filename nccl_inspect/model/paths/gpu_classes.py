@@ -29,7 +29,7 @@ def gpu_classes(notices: Iterable[Notice]) -> dict[Pair, str]:
 
 
 def _bus_id(name: str) -> str:
-    """Since 2.21 the number of the system stands in front of the bus id: 0-60; until 2.20 letters are capitals."""
+    """Since 2.21 the number of the system precedes the bus id: 0-60; until 2.20 letters are capitals."""
     return name.rpartition("-")[2].lower()
 
 

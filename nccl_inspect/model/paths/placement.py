@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nccl_inspect.model.paths.rows import Rows
 
 _MAX_FRAGMENTS = 256
-"""Communicators told apart by their connection lines only; each line is held against all of them."""
+"""Communicators distinguished by their connection lines only; each line is compared with all of them."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

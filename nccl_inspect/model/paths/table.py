@@ -199,7 +199,7 @@ class Selection(Sequence[Path]):
         return Selection(self.table, (), sorted(self.rows, key=lambda row: keys[places[row]]))
 
     def first(self, number: int) -> Selection:
-        """The first of them, so many."""
+        """The first ``number`` of them."""
         return Selection(self.table, (), self.rows[:number])
 
     def __and__(self, others: Selection) -> Selection:

@@ -1,4 +1,4 @@
-"""Tells what was passed on of a log from a whole one, and reads it in its own way.
+"""Distinguishes excerpts from whole logs, and reads them in their own way.
 
 Most logs are read once. What is short, begins no communicator and has lines that nobody knows may be an excerpt: it is
 read again as one (:mod:`nccl_inspect.scanning.excerpts`).

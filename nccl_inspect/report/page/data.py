@@ -18,7 +18,7 @@ from nccl_inspect.report.tables import gdr_word
 from nccl_inspect.util.wording import ranges
 
 LETTERS = {"p2p": "P", "gdr": "G", "net": "N", "shm": "S", "collnet": "C", "unknown": "U"}
-"""What stands in the cells of the matrix beside the colour."""
+"""The text in the cells of the matrix beside the color."""
 _MARK = " NCCL "
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
