@@ -229,7 +229,7 @@ class _Division:
             for job, piece in self._pieces(log):
                 self._everything[job].append(piece)
         unrecognised = self._unrecognised()
-        sources, repeated = self._sources(), self._gathered.repeated
+        sources, repeated = self._sources(unrecognised), self._gathered.repeated
         together = list(map(processes.apart, self._everything))
         return [
             Share(
@@ -289,12 +289,20 @@ class _Division:
                 found[job][message] = note
         return found
 
-    def _sources(self) -> list[dict[int, SourceCounts]]:
-        """For each job the sources that have lines of it, with its share of the loose ones."""
+    def _sources(self, unrecognised: Sequence[Mapping[bytes, Note]]) -> list[dict[int, SourceCounts]]:
+        """For each job the sources that have lines of it, with its share of the loose ones.
+
+        Args:
+            unrecognised: by jobs, their lines that no production knows: a process may have no others in a source.
+        """
         found: list[dict[int, SourceCounts]] = [{} for _ in self._claims]
+        of_source: dict[int, set[int]] = {}
+        for job, notes in enumerate(unrecognised):
+            for note in notes.values():
+                of_source.setdefault(source_and_line(note.place)[0], set()).add(job)
         for number, source in self._numbered.items():
             marks = self._landmarks.get(number)
-            jobs = set(marks.last) if marks else set()
+            jobs = {*of_source.get(number, ()), *(marks.last if marks else ())}
             if number in self._of_source:
                 jobs.add(self._of_source[number])
             if len(jobs) == 1:
