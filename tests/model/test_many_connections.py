@@ -8,6 +8,7 @@ import pickle
 import pytest
 import sample_data
 
+from nccl_inspect.grammar import engine
 from nccl_inspect.model.communicators import edges
 from nccl_inspect.model.fold.fold import Fold
 from nccl_inspect.pipeline.reading import Judge, Options
@@ -66,3 +67,25 @@ def test_parts_merge(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         before, after = sample_data.folded([(file, lines[:border])]), sample_data.folded([(file, lines[border:])])
         before.merge(pickle.loads(pickle.dumps(after)))
         assert document(before) == whole, border
+
+
+def test_edges_that_several_blocks_have_stand_where_they_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    early, late = b"vm:7:7 [0] NCCL INFO ", b"vm:8:8 [1] NCCL INFO "
+    connects = b"Channel %02d/1 : %d[%d] -> %d[%d] via P2P/CUMEM"
+    blocks = [
+        [early + b"cudaDriverVersion 13000"],
+        [late + connects % (0, 1, 1, 0, 0), late + connects % (0, 1, 1, 2, 2)],
+        [early + connects % (0, 0, 0, 1, 1), late + connects % (1, 1, 1, 0, 0)],
+    ]
+
+    def folded_again() -> Fold:
+        fold = Fold(engine.shipped())
+        fold.start("job.log")
+        for lines in blocks:
+            fold.feed(lines)
+        return fold
+
+    by_object = document(folded_again())
+    monkeypatch.setattr(edges, "MANY", 0)
+    monkeypatch.setattr(BulkScanner, "columns_from", 0)
+    assert document(folded_again()) == by_object

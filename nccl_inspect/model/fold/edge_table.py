@@ -100,7 +100,8 @@ class EdgeTable:
         for index, burst in enumerate(self.bursts):
             for piece in () if burst.own else burst.rows:
                 pieces.setdefault(id(piece.edges), []).append((index, piece))
-        parts = [self._of_block(some) for some in pieces.values()]
+        in_order = sorted(pieces.values(), key=lambda some: some[0][1].place)
+        parts = [self._of_block(some) for some in in_order]
         if not parts:
             return np.empty((len(_COLUMNS), 0), np.int64)
         rows, bits = np.concatenate([part for part, _ in parts], axis=1), np.concatenate([some for _, some in parts])

@@ -106,6 +106,11 @@ class EdgeRows(NamedTuple):
         return Edge(table.bare(row), table.origin(row), place, channels, lines, table.level(row), edges=table, at=row)
 
     @property
+    def place(self) -> int:
+        """The place of the first one."""
+        return self.base + int(self.edges.line[self.begin])
+
+    @property
     def last(self) -> int:
         """The place of the last one."""
         return self.base + int(self.edges.line[self.end - 1])
@@ -123,8 +128,7 @@ class EdgeRows(NamedTuple):
 
     def moved(self, move: Callable[[int], int]) -> EdgeRows:
         """The same in the fold that takes it in."""
-        place = self.base + int(self.edges.line[self.begin])
-        return self._replace(base=self.base + move(place) - place)
+        return self._replace(base=self.base + move(self.place) - self.place)
 
 
 @dataclass(slots=True, eq=False, repr=False)
